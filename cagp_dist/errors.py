@@ -1,0 +1,52 @@
+"""Every error the package raises on purpose, with the exit code the command line gives it.
+
+The text of an error says what came, what was expected and what to do.
+"""
+
+
+class CagpError(Exception):
+    """Base of all errors raised on purpose; ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class ConfigurationError(CagpError, ValueError):
+    """A job file or a command-line argument is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class ArgumentError(CagpError, ValueError):
+    """An argument of a library call has the wrong shape, type or value."""
+
+    exit_code = 2
+
+
+class BudgetError(CagpError):
+    """The planned work does not fit into the memory or disk that was allowed."""
+
+    exit_code = 2
+
+
+class ClusterError(CagpError):
+    """The Dask cluster cannot be reached, started or kept."""
+
+    exit_code = 2
+
+
+class DataError(CagpError, ValueError):
+    """Input data is missing, damaged or not what it says it is."""
+
+
+class NotReadyError(DataError):
+    """The data does not exist yet; the same job may succeed later."""
+
+    exit_code = 75
+
+
+class StoreError(CagpError):
+    """A store on disk is damaged, incomplete or cannot be written."""
+
+
+class NumericalError(CagpError, ArithmeticError):
+    """A computation left its domain: not positive definite, negative variance, not finite."""
