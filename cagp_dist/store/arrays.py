@@ -1,0 +1,300 @@
+"""The one place where arrays reach a disk: Zarr 3, zstd, a checksum per chunk, nothing left implicit.
+
+Three traps of the format are closed here. Without a checksum a flipped bit is read as data; a chunk that
+is missing reads as the fill value; and a chunk that equals the fill value is not written at all unless
+one asks for it, so that nobody could tell it from a missing one. Every array is therefore written with
+``zstd`` then ``crc32c``, with NaN as fill of floats, and with empty chunks.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from cagp_dist.errors import ArgumentError, StoreError
+
+if TYPE_CHECKING:
+    from zarr.core.metadata import ArrayV3Metadata
+
+CHUNK_BYTES = 8 * 2**20
+"""Upper bound of one chunk, uncompressed, where the caller does not choose: small enough to hold many."""
+
+ZSTD_LEVEL = 3
+ROOT = "/"
+
+
+def write_group(
+    path: str | os.PathLike[str],
+    group: str,
+    dataset: xr.Dataset,
+    *,
+    chunks: Mapping[str, int] | None = None,
+) -> None:
+    """Write a dataset as a new group of a Zarr store, every chunk compressed and checksummed.
+
+    Encodings that the variables carry from where they were read (packing, chunks, filters) are dropped:
+    an inherited int16 packing would round variances to nothing.  Times are stored as CF int64, text as
+    variable-length UTF-8, floats with fill NaN.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the store; created with its parents when absent.
+    group : str
+        Name of the group in the store, such as ``"posterior"``; ``"/"`` is the root.  Write the root first.
+    dataset : xarray.Dataset
+        Variables of kind float, int, bool, datetime64 or text, and attributes that JSON can hold.
+    chunks : mapping of str to int, optional
+        Dimension name -> chunk length.  Dimensions that are not named are whole, unless a chunk would
+        then exceed 8 MiB: leading dimensions are cut first.
+
+    Raises
+    ------
+    StoreError
+        If the group exists already (nothing is changed in place) or the disk refuses.
+    ArgumentError
+        If a chunk length is below 1, a time is NaT or a variable has a kind that is not listed.
+
+    Notes
+    -----
+    A time dimension is stored in seconds when all its values are whole seconds, else in nanoseconds.
+    Cost: one pass over the data, memory of one variable at a time.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, xarray as xr
+    >>> from cagp_dist.store.arrays import read_group, write_group
+    >>> folder = tempfile.mkdtemp()
+    >>> write_group(folder, "posterior", xr.Dataset({"t2m_mean": ("point", np.array([280.0, 281.0]))}))
+    >>> read_group(folder, "posterior").t2m_mean.values
+    array([280., 281.])
+    """
+    name = group.strip("/")
+    if (Path(path) / name / "zarr.json").exists():
+        raise StoreError(
+            f"group {group!r} is in {path} already; groups are written once and never changed. "
+            "Write to a new folder."
+        )
+    for dimension, length in (chunks or {}).items():
+        if length < 1:
+            raise ArgumentError(f"chunk length of {dimension!r} is {length}; expected at least 1.")
+    plain = dataset.assign({key: _plain(key, variable) for key, variable in dataset.variables.items()})
+    encoding = {
+        key: _encoding(variable, chunks or {}, is_coordinate=key in plain.coords)
+        for key, variable in plain.variables.items()
+    }
+    try:
+        plain.to_zarr(
+            os.fspath(path),
+            group=name or None,
+            mode="w-",
+            encoding=encoding,
+            zarr_format=3,
+            consolidated=False,
+            write_empty_chunks=True,
+        )
+    except OSError as error:
+        raise StoreError(
+            f"cannot write group {group!r} of {path}: {error.strerror or error}. "
+            "Check free space and permissions, then run again."
+        ) from error
+
+
+def read_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
+    """Read a whole group into memory, checking the checksum of every chunk.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the store.
+    group : str
+        Name of the group; ``"/"`` is the root.
+
+    Returns
+    -------
+    xarray.Dataset
+        In memory, times decoded.
+
+    Raises
+    ------
+    StoreError
+        If store or group are absent, a chunk is missing or does not match its checksum.
+    """
+    name = group.strip("/")
+    if not (Path(path) / name / "zarr.json").exists():
+        raise StoreError(
+            f"there is no group {group!r} in {path}; expected a Zarr store written by this package."
+        )
+    verify_chunks(path, group)
+    with xr.open_dataset(
+        os.fspath(path),
+        engine="zarr",
+        group=name or None,
+        chunks=None,
+        consolidated=False,
+        decode_timedelta=False,
+    ) as opened:
+        return opened.load()
+
+
+def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:
+    """Chunk files that should exist and do not, as paths relative to the store.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the store.
+    group : str
+        Group whose arrays are looked at, with all groups below it.
+
+    Returns
+    -------
+    list of str
+        Such as ``"posterior/t2m_mean/c/0/1"``; empty when the store is complete.
+
+    Raises
+    ------
+    StoreError
+        If the metadata cannot be read.
+    """
+    root = Path(path)
+    return [
+        key for array in _arrays(path, group) for _, key in _chunk_keys(array) if not (root / key).is_file()
+    ]
+
+
+def verify_chunks(path: str | os.PathLike[str], group: str = ROOT) -> int:
+    """Read every chunk of every array below a group and compare it with its checksum.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the store.
+    group : str
+        Group to start from.
+
+    Returns
+    -------
+    int
+        Number of chunks that were read.  Memory of one chunk.
+
+    Raises
+    ------
+    StoreError
+        Naming the first chunk that is missing or damaged.
+    """
+    count = 0
+    for array in _arrays(path, group):
+        for index, key in _chunk_keys(array):
+            where = Path(path) / key
+            if not where.is_file():
+                raise StoreError(
+                    f"chunk {where} is missing; it would read as the fill value. "
+                    "Restore the store from a copy or write it again."
+                )
+            try:
+                array.get_block_selection(index) if index else array[()]
+            except Exception as error:  # codecs raise whatever their library raises on damaged bytes
+                raise StoreError(
+                    f"chunk {where} is damaged ({error}). Restore the store from a copy or write it again."
+                ) from error
+            count += 1
+    return count
+
+
+def chunk_shape(
+    shape: tuple[int, ...], *, item_bytes: int, limit_bytes: int = CHUNK_BYTES
+) -> tuple[int, ...]:
+    """Chunk lengths that fill at most a number of bytes: leading axes are cut first, trailing stay whole.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Lengths of the array.
+    item_bytes : int
+        Bytes of one value.
+    limit_bytes : int
+        Bound of one chunk; a chunk has at least one value.
+
+    Returns
+    -------
+    tuple of int
+        One length per axis, at least 1 each.
+
+    Examples
+    --------
+    >>> from cagp_dist.store.arrays import chunk_shape
+    >>> chunk_shape((24, 721, 1440), item_bytes=4, limit_bytes=2**21)
+    (1, 364, 1440)
+    """
+    lengths = [max(1, length) for length in shape]
+    for axis, length in enumerate(lengths):
+        rest = item_bytes * prod(lengths[axis + 1 :])
+        lengths[axis] = min(length, max(1, limit_bytes // rest))
+        if lengths[axis] > 1:
+            break
+    return tuple(lengths)
+
+
+def _plain(key: object, variable: xr.Variable) -> xr.Variable:
+    """Copy without encoding, text as objects (Zarr 3 has no fixed-width text), no NaT."""
+    bare = variable.copy(deep=False)
+    bare.encoding = {}
+    kind = bare.dtype.kind
+    if kind in "UOT":
+        values = np.asarray(bare.values, dtype=object)
+        if not all(isinstance(value, str) for value in values.flat):
+            raise ArgumentError(f"variable {key!r} holds objects that are neither numbers nor text.")
+        return xr.Variable(bare.dims, values, bare.attrs)
+    if kind == "M":
+        if np.isnat(bare.values).any():
+            raise ArgumentError(f"variable {key!r} holds NaT; drop the missing times before they are stored.")
+    elif kind not in "fiub":
+        raise ArgumentError(
+            f"variable {key!r} has dtype {bare.dtype}; expected float, int, bool, datetime or text."
+        )
+    return bare
+
+
+def _encoding(variable: xr.Variable, chunks: Mapping[str, int], *, is_coordinate: bool) -> dict[str, object]:
+    whole = tuple(max(1, min(length, chunks.get(str(dim), length))) for dim, length in variable.sizes.items())
+    encoding: dict[str, object] = {
+        "compressors": (ZstdCodec(level=ZSTD_LEVEL), Crc32cCodec()),
+        "chunks": chunk_shape(whole, item_bytes=max(1, variable.dtype.itemsize)),
+    }
+    if variable.dtype.kind == "f":
+        # CF forbids the attribute _FillValue on coordinates; the fill of the Zarr array is NaN all the same
+        encoding["_FillValue"] = None if is_coordinate else np.nan
+        encoding["fill_value"] = np.nan
+    elif variable.dtype.kind == "M":
+        nanoseconds = variable.values.astype("datetime64[ns]").astype(np.int64)
+        unit = "nanoseconds" if (nanoseconds % 1_000_000_000).any() else "seconds"
+        encoding |= {"units": f"{unit} since 1970-01-01", "calendar": "proleptic_gregorian", "dtype": "int64"}
+    return encoding
+
+
+def _arrays(path: str | os.PathLike[str], group: str) -> Iterator["zarr.Array[ArrayV3Metadata]"]:
+    try:
+        opened = zarr.open_group(os.fspath(path), path=group.strip("/"), mode="r", use_consolidated=False)
+        members = opened.members(max_depth=None)
+    except Exception as error:  # JSON, key and value errors of damaged metadata, or no store at all
+        raise StoreError(
+            f"cannot read the metadata of group {group!r} in {path} ({error}); expected a Zarr 3 store."
+        ) from error
+    yield from (member for _, member in members if isinstance(member, zarr.Array))
+
+
+def _chunk_keys(array: "zarr.Array[ArrayV3Metadata]") -> Iterator[tuple[tuple[int, ...], str]]:
+    """Index of every chunk, and its path relative to the store."""
+    if 0 in array.shape:
+        return
+    counts = (-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True))
+    for index in product(*map(range, counts)):
+        yield index, f"{array.path}/{array.metadata.encode_chunk_key(index)}"

@@ -1,0 +1,152 @@
+"""Arrays come back as they were written, and what is damaged or missing is an error that names the chunk."""
+
+import errno
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.store.arrays import chunk_shape, missing_chunks, read_group, verify_chunks, write_group
+
+
+@pytest.fixture
+def dataset():
+    rng = np.random.default_rng(0)
+    times = np.array(["2020-01-01T00", "2020-01-01T06", "2020-01-02"], dtype="datetime64[ns]")
+    return xr.Dataset(
+        {
+            "t2m": (("time", "point"), rng.normal(280.0, 10.0, (3, 40)).astype("float32"), {"units": "K"}),
+            "count": ("time", np.array([1, 2, 3])),
+            "kept": ("time", np.array([True, False, True])),
+            "label": ("time", np.array(["a", "bb", "ccc"])),
+            "score": ((), 3.5),
+            "nothing": ("empty", np.zeros(0)),
+            "issued": ((), np.datetime64("2020-01-03T00:00:00.000000001", "ns")),
+        },
+        coords={"time": times, "point": np.arange(40.0), "name": ("time", np.array(["x", "y", "z"]))},
+        attrs={"title": "numbers", "levels": [0.5, 0.9], "seconds": np.float64(2.5)},
+    )
+
+
+def test_every_kind_of_variable_comes_back_as_it_was(tmp_path, dataset):
+    write_group(tmp_path / "s.zarr", "posterior", dataset, chunks={"time": 2, "point": 16})
+    back = read_group(tmp_path / "s.zarr", "posterior")
+    text = ["label", "name"]
+    xr.testing.assert_identical(back.drop_vars(text), dataset.drop_vars(text))
+    assert back.label.values.tolist() == ["a", "bb", "ccc"]
+    assert set(back.coords) == {"time", "point", "name"}
+    assert back.t2m.encoding["chunks"] == (2, 16)
+
+
+def test_every_array_has_zstd_a_checksum_and_nan_fill(tmp_path, dataset):
+    write_group(tmp_path, "/", dataset)
+    for name in dataset.variables:
+        metadata = json.loads((tmp_path / str(name) / "zarr.json").read_text())
+        assert metadata["zarr_format"] == 3
+        assert [codec["name"] for codec in metadata["codecs"]][-2:] == ["zstd", "crc32c"], name
+        if metadata["data_type"].startswith("float"):
+            assert metadata["fill_value"] == "NaN", name
+    assert "consolidated_metadata" not in json.loads((tmp_path / "zarr.json").read_text())
+    assert json.loads((tmp_path / "issued" / "zarr.json").read_text())["data_type"] == "int64"
+
+
+def test_inherited_packing_does_not_round_the_values(tmp_path):
+    variance = xr.Dataset({"t2m_std": ("point", np.array([0.001, 0.0123456789]))})
+    variance.t2m_std.encoding = {"dtype": "int16", "scale_factor": 0.01, "add_offset": 273.0, "chunks": (1,)}
+    write_group(tmp_path, "posterior", variance)
+    np.testing.assert_array_equal(read_group(tmp_path, "posterior").t2m_std, variance.t2m_std)
+
+
+def test_a_group_is_written_once_and_others_may_follow(tmp_path, dataset):
+    write_group(tmp_path, "/", xr.Dataset(attrs={"run_key": "k"}))
+    write_group(tmp_path, "posterior", dataset)
+    write_group(tmp_path, "calibration", dataset[["count"]])
+    assert read_group(tmp_path).attrs == {"run_key": "k"}
+    with pytest.raises(StoreError, match=r"'posterior' is in .* already; .* Write to a new folder"):
+        write_group(tmp_path, "posterior", dataset)
+
+
+def test_chunks_equal_to_the_fill_are_written_too(tmp_path):
+    write_group(tmp_path, "map", xr.Dataset({"t2m": ("point", np.full(10, np.nan))}), chunks={"point": 3})
+    assert missing_chunks(tmp_path) == []
+    assert len(list((tmp_path / "map" / "t2m" / "c").iterdir())) == 4
+
+
+@pytest.mark.parametrize("victim", ["posterior/t2m/c/0/1", "posterior/score/c", "posterior/label/c/0"])
+def test_a_missing_chunk_is_named(tmp_path, dataset, victim):
+    write_group(tmp_path, "posterior", dataset, chunks={"point": 16})
+    assert verify_chunks(tmp_path) == 3 + 3 + 7
+    (tmp_path / victim).unlink()
+    assert missing_chunks(tmp_path) == [victim]
+    assert missing_chunks(tmp_path, "posterior") == [victim]
+    with pytest.raises(StoreError, match=rf"{victim} is missing; it would read as the fill"):
+        read_group(tmp_path, "posterior")
+
+
+@pytest.mark.parametrize("victim", ["posterior/t2m/c/0/0", "posterior/score/c", "posterior/label/c/0"])
+def test_any_flipped_bit_or_cut_of_a_chunk_is_found(tmp_path, dataset, victim):
+    write_group(tmp_path, "posterior", dataset)
+    where = tmp_path / victim
+    good = where.read_bytes()
+    rng = np.random.default_rng(1)
+    for bit in rng.integers(0, 8 * len(good), 25):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << (bit % 8)
+        where.write_bytes(bad)
+        with pytest.raises(StoreError, match=f"{victim} is damaged"):
+            verify_chunks(tmp_path)
+    for length in (0, 3, len(good) - 1):
+        where.write_bytes(good[:length])
+        with pytest.raises(StoreError, match=f"{victim} is damaged"):
+            read_group(tmp_path, "posterior")
+
+
+def test_damaged_metadata_or_no_store_is_an_error(tmp_path, dataset):
+    with pytest.raises(StoreError, match="cannot read the metadata"):
+        missing_chunks(tmp_path / "absent")
+    with pytest.raises(StoreError, match="there is no group 'posterior'"):
+        read_group(tmp_path / "absent", "posterior")
+    write_group(tmp_path, "posterior", dataset)
+    (tmp_path / "posterior" / "t2m" / "zarr.json").write_text("{")
+    with pytest.raises(StoreError, match="cannot read the metadata"):
+        verify_chunks(tmp_path)
+
+
+def test_what_a_store_cannot_hold_is_refused_before_anything_is_written(tmp_path):
+    where = tmp_path / "s.zarr"
+    time = np.array(["2020-01-01", "NaT"], dtype="datetime64[ns]")
+    for values, message in [
+        (time, "holds NaT"),
+        (np.array([1, None], dtype=object), "neither numbers nor text"),
+        (np.array([1j]), "dtype complex128"),
+    ]:
+        with pytest.raises(ArgumentError, match=message):
+            write_group(where, "g", xr.Dataset({"v": ("x", values)}))
+    with pytest.raises(ArgumentError, match="chunk length of 'x' is 0"):
+        write_group(where, "g", xr.Dataset({"v": ("x", np.zeros(2))}), chunks={"x": 0})
+    assert not where.exists()
+
+
+def test_a_full_disk_names_the_store(tmp_path, dataset, monkeypatch):
+    def full(*arguments, **settings):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(xr.Dataset, "to_zarr", full)
+    with pytest.raises(StoreError, match=rf"cannot write group 'g' of {tmp_path}: No space left"):
+        write_group(tmp_path, "g", dataset)
+
+
+@given(
+    shape=st.lists(st.integers(0, 3000), min_size=0, max_size=4).map(tuple),
+    item_bytes=st.sampled_from([1, 4, 8]),
+    limit_bytes=st.integers(8, 2**24),
+)
+def test_a_chunk_never_exceeds_its_bound(shape, item_bytes, limit_bytes):
+    chunks = chunk_shape(shape, item_bytes=item_bytes, limit_bytes=limit_bytes)
+    assert len(chunks) == len(shape)
+    assert all(1 <= chunk <= max(1, length) for chunk, length in zip(chunks, shape, strict=True))
+    assert item_bytes * int(np.prod(chunks, dtype=np.int64)) <= max(limit_bytes, item_bytes)
