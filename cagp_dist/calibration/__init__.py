@@ -1,0 +1,1 @@
+"""Calibration: whether error bars are honest, on real data and on simulated data."""

@@ -1,0 +1,273 @@
+"""Probability integral transform: how well the error bars match the errors they describe.
+
+If an observation follows its Gaussian prediction, ``z = (y - mean) / std`` is standard normal and
+``t = Phi(z)`` is uniform on [0, 1]. A U-shaped histogram of ``t`` means overconfident, a hump means
+conservative. ``std`` is always the *predictive* one, noise included, because ``y`` carries noise
+(math 10.3); for simulated latent values it is the latent one (math 10.2).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from cagp_dist.errors import ArgumentError
+
+Array = NDArray[np.float64]
+
+INTERVALS = 20
+
+CORRELATED_TEST_POINTS = (
+    "The KS p-value assumes independent test points. Points of one temperature field are correlated: "
+    "errors of neighbours agree, so the PIT values of one field can lean to one side although the "
+    "prediction is calibrated, and a small p-value alone does not show miscalibration. Simulation-based "
+    "calibration, whose draws are independent, is the test to trust; for one real field read the "
+    "statistic as a distance from uniform."
+)
+"""What a report prints beside a KS p-value computed on real data (math 10.3)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """PIT values counted in equal intervals, with the band expected of uniform values.
+
+    Attributes
+    ----------
+    edges : array, shape (k + 1,)
+        Interval edges from 0 to 1.
+    counts : array of int, shape (k,)
+        Values per interval; the last interval includes 1.
+    lower, upper : int
+        Central 95 % range of one count if the values are independent and uniform: quantiles 0.025
+        and 0.975 of Binomial(N, 1/k). It holds for each interval by itself, so that about one of
+        twenty counts lies outside even when all is well.
+    expected : float
+        N / k.
+    """
+
+    edges: Array
+    counts: NDArray[np.int64]
+    lower: int
+    upper: int
+    expected: float
+
+
+@dataclass(frozen=True)
+class NormalTests:
+    """Tests of N standardised errors against independent standard normal ones.
+
+    Attributes
+    ----------
+    ks_statistic, ks_pvalue : float
+        Kolmogorov-Smirnov distance of the PIT values from uniform, and its two-sided p-value.
+    z_std : float
+        Root mean square of z: below 1 conservative, above 1 overconfident. Its standard error is
+        ``1 / sqrt(2 N)``.
+    variance_pvalue : float
+        Two-sided p-value of ``sum z^2`` under chi2 with N degrees of freedom. Far more powerful than KS
+        against a wrong scale: with N = 1,000 KS barely sees an error of 3.5 % (math 10.2).
+    z_mean, mean_pvalue : float
+        Mean of z and the two-sided p-value of ``sqrt(N) mean(z)`` under the standard normal law.
+    """
+
+    ks_statistic: float
+    ks_pvalue: float
+    z_std: float
+    variance_pvalue: float
+    z_mean: float
+    mean_pvalue: float
+
+
+def standardised_errors(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> Array:
+    """``z = (observed - mean) / predictive_std``, checked.
+
+    Parameters
+    ----------
+    mean, observed : array_like, shape (q,) or (T, q)
+        Prediction and observation, one unit (kelvin for temperature).
+    predictive_std : array_like, the shape of ``mean``, or (q,) when all T fields share it
+        Standard deviation of the observation about the mean, **noise included**:
+        ``sqrt(latent variance + noise variance)``.
+
+    Returns
+    -------
+    array of float64, the shape of ``mean``
+        No unit.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes disagree, nothing was given, a value is not finite or a standard deviation is not
+        positive. Nothing is clipped: a standard deviation of zero is a defect of its source.
+
+    Examples
+    --------
+    >>> standardised_errors([280.0, 290.0], [2.0, 1.0], [281.0, 288.0]).tolist()
+    [0.5, -2.0]
+    """
+    centre, spread, value = checked(mean, predictive_std, observed)
+    return np.asarray((value - centre) / spread, dtype=np.float64)
+
+
+def pit(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> Array:
+    """PIT values ``Phi((observed - mean) / predictive_std)``, uniform on [0, 1] if calibrated.
+
+    Arguments, shapes and errors as :func:`standardised_errors`.
+
+    Returns
+    -------
+    array of float64, the shape of ``mean``
+
+    Examples
+    --------
+    >>> pit([280.0], [2.0], [280.0]).tolist()
+    [0.5]
+    """
+    return np.asarray(ndtr(standardised_errors(mean, predictive_std, observed)), dtype=np.float64)
+
+
+def histogram(values: ArrayLike, *, intervals: int = INTERVALS) -> Histogram:
+    """Count PIT values in equal intervals and give the 95 % band of each count under uniformity.
+
+    Parameters
+    ----------
+    values : array_like, any shape
+        PIT values in [0, 1], pooled.
+    intervals : int
+        Number of intervals k, at least 1.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no value, one lies outside [0, 1] or is NaN, or ``intervals`` is below 1.
+
+    Examples
+    --------
+    >>> histogram([0.0, 0.1, 0.9, 1.0], intervals=2).counts.tolist()
+    [2, 2]
+    """
+    from scipy.stats import binom
+
+    pooled = _probabilities(values)
+    if intervals < 1:
+        raise ArgumentError(f"intervals is {intervals}; expected at least 1, usually {INTERVALS}.")
+    edges = np.linspace(0.0, 1.0, intervals + 1)
+    counts = np.histogram(pooled, bins=edges)[0].astype(np.int64)
+    law = binom(pooled.size, 1.0 / intervals)
+    return Histogram(
+        edges=edges,
+        counts=counts,
+        lower=int(law.ppf(0.025)),
+        upper=int(law.ppf(0.975)),
+        expected=pooled.size / intervals,
+    )
+
+
+def ks_test(values: ArrayLike) -> tuple[float, float]:
+    """Kolmogorov-Smirnov statistic of PIT values against uniform, and its two-sided p-value.
+
+    The p-value presumes independent values; see ``CORRELATED_TEST_POINTS``.
+
+    Parameters
+    ----------
+    values : array_like, any shape
+        PIT values in [0, 1], pooled.
+
+    Examples
+    --------
+    >>> statistic, pvalue = ks_test([0.25, 0.5, 0.75])
+    >>> round(statistic, 6)
+    0.25
+    """
+    from scipy.stats import kstest
+
+    result = kstest(_probabilities(values), "uniform")
+    return float(result.statistic), float(result.pvalue)
+
+
+def normal_tests(z: ArrayLike) -> NormalTests:
+    """Test standardised errors against independent standard normal ones: shape, scale and centre.
+
+    Parameters
+    ----------
+    z : array_like, any shape
+        Standardised errors, pooled.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no value or one is not finite.
+    """
+    from scipy.stats import chi2, norm
+
+    pooled = np.asarray(z, dtype=np.float64).ravel()
+    if pooled.size == 0:
+        raise ArgumentError("there is no standardised error to test; expected at least one.")
+    if not np.isfinite(pooled).all():
+        raise ArgumentError(
+            f"{np.count_nonzero(~np.isfinite(pooled))} of {pooled.size} standardised errors are not finite; "
+            "find the prediction they come from."
+        )
+    statistic, pvalue = ks_test(ndtr(pooled))
+    squares, average = float(pooled @ pooled), float(pooled.mean())
+    # The centre of z is known under the hypothesis, hence N degrees of freedom and not N - 1.
+    tail = min(float(chi2.cdf(squares, pooled.size)), float(chi2.sf(squares, pooled.size)))
+    return NormalTests(
+        ks_statistic=statistic,
+        ks_pvalue=pvalue,
+        z_std=float(np.sqrt(squares / pooled.size)),
+        variance_pvalue=min(1.0, 2.0 * tail),
+        z_mean=average,
+        mean_pvalue=float(2.0 * norm.sf(abs(average) * np.sqrt(pooled.size))),
+    )
+
+
+def checked(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> tuple[Array, Array, Array]:
+    """Float64 copies of a prediction and its observation, of one shape, or an ArgumentError.
+
+    Arguments, shapes and errors as :func:`standardised_errors`.
+    """
+    centre = np.asarray(mean, dtype=np.float64)
+    spread = np.asarray(predictive_std, dtype=np.float64)
+    value = np.asarray(observed, dtype=np.float64)
+    if centre.ndim not in (1, 2) or centre.shape != value.shape:
+        raise ArgumentError(
+            f"mean has shape {centre.shape} and observed {value.shape}; expected one shape, "
+            "(q,) for q points or (T, q) for T fields of q points. A posterior mean of shape (q, T) must be "
+            "transposed."
+        )
+    if spread.shape not in (centre.shape, centre.shape[-1:]):
+        raise ArgumentError(
+            f"predictive_std has shape {spread.shape}; expected {centre.shape}, as mean, "
+            f"or {centre.shape[-1:]} when all fields share it."
+        )
+    if centre.size == 0:
+        raise ArgumentError(
+            f"mean has shape {centre.shape}: there is nothing to score; pass at least one point."
+        )
+    for name, array in (("mean", centre), ("predictive_std", spread), ("observed", value)):
+        if not np.isfinite(array).all():
+            raise ArgumentError(
+                f"{np.count_nonzero(~np.isfinite(array))} of {array.size} values of {name} are NaN or "
+                "infinite; score only points that were predicted and observed."
+            )
+    if spread.min() <= 0.0:
+        raise ArgumentError(
+            f"predictive_std reaches {spread.min():g}; expected positive values, the noise included. "
+            "A standard deviation is never clipped: look for the solver that returned it."
+        )
+    return centre, np.broadcast_to(spread, centre.shape), value
+
+
+def _probabilities(values: ArrayLike) -> Array:
+    """Pooled values, each checked to lie in [0, 1]; NaN fails the comparison too."""
+    pooled = np.asarray(values, dtype=np.float64).ravel()
+    if pooled.size == 0:
+        raise ArgumentError("there is no PIT value; expected at least one.")
+    if not bool(np.all((pooled >= 0.0) & (pooled <= 1.0))):
+        raise ArgumentError(
+            f"PIT values range over {pooled.min():g}..{pooled.max():g}; expected [0, 1]. "
+            "Use pit(mean, predictive_std, observed) to compute them."
+        )
+    return pooled

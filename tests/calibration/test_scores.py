@@ -1,0 +1,169 @@
+"""Scores against their definitions: numerical integration, scipy densities and simulation."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from cagp_dist.calibration.pit import ks_test, pit
+from cagp_dist.calibration.scores import LEVELS, coverage, crps, nll, rmse, scores
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import area_weights
+
+
+def _prediction(seed, shape=(3, 50)):
+    rng = np.random.default_rng(seed)
+    mean = 280.0 + 10.0 * rng.normal(size=shape)
+    std = rng.uniform(0.5, 3.0, size=shape)
+    return mean, std, mean + std * rng.normal(size=shape)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "observed"), [(0.0, 1.0, 0.3), (280.0, 2.5, 271.0), (-3.0, 0.1, -2.0)]
+)
+def test_crps_is_its_integral(mean, std, observed):
+    def integrand(x):
+        return (stats.norm.cdf(x, mean, std) - (x >= observed)) ** 2
+
+    low, high = min(mean - 12 * std, observed), max(mean + 12 * std, observed)
+    below = integrate.quad(integrand, low, observed, limit=400, epsabs=1e-12)[0]
+    above = integrate.quad(integrand, observed, high, limit=400, epsabs=1e-12)[0]
+    assert crps([mean], [std], [observed]) == pytest.approx(below + above, rel=1e-8)
+
+
+@given(mean=st.floats(-50.0, 50.0), std=st.floats(1e-3, 50.0), observed=st.floats(-50.0, 50.0))
+def test_crps_is_positive_and_at_most_the_absolute_error_plus_spread(mean, std, observed):
+    # E|X - y| - E|X - X'| / 2 with E|X - X'| = 2 s / sqrt(pi): between |error| - s / sqrt(pi) and
+    # |error| + s (sqrt(2 / pi) - 1 / sqrt(pi)).
+    value, error = crps([mean], [std], [observed]), abs(mean - observed)
+    assert value > 0.0
+    slack = 1e-9 * (1.0 + error + std)
+    assert error - std / np.sqrt(np.pi) - slack <= value
+    assert value <= error + std * (np.sqrt(2.0 / np.pi) - 1.0 / np.sqrt(np.pi)) + slack
+
+
+def test_crps_of_a_sharp_prediction_is_the_absolute_error():
+    assert crps([280.0], [1e-9], [283.0]) == pytest.approx(3.0, rel=1e-9)
+
+
+def test_nll_is_the_mean_negative_log_density():
+    mean, std, observed = _prediction(1)
+    assert nll(mean, std, observed) == pytest.approx(
+        -stats.norm.logpdf(observed, mean, std).mean(), rel=1e-13
+    )
+
+
+def test_rmse_is_the_root_mean_square_error():
+    mean, _, observed = _prediction(2)
+    assert rmse(mean, observed) == pytest.approx(
+        np.linalg.norm(mean - observed) / np.sqrt(mean.size), rel=1e-13
+    )
+
+
+def test_scores_of_a_true_prediction_have_their_expectations():
+    # y ~ N(mean, s^2): rmse^2 / s^2 has mean 1 and se sqrt(2 / N); nll mean log(s) + log(2 pi e) / 2 and
+    # se sqrt(1 / 2 N); crps mean s / sqrt(pi), sd of one value below 0.5 s; coverage has the level as mean
+    # and se sqrt(p (1 - p) / N). Four standard errors each, with a fixed generator.
+    size, std = 40_000, 1.7
+    rng = np.random.default_rng(12)
+    observed = rng.normal(5.0, std, size=size)
+    result = scores(np.full(size, 5.0), np.full(size, std), observed)
+    assert abs(result.rmse**2 / std**2 - 1.0) < 4.0 * np.sqrt(2.0 / size)
+    assert abs(result.nll - np.log(std) - 0.5 * np.log(2 * np.pi * np.e)) < 4.0 * np.sqrt(0.5 / size)
+    assert abs(result.crps - std / np.sqrt(np.pi)) < 4.0 * 0.5 * std / np.sqrt(size)
+    np.testing.assert_array_less(
+        np.abs(result.coverage - result.levels), 4.0 * np.sqrt(result.levels * (1 - result.levels) / size)
+    )
+    assert result.ks_pvalue > 1e-3
+
+
+@pytest.mark.parametrize("score", [nll, crps])
+@pytest.mark.parametrize(("shift", "factor"), [(0.3, 1.0), (0.0, 1.3), (0.0, 0.75)])
+def test_scores_are_proper(score, shift, factor):
+    # Mean of 20,000 paired differences: the wrong laws lose 0.0097 to 0.10 on average, each more than a
+    # seventh of the sd of one difference (0.06 to 0.56): over twenty standard errors.
+    observed = np.random.default_rng(13).normal(size=20_000)
+    zero, one = np.zeros_like(observed), np.ones_like(observed)
+    assert score(zero, one, observed) < score(zero + shift, factor * one, observed)
+
+
+def test_coverage_counts_observations_inside_the_central_interval():
+    mean, std, observed = _prediction(3)
+    levels = [0.1, 0.5, 0.9]
+    expected = [
+        np.mean([low <= y <= high for low, high, y in zip(*interval, observed.ravel(), strict=True)])
+        for interval in (stats.norm.interval(level, mean.ravel(), std.ravel()) for level in levels)
+    ]
+    np.testing.assert_allclose(coverage(mean, std, observed, levels=levels), expected, rtol=1e-14)
+
+
+def test_scores_pools_its_parts():
+    mean, std, observed = _prediction(4)
+    weights = area_weights(np.linspace(-80.0, 80.0, 50))
+    result = scores(mean, std, observed, weights=weights)
+    assert result.rmse == rmse(mean, observed)
+    assert result.rmse_area_weighted == rmse(mean, observed, weights=weights)
+    assert result.rmse_area_weighted != result.rmse
+    assert (result.nll, result.crps) == (nll(mean, std, observed), crps(mean, std, observed))
+    assert result.levels.tolist() == list(LEVELS)
+    np.testing.assert_array_equal(result.coverage, coverage(mean, std, observed))
+    assert (result.ks_statistic, result.ks_pvalue) == ks_test(pit(mean, std, observed))
+
+
+def test_without_weights_the_area_weighted_error_is_the_plain_one():
+    result = scores(*_prediction(5))
+    assert result.rmse_area_weighted == result.rmse
+
+
+@pytest.mark.parametrize("score", [nll, crps])
+def test_integer_weights_repeat_points(score):
+    mean, std, observed = _prediction(6, shape=(2, 5))
+    times = np.array([1, 2, 3, 1, 2])
+    repeated = [np.repeat(array, times, axis=1) for array in (mean, std, observed)]
+    assert score(mean, std, observed, weights=times) == pytest.approx(score(*repeated), rel=1e-13)
+    np.testing.assert_allclose(coverage(mean, std, observed, weights=times), coverage(*repeated), rtol=1e-13)
+    assert rmse(mean, observed, weights=times) == pytest.approx(rmse(repeated[0], repeated[2]), rel=1e-13)
+
+
+def test_the_scale_of_weights_does_not_matter():
+    mean, std, observed = _prediction(7)
+    weights = np.linspace(0.0, 1.0, 50)
+    assert crps(mean, std, observed, weights=1e6 * weights) == pytest.approx(
+        crps(mean, std, observed, weights=weights), rel=1e-13
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "text"),
+    [
+        (np.ones(3), r"weights have shape \(3,\); expected \(50,\)"),
+        (-np.ones(50), "none negative"),
+        (np.zeros(50), "not all zero"),
+        (np.full(50, np.nan), "expected finite values"),
+    ],
+)
+def test_wrong_weights_are_refused(weights, text):
+    mean, _, observed = _prediction(8)
+    with pytest.raises(ArgumentError, match=text):
+        rmse(mean, observed, weights=weights)
+
+
+@pytest.mark.parametrize("levels", [[0.0], [1.0], [95.0], [np.nan], [[0.5]]])
+def test_wrong_levels_are_refused(levels):
+    with pytest.raises(ArgumentError, match="numbers between 0 and 1"):
+        coverage(*_prediction(9), levels=levels)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan])
+def test_a_standard_deviation_that_is_not_positive_is_refused(bad):
+    mean, std, observed = _prediction(10)
+    std[1, 7] = bad
+    with pytest.raises(ArgumentError, match="predictive_std"):
+        scores(mean, std, observed)
+
+
+def test_scores_are_frozen():
+    result = scores(*_prediction(11))
+    with pytest.raises(AttributeError):
+        result.rmse = 0.0
