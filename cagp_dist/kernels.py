@@ -1,0 +1,134 @@
+"""Stationary kernels: Matern 1/2, 3/2, 5/2 and squared exponential, of the Euclidean distance.
+
+With ``u = |x - z| / lengthscale`` (math 8, [Rasmussen & Williams 2006, ch. 4])::
+
+    Matern12            exp(-u)
+    Matern32            (1 + sqrt(3) u) exp(-sqrt(3) u)
+    Matern52            (1 + sqrt(5) u + 5 u^2 / 3) exp(-sqrt(5) u)
+    SquaredExponential  exp(-u^2 / 2)
+
+each times ``variance``. On the sphere use chordal distance, that is `cagp_dist.unit_sphere`
+coordinates: great-circle distance makes Matern kernels with smoothness above 1/2 indefinite.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cagp_dist.errors import ArgumentError
+
+Array = NDArray[np.float64]
+
+
+def as_points(name: str, X: ArrayLike) -> Array:
+    """Check and return points as a C-contiguous float64 array of shape (n, p)."""
+    try:
+        points = np.ascontiguousarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} is not numeric: {error}. Expected an (n, p) array of numbers.") from error
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ArgumentError(
+            f"{name} has shape {points.shape}; expected (n, p), one row per point. "
+            f"For points on a line use {name}.reshape(-1, 1)."
+        )
+    if not np.isfinite(points).all():
+        bad = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
+        raise ArgumentError(f"{name} holds NaN or infinity (first in row {bad}); drop those points first.")
+    return points
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise `ArgumentError` unless ``value`` is a finite number above zero."""
+    if not (isinstance(value, (int, float, np.floating, np.integer)) and math.isfinite(value) and value > 0):
+        raise ArgumentError(f"{name} is {value!r}; expected a finite number above zero.")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A stationary kernel; the base of the four concrete ones below.
+
+    Parameters
+    ----------
+    lengthscale : float
+        In the unit of X (chord of the unit sphere for `unit_sphere` points), above zero.
+    variance : float
+        Prior variance of the field, squared unit of y, above zero.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.Matern32(lengthscale=0.5, variance=2.0)
+    >>> kernel([[0.0], [0.5]], [[0.0]]).round(4)
+    array([[2.    ],
+           [0.9671]])
+    """
+
+    lengthscale: float
+    variance: float = 1.0
+
+    family: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        if type(self) is Kernel:
+            raise ArgumentError(
+                "Kernel is abstract; use Matern12, Matern32, Matern52 or SquaredExponential."
+            )
+        check_positive("lengthscale", self.lengthscale)
+        check_positive("variance", self.variance)
+        if self.lengthscale < 1e-150:  # its inverse, squared, must stay finite
+            raise ArgumentError(f"lengthscale is {self.lengthscale!r}; expected at least 1e-150.")
+
+    def __call__(self, X: ArrayLike, Z: ArrayLike) -> Array:
+        """Kernel matrix ``k(X, Z)`` of shape (n, m) for X (n, p) and Z (m, p), n m 8 bytes."""
+        from cagp_dist.compiled import evaluate
+
+        left, right = as_points("X", X), as_points("Z", Z)
+        if left.shape[1] != right.shape[1]:
+            raise ArgumentError(
+                f"X has {left.shape[1]} columns and Z {right.shape[1]}; both need the same coordinates."
+            )
+        out = np.empty((len(left), len(right)))
+        evaluate(*self.parameters, coordinates(left), coordinates(right), out)
+        return out
+
+    @property
+    def parameters(self) -> tuple[int, float, float]:
+        """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
+        return self.family, 1.0 / float(self.lengthscale), float(self.variance)
+
+
+
+def coordinates(points: Array) -> Array:
+    """Points (n, p) as a C-contiguous (p, n) array, the layout of the compiled functions."""
+    return np.ascontiguousarray(points.T)
+
+
+@dataclass(frozen=True)
+class Matern12(Kernel):
+    """Matern kernel of smoothness 1/2: ``variance exp(-u)``, continuous and nowhere smooth."""
+
+    family: ClassVar[int] = 0
+
+
+@dataclass(frozen=True)
+class Matern32(Kernel):
+    """Matern kernel of smoothness 3/2: ``variance (1 + sqrt3 u) exp(-sqrt3 u)``, once differentiable."""
+
+    family: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class Matern52(Kernel):
+    """Matern kernel of smoothness 5/2: ``variance (1 + sqrt5 u + 5u^2/3) exp(-sqrt5 u)``."""
+
+    family: ClassVar[int] = 2
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Kernel):
+    """Squared exponential (Gaussian) kernel: ``variance exp(-u^2 / 2)``, infinitely smooth."""
+
+    family: ClassVar[int] = 3

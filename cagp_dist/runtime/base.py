@@ -1,0 +1,96 @@
+"""What the solvers ask of an executor: submit a function of arrays, use its handle, gather.
+
+Three executors keep this contract with the same bits: `SerialExecutor` (the reference),
+`ThreadExecutor` (default of a plain call) and `DaskExecutor`. Dropping a handle releases its value.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Handle(Protocol[T_co]):
+    """A value that is being computed, or is there."""
+
+    def result(self) -> T_co:
+        """Wait for the value and return it, or raise what the function raised."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs pure functions of NumPy arrays.
+
+    Attributes
+    ----------
+    workers : int
+        Tasks that run at once.
+    description : str
+        For people: "2 threads", "Dask cluster tcp://... with 4 workers".
+    dashboard : str or None
+        Address of the dashboard, where there is one.
+    shares_memory : bool
+        Whether handles cost nothing to pass around (then tiles may be kept, see `cagp_dist.budget`).
+    """
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def dashboard(self) -> str | None: ...
+
+    @property
+    def shares_memory(self) -> bool: ...
+
+    def submit(
+        self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
+    ) -> Handle[T]:
+        """Run ``function(*arguments)`` once the handles among the arguments have their values.
+
+        Parameters
+        ----------
+        function : callable
+            A module-level pure function; must not change its arguments.
+        *arguments : object
+            Values or handles, also lists of handles.
+        priority : int
+            Higher runs earlier among ready tasks.
+        home : int
+            Tasks of one home run on one worker where possible, so that its data stays there.
+        """
+        ...
+
+    def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
+        """Wait for the values, in order."""
+        ...
+
+
+@lru_cache(maxsize=1)
+def _blas_controller() -> "ThreadpoolController":
+    # The BLAS that compiled code calls is SciPy's; it must be loaded before it can be limited.
+    import scipy.linalg.cython_blas  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """One BLAS thread while tasks run: tasks are the parallelism, and splits must not change bits."""
+    with _blas_controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(maxsize=1)
+def limit_blas_of_this_process() -> None:
+    """Set BLAS to one thread for the rest of this (worker) process."""
+    _blas_controller().limit(limits=1, user_api="blas")

@@ -1,0 +1,157 @@
+"""Tasks as futures of a Dask cluster. The only module that imports `distributed`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from cagp_dist.errors import ClusterError, ConfigurationError
+from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 20
+"""How long to wait for a scheduler to answer, and for its first worker."""
+
+
+class DaskExecutor:
+    """Runs tasks on the workers of a Dask client.
+
+    Nothing is scattered: arrays travel inside tasks or as results of tasks, so whatever a dead worker
+    held can be computed again. ``home`` is a wish, not an order: a task moves when its worker is gone.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A connected client; the caller closes it.
+    """
+
+    shares_memory = False
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        if not workers:
+            raise ClusterError(f"the Dask scheduler at {client.scheduler.address} has no workers; start some.")
+        self._addresses = sorted(workers)
+        self.workers = sum(worker["nthreads"] for worker in workers.values())
+        self.description = (
+            f"Dask cluster {client.scheduler.address}, {len(workers)} workers, {self.workers} threads"
+        )
+        self.dashboard: str | None = client.dashboard_link
+
+    def submit(
+        self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
+    ) -> Handle[T]:
+        """Send ``function`` to the cluster; see `cagp_dist.runtime.base.Executor.submit`."""
+        future = self._client.submit(
+            _run,
+            function,
+            *arguments,
+            pure=False,
+            key=None,
+            priority=priority,
+            workers=[self._addresses[home % len(self._addresses)]],
+            allow_other_workers=True,
+        )
+        return cast("Handle[T]", future)
+
+    def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
+        """Fetch the values, in order."""
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return cast("list[T]", self._client.gather(list(handles)))
+        except KilledWorker as error:
+            raise ClusterError(
+                f"a task was lost with several workers in a row: {error}. Workers probably run out of memory; "
+                "give them more, or lower [solver] block_size."
+            ) from error
+        except (FutureCancelledError, OSError) as error:
+            raise ClusterError(
+                f"the connection to the Dask scheduler broke: {error}. Run the same job again."
+            ) from error
+
+
+def _run(function: Callable[..., T], *arguments: object) -> T:
+    limit_blas_of_this_process()
+    return function(*arguments)
+
+
+@contextmanager
+def connect(
+    scheduler: str, *, workers: int | None = None, memory_limit_bytes: int | None = None
+) -> Iterator[DaskExecutor]:
+    """Connect to a cluster by address or scheduler file, or start one through SLURM or PBS.
+
+    Parameters
+    ----------
+    scheduler : str
+        ``tcp://host:port`` (or ``tls://``), the path of a scheduler file (``*.json``), ``slurm`` or
+        ``pbs``. SLURM and PBS need the extra ``cagp-dist[hpc]`` and take queue, walltime and account
+        from the Dask configuration (``jobqueue.slurm``, ``jobqueue.pbs``).
+    workers : int, optional
+        Worker jobs to start (SLURM and PBS only; default 2).
+    memory_limit_bytes : int, optional
+        Memory per worker job (SLURM and PBS only; default 4 GiB).
+
+    Raises
+    ------
+    ClusterError
+        If nothing answers within `CONNECT_SECONDS`.
+    """
+    from distributed import Client
+
+    with ExitStack() as stack:
+        if scheduler in ("slurm", "pbs"):
+            cluster = stack.enter_context(
+                _job_queue(scheduler, workers or 2, memory_limit_bytes or 4 * 2**30)
+            )
+            client = stack.enter_context(Client(cluster))
+            client.wait_for_workers(1)
+        else:
+            client = stack.enter_context(_connected_client(scheduler))
+        yield DaskExecutor(client)
+
+
+@contextmanager
+def _connected_client(scheduler: str) -> "Iterator[Client]":
+    from distributed import Client
+
+    advice = "Check that `dask scheduler` runs there and that its port is open."
+    if scheduler.endswith(".json"):
+        if not Path(scheduler).is_file():
+            raise ClusterError(f"scheduler file {scheduler} does not exist. {advice}")
+        source = {"scheduler_file": scheduler}
+    else:
+        source = {"address": scheduler}
+    try:
+        client = Client(timeout=CONNECT_SECONDS, set_as_default=False, **source)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(f"no Dask scheduler answers at {scheduler} ({error}). {advice}") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the Dask scheduler at {scheduler} has no workers after {CONNECT_SECONDS} s; "
+                "start some with `dask worker`."
+            ) from error
+        yield client
+
+
+def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Client":
+    try:
+        import dask_jobqueue
+    except ImportError as error:
+        raise ConfigurationError(
+            f'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist[hpc]".'
+        ) from error
+    cluster_class = {"slurm": dask_jobqueue.SLURMCluster, "pbs": dask_jobqueue.PBSCluster}[scheduler]
+    cluster = cluster_class(cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB")
+    cluster.scale(jobs=workers)
+    return cluster

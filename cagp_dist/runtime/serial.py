@@ -1,0 +1,48 @@
+"""The reference executor: every task runs at once, in the order it was submitted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from cagp_dist.runtime.base import Handle
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Value(Generic[T]):
+    """A handle whose value is there."""
+
+    value: T
+
+    def result(self) -> T:
+        """Return the value."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class SerialExecutor:
+    """Runs each task when it is submitted, in the calling thread."""
+
+    workers: int = 1
+    description: str = "serial"
+    dashboard: str | None = None
+    shares_memory: bool = True
+
+    def submit(
+        self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
+    ) -> Handle[T]:
+        """Run ``function`` now."""
+        return Value(function(*[_value(argument) for argument in arguments]))
+
+    def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
+        """Return the values."""
+        return [handle.result() for handle in handles]
+
+
+def _value(argument: object) -> object:
+    if isinstance(argument, Value):
+        return cast("Value[object]", argument).value
+    if isinstance(argument, list):
+        return [_value(item) for item in argument]
+    return argument

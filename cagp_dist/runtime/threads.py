@@ -1,0 +1,157 @@
+"""Threads of this process: tasks start when their arguments are there, the most urgent first.
+
+Task functions release the GIL, so two threads do twice the work. Unlike
+`concurrent.futures.ThreadPoolExecutor` a task may wait for other tasks without holding a thread, and
+the update of the next block overtakes the others (look-ahead).
+"""
+
+import heapq
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Generic, Self, TypeVar, cast
+
+from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime.base import Handle
+
+T = TypeVar("T")
+
+
+class Task(Generic[T]):
+    """A function call that runs once its arguments are there; also the handle of its value."""
+
+    __slots__ = ("_arguments", "_error", "_executor", "_function", "_value", "dependents", "done", "missing")
+
+    def __init__(
+        self, executor: "ThreadExecutor", function: Callable[..., T], arguments: tuple[object, ...]
+    ) -> None:
+        self._executor = executor
+        self._function: Callable[..., T] | None = function
+        self._arguments = arguments
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self.dependents: list[tuple[int, int, Task[object]]] = []
+        self.missing = 0
+        self.done = False
+
+    def run(self) -> None:
+        """Call the function; keep its value or its error, and let go of the arguments."""
+        assert self._function is not None
+        try:
+            self._value = self._function(*[_value(argument) for argument in self._arguments])
+        except BaseException as error:  # a worker thread must hand every error to whoever gathers
+            self._error = error
+        self._function, self._arguments = None, ()
+
+    def value(self) -> T:
+        """Return the value of a task that is done, or raise its error."""
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+    def result(self) -> T:
+        """Wait for the value and return it, or raise what the function raised."""
+        self._executor.wait(self)
+        return self.value()
+
+
+class ThreadExecutor:
+    """A pool of threads with priorities and dependencies; use as a context manager.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Threads; by default one per core this process may use.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        if self.workers < 1:
+            raise ArgumentError(f"workers is {workers!r}; expected at least 1.")
+        self.description = f"{self.workers} thread{'s' if self.workers > 1 else ''}"
+        self.dashboard: str | None = None
+        self.shares_memory = True
+        self._ready: list[tuple[int, int, Task[object]]] = []
+        self._submitted = 0
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"cagp-{index}", daemon=True)
+            for index in range(self.workers)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._closed = True
+            self._ready.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def submit(
+        self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
+    ) -> Handle[T]:
+        """Queue ``function``; see `cagp_dist.runtime.base.Executor.submit`."""
+        task: Task[T] = Task(self, function, arguments)
+        with self._changed:
+            entry = (-priority, self._submitted, cast("Task[object]", task))
+            self._submitted += 1
+            for needed in _tasks(arguments):
+                if not needed.done:
+                    needed.dependents.append(entry)
+                    task.missing += 1
+            if task.missing == 0:
+                heapq.heappush(self._ready, entry)
+                self._changed.notify()
+        return task
+
+    def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
+        """Wait for the values, in order."""
+        return [handle.result() for handle in handles]
+
+    def wait(self, task: Task[T]) -> None:
+        """Block until ``task`` is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: task.done)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or bool(self._ready))
+                if self._closed:
+                    return
+                task = heapq.heappop(self._ready)[2]
+            task.run()
+            with self._changed:
+                task.done = True
+                for entry in task.dependents:
+                    entry[2].missing -= 1
+                    if entry[2].missing == 0:
+                        heapq.heappush(self._ready, entry)
+                task.dependents = []
+                self._changed.notify_all()
+            del task  # else an idle thread would keep the last value alive
+
+
+def _tasks(arguments: Sequence[object]) -> Iterator[Task[object]]:
+    for argument in arguments:
+        if isinstance(argument, Task):
+            yield argument
+        elif isinstance(argument, list):
+            yield from _tasks(argument)
+
+
+def _value(argument: object) -> object:
+    if isinstance(argument, Task):
+        return cast("Task[object]", argument).value()
+    if isinstance(argument, list):
+        return [_value(item) for item in argument]
+    return argument
