@@ -1,0 +1,1 @@
+"""Job files and what is done with them: plan, ingest, run."""

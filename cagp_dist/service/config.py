@@ -1,0 +1,80 @@
+"""Reads and checks job files."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.service.explain import explain
+from cagp_dist.service.tables import Job
+
+
+def load_job(path: Path | str) -> Job:
+    """Read and check a job file.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file. Paths inside it are relative to the current folder, as on a command line.
+
+    Returns
+    -------
+    Job
+        Frozen, with every default filled in; ``job.text`` is the file as it was written.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file is missing or not TOML (the line is named), a key is unknown (the nearest valid key
+        is named), or a value has the wrong type or range (what came, what is expected, an example).
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"there is no job file at {path}; expected the path of a TOML file. `cagp run --help` shows one."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"the job file {path} cannot be read ({error}); expected a TOML text file in UTF-8."
+        ) from error
+    return parse_job(text, name=str(path))
+
+
+def parse_job(text: str, *, name: str = "job") -> Job:
+    """Check the text of a job file; ``name`` is what the error messages call it.
+
+    Raises
+    ------
+    ConfigurationError
+        As `load_job`.
+
+    Examples
+    --------
+    >>> parse_job("[solver", name="job.toml")
+    Traceback (most recent call last):
+    cagp_dist.errors.ConfigurationError: job.toml is not valid TOML: ...
+    """
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also integers of thousands of digits
+        raise ConfigurationError(f"{name} is not valid TOML: {_syntax(text, error)}") from error
+    try:
+        job = Job.model_validate(tables)
+    except ValidationError as error:
+        raise ConfigurationError(explain(Job, tables, error, name=name)) from error
+    job._text = text
+    return job
+
+
+def _syntax(text: str, error: Exception) -> str:
+    """Give the parser's message and the line it speaks of."""
+    if isinstance(error, RecursionError):
+        return "its arrays or tables are nested too deeply."
+    found = re.search(r"at line (\d+)", str(error))
+    lines = text.splitlines()
+    if found is None or int(found[1]) > len(lines):
+        return f"{error}."
+    return f"{error}.\n  line {found[1]}: {lines[int(found[1]) - 1].strip()[:80]}"

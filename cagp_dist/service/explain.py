@@ -1,0 +1,156 @@
+"""Validation errors of the job file as sentences: where, what came, what is expected, an example."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from cagp_dist.service.values import nearest
+
+_MOST_ERRORS = 8
+
+
+def explain(
+    model: type[BaseModel], tables: Mapping[str, object], error: ValidationError, *, name: str
+) -> str:
+    """One block of text that names every mistake in a job file.
+
+    Parameters
+    ----------
+    model : type
+        The model of the whole file.
+    tables : mapping
+        The file as parsed TOML.
+    error : ValidationError
+        What the model said of it.
+    name : str
+        What to call the file.
+
+    Returns
+    -------
+    str
+        A sentence if there is one mistake, else a list with one line for each.
+    """
+    sentences = list(dict.fromkeys(_sentence(model, tables, item) for item in error.errors()))
+    if len(sentences) == 1:
+        return f"{name}: {sentences[0]}"
+    shown = [f"  - {sentence}" for sentence in sentences[:_MOST_ERRORS]]
+    if len(sentences) > _MOST_ERRORS:
+        shown.append(f"  - and {len(sentences) - _MOST_ERRORS} more")
+    return "\n".join([f"{name} has {len(sentences)} mistakes:", *shown])
+
+
+def _sentence(model: type[BaseModel], tables: Mapping[str, object], error: ErrorDetails) -> str:
+    owner, field, keys = _locate(model, error["loc"])
+    inside_array = isinstance(error["loc"][-1], int)
+    came = _value(tables, keys) if inside_array else error["input"]
+    place, kind = _place(keys), "array" if inside_array else error["type"]
+    if kind == "extra_forbidden":
+        valid = list(owner.model_fields)
+        noun = "table" if len(keys) == 1 and isinstance(came, Mapping) else "key"
+        return f"unknown {noun} {place}{nearest(keys[-1], valid)}; valid here: {', '.join(valid)}."
+    if kind == "missing":
+        advice = getattr(owner, "missing_advice", {}).get(keys[-1]) or f"expected {_expected(field)}"
+        return f"{place} is missing: {advice}."
+    if kind == "value_error":
+        said = error["ctx"]["error"]
+        return f"{place}: {said}." if isinstance(came, Mapping) else f"{place} = {_toml(came)}: {said}."
+    if kind in ("union_tag_invalid", "union_tag_not_found") and field is not None:
+        return _wrong_tag(field, keys, came)
+    close = nearest(came, _words(field)) if isinstance(came, str) else ""
+    return f"{place} = {_toml(came)} is not allowed; expected {_expected(field)}{close}."
+
+
+def _wrong_tag(field: FieldInfo, keys: Sequence[str], came: object) -> str:
+    """Say which kinds a table may be of, when its kind is missing or unknown."""
+    tag = str(field.discriminator)
+    tags = [_words(member.model_fields[tag])[0] for member in _models(field)]
+    place = _place([*keys, tag])
+    expected = f"expected {_one_of(tags)}"
+    word = came.get(tag) if isinstance(came, Mapping) else None
+    if word is None:
+        return f"{place} is missing; {expected}."
+    close = nearest(word, tags) if isinstance(word, str) else ""
+    return f"{place} = {_toml(word)} is not allowed; {expected}{close}."
+
+
+def _locate(
+    model: type[BaseModel], location: Sequence[int | str]
+) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:
+    """Find the model and field an error speaks of, and the keys that lead there."""
+    owner: type[BaseModel] = model
+    field: FieldInfo | None = None
+    keys: list[str] = []
+    members: tuple[type[BaseModel], ...] = (model,)
+    for step in location:
+        if isinstance(step, int):
+            break  # an item of an array: the key of the array says enough
+        chosen = [member for member in members if step in _tags(member)]
+        if len(members) > 1 and chosen:  # pydantic names the chosen member of a union by its tag
+            members = tuple(chosen)
+            continue
+        owner = members[0]
+        field = owner.model_fields.get(step)
+        keys.append(step)
+        members = _models(field) if field is not None else ()
+    return owner, field, keys
+
+
+def _models(field: FieldInfo) -> tuple[type[BaseModel], ...]:
+    options = get_args(field.annotation) or (field.annotation,)
+    return tuple(item for item in options if isinstance(item, type) and issubclass(item, BaseModel))
+
+
+def _tags(member: type[BaseModel]) -> list[str]:
+    return [word for field in member.model_fields.values() for word in _words(field)]
+
+
+def _words(field: FieldInfo | None) -> list[str]:
+    """List the words a field may hold, if it holds one of a few."""
+    if field is None or get_origin(field.annotation) is not Literal:
+        return []
+    return [str(word) for word in get_args(field.annotation)]
+
+
+def _value(tables: Mapping[str, object], keys: Sequence[str]) -> object:
+    value: object = tables
+    for key in keys:
+        value = value[key] if isinstance(value, Mapping) else value
+    return value
+
+
+def _place(keys: Sequence[str]) -> str:
+    """``[solver] iterations``, ``[design] train.count`` or ``[solver]``."""
+    return f"[{keys[0]}]" + (f" {'.'.join(keys[1:])}" if len(keys) > 1 else "")
+
+
+def _expected(field: FieldInfo | None) -> str:
+    """Describe what a field holds, with the words it may hold or an example."""
+    if field is None:
+        return "a table"
+    if words := _words(field):
+        return _one_of(words)
+    example = f", for example {_toml(field.examples[0])}" if field.examples else ""
+    return f"{field.description}{example}"
+
+
+def _one_of(words: Sequence[str]) -> str:
+    quoted = [_toml(word) for word in words]
+    return quoted[0] if len(quoted) == 1 else f"one of {', '.join(quoted)}"
+
+
+def _toml(value: object) -> str:
+    """Write a value as TOML would, shortened."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, Mapping):
+        text = "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    elif isinstance(value, list | tuple):
+        text = "[" + ", ".join(_toml(item) for item in value) + "]"
+    else:
+        text = str(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,0 +1,280 @@
+"""The tables of a job file as strict, frozen models.
+
+A field's ``description`` says what is expected and its first example is a valid value: the error
+messages are made from these two, so each fact about a key is stated once.
+"""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
+
+from cagp_dist.service import values
+
+_LARGEST_COUNT = 10**9
+
+
+class Table(BaseModel):
+    """A table of the job file: unknown keys, wrong types, NaN and infinity are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    missing_advice: ClassVar[dict[str, str]] = {}
+
+
+Times = Annotated[tuple[str, ...], BeforeValidator(values.times)]
+Area = Annotated[
+    tuple[float, float, float, float], BeforeValidator(values.as_tuple), AfterValidator(values.area)
+]
+_AREA = Field(
+    description="four numbers in degrees, [north, west, south, east]", examples=[[60.0, -10.0, 30.0, 40.0]]
+)
+_COUNT = Field(description="an integer of at least 1", examples=[1000], ge=1, le=_LARGEST_COUNT)
+_SEED = Field(description="an integer of at least 0", examples=[0], ge=0, le=2**63 - 1)
+_STEP = Field(description="an integer of at least 1", examples=[4], ge=1, le=_LARGEST_COUNT)
+_ITERATIONS = Field(description="an integer of at least 0 (0 is the prior)", examples=[5], ge=0, le=1_000_000)
+_DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], gt=0.0, le=90.0)
+
+
+class Observations(Table):
+    """``[observations]``: which field is observed."""
+
+    source: Annotated[
+        str,
+        AfterValidator(values.source),
+        Field(description='"sample", "file:PATH", "zarr:URL" or "cds"', examples=["sample"], min_length=1),
+    ]
+    variable: Annotated[
+        str, Field(description="the name of the variable", examples=["t2m"], min_length=1)
+    ] = "t2m"
+    times: Annotated[
+        Times | None,
+        Field(description="a list of ISO 8601 times, UTC", examples=[["2017-04-27T12:00"]]),
+    ] = None
+    area: Annotated[Area | None, _AREA] = None
+    grid_degrees: Annotated[float | None, _DEGREES] = None
+
+    @model_validator(mode="after")
+    def _cds_needs_times(self) -> Self:
+        if self.source == "cds" and self.times is None:
+            raise ValueError('source "cds" needs times, for example times = ["2017-04-27T12:00"]')
+        return self
+
+
+class RandomPoints(Table):
+    """``{ kind = "random" }``: ``count`` points, each equally likely, none twice."""
+
+    kind: Literal["random"]
+    count: Annotated[int, _COUNT]
+    seed: Annotated[int, _SEED] = 0
+
+
+class StridePoints(Table):
+    """``{ kind = "stride" }``: every ``step``-th latitude of every ``step``-th longitude, from ``offset``."""
+
+    kind: Literal["stride"]
+    step: Annotated[int, _STEP]
+    offset: Annotated[
+        int, Field(description="an integer of at least 0 and below step", examples=[2], ge=0)
+    ] = 0
+
+    @model_validator(mode="after")
+    def _offset_below_step(self) -> Self:
+        if self.offset >= self.step:
+            raise ValueError(f"offset = {self.offset} is not below step = {self.step}; use offset = 0")
+        return self
+
+
+class AllPoints(Table):
+    """``{ kind = "all" }``: every point that is not held out for the test."""
+
+    kind: Literal["all"]
+
+
+class MapGrid(Table):
+    """``{ kind = "grid" }``: cell centres about ``resolution_degrees`` apart, over ``area``."""
+
+    kind: Literal["grid"]
+    resolution_degrees: Annotated[float, _DEGREES]
+    area: Annotated[Area | None, _AREA] = None
+
+
+class DesignTable(Table):
+    """``[design]``: which points are observed, scored and mapped."""
+
+    train: Annotated[
+        RandomPoints | StridePoints | AllPoints,
+        Field(
+            discriminator="kind",
+            description="a table of kind random, stride or all",
+            examples=[{"kind": "random", "count": 10000, "seed": 0}],
+        ),
+    ]
+    test: Annotated[
+        RandomPoints | StridePoints,
+        Field(
+            discriminator="kind",
+            description="a table of kind random or stride",
+            examples=[{"kind": "random", "count": 1000, "seed": 1}],
+        ),
+    ]
+    map: Annotated[
+        MapGrid | None,
+        Field(description="a table of kind grid", examples=[{"kind": "grid", "resolution_degrees": 4.0}]),
+    ] = None
+
+
+_FITTING = (
+    "fitting the prior to the data is not available in this version, so all three numbers are needed. "
+    "Values that suit global 2 m temperature: lengthscale = 0.05 (chord on the unit sphere), "
+    "variance = 22.0 (K^2), noise_variance = 0.5 (K^2)"
+)
+KernelName = Literal["matern12", "matern32", "matern52", "squared-exponential"]
+MeanName = Literal["constant", "quadratic-latitude"]
+
+
+class PriorTable(Table):
+    """``[prior]``: kernel, mean and the three numbers."""
+
+    missing_advice: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("lengthscale", "variance", "noise_variance"), _FITTING
+    )
+
+    kernel: Annotated[KernelName, Field(description="the name of a kernel", examples=["matern32"])] = (
+        "matern32"
+    )
+    mean: Annotated[
+        MeanName, Field(description="the name of a prior mean", examples=["quadratic-latitude"])
+    ] = "quadratic-latitude"
+    lengthscale: Annotated[
+        float,
+        Field(description="a positive chord length on the unit sphere", examples=[0.05], gt=0.0, le=1e6),
+    ]
+    variance: Annotated[
+        float, Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
+    ]
+    noise_variance: Annotated[
+        float, Field(description="a positive variance in K^2", examples=[0.5], gt=0.0, le=1e12)
+    ]
+
+
+class GaussSeidelTable(Table):
+    """Point Gauss-Seidel."""
+
+    name: Literal["gauss-seidel"]
+    iterations: Annotated[int, _ITERATIONS] = 5
+
+
+class BlockGaussSeidelTable(Table):
+    """Block Gauss-Seidel, the default."""
+
+    name: Literal["block-gauss-seidel"] = "block-gauss-seidel"
+    iterations: Annotated[int, _ITERATIONS] = 5
+    block_size: Annotated[
+        int, Field(description="an integer of at least 1", examples=[1024], ge=1, le=_LARGEST_COUNT)
+    ] = 1024
+
+
+class ConjugateGradientTable(Table):
+    """Conjugate gradients; depends on the observed values, so its error bars are conservative."""
+
+    name: Literal["conjugate-gradient"]
+    iterations: Annotated[int, _ITERATIONS] = 5
+
+
+class RandomActionsTable(Table):
+    """Random search directions."""
+
+    name: Literal["random-actions"]
+    iterations: Annotated[int, _ITERATIONS] = 5
+    seed: Annotated[int, _SEED] = 0
+
+
+class CholeskyTable(Table):
+    """The exact solve."""
+
+    name: Literal["cholesky"]
+
+
+SolverTable = (
+    GaussSeidelTable | BlockGaussSeidelTable | ConjugateGradientTable | RandomActionsTable | CholeskyTable
+)
+
+
+class ClusterTable(Table):
+    """``[cluster]``: where the work is done. Has no influence on the result."""
+
+    scheduler: Annotated[
+        str | None,
+        AfterValidator(values.scheduler),
+        Field(
+            description='"local", "serial", "slurm", "pbs", "tcp://HOST:PORT" or a scheduler file',
+            examples=["local"],
+        ),
+    ] = None
+    workers: Annotated[
+        int | None, Field(description="an integer of at least 1", examples=[2], ge=1, le=100_000)
+    ] = None
+    memory_limit: Annotated[
+        int | None,
+        BeforeValidator(values.parse_bytes),
+        Field(description="an amount of memory for each worker, with its unit", examples=["4GiB"]),
+    ] = None
+
+
+class OutputTable(Table):
+    """``[output]``: the folder of the results."""
+
+    root: Annotated[
+        str,
+        AfterValidator(values.path),
+        Field(description="the path of a folder", examples=["out"], min_length=1),
+    ] = "out"
+
+
+class Job(Table):
+    """A checked job file."""
+
+    observations: Annotated[Observations, Field(description="the keys source, variable, times")]
+    design: Annotated[DesignTable, Field(description="the keys train, test, map")]
+    prior: Annotated[
+        PriorTable, Field(description="the keys kernel, mean, lengthscale, variance, noise_variance")
+    ]
+    solver: Annotated[
+        SolverTable,
+        Field(
+            discriminator="name",
+            description="a table with the name of a solver",
+            examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
+        ),
+    ] = BlockGaussSeidelTable()
+    cluster: Annotated[ClusterTable, Field(description="the keys scheduler, workers, memory_limit")] = (
+        ClusterTable()
+    )
+    output: Annotated[OutputTable, Field(description="the key root")] = OutputTable()
+    _text: str = PrivateAttr(default="")
+
+    @property
+    def text(self) -> str:
+        """The job file as it was written."""
+        return self._text
+
+    @property
+    def root(self) -> Path:
+        """The output folder."""
+        return Path(self.output.root)
+
+    def canonical(self) -> dict[str, object]:
+        """Every setting that has an influence on the result, defaults filled in, ready for JSON.
+
+        Two jobs with equal canonical forms and equal data give the same run. Where the work is done
+        and where the result is kept make no difference.
+        """
+        return self.model_dump(mode="json", exclude={"cluster", "output"})

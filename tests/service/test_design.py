@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.service.design import design_points, map_cells, points_area
+from cagp_dist.service.tables import DesignTable, MapGrid
+
+
+def grid(latitude, longitude):
+    lat, lon = np.meshgrid(latitude, longitude, indexing="ij")
+    return lat.ravel(), lon.ravel()
+
+
+GLOBE = grid(np.arange(-87.5, 90.0, 5.0), np.arange(0.0, 360.0, 5.0))  # 36 x 72
+
+
+def table(train, test, map=None):  # noqa: A002
+    return DesignTable.model_validate({"train": train, "test": test, "map": map})
+
+
+def random(count, seed=0):
+    return {"kind": "random", "count": count, "seed": seed}
+
+
+def stride(step, offset=0):
+    return {"kind": "stride", "step": step, "offset": offset}
+
+
+def choose(train, test, *, points=GLOBE, block_size=64):
+    return design_points(*points, table=table(train, test), block_size=block_size)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 1500), st.integers(1, 1000), st.integers(0, 2**63 - 1))
+def test_random_points_are_distinct_and_held_out(train, test, seed):
+    design = choose(random(train, seed), random(test, seed))
+    assert len(np.unique(design.train)) == train
+    assert len(np.unique(design.test)) == test
+    assert np.intersect1d(design.train, design.test).size == 0
+
+
+def test_a_draw_depends_on_its_seed_alone():
+    first, again, other = (choose(random(100, seed), random(50, 7)) for seed in (3, 3, 4))
+    assert np.array_equal(first.train, again.train)
+    assert np.array_equal(first.test, again.test)
+    assert not np.array_equal(np.sort(first.train), np.sort(other.train))
+
+
+def test_every_point_is_equally_likely():
+    counts = np.zeros(GLOBE[0].size)
+    draws, size = 400, 259
+    for seed in range(draws):
+        counts[choose(random(size, seed), random(1)).train] += 1
+    probability = size / counts.size
+    z = (counts - draws * probability) / np.sqrt(draws * probability * (1 - probability))
+    # sum of z^2 has mean N - N/N and standard deviation about sqrt(2 N); four of them
+    assert abs((z**2).sum() - counts.size) < 4 * np.sqrt(2 * counts.size)
+
+
+def test_stride_takes_every_step_th_row_of_every_step_th_column():
+    design = choose(stride(4), stride(4, 2))
+    latitude, longitude = GLOBE
+    assert set(latitude[design.train]) == set(np.arange(-87.5, 90.0, 20.0))
+    assert set(longitude[design.train]) == set(np.arange(0.0, 360.0, 20.0))
+    assert design.train.size == 9 * 18
+    assert set(longitude[design.test]) == set(np.arange(10.0, 360.0, 20.0))
+
+
+def test_stride_runs_on_across_the_meridian():
+    longitude = np.concatenate([np.arange(350.0, 360.0, 2.0), np.arange(0.0, 11.0, 2.0)])
+    points = grid(np.array([40.0, 42.0]), longitude)
+    design = choose(stride(2), random(3), points=points)
+    assert np.array_equal(np.sort(points[1][design.train]), [2.0, 6.0, 10.0, 350.0, 354.0, 358.0])
+
+
+def test_all_is_what_the_test_does_not_hold_out():
+    for held_out in (random(100), stride(5, 1)):
+        design = choose({"kind": "all"}, held_out)
+        assert design.train.size + design.test.size == GLOBE[0].size
+
+
+def test_stride_and_random_leave_room_for_each_other():
+    for design in (choose(stride(2), random(1900)), choose(random(1900), stride(2))):
+        assert np.intersect1d(design.train, design.test).size == 0
+
+
+def test_train_is_in_solver_order():
+    design = choose(random(512), random(10), block_size=64)
+    latitude, longitude = np.deg2rad(GLOBE[0][design.train]), np.deg2rad(GLOBE[1][design.train])
+    X = np.stack(
+        [np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)]
+    )
+    extent = [np.ptp(X[:, start : start + 64], axis=1).prod() for start in range(0, 512, 64)]
+    assert max(extent) < 0.3 * np.ptp(X, axis=1).prod()
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        (random(2593), random(1), "train.count asks for 2593 points, but the field has 2592; at most 2592"),
+        (random(2000), random(593), "test.count asks for 593 .* the other set takes 2000; at most 592"),
+        (stride(1), random(1), "at most 0 can be asked"),
+        (stride(2), stride(4), "train and test share 162 of 162 test points"),
+        (stride(2), stride(3, 1), "train and test share 72 of 288 test points"),
+        ({"kind": "all"}, random(2592), "train selects none of the 2592 points"),
+        (random(5), stride(80, 79), "test selects none of the 2592 points"),
+    ],
+)
+def test_impossible_designs_are_refused(train, test, message):
+    with pytest.raises(ConfigurationError, match=message):
+        choose(train, test)
+
+
+def cells(resolution, area=None, points=GLOBE):
+    wanted = {"kind": "grid", "resolution_degrees": resolution, "area": area}
+    return map_cells(MapGrid.model_validate(wanted), *points)
+
+
+def test_a_global_map_fills_the_globe_and_avoids_the_poles():
+    found = cells(4.0)
+    assert found.size == 45 * 90
+    assert found.latitude_degrees[[0, -1]].tolist() == [-88.0, 88.0]
+    assert found.longitude_degrees[[0, -1]].tolist() == [2.0, 358.0]
+    latitude, longitude = found.points()
+    assert latitude[:90].tolist() == [-88.0] * 90
+    assert np.array_equal(longitude[:90], found.longitude_degrees)
+
+
+def test_a_resolution_that_does_not_divide_is_rounded_to_whole_cells():
+    found = cells(7.0)
+    assert found.latitude_degrees.size == 26
+    assert np.allclose(np.diff(found.latitude_degrees), 180 / 26)
+    assert np.isclose(found.latitude_degrees[0], -90 + 90 / 26)
+
+
+@pytest.mark.parametrize(
+    ("west", "east", "first", "last"),
+    [(350.0, 10.0, -9.5, 9.5), (-10.0, 10.0, -9.5, 9.5), (170.0, -170.0, 170.5, 189.5)],
+)
+def test_a_map_of_an_area_may_cross_a_meridian(west, east, first, last):
+    found = cells(1.0, [52.0, west, 50.0, east])
+    assert found.longitude_degrees[[0, -1]].tolist() == [first, last]
+    assert found.latitude_degrees.tolist() == [50.5, 51.5]
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "area"),
+    [
+        (np.arange(-90.0, 90.1, 0.75), np.arange(0.0, 360.0, 0.75), (90.0, 0.0, -90.0, 360.0)),
+        (np.arange(-89.5, 90.0, 1.0), np.arange(0.5, 360.0, 1.0), (90.0, 0.0, -90.0, 360.0)),
+        (np.arange(20.0, 60.1, 0.5), np.arange(0.0, 360.0, 1.5), (60.0, 0.0, 20.0, 360.0)),
+        (np.arange(30.0, 60.1, 0.25), np.arange(-10.0, 40.1, 0.25) % 360, (60.0, -10.0, 30.0, 40.0)),
+        (np.arange(-45.0, -10.0, 1.0), np.arange(110.0, 155.0, 1.0), (-11.0, 110.0, -45.0, 154.0)),
+        (np.arange(50.0, 60.1, 0.25), np.arange(170.0, 200.1, 0.25), (60.0, 170.0, 50.0, 200.0)),
+        (np.array([10.0]), np.array([20.0]), (10.0, 20.0, 10.0, 20.0)),
+    ],
+)
+def test_area_of_the_points(latitude, longitude, area):
+    assert points_area(*grid(latitude, longitude)) == pytest.approx(area)
+
+
+def test_a_regional_source_gets_a_map_of_its_own_area():
+    europe = grid(np.arange(30.0, 60.1, 0.25), np.arange(-10.0, 40.1, 0.25) % 360)
+    found = cells(2.0, points=europe)
+    assert found.longitude_degrees[[0, -1]].tolist() == [-9.0, 39.0]
+    assert found.latitude_degrees[[0, -1]].tolist() == [31.0, 59.0]
+
+
+def test_a_single_point_has_a_map_of_one_cell():
+    found = cells(2.0, points=(np.array([10.0]), np.array([20.0])))
+    assert (found.latitude_degrees.tolist(), found.longitude_degrees.tolist()) == ([10.0], [20.0])
