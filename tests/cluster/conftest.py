@@ -1,0 +1,110 @@
+"""A small job, its serial result and the comparison of two published runs."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+REPOSITORY = Path(__file__).parents[2]
+CAGP = Path(sys.executable).with_name("cagp")
+
+JOB = """
+[observations]
+source = "sample"
+
+[design]
+train = { kind = "random", count = 900, seed = 0 }
+test  = { kind = "random", count = 60, seed = 1 }
+map   = { kind = "grid", resolution_degrees = 20.0 }
+
+[prior]
+lengthscale = 0.05
+variance = 22.0
+noise_variance = 0.5
+
+[solver]
+name = "block-gauss-seidel"
+iterations = 3
+block_size = 256
+"""
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the working tree."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """The environment of a process of the cluster: this virtual environment first, one thread each."""
+    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+    path = f"{CAGP.parent}:{os.environ['PATH']}:/usr/sbin"
+    return {**os.environ, **dict.fromkeys(threads, "1"), "PATH": path}
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    """A function that names a TCP port of loopback which nobody listens on."""
+
+    def take() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    return take
+
+
+@pytest.fixture(scope="session")
+def write_job() -> Callable[[Path], Path]:
+    """A function that writes the small job into a folder."""
+
+    def write(folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "small.toml"
+        path.write_text(JOB)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def serial_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The published run of the small job, computed in one thread of one process."""
+    folder = tmp_path_factory.mktemp("serial")
+    (folder / "small.toml").write_text(JOB)
+    subprocess.run(
+        [CAGP, "run", "small.toml", "--scheduler", "serial"], cwd=folder, check=True, timeout=120, text=True
+    )
+    return current_run(folder / "out")
+
+
+@pytest.fixture(scope="session")
+def assert_same_result(serial_run: Path) -> Callable[[Path], None]:
+    """A function that compares the current run of an output folder with the serial one, to the last bit."""
+
+    def compare(output: Path) -> None:
+        run = current_run(output)
+        assert run.name == serial_run.name, "the run key must not depend on where the work was done"
+        for group in ("posterior", "map", "calibration", "trace", "observations"):
+            expected = xr.open_zarr(serial_run, group=group).drop_vars("seconds", errors="ignore").load()
+            actual = xr.open_zarr(run, group=group).drop_vars("seconds", errors="ignore").load()
+            assert set(actual.variables) == set(expected.variables)
+            for name, variable in expected.variables.items():
+                found = actual.variables[name]
+                assert found.dims == variable.dims
+                assert found.dtype == variable.dtype
+                np.testing.assert_array_equal(found.values, variable.values, err_msg=f"{group}/{name}")
+
+    return compare
+
+
+def current_run(output: Path) -> Path:
+    """The published run that ``CURRENT`` names."""
+    return output / "runs" / f"{(output / 'CURRENT').read_text().strip()}.zarr"

@@ -1,0 +1,203 @@
+"""deploy/slurm/job.sbatch on a one-node SLURM that this test starts: the result equals the serial one."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "sinfo")
+# Daemons live in /usr/sbin, which is not on everybody's PATH.
+MISSING = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"SLURM is not installed here, no {', '.join(MISSING)}"),
+]
+
+# No accounting, no cgroups, no task binding: what a machine without set-up and rights can do.
+# config_overrides lets the node have the CPUs this file says, whatever the hardware.
+SLURM_CONF = """
+ClusterName=one
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmdPort={node_port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SwitchType=switch/none
+MpiDefault=none
+MailProg=/bin/true
+ReturnToService=2
+KillWait=5
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=16000 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(free_port: Callable[[], int], environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """A running one-node SLURM, as the environment in which its commands work."""
+    # A short path of its own: a socket's path has at most 107 characters, and munge wants an open folder.
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    folder.chmod(0o755)
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o600)
+    host = socket.gethostname().partition(".")[0]
+    configuration = folder / "slurm.conf"
+    configuration.write_text(
+        SLURM_CONF.format(
+            host=host,
+            user=pwd.getpwuid(os.getuid()).pw_name,
+            folder=folder,
+            controller_port=free_port(),
+            node_port=free_port(),
+        )
+    )
+    inside = {**environment, "SLURM_CONF": str(configuration)}
+    munged = ["munged", "--foreground", f"--key-file={key}", f"--socket={folder}/munge.socket"]
+    munged += [f"--{name}-file={folder}/munge.{name}" for name in ("pid", "log", "seed")]
+    commands = [munged, ["slurmctld", "-D", "-c"], ["slurmd", "-D", "-c", "-N", host]]
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder)
+        for command in commands:
+            stack.enter_context(_daemon(command, folder, inside))
+        _wait_for(lambda: "idle" in _output(["sinfo", "--noheader", "--format=%T"], inside), folder, 60)
+        yield inside
+
+
+def test_job_script_gives_the_serial_result_and_cleans_up(
+    slurm: dict[str, str],
+    repository: Path,
+    tmp_path: Path,
+    write_job: Callable[[Path], Path],
+    assert_same_result: Callable[[Path], None],
+) -> None:
+    job = write_job(tmp_path)
+    state = _submit(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path)
+    log = (tmp_path / "cagp-job.log").read_text()
+    assert state["JobState"] == "COMPLETED", log
+    assert state["NumTasks"] == "2", "one worker for each of the two tasks that the script asks for"
+    assert_same_result(tmp_path / "out")
+    _assert_nothing_left(tmp_path)
+
+
+def test_job_script_returns_the_exit_code_of_a_bad_job(
+    slurm: dict[str, str], repository: Path, tmp_path: Path, write_job: Callable[[Path], Path]
+) -> None:
+    job = write_job(tmp_path)
+    job.write_text(job.read_text().replace("iterations", "iteratoins"))
+    state = _submit(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path)
+    log = (tmp_path / "cagp-job.log").read_text()
+    assert state["ExitCode"] == "2:0", log
+    assert "iteratoins" in log
+    assert not (tmp_path / "out").exists()
+    _assert_nothing_left(tmp_path)
+
+
+def test_job_script_without_a_job_file_says_which_variable_is_needed(
+    slurm: dict[str, str], repository: Path, tmp_path: Path
+) -> None:
+    state = _submit(repository, slurm, tmp_path)
+    assert state["JobState"] == "FAILED"
+    assert "CAGP_JOB: name the job file" in (tmp_path / "cagp-job.log").read_text()
+
+
+def test_cancelled_job_leaves_no_process_and_no_file(
+    slurm: dict[str, str], repository: Path, tmp_path: Path, write_job: Callable[[Path], Path]
+) -> None:
+    job = write_job(tmp_path)
+    number = _sbatch(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path)
+    _wait_for(lambda: any(tmp_path.glob(".cagp-*/scheduler.json")), tmp_path, 60)
+    # What SLURM itself sends before the time limit, see --signal in the script.
+    subprocess.run(["scancel", "--batch", "--signal=TERM", number], env=slurm, check=True, timeout=20)
+    _wait_for(lambda: _state(number, slurm)["JobState"] not in ALIVE, tmp_path, 60)
+    assert _state(number, slurm)["ExitCode"] == "143:0", (tmp_path / "cagp-job.log").read_text()
+    _assert_nothing_left(tmp_path)
+
+
+def _sbatch(repository: Path, environment: dict[str, str], folder: Path) -> str:
+    """Submit the script of the repository from ``folder`` and return the number of the job."""
+    script = repository / "deploy" / "slurm" / "job.sbatch"
+    return _output(["sbatch", "--parsable", "--output=cagp-job.log", str(script)], environment, folder).strip()
+
+
+def _submit(repository: Path, environment: dict[str, str], folder: Path) -> dict[str, str]:
+    """Run the script to its end and return SLURM's record of the job."""
+    number = _sbatch(repository, environment, folder)
+    _wait_for(lambda: _state(number, environment)["JobState"] not in ALIVE, folder, 240)
+    return _state(number, environment)
+
+
+def _state(number: str, environment: dict[str, str]) -> dict[str, str]:
+    fields = _output(["scontrol", "--oneliner", "show", "job", number], environment).split()
+    return dict(field.split("=", 1) for field in fields if "=" in field)
+
+
+def _output(command: Sequence[str], environment: dict[str, str], folder: Path | None = None) -> str:
+    run = subprocess.run(
+        command, env=environment, cwd=folder, check=False, capture_output=True, text=True, timeout=60
+    )
+    return run.stdout
+
+
+def _wait_for(condition: Callable[[], bool], folder: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            logs = "\n".join(path.read_text(errors="replace")[-3000:] for path in folder.glob("*.log"))
+            pytest.fail(f"nothing happened within {seconds:g} s\n{logs}")
+        time.sleep(0.3)
+
+
+@contextmanager
+def _daemon(command: Sequence[str], folder: Path, environment: dict[str, str]) -> Iterator[None]:
+    """A process that runs in the foreground for the length of a with block, its output in a log file."""
+    with (folder / f"{command[0]}.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _assert_nothing_left(folder: Path) -> None:
+    """No scheduler file and no process that works in the folder."""
+    assert not list(folder.glob(".cagp-*"))
+    working_here = [
+        process.info["cmdline"]
+        for process in psutil.process_iter(["cwd", "cmdline"])
+        if process.info["cwd"] == str(folder)
+    ]
+    assert working_here == []
