@@ -1,0 +1,86 @@
+"""Attributes by which catalogues find a run: ACDD-1.3, worked out from the data itself."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.store.layout import FORMAT_VERSION, Attributes
+
+Array = NDArray[np.float64]
+
+_WHOLE_CIRCLE_GAP_DEGREES = 15.0
+
+
+def root_attributes(
+    groups: Mapping[str, xr.Dataset], *, run_key: str, date_created: datetime | None = None
+) -> Attributes:
+    """ACDD-1.3 attributes of the root group, worked out from the groups.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        The groups of the run; extents are taken from all that have coordinates.
+    run_key : str
+        Name of the run.
+    date_created : datetime, optional
+        Now when omitted. The only attribute that differs between two runs of one job.
+    """
+    created = (date_created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    attributes: Attributes = {
+        "Conventions": "CF-1.13, ACDD-1.3",
+        "title": "2 metre temperature with calibrated computation-aware uncertainty",
+        "summary": (
+            "Gaussian-process posterior of 2 metre temperature from scattered observations. The standard "
+            "deviation counts both the uncertainty of the data and that of the unfinished computation."
+        ),
+        "keywords": "air temperature, Gaussian process, uncertainty, calibration",
+        "standard_name_vocabulary": "CF Standard Name Table",
+        "id": run_key,
+        "run_key": run_key,
+        "format_version": FORMAT_VERSION,
+        "date_created": created,
+        "history": "created by cagp_dist",
+        "cdm_data_type": "Grid" if "map" in groups else "Point",
+    }
+    latitudes, longitudes = _values(groups, "latitude"), _values(groups, "longitude")
+    if latitudes.size and longitudes.size:
+        west, east = _longitude_extent(longitudes)
+        attributes |= {
+            "geospatial_lat_min": float(latitudes.min()),
+            "geospatial_lat_max": float(latitudes.max()),
+            "geospatial_lat_units": "degrees_north",
+            "geospatial_lon_min": west,
+            "geospatial_lon_max": east,
+            "geospatial_lon_units": "degrees_east",
+            "geospatial_vertical_min": 2.0,
+            "geospatial_vertical_max": 2.0,
+            "geospatial_vertical_units": "m",
+            "geospatial_vertical_positive": "up",
+        }
+    times = _values(groups, "time")
+    if times.size:
+        attributes["time_coverage_start"] = f"{np.datetime_as_string(times.min(), unit='s')}Z"
+        attributes["time_coverage_end"] = f"{np.datetime_as_string(times.max(), unit='s')}Z"
+    return attributes
+
+
+def _values(groups: Mapping[str, xr.Dataset], coordinate: str) -> NDArray[Any]:
+    """One coordinate of all groups that have it, end to end."""
+    found = [group[coordinate].values for group in groups.values() if coordinate in group.coords]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+def _longitude_extent(longitude_degrees: Array) -> tuple[float, float]:
+    """Western and eastern end of the smallest arc that holds all points; west > east across 0 degrees.
+
+    The arc leaves out the widest gap between neighbours on the circle. Points all around the circle are
+    described from 0 to 360.
+    """
+    around = np.unique(longitude_degrees)
+    gaps = np.append(np.diff(around), around[0] + 360.0 - around[-1])
+    widest = len(gaps) - 1 if gaps.max() < _WHOLE_CIRCLE_GAP_DEGREES else int(np.argmax(gaps))
+    return float(around[(widest + 1) % len(around)]), float(around[widest])

@@ -1,0 +1,75 @@
+"""One writer per output root, by a lock that the kernel takes back from dead processes."""
+
+import fcntl
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cagp_dist.errors import StoreError
+from cagp_dist.store.manifest import disk_errors
+
+_POLL_SECONDS = 0.2
+
+
+@contextmanager
+def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
+    """Hold the right to write to an output root; the root is created if need be.
+
+    The lock is the kernel's (``flock``): it ends with the process, however that ends. What dead
+    processes left in ``.staging`` is removed.
+
+    Parameters
+    ----------
+    root : path
+        Output root.
+    wait_seconds : float
+        How long to wait for another process that holds it.
+
+    Raises
+    ------
+    StoreError
+        If another process holds the lock, naming it.
+    ConfigurationError
+        If ``root`` cannot be created or written to.
+    """
+    lock = root / ".lock"
+    with disk_errors(root):
+        (root / "runs").mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        deadline = time.monotonic() + wait_seconds
+        while not _try_lock(descriptor, lock):
+            if time.monotonic() >= deadline:
+                holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
+                raise StoreError(
+                    f"{root} is in use by {holder}, and one process at a time may write there. "
+                    "Wait until it ends, or choose another output root."
+                )
+            time.sleep(_POLL_SECONDS)
+        with disk_errors(root):
+            os.ftruncate(descriptor, 0)
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            os.pwrite(descriptor, f"{holder}\n".encode(), 0)
+            # The lock is ours: whoever wrote what is in there has died.
+            shutil.rmtree(root / ".staging", ignore_errors=True)
+            (root / ".staging").mkdir(exist_ok=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, lock: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"cannot lock {lock}: {error.strerror}. Expected a file system with file locks; "
+            "choose another output root."
+        ) from error
+    return True

@@ -1,0 +1,152 @@
+"""The manifest of a run: SHA-256 of every file, in the format of ``sha256sum``, beside the run.
+
+``runs/KEY.sha256`` lists the files of ``runs/KEY.zarr``, so that ``cd runs && sha256sum -c KEY.sha256``
+checks a run on any machine. It lies beside the Zarr hierarchy and not in it, because Zarr readers warn
+about files they do not know.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cagp_dist.errors import ConfigurationError, StoreError
+
+_LINE = "{digest}  {name}/{file}\n"
+_NOT_ALLOWED = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+}
+
+
+def manifest_path(run_path: Path) -> Path:
+    """Where the manifest of a run lies: ``KEY.sha256`` beside ``KEY.zarr``."""
+    return run_path.with_suffix(".sha256")
+
+
+def build(run_path: Path, *, name: str) -> str:
+    """Text of the manifest of all files below ``run_path``, sorted, listed as files of ``name``.
+
+    Raises
+    ------
+    StoreError
+        If a file cannot be read.
+    """
+    digests = {file: _digest(run_path / file) for file in sorted(_files(run_path))}
+    return "".join(_LINE.format(digest=digest, name=name, file=file) for file, digest in digests.items())
+
+
+def compare(run_path: Path) -> None:
+    """Recompute every digest of a run and compare it with its manifest.
+
+    Cost: one read of all files.
+
+    Raises
+    ------
+    StoreError
+        Naming the first file that is damaged, missing or not in the manifest, or the manifest itself.
+    """
+    advice = "Restore the run from a copy, or remove it and run the job again."
+    where = manifest_path(run_path)
+    if not run_path.is_dir():
+        raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {advice}")
+    try:
+        lines = where.read_bytes().split(b"\n")
+    except OSError as error:
+        raise StoreError(f"the manifest {where} cannot be read: {error.strerror}. {advice}") from error
+    prefix = f"{run_path.name}/"
+    listed: dict[str, str] = {}
+    for number, line in enumerate(lines[:-1], start=1):
+        digest, _, file = line.decode("utf-8", "replace").partition("  ")
+        if len(digest) != 64 or not file.startswith(prefix):
+            raise StoreError(f"line {number} of the manifest {where} is damaged. {advice}")
+        listed[file.removeprefix(prefix)] = digest
+    if lines[-1] or not listed:
+        raise StoreError(f"the manifest {where} is empty or cut off. {advice}")
+    present = set(_files(run_path))
+    for file in sorted(listed.keys() | present):
+        if file not in present:
+            raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {advice}")
+        if file not in listed:
+            raise StoreError(f"{run_path / file} does not belong there: {where} does not list it. {advice}")
+        if _digest(run_path / file) != listed[file]:
+            raise StoreError(f"{run_path / file} is damaged: its SHA-256 differs from {where}. {advice}")
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a new file and wait until its content is on the disk."""
+    with disk_errors(path), path.open("x", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync_tree(path: Path) -> None:
+    """Wait until a folder, with every file and folder below it, is on the disk."""
+    for folder, _, files in os.walk(path, topdown=False):
+        for name in (*files, "."):
+            sync(Path(folder) / name)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, is on the disk."""
+    with disk_errors(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into an error of this package that names the path and the remedy.
+
+    Raises
+    ------
+    ConfigurationError
+        If writing there is not allowed, or part of the path is not a folder.
+    StoreError
+        If the disk is full or fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = f"{path}: {error.strerror or error}"
+        if error.errno in _NOT_ALLOWED:
+            raise ConfigurationError(
+                f"cannot write {reason}. Expected a folder that this user may write to; "
+                "choose another output root or change its permissions."
+            ) from error
+        raise StoreError(
+            f"cannot write {reason}. Nothing was published; what was published before is unchanged. "
+            "Check the free space and the health of the disk, then run the job again."
+        ) from error
+
+
+def _files(run_path: Path) -> Iterator[str]:
+    """Relative POSIX paths of everything below a folder that is not a folder."""
+    for folder, folders, files in os.walk(run_path):
+        for name in files:
+            yield (Path(folder) / name).relative_to(run_path).as_posix()
+        for name in folders:
+            if (Path(folder) / name).is_symlink():  # os.walk does not enter it
+                yield (Path(folder) / name).relative_to(run_path).as_posix()
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read: {error.strerror}. Check the health of the disk, or restore the file."
+        ) from error

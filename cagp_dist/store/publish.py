@@ -1,0 +1,274 @@
+"""Publication of a run: readers see the run before or this one, whole, whatever happens to the writer.
+
+::
+
+    OUT/.lock                one process at a time writes here
+    OUT/.staging/            work in progress; emptied by the next process that holds the lock
+    OUT/runs/KEY.zarr        a run, never changed once it is here
+    OUT/runs/KEY.sha256      digest of each of its files
+    OUT/CURRENT              the key of the run that readers open
+
+A run is written to ``.staging``, read back and checked, flushed to the disk, and renamed into ``runs``;
+only then is ``CURRENT`` replaced. A kill at any moment leaves a complete older state and, at most,
+litter in ``.staging``.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+import zarr
+from zarr.errors import ZarrUserWarning
+
+from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.store import layout, manifest
+from cagp_dist.store.arrays import read_group, write_group
+from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.lock import output_lock
+from cagp_dist.store.manifest import disk_errors
+
+__all__ = ["current_run", "output_lock", "publish", "published", "run_key", "verify"]
+
+_log = logging.getLogger(__name__)
+
+_KEY = re.compile(r"[0-9a-f]{16,64}")
+
+
+def publish(
+    root: Path, groups: Mapping[str, xr.Dataset], *, run_key: str, attributes: Mapping[str, object]
+) -> Path:
+    """Publish a run and make it the current one.
+
+    Call it inside `output_lock`. A key that is published already and verifies is done: nothing is
+    written but ``CURRENT``. A published run that is damaged is replaced.
+
+    Parameters
+    ----------
+    root : path
+        Output root.
+    groups : mapping of str to Dataset
+        Groups as `cagp_dist.store.schema` builds them.
+    run_key : str
+        16 to 64 hexadecimal digits, from `run_key`.
+    attributes : mapping of str to object
+        Attributes of the root group, on top of those `root_attributes` works out: text, numbers and
+        truth values as they are; lists and mappings become JSON text.
+
+    Returns
+    -------
+    path
+        ``OUT/runs/KEY.zarr``.
+
+    Raises
+    ------
+    ArgumentError
+        If the key is malformed, there is no group or an attribute cannot be written as JSON.
+    StoreError
+        If a group does not fit the layout, holds NaN or implausible values, or the disk is full or fails.
+        Nothing is published then.
+    ConfigurationError
+        If ``root`` is not writable.
+    """
+    if not _KEY.fullmatch(run_key):
+        raise ArgumentError(
+            f"run_key is {run_key!r}; expected 16 to 64 hexadecimal digits, from run_key(...)."
+        )
+    if not groups:
+        raise ArgumentError("there is no group to publish; expected posterior, calibration and so on.")
+    run = published(root, run_key=run_key)
+    if run is None:
+        run = _publish_new(root, groups, run_key, _plain_attributes(groups, run_key, attributes))
+    _make_current(root, run_key)
+    return run
+
+
+def published(root: Path, *, run_key: str) -> Path | None:
+    """Path of a run that is published already and verifies, else None.
+
+    A damaged run counts as not published, so that the job is done again; a warning in the log names
+    the damage.
+    """
+    run = _run_path(root, run_key)
+    if not run.exists():
+        return None
+    try:
+        verify(run)
+    except StoreError as error:
+        _log.warning("a published run is damaged and will be replaced: %s", error)
+        return None
+    return run
+
+
+def current_run(root: Path) -> Path | None:
+    """Path of the run that ``CURRENT`` names, or None if nothing was published yet.
+
+    The run is not verified; `verify` does that.
+
+    Raises
+    ------
+    StoreError
+        If ``CURRENT`` is unreadable or damaged, or names a run that is not there.
+    """
+    pointer = root / "CURRENT"
+    advice = "Run the job again to publish anew, or write the key of a run in OUT/runs into it."
+    try:
+        key = pointer.read_bytes().decode("ascii", "replace").removesuffix("\n")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot read {pointer}: {error.strerror}. {advice}") from error
+    if not _KEY.fullmatch(key):
+        raise StoreError(f"{pointer} holds {key[:80]!r}; expected the hexadecimal key of a run. {advice}")
+    run = _run_path(root, key)
+    if not run.is_dir():
+        raise StoreError(f"{pointer} names the run {key}, but {run} is missing. {advice}")
+    return run
+
+
+def verify(run_path: Path) -> None:
+    """Check every file of a published run against its manifest. Cost: one read of all files.
+
+    Raises
+    ------
+    StoreError
+        Naming the file that is damaged, missing, or not part of the run.
+    """
+    manifest.compare(run_path)
+
+
+def run_key(
+    *,
+    job: Mapping[str, object],
+    input_hash: str,
+    tiling: object,
+    dtype: str,
+    code_version: str,
+) -> str:
+    """Name of a run: a digest of all that decides its content.
+
+    Parameters
+    ----------
+    job : mapping
+        The job in canonical form, every default filled in, JSON values only; without what cannot
+        change the result, such as the output root or the number of workers.
+    input_hash : str
+        Digest of the observations.
+    tiling : object
+        Block and tile sizes, as JSON values.
+    dtype : str
+        Precision of the computation, such as ``"float64"``.
+    code_version : str
+        Version of this package. The version of the layout is added here.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits of SHA-256.
+
+    Raises
+    ------
+    ArgumentError
+        If a value cannot be written as JSON; NaN and infinity cannot.
+
+    Examples
+    --------
+    >>> run_key(job={"seed": 0}, input_hash="ab", tiling=[8], dtype="float64", code_version="1")
+    '9b0257798292d74560797c861ebaf2b4'
+    """
+    content = {
+        "job": job,
+        "input_hash": input_hash,
+        "tiling": tiling,
+        "dtype": dtype,
+        "code_version": code_version,
+        "format_version": layout.FORMAT_VERSION,
+    }
+    return hashlib.sha256(_json("the run key", content).encode()).hexdigest()[:32]
+
+
+def _publish_new(
+    root: Path, groups: Mapping[str, xr.Dataset], key: str, attributes: layout.Attributes
+) -> Path:
+    """Stage, read back, flush and rename into place."""
+    stage = root / ".staging" / f"{key}-{os.getpid()}"
+    run = _run_path(root, key)
+    staged, listing = stage / run.name, stage / "manifest"
+    with disk_errors(stage):
+        shutil.rmtree(stage, ignore_errors=True)
+        stage.mkdir(parents=True)
+        run.parent.mkdir(exist_ok=True)
+    try:
+        write_group(staged, "/", xr.Dataset(attrs=attributes))
+        for name, group in groups.items():
+            write_group(staged, name, group)
+        _consolidate(staged)
+        for name in groups:
+            layout.check(name, read_group(staged, name))
+        manifest.write_durably(listing, manifest.build(staged, name=run.name))
+        manifest.sync_tree(staged)
+        with disk_errors(run):
+            if run.exists():  # damaged, or it would have counted as published
+                os.rename(run, stage / "damaged")
+            os.replace(listing, manifest.manifest_path(run))
+            os.rename(staged, run)
+        manifest.sync(run.parent)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    return run
+
+
+def _consolidate(staged: Path) -> None:
+    """Copy all metadata into the root, so that readers open a group quickly and without a warning.
+
+    Copies go stale in stores that change; a run never does, and the manifest covers both.
+    """
+    with warnings.catch_warnings(), disk_errors(staged):
+        # Consolidated metadata is not in the text of the Zarr 3 specification; readers may ignore it.
+        warnings.simplefilter("ignore", ZarrUserWarning)
+        zarr.consolidate_metadata(os.fspath(staged))
+
+
+def _make_current(root: Path, key: str) -> None:
+    """Point ``CURRENT`` at a run, in one step."""
+    new = root / ".staging" / f"CURRENT-{os.getpid()}"
+    with disk_errors(root / "CURRENT"):
+        new.parent.mkdir(exist_ok=True)
+        new.unlink(missing_ok=True)
+        manifest.write_durably(new, f"{key}\n")
+        os.replace(new, root / "CURRENT")
+    manifest.sync(root)
+
+
+def _plain_attributes(
+    groups: Mapping[str, xr.Dataset], key: str, attributes: Mapping[str, object]
+) -> layout.Attributes:
+    """Attributes of the root: lists and mappings as JSON text, which NetCDF can hold too."""
+    merged: dict[str, object] = {**root_attributes(groups, run_key=key), **attributes, "run_key": key}
+    plain: layout.Attributes = {}
+    for name, given in merged.items():
+        value = given.item() if isinstance(given, np.generic) else given
+        text = _json(f"attribute {name!r}", value)
+        plain[name] = value if isinstance(value, str | bool | int | float) else text
+    return plain
+
+
+def _json(what: str, value: object) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{what} cannot be written as JSON: {error}. Expected text, finite numbers, truth values, "
+            "lists and mappings."
+        ) from error
+
+
+def _run_path(root: Path, key: str) -> Path:
+    return root / "runs" / f"{key}.zarr"

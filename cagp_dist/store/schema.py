@@ -1,0 +1,240 @@
+"""The groups of a published run as data sets: checked shapes, names and CF attributes from the layout."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from cagp_dist.calibration.pit import histogram
+from cagp_dist.calibration.scores import Scores
+from cagp_dist.errors import ArgumentError
+from cagp_dist.store.layout import COORDINATES, DIMENSIONS, SCORES, TRACED, VARIABLES
+
+
+def posterior_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike,
+    observed: ArrayLike,
+) -> xr.Dataset:
+    """Group ``posterior``: prediction and observation at the test points.
+
+    Parameters
+    ----------
+    times : array_like of datetime64, shape (T,)
+    latitude_degrees, longitude_degrees : array_like, shape (q,)
+    mean, observed : array_like, shape (T, q)
+        Kelvin; a vector (q,) when T is 1.
+    std : array_like, shape (T, q) or (q,)
+        Latent standard deviation in kelvin, **without noise**; (q,) is repeated for each time.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
+    return _dataset(
+        "posterior",
+        coordinates,
+        {"t2m_mean": mean, "t2m_std": std, "t2m": observed},
+        title="Posterior 2 metre temperature at test points",
+    )
+
+
+def map_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike,
+) -> xr.Dataset:
+    """Group ``map``: prediction on a latitude-longitude grid.
+
+    Parameters
+    ----------
+    times : array_like of datetime64, shape (T,)
+    latitude_degrees, longitude_degrees : array_like, shape (P,) and (Q,)
+        Axes of the grid.
+    mean : array_like, shape (T, P, Q)
+        Kelvin; (P, Q) when T is 1.
+    std : array_like, shape (T, P, Q) or (P, Q)
+        Latent standard deviation in kelvin, **without noise**; (P, Q) is repeated for each time.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    coordinates = {
+        "time": _coordinate("time", "time", times),
+        "latitude": _coordinate("latitude", "latitude", latitude_degrees, axis="Y"),
+        "longitude": _coordinate("longitude", "longitude", longitude_degrees, axis="X"),
+    }
+    return _dataset(
+        "map",
+        coordinates,
+        {"t2m_mean": mean, "t2m_std": std},
+        title="Posterior 2 metre temperature on a grid",
+    )
+
+
+def calibration_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    pit: ArrayLike,
+    scores: Scores,
+) -> xr.Dataset:
+    """Group ``calibration``: PIT values at the test points, their histogram, and the pooled scores.
+
+    Parameters
+    ----------
+    times, latitude_degrees, longitude_degrees : array_like
+        As in `posterior_group`.
+    pit : array_like, shape (T, q)
+        PIT values of the observations, noise included.
+    scores : Scores
+        Pooled over times and points.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit or a PIT value lies outside [0, 1].
+    """
+    counted = histogram(pit)
+    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
+    coordinates["level"] = _coordinate("level", "level", scores.levels)
+    group = _dataset(
+        "calibration",
+        coordinates,
+        {
+            "pit": pit,
+            "pit_count": counted.counts,
+            "pit_bin": counted.edges,
+            "coverage": scores.coverage,
+            **{name: getattr(scores, name) for name in SCORES},
+        },
+        title="Calibration of 2 metre temperature at test points",
+    )
+    group["pit_count"].attrs |= {
+        "uniform_expected": counted.expected,
+        "uniform_lower_95": counted.lower,
+        "uniform_upper_95": counted.upper,
+        "comment": "A count of independent uniform values lies between the bounds with probability 0.95.",
+    }
+    return group
+
+
+def trace_group(scores: Sequence[Scores], *, seconds: Sequence[float]) -> xr.Dataset:
+    """Group ``trace``: the scores after each iteration, the prior first.
+
+    Parameters
+    ----------
+    scores : sequence of Scores, length m + 1
+        Iterations 0 to m, all with the same levels.
+    seconds : sequence of float, length m + 1
+        Wall time from the start of the solve to the end of each iteration.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no iteration, or lengths or levels differ.
+    """
+    if not scores or len(scores) != len(seconds):
+        raise ArgumentError(
+            f"there are {len(scores)} scores and {len(seconds)} times; expected one of each per iteration, "
+            "iteration 0 (the prior) included."
+        )
+    levels = scores[0].levels
+    if any(not np.array_equal(step.levels, levels) for step in scores):
+        raise ArgumentError("levels differ between iterations; score every iteration with the same levels.")
+    coordinates = {
+        "iteration": _coordinate("iteration", "iteration", np.arange(len(scores))),
+        "level": _coordinate("level", "level", levels),
+    }
+    return _dataset(
+        "trace",
+        coordinates,
+        {
+            **{name: np.array([getattr(step, name) for step in scores]) for name in TRACED},
+            "seconds": np.asarray(seconds, dtype=np.float64),
+            "coverage": np.array([step.coverage for step in scores]),
+        },
+        title="Scores of 2 metre temperature after each solver iteration",
+    )
+
+
+def observations_group(
+    *, times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike, values: ArrayLike
+) -> xr.Dataset:
+    """Group ``observations``: the training points and what was observed there.
+
+    Parameters
+    ----------
+    times : array_like of datetime64, shape (T,)
+    latitude_degrees, longitude_degrees : array_like, shape (n,)
+    values : array_like, shape (T, n)
+        Kelvin; a vector (n,) when T is 1.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
+    return _dataset("observations", coordinates, {"t2m": values}, title="Observed 2 metre temperature")
+
+
+def _point_coordinates(
+    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike
+) -> dict[str, xr.Variable]:
+    return {
+        "time": _coordinate("time", "time", times),
+        "latitude": _coordinate("latitude", "point", latitude_degrees),
+        "longitude": _coordinate("longitude", "point", longitude_degrees),
+    }
+
+
+def _coordinate(name: str, dimension: str, values: ArrayLike, *, axis: str | None = None) -> xr.Variable:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ArgumentError(f"{name} has shape {array.shape}; expected a vector.")
+    if name == "time":
+        if array.dtype.kind != "M":
+            raise ArgumentError(f"time has dtype {array.dtype}; expected datetime64, UTC.")
+        array = array.astype("datetime64[ns]")
+    elif array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    return xr.Variable(dimension, array, {**COORDINATES[name], **({"axis": axis} if axis else {})})
+
+
+def _dataset(
+    group: str, coordinates: Mapping[str, xr.Variable], variables: Mapping[str, ArrayLike], *, title: str
+) -> xr.Dataset:
+    """Build the data set of a group; a variable without its leading axis is repeated along it."""
+    lengths = {str(dim): size for variable in coordinates.values() for dim, size in variable.sizes.items()}
+    data: dict[str, xr.Variable] = {}
+    for name, values in variables.items():
+        dimensions = DIMENSIONS[group][name]
+        array = np.asarray(values)
+        expected = tuple(
+            lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)
+            for axis, dim in enumerate(dimensions)
+        )
+        repeats = name == "t2m_std" or expected[:1] == (1,)
+        if array.shape != expected and not (repeats and array.shape == expected[1:]):
+            raise ArgumentError(
+                f"{name} of group {group!r} has shape {array.shape}; expected {expected}, "
+                f"dimensions {dimensions}. A posterior mean of shape (q, T) must be transposed."
+            )
+        if array.dtype.kind == "f":
+            array = array.astype(np.float64)
+        data[name] = xr.Variable(dimensions, np.broadcast_to(array, expected), dict(VARIABLES[name]))
+    return xr.Dataset(data, dict(coordinates), {"Conventions": "CF-1.13", "title": title})
