@@ -1,0 +1,89 @@
+"""Gaussian-process maps at any size, whose error bars count the computation that was not done.
+
+Start with `Prior` and `condition`. Names are imported when they are first used, so that importing
+the package is quick.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
+    from cagp_dist.gp import Posterior, Prior, Progress, Step, condition
+    from cagp_dist.gram import DenseGram, TiledGram
+    from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
+    from cagp_dist.runtime import open_executor
+    from cagp_dist.solvers import (
+        BlockGaussSeidel,
+        Cholesky,
+        ConjugateGradient,
+        GaussSeidel,
+        RandomActions,
+        Stats,
+        Status,
+    )
+
+__version__ = version("cagp-dist")
+
+_HOME = {
+    "area_weights": "geometry",
+    "space_filling_order": "geometry",
+    "unit_sphere": "geometry",
+    "Posterior": "gp",
+    "Prior": "gp",
+    "Progress": "gp",
+    "Step": "gp",
+    "condition": "gp",
+    "DenseGram": "gram",
+    "TiledGram": "gram",
+    "Matern12": "kernels",
+    "Matern32": "kernels",
+    "Matern52": "kernels",
+    "SquaredExponential": "kernels",
+    "open_executor": "runtime",
+    "BlockGaussSeidel": "solvers",
+    "Cholesky": "solvers",
+    "ConjugateGradient": "solvers",
+    "GaussSeidel": "solvers",
+    "RandomActions": "solvers",
+    "Stats": "solvers",
+    "Status": "solvers",
+}
+
+__all__ = [
+    "BlockGaussSeidel",
+    "Cholesky",
+    "ConjugateGradient",
+    "DenseGram",
+    "GaussSeidel",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Posterior",
+    "Prior",
+    "Progress",
+    "RandomActions",
+    "SquaredExponential",
+    "Stats",
+    "Status",
+    "Step",
+    "TiledGram",
+    "area_weights",
+    "condition",
+    "open_executor",
+    "space_filling_order",
+    "unit_sphere",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

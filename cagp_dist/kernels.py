@@ -28,7 +28,9 @@ def as_points(name: str, X: ArrayLike) -> Array:
     try:
         points = np.ascontiguousarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{name} is not numeric: {error}. Expected an (n, p) array of numbers.") from error
+        raise ArgumentError(
+            f"{name} is not numeric: {error}. Expected an (n, p) array of numbers."
+        ) from error
     if points.ndim != 2 or points.shape[1] == 0:
         raise ArgumentError(
             f"{name} has shape {points.shape}; expected (n, p), one row per point. "
@@ -73,9 +75,7 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if type(self) is Kernel:
-            raise ArgumentError(
-                "Kernel is abstract; use Matern12, Matern32, Matern52 or SquaredExponential."
-            )
+            raise ArgumentError("Kernel is abstract; use Matern12, Matern32, Matern52 or SquaredExponential.")
         check_positive("lengthscale", self.lengthscale)
         check_positive("variance", self.variance)
         if self.lengthscale < 1e-150:  # its inverse, squared, must stay finite
@@ -98,7 +98,6 @@ class Kernel:
     def parameters(self) -> tuple[int, float, float]:
         """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
         return self.family, 1.0 / float(self.lengthscale), float(self.variance)
-
 
 
 def coordinates(points: Array) -> Array:

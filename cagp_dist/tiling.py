@@ -1,4 +1,4 @@
-"""Which tiles, panels and column groups: pure functions of integers.
+r"""Which tiles, panels and column groups: pure functions of integers.
 
 Nothing here depends on the number of workers except `panel_count`, and how rows are gathered into
 panels does not change a result (every row tile is computed by the same calls); so results are equal

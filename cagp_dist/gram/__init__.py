@@ -1,0 +1,7 @@
+"""Gram matrices: by tiles that are never stored, and dense as the oracle."""
+
+from cagp_dist.gram.base import Gram
+from cagp_dist.gram.dense import DenseGram
+from cagp_dist.gram.tiled import TiledGram
+
+__all__ = ["DenseGram", "Gram", "TiledGram"]

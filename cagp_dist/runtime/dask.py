@@ -35,7 +35,9 @@ class DaskExecutor:
         self._client = client
         workers = client.scheduler_info(n_workers=-1)["workers"]
         if not workers:
-            raise ClusterError(f"the Dask scheduler at {client.scheduler.address} has no workers; start some.")
+            raise ClusterError(
+                f"the Dask scheduler at {client.scheduler.address} has no workers; start some."
+            )
         self._addresses = sorted(workers)
         self.workers = sum(worker["nthreads"] for worker in workers.values())
         self.description = (

@@ -1,0 +1,24 @@
+"""Solvers that return a belief about ``G^-1 b``: affine sweeps, actions, and the exact one."""
+
+from cagp_dist.solvers.base import Problem, Solver, State
+from cagp_dist.solvers.settings import (
+    BlockGaussSeidel,
+    Cholesky,
+    ConjugateGradient,
+    GaussSeidel,
+    RandomActions,
+)
+from cagp_dist.solvers.status import Stats, Status
+
+__all__ = [
+    "BlockGaussSeidel",
+    "Cholesky",
+    "ConjugateGradient",
+    "GaussSeidel",
+    "Problem",
+    "RandomActions",
+    "Solver",
+    "State",
+    "Stats",
+    "Status",
+]

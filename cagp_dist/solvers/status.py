@@ -1,0 +1,67 @@
+"""How a solve ended, and what to do about it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from cagp_dist.budget import Plan
+
+
+class Status(Enum):
+    """End of a solve. Stopping early is no failure here: the variance counts what was not computed."""
+
+    EXACT = "exact"
+    COMPLETED = "completed"
+    CONVERGED = "converged"
+    BREAKDOWN = "breakdown"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the posterior is what was asked for."""
+        return self is not Status.BREAKDOWN
+
+    @property
+    def advice(self) -> str:
+        """One sentence: what this means and what to do."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.EXACT: "The posterior is exact up to rounding; no computational uncertainty is left.",
+    Status.COMPLETED: (
+        "All iterations asked for were done; the variance includes the uncertainty of stopping there. "
+        "More iterations give smaller error bars."
+    ),
+    Status.CONVERGED: "The residual reached rounding level before all iterations were used.",
+    Status.BREAKDOWN: (
+        "The search directions became dependent before the residual was small: the Gram matrix is nearly "
+        "singular. Raise noise_variance, or use block Gauss-Seidel."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a solve did.
+
+    Attributes
+    ----------
+    iterations : int
+        Sweeps or actions done.
+    seconds : float
+        Wall time of the solve.
+    gram_entries : int
+        Kernel evaluations planned for it.
+    relative_residual : float or None
+        ``|b - G v| / |b|`` for solvers that follow it (conjugate gradients), else None.
+    plan : Plan
+        Tiles, tasks, bytes and seconds decided before the start.
+    executor : str
+        Where it ran.
+    """
+
+    iterations: int
+    seconds: float
+    gram_entries: int
+    relative_residual: float | None
+    plan: Plan
+    executor: str

@@ -1,0 +1,271 @@
+"""One block sweep, forward or adjoint, point or block: the heart of the Gauss-Seidel family (math 3).
+
+::
+
+    for b in order:                       forward: ascending, adjoint: descending
+        Z[b]  = N[b]^-1 Y[b]              N[b]: diagonal block (block) or its triangle (point)
+        Y[a] -= G[a,b] Z[b]   for all a   one compiled product per tile, tiles made on the fly
+
+With the whole diagonal block every block is solved exactly (block Gauss-Seidel); with its lower
+triangle L[b] in the forward sweep, and L[b]' in the adjoint one, the blocks only organise the work and
+the result is that of point Gauss-Seidel. After an adjoint sweep Y = Y_old - G Z with Z = Mt' Y_old
+(T12), and ``sum_b Z[b]' W[b] Z[b]`` is the downdate, W the diagonal (point) or diagonal block (block).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.budget import Plan
+from cagp_dist.gram.base import Array
+from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.tiled import (
+    Parameters,
+    TiledGram,
+    identity,
+    kernel_panel,
+    lower_tile,
+    subtract_block_column,
+)
+from cagp_dist.runtime import Executor, Handle
+from cagp_dist.tiling import Range, block_ranges, row_tile_size, split
+
+_NOT_STORED = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What solves with a diagonal block: its Cholesky factor, or the block itself for its triangle.
+
+    ``lower`` is (m, m) in Fortran order, only the lower triangle is used.
+    """
+
+    lower: Array
+    whole_block: bool
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Solution of one block and the running sums of the sweep (in block order).
+
+    ``columns`` (m, r) is Z[b]; ``downdate`` is (r,) or (r, r); ``mean`` is (r, T).
+    """
+
+    columns: Array
+    downdate: Array
+    mean: Array
+
+
+class SweepSystem:
+    """The tasks of a sweep, bound to a Gram matrix, right-hand sides and an executor.
+
+    Parameters
+    ----------
+    gram : TiledGram
+        n points in solver order.
+    residuals : array, shape (n, T)
+        ``b``; the adjoint sweep sums ``Z' b``.
+    plan : Plan
+        Block size, panels, what is kept.
+    whole_blocks : bool
+        Block Gauss-Seidel, else point Gauss-Seidel.
+    executor : Executor
+        Where the tasks run; the result does not depend on it.
+    """
+
+    def __init__(
+        self, gram: TiledGram, residuals: Array, *, plan: Plan, whole_blocks: bool, executor: Executor
+    ) -> None:
+        self._kernel = gram.kernel.parameters
+        self._executor = executor
+        self._whole_blocks = whole_blocks
+        self._keep_factors = plan.keep_factors
+        n = gram.shape[0]
+        self.blocks = block_ranges(n, plan.block_size)
+        tiles = block_ranges(n, row_tile_size(plan.block_size))
+        self._tiles_are_blocks = tiles == self.blocks
+        self.panels = [tiles[start:stop] for start, stop in split(len(tiles), plan.panels)]
+        self._panel_of_block = [
+            next(index for index, panel in enumerate(self.panels) if start < panel[-1][1])
+            for start, _ in self.blocks
+        ]
+        self._block_points = [
+            executor.submit(identity, np.ascontiguousarray(gram.points[:, start:stop]))
+            for start, stop in self.blocks
+        ]
+        self._tile_points = [
+            self._block_points[index]
+            if self._tiles_are_blocks
+            else executor.submit(identity, np.ascontiguousarray(gram.points[:, start:stop]))
+            for index, (start, stop) in enumerate(tiles)
+        ]
+        self._first_tile = [tiles.index(panel[0]) for panel in self.panels]
+        self._noise = [gram.noise_variance[start:stop] for start, stop in self.blocks]
+        self._residuals = [
+            executor.submit(identity, np.ascontiguousarray(residuals[start:stop]))
+            for start, stop in self.blocks
+        ]
+        self._factors: dict[int, Handle[Factor]] = {}
+        self._stored = self._store_tiles(plan.cached_tiles)
+
+    def _store_tiles(self, count: int) -> dict[Range, Handle[Array]]:
+        pairs = [(a, b) for a in range(len(self.blocks)) for b in range(a + 1)][:count]
+        return {
+            (a, b): self._executor.submit(
+                lower_tile, self._kernel, self._block_points[a], self._block_points[b]
+            )
+            for a, b in pairs
+        }
+
+    def cross_panels(self, points: Array, *, home: int = 0) -> list[Handle[Array]]:
+        """``k(X, points)`` by panels: the start ``Y = V'`` of the adjoint sweeps; points (r, p)."""
+        Z = self._executor.submit(identity, np.ascontiguousarray(points.T), home=home)
+        return [
+            self._executor.submit(kernel_panel, self._kernel, self._panel_tiles(index), Z, home=home + index)
+            for index in range(len(self.panels))
+        ]
+
+    def value_panels(self, columns: Array) -> list[Handle[Array]]:
+        """Rows of ``columns`` (n, r) by panels: the start of a forward sweep."""
+        return [
+            self._executor.submit(
+                identity, np.ascontiguousarray(columns[panel[0][0] : panel[-1][1]]), home=index
+            )
+            for index, panel in enumerate(self.panels)
+        ]
+
+    def sweep(
+        self, panels: list[Handle[Array]], sums: Handle[Solved], *, adjoint: bool, home: int = 0
+    ) -> Iterator[Handle[Solved]]:
+        """Visit every block once; ``panels`` is updated in place (new handles, old values untouched).
+
+        Tasks of panel i prefer the worker ``home + i``.
+
+        Yields
+        ------
+        handle of Solved
+            Per visited block, its solution; the last one holds the sums over the whole sweep, begun
+            with those of ``sums``.
+        """
+        order = range(len(self.blocks))
+        steps: Sequence[int] = list(reversed(order)) if adjoint else list(order)
+        for step, b in enumerate(steps):
+            own = self._panel_of_block[b]
+            sums = self._executor.submit(
+                solve_block,
+                self._factor(b),
+                panels[own],
+                self._within_panel(b),
+                self._residuals[b],
+                sums,
+                adjoint,
+                priority=2,
+                home=home + own,
+            )
+            # look-ahead: the panel of the next block goes first
+            following = self._panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
+            for index in sorted(range(len(panels)), key=lambda index: index != following):
+                panels[index] = self._executor.submit(
+                    update_panel,
+                    self._kernel,
+                    panels[index],
+                    self._panel_tiles(index),
+                    self._block_points[b],
+                    self._tiles_above(index, b),
+                    self._panel_stored(index, b),
+                    sums,
+                    self._noise[b] if index == own else None,
+                    self._within_panel(b),
+                    priority=int(index == following),
+                    home=home + index,
+                )
+            yield sums
+
+    def _factor(self, b: int) -> Handle[Factor]:
+        factor = self._factors.get(b)
+        if factor is None:
+            factor = self._executor.submit(
+                factor_block,
+                self._kernel,
+                self._block_points[b],
+                self._noise[b],
+                self._whole_blocks,
+                priority=2,
+                home=self._panel_of_block[b],
+            )
+            if self._keep_factors:
+                self._factors[b] = factor
+        return factor
+
+    def _panel_tiles(self, index: int) -> list[Handle[Array]]:
+        first = self._first_tile[index]
+        return self._tile_points[first : first + len(self.panels[index])]
+
+    def _panel_stored(self, index: int, b: int) -> list[Handle[Array] | Array]:
+        first = self._first_tile[index]
+        return [
+            self._stored.get((max(a, b), min(a, b)), _NOT_STORED)
+            for a in range(first, first + len(self.panels[index]))
+        ]
+
+    def _tiles_above(self, index: int, b: int) -> int:
+        """How many tiles of the panel lie above block b (none when tiles gather small blocks)."""
+        if not self._tiles_are_blocks:
+            return 0
+        return min(max(b - self._first_tile[index], 0), len(self.panels[index]))
+
+    def _within_panel(self, b: int) -> Range:
+        offset = self.panels[self._panel_of_block[b]][0][0]
+        start, stop = self.blocks[b]
+        return start - offset, stop - offset
+
+
+def factor_block(kernel: Parameters, points: Array, noise_variance: Array, whole_block: bool) -> Factor:
+    """Evaluate a diagonal block and, for block Gauss-Seidel, factor it: m^3 / 3 flops, 8 m^2 bytes."""
+    from cagp_dist.compiled import evaluate
+
+    block = np.empty((points.shape[1], points.shape[1]))
+    evaluate(*kernel, points, points, block)
+    block[np.diag_indices(len(block))] += noise_variance
+    # symmetric: the transpose is the same matrix in Fortran order, without a copy
+    return Factor(cholesky_lower(block.T) if whole_block else block.T, whole_block)
+
+
+def solve_block(
+    factor: Factor, panel: Array, rows: Range, residuals: Array, sums: Solved, adjoint: bool
+) -> Solved:
+    """Solve with a diagonal block and add its part of the downdate and of the mean (math 3).
+
+    Cost m^2 r flops for a triangle, twice that for a block.
+    """
+    from scipy.linalg.blas import dtrsm
+
+    # BLAS wants columns contiguous: work on the transposes, Z' = Y' op(L)^-1
+    target = panel[slice(*rows)].T
+    if factor.whole_block:
+        half = dtrsm(1.0, factor.lower, target, side=1, lower=1, trans_a=1)
+        solution = dtrsm(1.0, factor.lower, half, side=1, lower=1, trans_a=0)
+    else:
+        solution = dtrsm(1.0, factor.lower, target, side=1, lower=1, trans_a=0 if adjoint else 1)
+        half = solution * np.sqrt(factor.lower.diagonal())
+    part = half @ half.T if sums.downdate.ndim == 2 else np.einsum("ij,ij->i", half, half)
+    return Solved(solution.T, sums.downdate + part, sums.mean + solution @ residuals)
+
+
+def update_panel(
+    kernel: Parameters,
+    panel: Array,
+    tiles: Sequence[Array],
+    points: Array,
+    above: int,
+    stored: Sequence[Array],
+    solved: Solved,
+    noise_variance: Array | None,
+    rows: Range,
+) -> Array:
+    """``Y[panel] - G[panel, b] Z[b]``; the noise is part of G where the panel holds block b."""
+    out = subtract_block_column(kernel, panel, tiles, points, above, stored, solved.columns)
+    if noise_variance is not None:
+        out[slice(*rows)] -= noise_variance[:, None] * solved.columns
+    return out
