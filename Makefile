@@ -33,7 +33,7 @@ bench: install ## speed and memory against NumPy and SciPy, as ratios of one run
 	$(BIN)/python -m pipelines.benchmarks $(BENCH_ARGS)
 
 docs: install ## the documentation, warnings are errors, the tutorial is executed
-	$(BIN)/python -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 lint: install ## style, types and import layers

@@ -1,0 +1,66 @@
+"""Sphinx settings. The site is built with warnings as errors and the tutorial is executed: `make docs`."""
+
+import warnings
+from importlib.metadata import version as installed_version
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+
+project = "cagp_dist"
+author = "The cagp_dist authors"
+copyright = author  # noqa: A001 (the name that Sphinx reads)
+release = installed_version("cagp-dist")
+version = release
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build", "jupyter_execute"]
+default_role = "py:obj"
+templates_path = ["_templates"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+math_numfig = False
+math_eqref_format = "({number})"
+
+# Executed anew at every build: a cache knows the notebook, not the package that the notebook shows.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_execution_timeout = 120
+nb_merge_streams = True
+nb_render_markdown_format = "myst"
+
+autosummary_generate = True
+autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = "cagp_dist"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+
+warnings.filterwarnings("ignore", category=DeprecationWarning)  # of the tools, not of the package
+
+
+def keep_words(app: Sphinx, doctree: nodes.document) -> None:
+    """Leave lower-case words of type descriptions ("array, shape (n,)") as text, not as links to names."""
+    for reference in list(doctree.findall(pending_xref)):
+        if reference["reftype"] == "class" and reference["reftarget"].islower():
+            reference.replace_self(reference.children)
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this at the start of a build."""
+    app.connect("doctree-read", keep_words)
