@@ -1,0 +1,1 @@
+"""Temperature fields from wherever they are, in one canonical form."""

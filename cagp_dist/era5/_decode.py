@@ -1,0 +1,123 @@
+"""Child process that decodes one untrusted file: ``python -m cagp_dist.era5._decode < job.json``.
+
+GRIB and HDF5 decoders are large C libraries, and a damaged file can crash them or keep them busy for
+ever.  They run here, so that the worst file costs its reader one clear error.  The job comes as JSON on
+standard input; the answer is plain arrays, or ``error.json``, in a folder that the parent chose.
+"""
+
+import json
+import shutil
+import sys
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.layout import GRIB_PARAMETERS, listed
+from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
+from cagp_dist.errors import CagpError, DataError
+
+
+def main() -> int:
+    """Decode one file.
+
+    Returns
+    -------
+    int
+        0 with ``values.npy``, ``time.npy``, ``latitude.npy`` and ``longitude.npy`` in the folder, or 1 with
+        ``error.json``: the class of the error and its text.
+    """
+    job = json.load(sys.stdin)
+    folder = Path(job["folder"])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # decoders warn about their own future
+            field = canonical(*_open(Path(job["path"]), folder, job["variable"]), **job["selection"])
+        for name in ("time", "latitude", "longitude"):
+            np.save(folder / f"{name}.npy", field[name].values)
+        np.save(folder / "values.npy", field[job["variable"]].values)
+    except CagpError as error:
+        return _fail(folder, type(error).__name__, str(error))
+    except Exception as error:  # decoders raise whatever they like on damaged bytes
+        text = str(error).strip().splitlines()
+        return _fail(
+            folder,
+            "DataError",
+            f"cannot be decoded ({type(error).__name__}: {text[0] if text else 'no message'}). "
+            "The file is damaged or incomplete; fetch it again.",
+        )
+    return 0
+
+
+def _fail(folder: Path, kind: str, message: str) -> int:
+    (folder / "error.json").write_text(json.dumps({"kind": kind, "message": message}))
+    return 1
+
+
+def _open(path: Path, folder: Path, variable: str) -> list[xr.Dataset]:
+    with path.open("rb") as stream:
+        kind = file_kind(stream.read(HEAD_BYTES), name="it")
+    if kind is FileKind.GRIB:
+        return [_open_grib(path, variable)]
+    if kind is FileKind.NETCDF4:
+        return [xr.open_dataset(path, engine="h5netcdf", chunks=None, decode_timedelta=False)]
+    if kind is FileKind.NETCDF3:
+        return [xr.open_dataset(path, engine="scipy", chunks=None, decode_timedelta=False, mmap=False)]
+    members = [dataset for member in _unpacked(path, folder) for dataset in _open(member, folder, variable)]
+    if not members:
+        raise DataError("the zip holds no GRIB or NetCDF file. Request the data again.")
+    return members
+
+
+def _open_grib(path: Path, variable: str) -> xr.Dataset:
+    # an index file beside the GRIB would be unpickled, and could run anything: indexpath=""
+    options = {"indexpath": "", "errors": "raise", "filter_by_keys": {"paramId": GRIB_PARAMETERS[variable]}}
+    dataset = xr.open_dataset(
+        path, engine="cfgrib", chunks=None, decode_timedelta=False, backend_kwargs=options
+    )
+    if not dataset.data_vars:
+        raise DataError(
+            f"variable {variable!r} is missing; there is {listed(_grib_names(path))}. Request 2m_temperature "
+            "(parameter 167)."
+        )
+    return dataset
+
+
+def _grib_names(path: Path) -> list[str]:
+    import eccodes
+
+    names: dict[str, None] = {}
+    with path.open("rb") as stream:
+        while (message := eccodes.codes_grib_new_from_file(stream, headers_only=True)) is not None:
+            names[eccodes.codes_get(message, "shortName")] = None
+            eccodes.codes_release(message)
+    return list(names)
+
+
+def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
+    """Members that can be decoded, one after the other, under names of our own: no archive chooses a path."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+        free = shutil.disk_usage(folder).free
+        if size > free:
+            raise DataError(f"the zip unpacks to {size} bytes and {folder} has {free} free. Free some space.")
+        for number, member in enumerate(archive.infolist()):
+            target = folder / f"member-{number}"
+            with archive.open(member) as packed, target.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked)
+            with target.open("rb") as stream:
+                head = stream.read(HEAD_BYTES)
+            try:
+                kind = file_kind(head, name=member.filename)
+            except DataError:
+                continue  # a licence or a log beside the data
+            if kind is not FileKind.ZIP:
+                yield target
+
+
+if __name__ == "__main__":
+    sys.exit(main())

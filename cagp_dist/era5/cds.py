@@ -1,0 +1,153 @@
+"""Fields from the Climate Data Store: each request is cached by content and resumed by its id.
+
+A request can wait for hours in the queue.  Its id is therefore written beside the cache entry as soon as
+the store has given it; whoever asks for the same thing later takes up the same queued request.  A result
+enters the cache only after it was decoded.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import xarray as xr
+
+from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.cds_cache import CacheEntry
+from cagp_dist.era5.cds_client import Patience, Remote, Store, open_store
+from cagp_dist.era5.cds_requests import COLLECTION, requests_for
+from cagp_dist.era5.selection import Area, parse_times
+from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+
+
+def open_cds(
+    *,
+    variable: str = "t2m",
+    times: Sequence[str] | None,
+    area: Area | None = None,
+    grid_degrees: float | None = None,
+    cache_directory: Path,
+    progress: Progress | None = None,
+    patience: Patience | None = None,
+) -> xr.Dataset:
+    """Fetch a field from the Climate Data Store, or from the cache when it was fetched before.
+
+    Parameters
+    ----------
+    variable, times, area, grid_degrees
+        As for :func:`cagp_dist.era5.canonical.canonical`, except that times must be given, and that the
+        store interpolates to ``grid_degrees``.
+    cache_directory : path
+        Results are kept in its folder ``cds`` until you delete them.
+    progress : callable, optional
+        Called with a line of text when the state of a request changes.
+    patience : Patience, optional
+        Waiting times.
+
+    Returns
+    -------
+    xarray.Dataset
+        Canonical; attributes ``source`` and ``source_sha256`` (over the files that were delivered).
+
+    Raises
+    ------
+    ConfigurationError
+        If key, licence, endpoint, times or the size of the request need the user; says which and how.
+    NotReadyError
+        If the data does not exist yet or is still queued; call again later.
+    DataError
+        If the store failed or delivered something else.
+    """
+    if times is None:
+        raise ConfigurationError(
+            'source "cds" needs times; the archive is too large to fetch whole. List them.'
+        )
+    report = progress or logger.info
+    patience = patience or Patience()
+    requests = requests_for(parse_times(times), variable=variable, area=area, grid_degrees=grid_degrees)
+    entries = [CacheEntry(cache_directory / "cds", request, variable=variable) for request in requests]
+    fields = {entry.key: field for entry in entries if (field := entry.cached()) is not None}
+    absent = [entry for entry in entries if entry.key not in fields]
+    if absent:
+        deadline = time.monotonic() + patience.queue_seconds
+        with open_store(patience) as store:
+            queued = [(entry, _submit_or_resume(store, entry, report)) for entry in absent]
+            for entry, remote in queued:
+                _wait(entry, remote, report, patience, deadline)
+                fields[entry.key] = _deliver(entry, remote, report)
+    return _joined([fields[entry.key] for entry in entries], variable)
+
+
+def _joined(parts: list[xr.Dataset], variable: str) -> xr.Dataset:
+    result = canonical(*parts, variable=variable)
+    digests = [str(part.attrs["source_sha256"]) for part in parts]
+    one = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    result.attrs |= {"source": f"cds:{COLLECTION}", "source_sha256": one}
+    return result
+
+
+def _submit_or_resume(store: Store, entry: CacheEntry, report: Progress) -> Remote:
+    remembered = entry.request_id()
+    if remembered is not None:
+        remote = _found_again(store, remembered)
+        if remote is not None:
+            report(f"CDS request {remembered} is taken up again")
+            return remote
+        entry.forget()
+    remote = store.submit(COLLECTION, entry.request)
+    entry.remember(remote.request_id)
+    report(f"CDS request {remote.request_id} is submitted")
+    return remote
+
+
+def _found_again(store: Store, request_id: str) -> Remote | None:
+    """Find the remembered request, unless it failed or the store has dropped it meanwhile."""
+    import requests
+
+    try:
+        remote = store.get_remote(request_id)
+        return remote if remote.status in ("accepted", "running", "successful") else None
+    except requests.HTTPError as error:
+        if error.response is not None and error.response.status_code == 404:
+            return None
+        raise
+
+
+def _wait(entry: CacheEntry, remote: Remote, report: Progress, patience: Patience, deadline: float) -> None:
+    pause, seen = patience.poll_seconds, None
+    while True:
+        try:
+            ready = remote.results_ready
+        except RuntimeError:  # the store has given up on this request
+            entry.forget()
+            raise
+        if remote.last_status != seen:
+            seen = remote.last_status
+            report(f"CDS request {remote.request_id} is {seen}")
+        if ready:
+            return
+        if time.monotonic() + pause > deadline:
+            raise NotReadyError(
+                f"CDS request {remote.request_id} is still {seen} after {patience.queue_seconds:g} s. It "
+                "stays in the queue: run the same command again later to take it up."
+            )
+        time.sleep(pause)
+        pause = min(1.5 * pause, patience.poll_limit_seconds)
+
+
+def _deliver(entry: CacheEntry, remote: Remote, report: Progress) -> xr.Dataset:
+    import requests
+
+    try:
+        field = entry.accept(remote.get_results())
+    except (DataError, RuntimeError, FileNotFoundError, requests.HTTPError):
+        # incomplete, expired or unusable, and it would be so again; a broken line keeps the id
+        entry.forget()
+        raise
+    report(f"CDS request {remote.request_id} is delivered")
+    return field

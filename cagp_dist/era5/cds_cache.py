@@ -1,0 +1,131 @@
+"""One request of the Climate Data Store in the cache: its result as delivered, its id and its checksum."""
+
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.era5.cds_client import Results
+from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, times_of
+from cagp_dist.era5.files import file_sha256, open_file
+from cagp_dist.era5.selection import shown
+from cagp_dist.errors import ConfigurationError, NotReadyError
+
+logger = logging.getLogger(__name__)
+
+
+class CacheEntry:
+    """Files ``KEY.data`` (as delivered) and ``KEY.json`` (request id while queued, then SHA-256).
+
+    The key is the SHA-256 of the request, so that equal requests of any job share one entry.
+
+    Parameters
+    ----------
+    folder : path
+        Where entries are; created when the first is written.
+    request : dict
+        From :func:`cagp_dist.era5.cds_requests.requests_for`.
+    variable : str
+        Canonical name of the variable that it asks for.
+    """
+
+    def __init__(self, folder: Path, request: Request, *, variable: str) -> None:
+        self.request = request
+        self.key = request_key(request)
+        self._folder = folder
+        self._variable = variable
+        self._data = folder / f"{self.key}.data"
+        self._note = folder / f"{self.key}.json"
+
+    def cached(self) -> xr.Dataset | None:
+        """Decode what is in the cache.
+
+        Returns
+        -------
+        xarray.Dataset or None
+            None when nothing is there, or not what was once delivered.
+        """
+        if not self._data.exists():
+            return None
+        if self._read().get("sha256") != file_sha256(self._data):
+            logger.warning("the cached result %s is damaged; it is fetched again", self._data)
+            return None
+        return self._decode(self._data)
+
+    def request_id(self) -> str | None:
+        """Read the id under which the store queues the request, when it was submitted before."""
+        return self._read().get("request_id")
+
+    def remember(self, request_id: str) -> None:
+        """Note the id, so that another process can take the request up again."""
+        self._write({"request_id": request_id})
+
+    def forget(self) -> None:
+        """Note that the request is over, failed or gone; the next call submits it anew."""
+        self._write({})
+
+    def accept(self, results: Results) -> xr.Dataset:
+        """Download a result beside the entry, decode it, and only then move it into place.
+
+        Parameters
+        ----------
+        results : Results
+            Of the store.
+
+        Returns
+        -------
+        xarray.Dataset
+            The decoded result.
+
+        Raises
+        ------
+        DataError
+            If it cannot be decoded; NotReadyError if some of the times are not in it.
+        """
+        handle, name = tempfile.mkstemp(prefix=f"{self.key[:16]}-", suffix=".part", dir=self._folder)
+        os.close(handle)
+        part = Path(name)
+        try:
+            results.download(name)
+            field = self._decode(part)
+            self._write({"sha256": file_sha256(part)})
+            os.replace(part, self._data)
+        finally:
+            part.unlink(missing_ok=True)
+        return field
+
+    def _decode(self, path: Path) -> xr.Dataset:
+        field = open_file(path, variable=self._variable, scratch=self._folder)
+        wanted = times_of(self.request)
+        absent = wanted[~np.isin(wanted, field.time.values)]
+        if absent.size:
+            raise NotReadyError(
+                f"the store delivered {wanted.size - absent.size} of {wanted.size} times; "
+                f"{shown(absent[0])} is the first that does not exist yet, {shown(field.time.values[-1])} "
+                "the last that does. Run again later, or select times that are there."
+            )
+        return field
+
+    def _read(self) -> dict[str, str]:
+        try:
+            note = json.loads(self._note.read_text())
+        except (OSError, ValueError):
+            return {}
+        return {key: value for key, value in note.items() if isinstance(value, str)}
+
+    def _write(self, fields: dict[str, str]) -> None:
+        note = {**fields, "collection": COLLECTION, "request": self.request}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            draft = self._note.with_suffix(f".{os.getpid()}.tmp")
+            draft.write_text(json.dumps(note, indent=1))
+            os.replace(draft, self._note)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write to the cache folder {self._folder} ({error.strerror}); choose one that can be "
+                "written."
+            ) from error

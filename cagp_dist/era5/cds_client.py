@@ -1,0 +1,158 @@
+"""The client of the Climate Data Store: where its key comes from, and what may be heard from it."""
+
+import logging
+import os
+import stat
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cagp_dist.era5.cds_advice import HOW_TO_MAKE_A_KEY, explain
+from cagp_dist.era5.cds_requests import Request
+from cagp_dist.errors import CagpError, ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long to wait for the store.
+
+    Attributes
+    ----------
+    queue_seconds : float
+        Longest wait for queued requests; then NotReadyError, and the same call takes them up again.
+    poll_seconds, poll_limit_seconds : float
+        First and longest pause between two looks at the queue.
+    tries : int
+        How often one message is sent when the network or the store fails.
+    retry_seconds : float
+        Pause between tries.
+    """
+
+    queue_seconds: float = 6 * 3600.0
+    poll_seconds: float = 1.0
+    poll_limit_seconds: float = 60.0
+    tries: int = 5
+    retry_seconds: float = 10.0
+
+
+class Results(Protocol):
+    """The part of ecmwf.datastores.Results that is used."""
+
+    def download(self, target: str) -> str:
+        """Write the result to a file."""
+        ...
+
+
+class Remote(Protocol):
+    """The part of ecmwf.datastores.Remote that is used: a request that the store has accepted."""
+
+    request_id: str
+    status: str
+    last_status: str | None
+    results_ready: bool
+
+    def get_results(self) -> Results:
+        """Wait for the result."""
+        ...
+
+
+class Store(Protocol):
+    """The part of ecmwf.datastores.Client that is used."""
+
+    def submit(self, collection_id: str, request: Request) -> Remote:
+        """Put a request into the queue."""
+        ...
+
+    def get_remote(self, request_id: str) -> Remote:
+        """Find a request again."""
+        ...
+
+
+@contextmanager
+def open_store(patience: Patience) -> Iterator[Store]:
+    """Connect to the store; failures inside carry advice, and no message carries the key.
+
+    Parameters
+    ----------
+    patience : Patience
+        Waiting times.
+
+    Yields
+    ------
+    Store
+
+    Raises
+    ------
+    ConfigurationError, NotReadyError, DataError
+        See :func:`cagp_dist.era5.cds_advice.explain`.
+    """
+    import cdsapi
+
+    endpoint, key = credentials()
+
+    def heard(level: int) -> Callable[..., None]:
+        return lambda *message, **_: logger.log(level, "%s", " ".join(map(str, message)).replace(key, "***"))
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns when the store's notice board cannot be read
+            client = cdsapi.Client(
+                endpoint,
+                key,
+                progress=False,
+                quiet=True,
+                wait_until_complete=False,
+                retry_max=patience.tries,
+                sleep_max=patience.retry_seconds,
+                info_callback=heard(logging.DEBUG),
+                warning_callback=heard(logging.WARNING),
+                error_callback=heard(logging.ERROR),
+                debug_callback=lambda *message, **_: None,  # its first line is the key
+            )
+        with client.session:
+            yield client.client
+    except CagpError:
+        raise
+    except Exception as error:  # every layer of the client has errors of its own
+        told = explain(error, endpoint=endpoint, key=key)
+        # requests quotes a header that it cannot send, and the header is the key
+        raise told from (None if key in str(error) else error)
+
+
+def credentials() -> tuple[str, str]:
+    """Find the endpoint and the key, in the environment or in ``~/.cdsapirc``.
+
+    Returns
+    -------
+    endpoint, key : str
+
+    Raises
+    ------
+    ConfigurationError
+        If there is none, or one of the form that the store no longer accepts; says how to make one.
+    """
+    from cdsapi.api import get_url_key_verify
+
+    try:
+        endpoint, key, _ = get_url_key_verify(None, None, None)
+        endpoint, key = endpoint.strip().rstrip("/"), key.strip()
+        if not endpoint or not key:
+            raise ValueError("url or key is empty")
+    except Exception as error:  # the client raises a bare Exception
+        raise ConfigurationError(
+            f"no key for the Climate Data Store ({error}). {HOW_TO_MAKE_A_KEY}"
+        ) from error
+    if ":" in key:
+        raise ConfigurationError(
+            "the key has the form UID:KEY, which the Climate Data Store no longer accepts. "
+            + HOW_TO_MAKE_A_KEY
+        )
+    file = Path(os.environ.get("CDSAPI_RC", "~/.cdsapirc")).expanduser()
+    if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("others can read the key in %s; run: chmod 600 %s", file, file)
+    return endpoint, key

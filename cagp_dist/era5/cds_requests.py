@@ -1,0 +1,120 @@
+"""What to ask the Climate Data Store for: pure functions from times to requests and their cache keys."""
+
+import hashlib
+import json
+from collections import defaultdict
+
+import numpy as np
+
+from cagp_dist.era5.selection import Area, Times, check_area, shown
+from cagp_dist.errors import ConfigurationError
+
+COLLECTION = "reanalysis-era5-single-levels"
+
+_NAMES = {"t2m": "2m_temperature"}
+
+Request = dict[str, str | list[str] | list[float]]
+
+
+def requests_for(
+    times: Times, *, variable: str = "t2m", area: Area | None = None, grid_degrees: float | None = None
+) -> list[Request]:
+    """Split times into requests that ask for exactly these times, each within one month.
+
+    A request is a product of days and hours, so that days with the same hours share one.  A month of hourly
+    global fields is 744 fields, far below the limits of the store, and a natural unit of its tape archive.
+
+    Parameters
+    ----------
+    times : array of datetime64[ns]
+        Sorted, on the hour.
+    variable : str
+        Canonical name.
+    area : tuple of float, optional
+        North, west, south, east in degrees; None is the globe.
+    grid_degrees : float, optional
+        Spacing to which the store interpolates; None is 0.25 degrees.
+
+    Returns
+    -------
+    list of dict
+        In order of their first time.
+
+    Raises
+    ------
+    ConfigurationError
+        If a time is not on the hour, or area or grid_degrees are not valid.
+
+    Examples
+    --------
+    >>> from cagp_dist.era5.cds_requests import requests_for
+    >>> from cagp_dist.era5.selection import parse_times
+    >>> request, = requests_for(parse_times(["2019-03-01T00:00", "2019-03-02T00:00"]))
+    >>> request["day"], request["time"]
+    (['01', '02'], ['00:00'])
+    """
+    hours = times.astype("datetime64[h]")
+    for time in times[hours != times][:1]:
+        raise ConfigurationError(f"time {shown(time)} is not on the hour; ERA5 is hourly.")
+    common: Request = {
+        "product_type": ["reanalysis"],
+        "variable": [_NAMES[variable]],
+        "data_format": "grib",
+        "download_format": "unarchived",
+    }
+    if area is not None:
+        check_area(area)
+        common["area"] = [float(edge) for edge in area]
+    if grid_degrees is not None:
+        if not grid_degrees > 0.0:
+            raise ConfigurationError(
+                f"grid_degrees is {grid_degrees}; expected a positive number of degrees."
+            )
+        common["grid"] = [float(grid_degrees)] * 2
+
+    hours_of_day: dict[str, list[str]] = defaultdict(list)
+    for hour in np.unique(hours):
+        day, clock = str(hour).split("T")
+        hours_of_day[day].append(f"{clock}:00")
+    days_of: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for day, clocks in hours_of_day.items():
+        days_of[day[:7], tuple(clocks)].append(day[8:])
+    return [
+        common | {"year": [month[:4]], "month": [month[5:]], "day": days, "time": list(clocks)}
+        for (month, clocks), days in days_of.items()
+    ]
+
+
+def times_of(request: Request) -> Times:
+    """List the times that a request asks for.
+
+    Parameters
+    ----------
+    request : dict
+        From :func:`requests_for`.
+
+    Returns
+    -------
+    array of datetime64[ns]
+        Sorted.
+    """
+    year, month = request["year"][0], request["month"][0]
+    texts = [f"{year}-{month}-{day}T{clock}" for day in request["day"] for clock in request["time"]]
+    return np.sort(np.array(texts, dtype="datetime64[ns]"))
+
+
+def request_key(request: Request) -> str:
+    """Name a request by its content.
+
+    Parameters
+    ----------
+    request : dict
+        From :func:`requests_for`.
+
+    Returns
+    -------
+    str
+        SHA-256 of the request written as canonical JSON, with the collection.
+    """
+    text = json.dumps({"collection": COLLECTION, "request": request}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,135 @@
+"""From a gridded field to observation sites: one point per place on the globe, no missing values."""
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.era5.selection import shown
+from cagp_dist.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+
+POLE_SPREAD_KELVIN = 0.01
+"""Copies of a pole that differ by more are cell averages, not copies; ERA5 packs to about 0.002 K."""
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Observation sites and what was observed there.
+
+    Attributes
+    ----------
+    latitude_degrees, longitude_degrees : arrays of float64, shape (n,)
+        Degrees north and degrees east in [0, 360); no place is there twice.
+    values_kelvin : array of float64, shape (T, n)
+        Temperature; no missing value.
+    times : array of datetime64[ns], shape (T,)
+        Ascending.
+    dropped_missing : int
+        Points of the grid that were left out because a value was missing at one or more times.
+    merged_pole_copies : int
+        Grid points that were merged away because they are the same place as another: ``Q - 1`` per pole row.
+    """
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+    values_kelvin: Array
+    times: NDArray[np.datetime64]
+    dropped_missing: int
+    merged_pole_copies: int
+
+
+def observation_points(field: xr.Dataset) -> Points:
+    """List the points of a canonical field: pole rows merged to one point each, missing values dropped.
+
+    The ``Q`` grid points of a pole row are one place; kept as ``Q`` observations they would make the Gram
+    matrix singular up to the noise and weigh that place ``Q`` times.  They are replaced by their mean.  In a
+    reanalysis all copies are equal and the mean is that value.  In a conservatively regridded field they
+    are averages over the sectors of the polar cap, all of equal area, so that the mean is the average over
+    the cap; this is no error, and is noted in the log.
+
+    Parameters
+    ----------
+    field : xarray.Dataset
+        Canonical form: ``t2m`` (time, latitude, longitude), latitude ascending, longitude in [0, 360).
+
+    Returns
+    -------
+    Points
+        Points run from south to north, and from west to east within a row.  A point that is missing at any
+        time is left out at all times, because several fields share one solve only at the same points.
+
+    Raises
+    ------
+    DataError
+        If a whole time is missing (named), or no point has values at all times.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from cagp_dist.era5.canonical import canonical, observation_points
+    >>> raw = xr.Dataset(
+    ...     {"t2m": (("latitude", "longitude"), np.array([[250.0, 250.0], [290.0, np.nan]]))},
+    ...     coords={"latitude": [90.0, 0.0], "longitude": [0.0, 180.0], "time": np.datetime64("2020", "ns")},
+    ... )
+    >>> points = observation_points(canonical(raw))
+    >>> points.values_kelvin, points.merged_pole_copies, points.dropped_missing
+    (array([[290., 250.]]), 1, 1)
+    """
+    values = field["t2m"].values.astype(np.float64)
+    latitude, longitude = field["latitude"].values, field["longitude"].values
+    times = field["time"].values
+    for time, row in zip(times, values, strict=True):
+        if np.isnan(row).all():
+            raise DataError(
+                f"the field is NaN everywhere at {shown(time)}; leave this time out or use another source."
+            )
+    columns = longitude.size
+    site_latitude = np.repeat(latitude, columns)
+    site_longitude = np.tile(longitude, latitude.size)
+    sites = values.reshape(times.size, -1)
+    keep = np.ones(sites.shape[1], dtype=bool)
+    for pole in np.flatnonzero(np.abs(latitude) > 90.0 - 1e-6):
+        first = pole * columns
+        sites[:, first] = _merged(values[:, pole], latitude[pole])
+        site_longitude[first] = 0.0
+        keep[first + 1 : first + columns] = False
+    merged = int((~keep).sum())
+    keep &= np.isfinite(sites).all(axis=0)
+    if not keep.any():
+        raise DataError(
+            f"no point has a value at all {times.size} selected times; select fewer times or another source."
+        )
+    return Points(
+        latitude_degrees=site_latitude[keep],
+        longitude_degrees=site_longitude[keep],
+        values_kelvin=sites[:, keep],
+        times=times,
+        dropped_missing=int((~keep).sum()) - merged,
+        merged_pole_copies=merged,
+    )
+
+
+def _merged(copies: Array, latitude: float) -> Array:
+    """Mean over the copies of a pole that are there, (T, Q) -> (T,); NaN where all are missing."""
+    present = np.isfinite(copies)
+    low = np.where(present, copies, np.inf).min(axis=1)
+    high = np.where(present, copies, -np.inf).max(axis=1)
+    spread = float(np.max(high - low))
+    if spread > POLE_SPREAD_KELVIN:
+        logger.warning(
+            "the %d values at latitude %g differ by up to %.2f K; they are taken as sector averages of the "
+            "polar cap and replaced by their mean",
+            copies.shape[1],
+            latitude,
+            spread,
+        )
+    # low + mean(copies - low): equal copies give back their value to the last bit
+    count = present.sum(axis=1)
+    excess = np.where(present, copies - np.where(count > 0, low, 0.0)[:, None], 0.0).sum(axis=1)
+    return np.where(count > 0, low + excess / np.maximum(count, 1), np.nan)

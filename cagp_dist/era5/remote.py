@@ -1,0 +1,112 @@
+"""Fields from Zarr stores, local or in the cloud: only the chunks of the selection are fetched."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import xarray as xr
+
+from cagp_dist.era5.canonical import canonical, content_sha256
+from cagp_dist.era5.selection import Area
+from cagp_dist.errors import ConfigurationError, DataError
+
+
+@dataclass(frozen=True)
+class PublicStore:
+    """A store that anybody may read.
+
+    Attributes
+    ----------
+    url : str
+        Address for fsspec.
+    options : dict
+        Options of its fsspec file system; no credentials are sent.
+    """
+
+    url: str
+    options: dict[str, str] = field(default_factory=lambda: {"token": "anon"})
+
+
+PUBLIC_STORES: dict[str, PublicStore] = {
+    "arco-era5": PublicStore("gs://gcp-public-data-arco-era5/ar/full_37-1h-0p25deg-chunk-1.zarr-v3"),
+    "weatherbench2": PublicStore(
+        "gs://weatherbench2/datasets/era5/1959-2022-6h-240x121_equiangular_with_poles_conservative.zarr"
+    ),
+}
+"""ERA5 without a key: hourly at 0.25 degrees since 1940, and 6-hourly at 1.5 degrees 1959-2022."""
+
+_PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
+
+
+def open_zarr(
+    url: str,
+    *,
+    variable: str = "t2m",
+    times: Sequence[str] | None = None,
+    area: Area | None = None,
+    grid_degrees: float | None = None,
+) -> xr.Dataset:
+    """Read the selected part of a Zarr store into canonical form.
+
+    Parameters
+    ----------
+    url : str
+        A local path, anything fsspec opens (``https://``, ``s3://``, ``gs://``, ``memory://``), or the name
+        of a public store: ``arco-era5`` or ``weatherbench2``.  Zarr 2 and 3.  Credentials of private
+        buckets come from fsspec's own configuration.
+    variable, times, area, grid_degrees
+        As for :func:`cagp_dist.era5.canonical.canonical`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Canonical; attributes ``source`` and ``source_sha256``, the hash of the numbers that were read.
+
+    Raises
+    ------
+    DataError
+        If there is no store, it cannot be reached, a chunk is damaged, or the field is not what was expected.
+    ConfigurationError
+        If the file system of the URL is not known or not installed.
+    """
+    public = PUBLIC_STORES.get(url)
+    address = public.url if public else url
+    options = dict(public.options) if public else _options(address)
+    try:
+        with warnings.catch_warnings():
+            # stores without consolidated metadata are read as well, only slower
+            warnings.filterwarnings("ignore", message="Failed to open Zarr store with consolidated")
+            opened = xr.open_dataset(
+                address, engine="zarr", chunks=None, decode_timedelta=False, storage_options=options or None
+            )
+        with opened:
+            result = canonical(opened, variable=variable, times=times, area=area, grid_degrees=grid_degrees)
+    except (DataError, ConfigurationError) as error:
+        raise type(error)(f"{address}: {error}") from error
+    except ImportError as error:
+        raise ConfigurationError(
+            f"reading {address} needs another package ({error}). "
+            "Install it with: pip install cagp-dist[cloud]"
+        ) from error
+    except FileNotFoundError as error:
+        raise DataError(
+            f"there is no Zarr store at {address} ({error}). Check the path; public stores are "
+            f"{', '.join(f'zarr:{name}' for name in PUBLIC_STORES)}."
+        ) from error
+    except Exception as error:  # every file system and codec has its own family of errors
+        if "rotocol not known" in str(error):
+            raise ConfigurationError(
+                f"the address {address} has an unknown file system ({error}); expected a path, or a URL such "
+                "as https://, s3:// or gs://."
+            ) from error
+        raise DataError(
+            f"cannot read the Zarr store {address} ({type(error).__name__}: {error}). Check the address and "
+            "the network, then run again; a store that stays unreadable is damaged."
+        ) from error
+    result.attrs |= {"source": f"zarr:{url}", "source_sha256": content_sha256(result)}
+    return result
+
+
+def _options(address: str) -> dict[str, str]:
+    """Read public buckets without credentials, which would otherwise be searched for minutes."""
+    return {"token": "anon"} if address.startswith(_PUBLIC_BUCKETS) else {}

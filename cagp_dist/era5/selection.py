@@ -1,0 +1,195 @@
+"""Which times, rows and columns of a field are wanted: pure functions of coordinates, before any read."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.errors import ConfigurationError, DataError
+
+Times = NDArray[np.datetime64]
+Coordinates = NDArray[np.float64]
+Positions = NDArray[np.intp]
+Area = tuple[float, float, float, float]
+
+
+def parse_times(times: Sequence[str]) -> Times:
+    """Parse times written in ISO 8601; sorted, each once.
+
+    Parameters
+    ----------
+    times : sequence of str
+        Such as ``"2017-04-27T12:00"`` (UTC; a final ``Z`` is allowed).  A bare date means midnight.
+
+    Returns
+    -------
+    array of datetime64[ns]
+
+    Raises
+    ------
+    ConfigurationError
+        If there is none, or one that is no time or names another time zone.
+
+    Examples
+    --------
+    >>> from cagp_dist.era5.selection import parse_times
+    >>> parse_times(["2017-04-27T12:00Z", "2017-04-27"]).astype("datetime64[h]").tolist()[1].hour
+    12
+    """
+    if isinstance(times, str) or len(times) == 0:
+        raise ConfigurationError(f"times is {times!r}; expected a list of at least one ISO time.")
+    parsed = []
+    for text in times:
+        bare = str(text).strip().removesuffix("Z")
+        try:
+            if "+" in bare or bare.count("-") != 2:  # NumPy would shift other zones with a mere warning
+                raise ValueError("expected year-month-day and no time zone")
+            moment = np.datetime64(bare, "ns")
+        except ValueError as error:
+            raise ConfigurationError(
+                f"time {text!r} cannot be read ({error}); expected UTC in ISO 8601, such as 2017-04-27T12:00."
+            ) from error
+        parsed.append(moment)
+    return np.unique(np.array(parsed, dtype="datetime64[ns]"))
+
+
+def shown(time: np.datetime64) -> str:
+    """Write a time as messages show it, to the minute where that is exact.
+
+    Parameters
+    ----------
+    time : datetime64
+        Any unit.
+
+    Returns
+    -------
+    str
+        Such as ``"2017-04-27T12:00"``.
+    """
+    exact = time.astype("datetime64[ns]")
+    minute = exact.astype("datetime64[m]")
+    return str(minute if minute == exact else exact)
+
+
+def time_positions(available: Times, wanted: Times | None) -> Positions:
+    """Where the wanted times are, repeated ones included.
+
+    Parameters
+    ----------
+    available : array of datetime64[ns], shape (T,)
+        Times of a source, in any order, possibly repeated.
+    wanted : array of datetime64[ns] or None
+        Sorted; None is all of them.
+
+    Returns
+    -------
+    array of int
+        Ascending positions in ``available``.
+
+    Raises
+    ------
+    DataError
+        If the source has no times, or a wanted one is absent; names the first and last that are there.
+    """
+    if available.size == 0:
+        raise DataError("the source holds no time at all; expected at least one field.")
+    if wanted is None:
+        return np.arange(available.size)
+    absent = wanted[~np.isin(wanted, available)]
+    if absent.size:
+        examples = ", ".join(shown(time) for time in absent[:3]) + (", ..." if absent.size > 3 else "")
+        raise DataError(
+            f"{absent.size} of {wanted.size} selected times are not in the source: {examples}. It has "
+            f"{np.unique(available).size} times from {shown(available.min())} to {shown(available.max())}."
+        )
+    return np.flatnonzero(np.isin(available, wanted))
+
+
+def inside_area(latitude: Coordinates, longitude: Coordinates, area: Area) -> tuple[Positions, Positions]:
+    """Rows and columns inside a box, boundaries included.
+
+    Parameters
+    ----------
+    latitude, longitude : arrays of float64
+        Coordinates in degrees, any order and convention.
+    area : tuple of float
+        North, west, south, east in degrees, the order of the Climate Data Store.  West may be larger than
+        east in the 0..360 convention; the box then crosses the prime meridian.
+
+    Returns
+    -------
+    rows, columns : arrays of int
+        Ascending positions.
+
+    Raises
+    ------
+    ConfigurationError
+        If the box is upside down or empty of grid points.
+    """
+    check_area(area)
+    north, west, south, east = area
+    rows = np.flatnonzero((latitude <= north + 1e-6) & (latitude >= south - 1e-6))
+    width = 360.0 if abs(east - west) >= 360.0 else (east - west) % 360.0
+    columns = np.flatnonzero((longitude - west + 1e-6) % 360.0 <= width + 2e-6)
+    if rows.size == 0 or columns.size == 0:
+        raise ConfigurationError(
+            f"area {list(area)} (north, west, south, east) holds no grid point; the field covers latitudes "
+            f"{latitude.min():g}..{latitude.max():g} and longitudes {longitude.min():g}..{longitude.max():g}."
+        )
+    return rows, columns
+
+
+def check_area(area: Sequence[float]) -> None:
+    """Refuse a box that is not north, west, south, east.
+
+    Parameters
+    ----------
+    area : sequence of float
+        Degrees.
+
+    Raises
+    ------
+    ConfigurationError
+        If it has not four finite numbers or north is not above south.
+    """
+    if len(area) != 4 or not all(np.isfinite(area)) or not -90.0 <= area[2] < area[0] <= 90.0:
+        raise ConfigurationError(
+            f"area is {list(area)}; expected four degrees [north, west, south, east] with north above south."
+        )
+
+
+def on_grid(coordinates: Coordinates, grid_degrees: float) -> Positions:
+    """Positions of the coordinates that are whole multiples of a coarser spacing.
+
+    Parameters
+    ----------
+    coordinates : array of float64
+        Equally spaced degrees, either order.
+    grid_degrees : float
+        The spacing that is wanted.
+
+    Returns
+    -------
+    array of int
+        Ascending positions.
+
+    Raises
+    ------
+    ConfigurationError
+        If the wanted spacing is not a multiple of the one that is there.
+    """
+    if not grid_degrees > 0.0:
+        raise ConfigurationError(f"grid_degrees is {grid_degrees}; expected a positive number of degrees.")
+    gaps = np.abs(np.diff(coordinates))
+    spacing = float(gaps.min()) if gaps.size else grid_degrees
+    ratio = grid_degrees / spacing if spacing > 0.0 else 0.0
+    odd = (~np.isclose(gaps, spacing, atol=1e-4)).sum()  # one: where a box crosses the prime meridian
+    positions = np.flatnonzero(
+        np.abs(np.remainder(coordinates + 0.5 * grid_degrees, grid_degrees) - 0.5 * grid_degrees) < 1e-4
+    )
+    if odd > 1 or round(ratio) < 1 or abs(ratio - round(ratio)) > 1e-4 or positions.size == 0:
+        raise ConfigurationError(
+            f"grid_degrees is {grid_degrees:g}, and the field has a point every {spacing:g} degrees; "
+            "expected a whole multiple of an equal spacing. A field is thinned, never interpolated."
+        )
+    return positions
