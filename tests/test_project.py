@@ -1,0 +1,169 @@
+"""What holds for the project as a whole: quick imports, layers, lock file, packaging, plain language."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY = Path(__file__).parents[1]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+HEAVY = (
+    "cfgrib",
+    "dask",
+    "distributed",
+    "h5netcdf",
+    "matplotlib",
+    "numba",
+    "pandas",
+    "scipy",
+    "xarray",
+    "zarr",
+)
+
+
+def test_import_is_quick() -> None:
+    assert _cpu_seconds("import cagp_dist") < 0.5
+
+
+def test_help_is_quick() -> None:
+    assert (
+        _cpu_seconds("import sys; sys.argv = ['cagp', '--help']; from cagp_dist.cli import main; main()")
+        < 1.0
+    )
+
+
+@pytest.mark.parametrize("module", ["cagp_dist", "cagp_dist.cli", "cagp_dist.service.config"])
+def test_heavy_modules_are_imported_where_they_are_used(module: str) -> None:
+    code = f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.split() == []
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import cagp_dist
+
+    assert dir(cagp_dist) == sorted(cagp_dist.__all__)
+    for name in cagp_dist.__all__:
+        assert getattr(cagp_dist, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'GausSeidel'"):
+        _ = cagp_dist.GausSeidel  # type: ignore[attr-defined]
+
+
+def test_modules_import_only_from_the_layers_below_them() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run([linter, "--no-cache"], cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+
+
+def test_lock_file_holds_names_and_versions_only() -> None:
+    lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.!+]*", line) for line in lines)
+    assert lines == sorted(lines, key=str.lower)
+
+
+def test_lock_file_holds_what_the_project_needs_and_no_more() -> None:
+    locked = dict(line.split("==") for line in (REPOSITORY / "requirements.lock").read_text().splitlines())
+    locked = {canonicalize_name(name): version for name, version in locked.items()}
+    needed = _closure(list(_direct_requirements()))
+    assert needed == set(locked)
+    for requirement in _direct_requirements():
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+def test_wheel_has_the_sample_the_licence_and_types(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "cagp_dist/py.typed" in names
+    assert any(name.startswith("cagp_dist/era5/data/") and name.endswith(".grib") for name in names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.endswith("licenses/NOTICE") for name in names)
+    assert all(name.startswith(("cagp_dist/", "cagp_dist-")) for name in names)
+
+
+def test_changelog_and_readme_speak_of_this_version() -> None:
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]" in changelog or f"## [{PROJECT['project']['version']}]" in changelog
+    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)", (REPOSITORY / "README.md").read_text())) <= targets
+
+
+def test_links_inside_the_repository_lead_somewhere() -> None:
+    for page in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")):
+        if "_build" in page.parts or "generated" in page.parts:
+            continue
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_text_has_no_open_ends_and_no_paths_of_somebodys_machine() -> None:
+    # Written so that this file does not find itself.
+    marks = "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"))
+    place = "|".join(("home", "root", "work", "Users", "workspace"))
+    unwanted = re.compile(rf"\b(?:{marks})\b|(?<![\w.$}}~-])/(?:{place})/(?!\.cache/pip)")
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}"
+        for path in _text_files()
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if unwanted.search(line)
+    ]
+    assert found == []
+
+
+def _text_files() -> Iterator[Path]:
+    """Every text file of the project that is not made by a tool."""
+    folders = ("cagp_dist", "docs", "deploy", "pipelines", "tests", ".ci")
+    for folder in folders:
+        for path in (REPOSITORY / folder).rglob("*"):
+            made = {"_build", "generated", "jupyter_execute", "__pycache__"} & set(path.parts)
+            if path.is_file() and not made and b"\0" not in path.read_bytes()[:8192]:
+                yield path
+    yield from (REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"))
+
+
+def _cpu_seconds(code: str) -> float:
+    """Least processor time of a Python process out of three; wall time would depend on what else runs."""
+    unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    measured = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=unmeasured)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        measured.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(measured)
+
+
+def _direct_requirements() -> Iterator[Requirement]:
+    """What pyproject.toml asks for: the package, its dashboard, and the groups for development."""
+    yield from map(Requirement, PROJECT["project"]["dependencies"])
+    yield from map(Requirement, PROJECT["project"]["optional-dependencies"]["dashboard"])
+    for group in PROJECT["dependency-groups"].values():
+        yield from (Requirement(entry) for entry in group if isinstance(entry, str))
+
+
+def _closure(pending: list[Requirement]) -> set[str]:
+    """Names of all distributions that the requirements need, from the metadata of what is installed."""
+    done: set[tuple[str, str]] = set()
+    while pending:
+        requirement = pending.pop()
+        for extra in ("", *requirement.extras):
+            name = canonicalize_name(requirement.name)
+            if (name, extra) in done:
+                continue
+            done.add((name, extra))
+            for text in distribution(name).requires or []:
+                inner = Requirement(text)
+                if inner.marker is None or inner.marker.evaluate({"extra": extra}):
+                    pending.append(inner)
+    return {name for name, _ in done}
