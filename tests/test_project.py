@@ -96,7 +96,20 @@ def test_changelog_and_readme_speak_of_this_version() -> None:
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
     assert "## [Unreleased]" in changelog or f"## [{PROJECT['project']['version']}]" in changelog
     targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE))
-    assert set(re.findall(r"\bmake ([a-z]+)", (REPOSITORY / "README.md").read_text())) <= targets
+    assert set(re.findall(r"^make ([a-z]+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE)) <= targets
+
+
+def test_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(_block("python"), {})
+    mean, std = map(float, re.findall(r"\[([0-9.]+)\]", capsys.readouterr().out))
+    assert abs(mean - (300 - 50 * 0.743**2)) < 3 * std < 6  # sin(48 degrees) = 0.743
+
+
+def test_job_of_the_readme_is_the_sample_job() -> None:
+    from cagp_dist.service.config import load_job, parse_job
+
+    sample = load_job(REPOSITORY / "deploy" / "jobs" / "sample.toml")
+    assert parse_job(_block("toml")).canonical() == sample.canonical()
 
 
 def test_links_inside_the_repository_lead_somewhere() -> None:
@@ -119,6 +132,13 @@ def test_text_has_no_open_ends_and_no_paths_of_somebodys_machine() -> None:
         if unwanted.search(line)
     ]
     assert found == []
+
+
+def _block(language: str) -> str:
+    """The first code block of a language in the README."""
+    found = re.search(rf"```{language}\n(.*?)```", (REPOSITORY / "README.md").read_text(), flags=re.DOTALL)
+    assert found is not None
+    return found[1]
 
 
 def _text_files() -> Iterator[Path]:
