@@ -127,7 +127,7 @@ def disk_errors(path: Path) -> Iterator[None]:
                 "choose another output root or change its permissions."
             ) from error
         raise StoreError(
-            f"cannot write {reason}. Nothing was published; what was published before is unchanged. "
+            f"cannot write {reason}. What was published before is intact. "
             "Check the free space and the health of the disk, then run the job again."
         ) from error
 

@@ -201,19 +201,19 @@ def _publish_new(
     stage = root / ".staging" / f"{key}-{os.getpid()}"
     run = _run_path(root, key)
     staged, listing = stage / run.name, stage / "manifest"
-    with disk_errors(stage):
-        shutil.rmtree(stage, ignore_errors=True)
-        stage.mkdir(parents=True)
-        run.parent.mkdir(exist_ok=True)
     try:
-        write_group(staged, "/", xr.Dataset(attrs=attributes))
-        for name, group in groups.items():
-            write_group(staged, name, group)
-        _consolidate(staged)
-        for name in groups:
-            layout.check(name, read_group(staged, name))
-        manifest.write_durably(listing, manifest.build(staged, name=run.name))
-        manifest.sync_tree(staged)
+        with disk_errors(stage):
+            shutil.rmtree(stage, ignore_errors=True)
+            stage.mkdir(parents=True)
+            run.parent.mkdir(exist_ok=True)
+            write_group(staged, "/", xr.Dataset(attrs=attributes))
+            for name, group in groups.items():
+                write_group(staged, name, group)
+            _consolidate(staged)
+            for name in groups:
+                layout.check(name, read_group(staged, name))
+            manifest.write_durably(listing, manifest.build(staged, name=run.name))
+            manifest.sync_tree(staged)
         with disk_errors(run):
             if run.exists():  # damaged, or it would have counted as published
                 os.rename(run, stage / "damaged")
@@ -230,7 +230,7 @@ def _consolidate(staged: Path) -> None:
 
     Copies go stale in stores that change; a run never does, and the manifest covers both.
     """
-    with warnings.catch_warnings(), disk_errors(staged):
+    with warnings.catch_warnings():
         # Consolidated metadata is not in the text of the Zarr 3 specification; readers may ignore it.
         warnings.simplefilter("ignore", ZarrUserWarning)
         zarr.consolidate_metadata(os.fspath(staged))

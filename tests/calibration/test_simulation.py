@@ -1,0 +1,258 @@
+"""Simulation-based calibration: passes what is calibrated, catches what is not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.calibration.pit import normal_tests
+from cagp_dist.calibration.simulation import LARGEST_JOINT, _factor, _standardised, simulate
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+
+CALIBRATED = [
+    cagp.GaussSeidel(iterations=5),
+    cagp.BlockGaussSeidel(iterations=5, block_size=64),
+    cagp.RandomActions(iterations=5, seed=0),
+]
+
+
+@dataclass(frozen=True)
+class OneField:
+    """A solver that is asked for one field at a time."""
+
+    inner: cagp.GaussSeidel
+    many_fields = False
+
+    @property
+    def iterations(self):
+        return self.inner.iterations
+
+    @property
+    def calibrated(self):
+        return self.inner.calibrated
+
+    def plan(self, demand):
+        return self.inner.plan(demand)
+
+    def states(self, problem, *, executor, plan):
+        return self.inner.states(problem, executor=executor, plan=plan)
+
+
+@dataclass(frozen=True)
+class OffByOne:
+    """A solver with a classic mistake: the mean of iteration m, the covariance of iteration m + 1."""
+
+    iterations: int
+    calibrated = True
+    many_fields = True
+
+    @property
+    def _inner(self):
+        return cagp.GaussSeidel(iterations=self.iterations + 1)
+
+    def plan(self, demand):
+        return self._inner.plan(demand)
+
+    def states(self, problem, *, executor, plan) -> Iterator:
+        states = list(self._inner.states(problem, executor=executor, plan=plan))
+        yield replace(states[-2], downdate=states[-1].downdate)
+
+
+@pytest.fixture(scope="module")
+def points():
+    rng = np.random.default_rng(0)
+    return rng.uniform(size=(400, 2)), rng.uniform(size=(20, 2))
+
+
+PRIOR = cagp.Prior(cagp.Matern32(lengthscale=0.2), noise_variance=0.01)
+
+
+@pytest.mark.parametrize("solver", CALIBRATED, ids=lambda solver: type(solver).__name__)
+def test_calibrated_solvers_pass_at_the_rate_of_chance(points, solver):
+    # 20 generators, 500 draws each. Under calibration every p-value is uniform: more than three of twenty
+    # below 0.01 have probability 4e-5. All 10,000 z pooled are still independent standard normal ones; the
+    # pooled variance test sees a scale wrong by 2.4 % (3.3 standard errors of 1 / sqrt(20,000)).
+    results = [
+        simulate(PRIOR, *points, solver=solver, simulations=500, generator=np.random.default_rng(seed))
+        for seed in range(20)
+    ]
+    for name in ("ks_pvalue", "variance_pvalue", "mean_pvalue"):
+        assert sum(getattr(result.tests, name) < 0.01 for result in results) <= 3, name
+    pooled = normal_tests(np.concatenate([result.z for result in results]))
+    assert min(pooled.ks_pvalue, pooled.variance_pvalue, pooled.mean_pvalue) > 1e-3
+
+
+def test_conjugate_gradients_fail_and_are_conservative(points):
+    # sd of z is near 0.8 here (math 5: 0.82 at 10 iterations of a like problem): with 20 x 50 = 1,000 draws
+    # that is nine standard errors (1 / sqrt(2,000) = 0.022) below 1.
+    z = np.concatenate(
+        [
+            simulate(
+                PRIOR,
+                *points,
+                solver=cagp.ConjugateGradient(iterations=5),
+                simulations=50,
+                generator=np.random.default_rng(seed),
+            ).z
+            for seed in range(20)
+        ]
+    )
+    tests = normal_tests(z)
+    assert tests.z_std < 0.9
+    assert tests.variance_pvalue < 1e-6
+    assert tests.ks_pvalue < 0.01
+
+
+@pytest.mark.parametrize(("iterations", "inflation"), [(1, 1.19), (2, 1.09)])
+def test_a_covariance_one_iteration_ahead_of_the_mean_is_caught(points, iterations, inflation):
+    # sd of z 1.19 and 1.09 (math 18): with 5 x 1,000 draws 19 and 9 standard errors of 0.01 above 1.
+    z = np.concatenate(
+        [
+            simulate(
+                PRIOR,
+                *points,
+                solver=OffByOne(iterations),
+                simulations=1_000,
+                generator=np.random.default_rng(seed),
+            ).z
+            for seed in range(5)
+        ]
+    )
+    tests = normal_tests(z)
+    assert tests.variance_pvalue < 1e-4
+    assert tests.z_std > 1.0 + 0.3 * (inflation - 1.0)
+
+
+def test_no_iteration_returns_the_prior_which_is_calibrated(points):
+    result = simulate(
+        PRIOR, *points, solver=cagp.GaussSeidel(0), simulations=1_000, generator=np.random.default_rng(1)
+    )
+    assert min(result.tests.ks_pvalue, result.tests.variance_pvalue, result.tests.mean_pvalue) > 1e-3
+
+
+def test_z_is_the_dense_formula(points):
+    X, X_test = points[0][:60], points[1]
+    result = simulate(
+        PRIOR, X, X_test, solver=cagp.Cholesky(), simulations=7, generator=np.random.default_rng(2)
+    )
+    # The same draws, in the order in which the generator gives them.
+    generator = np.random.default_rng(2)
+    w = generator.standard_normal(20)
+    w /= np.linalg.norm(w)
+    joint = np.concatenate([X, X_test])
+    f = np.linalg.cholesky(PRIOR.kernel(joint, joint)) @ generator.standard_normal((80, 7))
+    y = f[:60] + 0.1 * generator.standard_normal((60, 7))
+    V, G = PRIOR.kernel(X_test, X), PRIOR.kernel(X, X) + 0.01 * np.eye(60)
+    covariance = PRIOR.kernel(X_test, X_test) - V @ np.linalg.solve(G, V.T)
+    expected = w @ (V @ np.linalg.solve(G, y) - f[60:]) / np.sqrt(w @ covariance @ w)
+    np.testing.assert_allclose(result.z, expected, rtol=1e-7)
+    np.testing.assert_allclose(result.direction, w, rtol=1e-15)
+    assert result.relative_jitter == 0.0
+
+
+def test_one_call_with_many_columns_equals_one_call_per_draw(points):
+    X, X_test = points[0][:80], points[1]
+    inner = cagp.GaussSeidel(iterations=3)
+    together, apart = (
+        simulate(PRIOR, X, X_test, solver=solver, simulations=6, generator=np.random.default_rng(3))
+        for solver in (inner, OneField(inner))
+    )
+    np.testing.assert_allclose(together.z, apart.z, rtol=1e-10)
+
+
+@pytest.mark.parametrize("mean", [280.0, lambda X: 280.0 + 30.0 * X[:, 0] ** 2])
+def test_the_prior_mean_makes_no_difference(points, mean):
+    X, X_test = points[0][:80], points[1]
+    plain, shifted = (
+        simulate(prior, X, X_test, solver=CALIBRATED[1], simulations=6, generator=np.random.default_rng(4)).z
+        for prior in (PRIOR, replace(PRIOR, mean=mean))
+    )
+    np.testing.assert_allclose(shifted, plain, rtol=1e-8, atol=1e-8)
+
+
+def test_executors_give_the_same_bits(points):
+    with cagp.open_executor("serial") as serial:
+        results = [
+            simulate(
+                PRIOR,
+                *points,
+                solver=CALIBRATED[1],
+                simulations=20,
+                generator=np.random.default_rng(5),
+                executor=executor,
+            ).z
+            for executor in (None, serial)
+        ]
+    np.testing.assert_array_equal(*results)
+
+
+def test_points_that_coincide_are_drawn_with_jitter_and_stay_calibrated(points):
+    X = np.repeat(points[0][:40], 2, axis=0)
+    result = simulate(
+        PRIOR, X, X[:10], solver=CALIBRATED[0], simulations=1_000, generator=np.random.default_rng(6)
+    )
+    assert 0.0 < result.relative_jitter <= 1e-10
+    assert min(result.tests.ks_pvalue, result.tests.variance_pvalue) > 1e-3
+
+
+def test_pit_values_belong_to_z(points):
+    result = simulate(
+        PRIOR, *points, solver=CALIBRATED[1], simulations=50, generator=np.random.default_rng(7)
+    )
+    assert result.pit.shape == result.z.shape == (50,)
+    assert np.linalg.norm(result.direction) == pytest.approx(1.0)
+    assert result.tests == normal_tests(result.z)
+    assert np.all(np.argsort(result.pit) == np.argsort(result.z))
+
+
+def test_too_many_points_are_refused_before_any_work():
+    X = np.linspace(0.0, 1.0, LARGEST_JOINT).reshape(-1, 1)
+    with pytest.raises(BudgetError, match=r"6,001 training and test points .* at most 6,000"):
+        simulate(PRIOR, X, [[0.5]], solver=CALIBRATED[0], simulations=1, generator=np.random.default_rng(8))
+
+
+@pytest.mark.parametrize(
+    ("X", "X_test", "simulations", "text"),
+    [
+        ([[0.0]], [[1.0]], 0, "simulations is 0"),
+        (np.zeros((0, 1)), [[1.0]], 5, "0 training and 1 test points"),
+        ([[0.0]], np.zeros((0, 1)), 5, "1 training and 0 test points"),
+        ([0.0, 1.0], [[1.0]], 5, r"X has shape \(2,\)"),
+        ([[0.0]], [[1.0, 2.0]], 5, "same coordinates"),
+    ],
+)
+def test_wrong_arguments_are_refused(X, X_test, simulations, text):
+    with pytest.raises(ArgumentError, match=text):
+        simulate(
+            PRIOR,
+            X,
+            X_test,
+            solver=CALIBRATED[0],
+            simulations=simulations,
+            generator=np.random.default_rng(9),
+        )
+
+
+def test_a_mean_with_several_columns_is_refused(points):
+    prior = replace(PRIOR, mean=lambda X: np.zeros((len(X), 3)))
+    with pytest.raises(ArgumentError, match="prior mean has 3 columns"):
+        simulate(prior, *points, solver=CALIBRATED[0], simulations=3, generator=np.random.default_rng(10))
+
+
+def test_an_indefinite_covariance_is_an_error():
+    with pytest.raises(NumericalError, match="not positive definite"):
+        _factor(np.array([[1.0, 2.0], [2.0, 1.0]]), scale=1.0)
+
+
+@pytest.mark.parametrize(("factor", "text"), [(0.0, "direction is 0"), (-1.0, "expected a positive")])
+def test_a_variance_that_is_not_positive_is_an_error(points, factor, text):
+    posterior = cagp.condition(
+        PRIOR, points[0], np.zeros(400), points[1], solver=CALIBRATED[0], covariance="full"
+    )
+    wrong = replace(posterior, covariance=factor * posterior.covariance)
+    with pytest.raises(NumericalError, match=text):
+        _standardised(wrong, np.zeros((20, 1)), np.ones(20))
+    with pytest.raises(NumericalError, match="no covariance"):
+        _standardised(replace(posterior, covariance=None), np.zeros((20, 1)), np.ones(20))
