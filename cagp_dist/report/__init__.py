@@ -1,0 +1,90 @@
+"""From a published run to one self-contained HTML page and PNG figures beside it.
+
+``published`` reads the run, ``frame`` decides where a map is drawn, ``maps`` and ``charts`` draw,
+``tables`` and ``wording`` turn numbers into text, ``page`` puts all of it on one page.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from cagp_dist.errors import ConfigurationError
+
+__all__ = ["write_report"]
+
+
+def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> Path:
+    """Write the report of a published run: ``report.html`` and its figures as PNG files.
+
+    The page stands alone (no script, no other file), follows the light or dark theme of the reader and
+    prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``convergence`` (and ``times`` for a
+    run of several times) lie beside it. Writing it again replaces it.
+
+    Parameters
+    ----------
+    run_path : path-like
+        ``OUT/runs/<run_key>.zarr``.
+    directory : path-like, optional
+        Where to write; ``OUT/report/<run_key>`` when omitted. Created with its parents.
+
+    Returns
+    -------
+    Path
+        ``report.html``. Cost: a few seconds and about 2 MB, whatever the size of the map.
+
+    Raises
+    ------
+    StoreError
+        If there is no run or it cannot be read.
+    ConfigurationError
+        If the directory cannot be written.
+
+    Examples
+    --------
+    >>> write_report("out/runs/4f1d.zarr")  # doctest: +SKIP
+    PosixPath('out/report/4f1d/report.html')
+    """
+    from cagp_dist.report.charts import draw_charts
+    from cagp_dist.report.drawing import drawing_style, inline_svg, save_png
+    from cagp_dist.report.maps import draw_maps
+    from cagp_dist.report.page import render
+    from cagp_dist.report.published import read_run
+
+    path = Path(run_path)
+    run = read_run(path)
+    target = Path(directory) if directory is not None else _default_directory(path)
+    with drawing_style():
+        maps = draw_maps(run)
+        tall = float(maps[-1].figure.get_size_inches()[1])
+        drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]
+        page = render(run, {drawing.name: inline_svg(drawing) for drawing in drawings})
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for drawing in drawings:
+                save_png(drawing, target)
+            _replace(target / "report.html", page)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write the report into {target} ({error.strerror or error}); "
+                "choose a directory that exists or can be created, with a few megabytes free."
+            ) from error
+    return target / "report.html"
+
+
+def _default_directory(path: Path) -> Path:
+    """``OUT/report/<run_key>`` for ``OUT/runs/<run_key>.zarr``; beside a run that was moved elsewhere."""
+    folder = path.absolute().parent
+    return (folder.parent if folder.name == "runs" else folder) / "report" / path.stem
+
+
+def _replace(target: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)  # mkstemp makes it private
+        os.replace(temporary, target)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,197 @@
+"""Charts beside the maps: PIT histogram, convergence by iteration, scores by time."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.calibration.pit import Histogram, histogram
+from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, WIDTH_INCHES, Drawing, quiet_grid, title
+from cagp_dist.report.published import PublishedRun, Trace
+from cagp_dist.report.tables import ByTime, by_time
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.float64]
+
+PRIOR_BEYOND = 0.8
+"""The prior gets an arrow instead of a point when it lies further off than this many ranges of the rest."""
+
+LABEL_ROOM, NOTE_ROOM = 0.2, 0.36
+"""Room beyond the data, in ranges: for the label of the last value, for the note on the prior."""
+
+
+def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Drawing]:
+    """Draw ``pit`` (as tall as the map beside it) and ``convergence``; ``times`` for several times."""
+    times = [draw_times(by_time(run))] if len(run.times) > 1 else []
+    return [draw_pit(histogram(run.calibration.pit), pit_height_inches), draw_convergence(run.trace), *times]
+
+
+def draw_pit(pit: Histogram, height_inches: float) -> Drawing:
+    """Histogram of PIT values against uniform with the 95 % range of each count under independence."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, height_inches))
+    title(
+        figure,
+        "Are the error bars honest? PIT histogram",
+        "U-shape: overconfident. Hump: conservative. Flat: as wide as the errors.",
+    )
+    axes = figure.add_axes((0.095, 0.52 / height_inches, 0.885, 1.0 - 1.1 / height_inches))
+    quiet_grid(axes)
+    axes.axhspan(pit.lower, pit.upper, color=BAND, linewidth=0, label="95 % range if uniform", zorder=1)
+    axes.bar(
+        pit.edges[:-1],
+        pit.counts,
+        width=0.94 * np.diff(pit.edges),
+        align="edge",
+        color=ACCENT,
+        zorder=2,
+    )
+    axes.axhline(pit.expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="uniform", zorder=3)
+    top = max(float(pit.counts.max()), float(pit.upper))
+    axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.22 * top))
+    axes.set_xlabel("predicted probability of a value below the observed one")
+    axes.set_ylabel("test points")
+    axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=2, labelcolor=INK)
+    return Drawing(
+        "pit",
+        figure,
+        f"Histogram of {int(pit.counts.sum()):,} PIT values in {len(pit.counts)} intervals: "
+        f"{pit.counts.min()} to {pit.counts.max()} per interval, "
+        f"{pit.expected:.0f} expected, {pit.lower} to {pit.upper} in the 95 % range.",
+    )
+
+
+def draw_convergence(trace: Trace) -> Drawing:
+    """RMSE and negative log likelihood after each iteration, iteration 0 being the prior."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, 3.1))
+    title(
+        figure,
+        "Convergence by iteration",
+        "Scores at the test points; iteration 0 is the prior. NLL: negative log likelihood",
+    )
+    for left, values, name, unit in (
+        (0.095, trace.rmse, "RMSE", " K"),
+        (0.61, trace.nll, "NLL", ""),
+    ):
+        axes = figure.add_axes((left, 0.145, 0.36, 0.60))
+        _progress(axes, trace.iteration, values, unit)
+        axes.set_title(
+            f"{name} [K]" if unit else f"{name} [nats per point]", fontsize=8, loc="left", color=INK
+        )
+    return Drawing(
+        "convergence",
+        figure,
+        f"RMSE from {trace.rmse[0]:.2f} kelvin of the prior to {trace.rmse[-1]:.2f} after "
+        f"{int(trace.iteration[-1])} iterations; negative log likelihood from {trace.nll[0]:.2f} to "
+        f"{trace.nll[-1]:.2f}.",
+    )
+
+
+def draw_times(scored: ByTime) -> Drawing:
+    """RMSE and coverage of the 90 % error bar at each time."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, 3.1))
+    title(
+        figure, "Scores by time", f"{len(scored.times)} times; each point pools the test points of one time"
+    )
+    order = np.argsort(scored.times)
+    for left, values, name, aim in (
+        (0.095, scored.rmse, "RMSE [K]", None),
+        (
+            0.605,
+            100.0 * scored.coverage,
+            f"inside the {100.0 * scored.level:.0f} % error bar [%]",
+            scored.level,
+        ),
+    ):
+        axes = figure.add_axes((left, 0.145, 0.36, 0.60))
+        quiet_grid(axes)
+        if aim is not None:
+            axes.axhline(100.0 * aim, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+        marker = "o" if len(order) <= 60 else ""
+        axes.plot(
+            scored.times[order], values[order], color=ACCENT, linewidth=1.3, marker=marker, markersize=3.2
+        )
+        locator = AutoDateLocator(minticks=2, maxticks=5)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        axes.set_title(name, fontsize=8, loc="left", color=INK)
+    return Drawing(
+        "times",
+        figure,
+        f"RMSE between {scored.rmse.min():.2f} and {scored.rmse.max():.2f} kelvin over "
+        f"{len(scored.times)} times; coverage between {100.0 * scored.coverage.min():.0f} and "
+        f"{100.0 * scored.coverage.max():.0f} per cent.",
+    )
+
+
+def window(values: Array) -> tuple[float, float, int]:
+    """Limits of the ordinate, and where the prior (the first value) lies: 1 above them, -1 below, 0 inside.
+
+    The prior is often ten times worse than the first iteration; on a common axis the iterations would
+    be one flat line. It is left out if it lies further from the rest than 0.8 of their range, and room
+    is made at its side for a note that names it.
+    """
+    rest = values[1:] if len(values) > 1 else values
+    low, high = float(rest.min()), float(rest.max())
+    span = max(high - low, 1e-3 * max(abs(high), 1e-6))
+    beyond = int(values[0] > high + PRIOR_BEYOND * span) - int(values[0] < low - PRIOR_BEYOND * span)
+    if beyond == 0:
+        low, high = min(low, float(values[0])), max(high, float(values[0]))
+        span = max(span, high - low)
+    return (
+        low - span * (NOTE_ROOM if beyond < 0 else LABEL_ROOM),
+        high + span * (NOTE_ROOM if beyond > 0 else LABEL_ROOM),
+        beyond,
+    )
+
+
+def _progress(axes: "Axes", iteration: Array, values: Array, unit: str) -> None:
+    """One line of scores; a prior that is off the scale is named beside an arrow that points to it."""
+    from matplotlib.ticker import MaxNLocator
+
+    quiet_grid(axes)
+    low, high, beyond = window(values)
+    shown = slice(1 if beyond else 0, None)
+    marker = "o" if len(values) <= 40 else ""
+    axes.plot(iteration[shown], values[shown], color=ACCENT, marker=marker, markersize=3.6)
+    reach = max(float(iteration[-1]), 1.0)
+    axes.set(ylim=(low, high), xlim=(-0.05 * reach, 1.08 * reach))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_xlabel("iteration", labelpad=2)
+    if beyond:
+        edge = high if beyond > 0 else low
+        inner = edge - beyond * 0.17 * (high - low)
+        axes.annotate(
+            "",
+            xy=(iteration[0], edge),
+            xytext=(iteration[0], inner),
+            arrowprops={"arrowstyle": "-|>", "color": MUTED, "linewidth": 1.0, "shrinkA": 0, "shrinkB": 0},
+        )
+        axes.annotate(
+            f"prior: {values[0]:.2f}{unit}",
+            (iteration[0], 0.5 * (edge + inner)),
+            xytext=(6, 0),
+            textcoords="offset points",
+            fontsize=8,
+            color=MUTED,
+            va="center",
+        )
+    rising = len(values) > 1 and values[-1] > values[-2]
+    axes.annotate(
+        f"{values[-1]:.3f}{unit}",
+        (iteration[-1], values[-1]),
+        xytext=(5, 6 if rising else -6),
+        textcoords="offset points",
+        ha="right",
+        va="bottom" if rising else "top",
+        fontsize=8,
+        color=INK,
+    )

@@ -1,0 +1,116 @@
+"""The common look of the figures, and how a Matplotlib figure becomes a PNG file and part of the page.
+
+Figures are drawn once and saved twice: as a PNG on white beside the page, and as SVG inside it, where
+the neutral colours become CSS variables so that text and lines follow the light or dark theme.
+"""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, MUTED, RULE, PANEL = "#1b2733", "#5d6975", "#c9d0d7", "#e0e5ea"
+ACCENT, BAND = "#3478b5", "#b9d3ea"
+_THEMED = {INK: "--ink", MUTED: "--muted", RULE: "--rule", BAND: "--band"}
+
+PNG_DPI = 200
+WIDTH_INCHES = 5.8
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure with its file name (no suffix) and what it shows, in words."""
+
+    name: str
+    figure: "Figure"
+    description: str
+
+
+@contextmanager
+def drawing_style() -> Iterator[None]:
+    """Matplotlib settings of all figures, restored on leaving; figures are saved inside as well."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(
+        {
+            "font.family": "sans-serif",
+            "font.sans-serif": ["DejaVu Sans"],
+            "font.size": 8.5,
+            "text.color": INK,
+            "axes.edgecolor": MUTED,
+            "axes.labelcolor": INK,
+            "axes.linewidth": 0.7,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "xtick.color": MUTED,
+            "ytick.color": MUTED,
+            "xtick.labelcolor": INK,
+            "ytick.labelcolor": INK,
+            "xtick.labelsize": 8,
+            "ytick.labelsize": 8,
+            "svg.fonttype": "none",
+        }
+    ):
+        yield
+
+
+def title(figure: "Figure", text: str, subtitle: str = "") -> None:
+    """Headline at the top left of a figure, and a quieter line below it."""
+    height = figure.get_size_inches()[1]
+    figure.text(
+        0.012, 1.0 - 0.06 / height, text, va="top", ha="left", fontsize=10, fontweight="bold", color=INK
+    )
+    figure.text(0.012, 1.0 - 0.27 / height, subtitle, va="top", ha="left", fontsize=8, color=MUTED)
+
+
+def quiet_grid(axes: "Axes") -> None:
+    """Faint horizontal rules behind the data."""
+    axes.grid(axis="y", color=RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def save_png(drawing: Drawing, directory: Path) -> Path:
+    """Write the figure on white as ``directory/<name>.png``."""
+    path = directory / f"{drawing.name}.png"
+    drawing.figure.savefig(path, dpi=PNG_DPI, facecolor="white")
+    return path
+
+
+def inline_svg(drawing: Drawing) -> str:
+    """Figure as an ``<svg>`` element: as wide as its box, readable aloud, coloured by CSS variables."""
+    import matplotlib as mpl
+
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": drawing.name}):
+        drawing.figure.savefig(buffer, format="svg", dpi=PNG_DPI, transparent=True, metadata=_NO_METADATA)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    # Several figures share one document: what one defines must not be found under the name of another.
+    prefix = f"{drawing.name}-"
+    text = re.sub(r'\bid="', f'id="{prefix}', text)
+    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{prefix}", text).replace("xlink:href=", "href=")
+    for colour, variable in _THEMED.items():
+        text = text.replace(colour, f"var({variable})")
+    label = escape(drawing.description, quote=True)
+    return re.sub(
+        r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>",
+        rf'<svg \1 role="img" aria-label="{_no_group(label)}">',
+        text,
+        count=1,
+    )
+
+
+_NO_METADATA: dict[str, None] = {"Creator": None, "Date": None, "Format": None, "Type": None}
+
+
+def _no_group(text: str) -> str:
+    """Text that a regular expression's replacement takes literally."""
+    return text.replace("\\", r"\\")

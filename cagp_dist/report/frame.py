@@ -1,0 +1,251 @@
+"""Where a map is drawn: projection, extent, graticule and coastlines of a set of points on the globe.
+
+A set that covers the globe is drawn in the Equal Earth projection, so that every square centimetre of
+paper is the same area of ground and a polar row does not dominate the picture. A region is drawn in
+plate carree, shrunk by the cosine of its middle latitude; its longitudes are unrolled across the
+meridian of Greenwich or the 180th where the data cross it.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+FULL_CIRCLE_GAP_DEGREES = 90.0
+"""Longitudes without a larger gap than this are taken to go round the globe."""
+
+GLOBAL_LATITUDE_SPAN_DEGREES = 90.0
+FINEST_MIDDLE_COSINE = 0.2
+GRATICULE_STEPS_DEGREES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0)
+
+# Savric, Patterson and Jenny (2019), "The Equal Earth map projection", equations 3 and 4.
+_A1, _A2, _A3, _A4 = 1.340264, -0.081106, 0.000893, 0.003796
+_SQRT3 = float(np.sqrt(3.0))
+
+
+class Projection(Protocol):
+    """A map of the sphere to the plane in which every parallel is a straight horizontal line."""
+
+    def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
+        """Plane coordinates of points; longitude is counted from the central meridian."""
+        ...
+
+    def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        """Longitude from the central meridian and latitude, degrees; NaN off the globe."""
+        ...
+
+
+@dataclass(frozen=True)
+class EqualEarth:
+    """Equal Earth on the unit sphere: ``x`` within +-2.7066, ``y`` within +-1.3173, areas preserved.
+
+    With ``sin t = sqrt(3)/2 sin(latitude)``: ``y = A1 t + A2 t^3 + A3 t^7 + A4 t^9`` and
+    ``x = 2 sqrt(3) longitude cos t / (3 dy/dt)``.
+    """
+
+    def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
+        """Plane coordinates of points; longitude is counted from the central meridian."""
+        t = np.arcsin(0.5 * _SQRT3 * np.sin(np.deg2rad(np.asarray(latitude_degrees, dtype=np.float64))))
+        longitude = np.deg2rad(np.asarray(longitude_degrees, dtype=np.float64))
+        y, slope = _equal_earth_ordinate(t)
+        return 2.0 * _SQRT3 * longitude * np.cos(t) / (3.0 * slope), y
+
+    def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        """Longitude from the central meridian and latitude, degrees; NaN off the globe."""
+        ordinate = np.asarray(y, dtype=np.float64)
+        t = ordinate / _A1
+        for _ in range(8):  # Newton; the ordinate is smooth and monotone, 6 steps reach rounding at the pole
+            value, slope = _equal_earth_ordinate(t)
+            t = t - (value - ordinate) / slope
+        _, slope = _equal_earth_ordinate(t)
+        sine = 2.0 * np.sin(t) / _SQRT3
+        # the rim of a raster falls on the pole up to rounding
+        latitude = np.rad2deg(
+            np.arcsin(np.where(np.abs(sine) <= 1.0 + 1e-12, np.clip(sine, -1.0, 1.0), np.nan))
+        )
+        longitude = np.rad2deg(3.0 * slope * np.asarray(x, dtype=np.float64) / (2.0 * _SQRT3 * np.cos(t)))
+        inside = (np.abs(longitude) <= 180.0 + 1e-9) & np.isfinite(latitude)
+        return np.where(inside, longitude, np.nan), np.where(inside, latitude, np.nan)
+
+
+@dataclass(frozen=True)
+class PlateCarree:
+    """Degrees as they are, longitude times ``shrink`` (the cosine of the middle latitude)."""
+
+    shrink: float
+
+    def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
+        """Plane coordinates of points; longitude is counted from the central meridian."""
+        x = self.shrink * np.asarray(longitude_degrees, dtype=np.float64)
+        return x, np.asarray(latitude_degrees, dtype=np.float64)
+
+    def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        """Longitude from the central meridian and latitude, degrees."""
+        return np.asarray(x, dtype=np.float64) / self.shrink, np.asarray(y, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Projection and extent of a map; ``west`` and ``east`` are counted from ``centre_degrees``."""
+
+    projection: Projection
+    centre_degrees: float
+    west: float
+    east: float
+    south: float
+    north: float
+
+    def relative(self, longitude_degrees: ArrayLike) -> Array:
+        """Longitude counted from the centre of the map, in [-180, 180)."""
+        longitude = np.asarray(longitude_degrees, dtype=np.float64)
+        return (longitude - self.centre_degrees + 180.0) % 360.0 - 180.0
+
+    def project(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
+        """Plane coordinates of points given in any longitude convention."""
+        return self.projection.forward(self.relative(longitude_degrees), latitude_degrees)
+
+    def outline(self) -> tuple[Array, Array]:
+        """Trace the closed rim of the map, plane coordinates."""
+        along = np.linspace(0.0, 1.0, 91)
+        longitude = self.west + (self.east - self.west) * along
+        latitude = self.south + (self.north - self.south) * along
+        return self.projection.forward(
+            np.concatenate([longitude, np.full(91, self.east), longitude[::-1], np.full(91, self.west)]),
+            np.concatenate([np.full(91, self.south), latitude, np.full(91, self.north), latitude[::-1]]),
+        )
+
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom and top of the rim."""
+        x, y = self.outline()
+        return float(x.min()), float(x.max()), float(y.min()), float(y.max())
+
+    def pixels(self, width: int) -> tuple[Array, Array]:
+        """Longitude and latitude in degrees at the centres of square pixels, top row first.
+
+        Each has shape (height, width), with NaN off the globe; longitude is true, not relative.
+        """
+        left, right, bottom, top = self.extent()
+        height = max(1, round(width * (top - bottom) / (right - left)))
+        x = left + (np.arange(width) + 0.5) * (right - left) / width
+        y = top - (np.arange(height) + 0.5) * (top - bottom) / height
+        longitude, latitude = self.projection.inverse(*np.meshgrid(x, y))
+        return longitude + self.centre_degrees, latitude
+
+    def parallels(self) -> Array:
+        """Latitudes of the graticule, degrees."""
+        return _multiples(self.south, self.north)
+
+    def meridians(self) -> Array:
+        """Longitudes of the graticule counted from the centre, degrees; the true ones are round numbers."""
+        return (
+            _multiples(self.west + self.centre_degrees, self.east + self.centre_degrees) - self.centre_degrees
+        )
+
+
+def frame_of(longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margin_degrees: float) -> Frame:
+    """Choose projection and extent for a set of points.
+
+    Parameters
+    ----------
+    longitude_degrees, latitude_degrees : array_like
+        Two sets of coordinates (they need not be paired), longitudes in any convention.
+    margin_degrees : float
+        Room beyond the outermost points: half a cell for a grid, a little more for scattered points.
+
+    Returns
+    -------
+    Frame
+        Equal Earth about Greenwich for points around the globe, else plate carree about their middle.
+
+    Examples
+    --------
+    >>> frame = frame_of([350.0, 355.0, 0.0, 40.0], [30.0, 60.0], margin_degrees=0.0)
+    >>> frame.centre_degrees, frame.west, frame.east
+    (15.0, -25.0, 25.0)
+    """
+    latitude = np.asarray(latitude_degrees, dtype=np.float64)
+    south = max(-90.0, float(latitude.min()) - margin_degrees)
+    north = min(90.0, float(latitude.max()) + margin_degrees)
+    longitude = np.unique(np.asarray(longitude_degrees, dtype=np.float64) % 360.0)
+    gaps = np.diff(longitude, append=longitude[0] + 360.0)
+    widest = int(np.argmax(gaps))
+    around = gaps[widest] <= FULL_CIRCLE_GAP_DEGREES
+    if around and north - south >= GLOBAL_LATITUDE_SPAN_DEGREES:
+        return Frame(EqualEarth(), 0.0, -180.0, 180.0, -90.0, 90.0)
+    # At 85 degrees a true-to-shape strip would be a thread.
+    shrink = max(FINEST_MIDDLE_COSINE, float(np.cos(np.deg2rad(0.5 * (south + north)))))
+    if around:
+        return Frame(PlateCarree(shrink), 0.0, -180.0, 180.0, south, north)
+    start = longitude[(widest + 1) % len(longitude)]
+    half = 0.5 * (360.0 - float(gaps[widest]))
+    centre = (float(start) + half + 180.0) % 360.0 - 180.0
+    reach = min(180.0, half + margin_degrees)
+    return Frame(PlateCarree(shrink), centre, -reach, reach, south, north)
+
+
+def coastlines(frame: Frame) -> tuple[Array, Array]:
+    """Natural Earth coastlines near a map, plane coordinates; NaN lifts the pen.
+
+    Lines are cut where they leave the neighbourhood of the map or jump across its far meridian.
+    """
+    points = _coastline_degrees()
+    longitude, latitude = frame.relative(points[:, 0]), points[:, 1]
+    pad = 2.0
+    near = (
+        (np.abs(longitude) <= frame.east + pad)
+        & (latitude >= frame.south - pad)
+        & (latitude <= frame.north + pad)
+    )
+    jump = np.abs(np.diff(longitude, append=longitude[-1])) > 180.0
+    # A point is kept as long as it or a neighbour is near, so that lines reach the rim.
+    kept = near | np.roll(near, 1) | np.roll(near, -1)
+    longitude = np.where(kept, longitude, np.nan)
+    breaks = np.flatnonzero(jump) + 1
+    longitude, latitude = np.insert(longitude, breaks, np.nan), np.insert(latitude, breaks, np.nan)
+    pen = np.isfinite(longitude)
+    wanted = pen | np.roll(pen, 1)  # one NaN between lines is enough
+    return frame.projection.forward(longitude[wanted], latitude[wanted])
+
+
+def degrees_label(value: float, *, axis: str) -> str:
+    """``30°N``, ``0°``, ``10.5°W``: a graticule label; ``axis`` is "latitude" or "longitude".
+
+    Examples
+    --------
+    >>> degrees_label(-30.0, axis="latitude"), degrees_label(350.0, axis="longitude")
+    ('30°S', '10°W')
+    """
+    signed = value if axis == "latitude" else (value + 180.0) % 360.0 - 180.0
+    size = f"{abs(signed):.6g}°"
+    if signed == 0.0 or abs(signed) == 180.0:
+        return size
+    return size + (("N" if signed > 0 else "S") if axis == "latitude" else ("E" if signed > 0 else "W"))
+
+
+@cache
+def _coastline_degrees() -> Array:
+    """Longitude and latitude of all coastlines, shape (5255, 2); a NaN row ends each line."""
+    with (resources.files("cagp_dist.report") / "data" / "coastline_110m.npy").open("rb") as file:
+        return np.asarray(np.load(file), dtype=np.float64)
+
+
+def _equal_earth_ordinate(t: Array) -> tuple[Array, Array]:
+    """``y`` and ``dy/dt`` of the Equal Earth projection at the parametric latitude t."""
+    square = t * t
+    sixth = square * square * square
+    y = t * (_A1 + _A2 * square + sixth * (_A3 + _A4 * square))
+    return y, _A1 + 3.0 * _A2 * square + sixth * (7.0 * _A3 + 9.0 * _A4 * square)
+
+
+def _multiples(low: float, high: float) -> Array:
+    """Round numbers inside (low, high), at most six."""
+    rows = (
+        step * np.arange(np.ceil(low / step + 1e-9), np.floor(high / step - 1e-9) + 1)
+        for step in GRATICULE_STEPS_DEGREES
+    )
+    return np.asarray(np.round(next(row for row in rows if len(row) <= 6), 6) + 0.0)

@@ -1,0 +1,249 @@
+"""Maps of the posterior mean, its standard deviation, and observed minus predicted."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
+from cagp_dist.report.frame import Frame, coastlines, degrees_label, frame_of
+from cagp_dist.report.published import Grid, Points, PublishedRun
+from cagp_dist.report.raster import resample
+from cagp_dist.report.wording import when
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+ZERO_CELSIUS_KELVIN = 273.15
+RASTER_WIDTH = 1200
+"""Pixels across a map: twice what the page shows on a laptop."""
+
+TALLEST_MAP_INCHES = 4.3
+_LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
+"""Room around the map, inches: labels of the parallels, edge, headline, colour bar."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Colours of one quantity between two limits; ``extend`` tells which values lie beyond them."""
+
+    colours: str
+    low: float
+    high: float
+    extend: str
+    label: str
+
+
+def draw_maps(run: PublishedRun) -> list[Drawing]:
+    """Draw the three maps of the first time: ``mean``, ``std`` and ``residual``.
+
+    With a grid, mean and standard deviation are shaded bilinearly between its points; without one they
+    are dots at the test points, and nothing is interpolated. The residual is always dots.
+
+    Cost: one raster of 1,200 pixels across for each shaded map, whatever the size of the grid.
+    """
+    points, grid, frame = run.points, run.grid, map_frame(run)
+    stamp = when(run.times[0])
+    where = "on the map grid" if grid else "at the test points"
+    mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
+    celsius = mean - ZERO_CELSIUS_KELVIN
+    residual = points.observed[0] - points.mean[0]
+
+    mean_scale = spanning(celsius, colours="inferno", label="degrees Celsius (above: kelvin)")
+    std_scale = spanning(std, colours="viridis", label="kelvin", percentile=0.5)
+    residual_scale = symmetric(residual, colours="RdBu_r", label="kelvin (red: warmer than predicted)")
+
+    mean_figure, mean_axes = _blank(frame, "Temperature: posterior mean", f"{stamp}, {where}")
+    shown = _field(mean_axes, frame, points, grid, celsius, mean_scale)
+    _colour_bar(mean_figure, shown, mean_scale, kelvin_above=True)
+
+    std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{stamp}, {where}")
+    shown = _field(std_axes, frame, points, grid, std, std_scale)
+    _colour_bar(std_figure, shown, std_scale)
+
+    subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
+    residual_figure, residual_axes = _blank(frame, "Observed minus predicted", subtitle)
+    shown = _field(residual_axes, frame, points, None, residual, residual_scale)
+    _colour_bar(residual_figure, shown, residual_scale)
+
+    return [
+        Drawing(
+            "mean",
+            mean_figure,
+            f"Map of the posterior mean temperature, {stamp}: {celsius.min():.1f} to {celsius.max():.1f} "
+            "degrees Celsius.",
+        ),
+        Drawing(
+            "std",
+            std_figure,
+            f"Map of the posterior standard deviation, {stamp}: {std.min():.2f} to {std.max():.2f} kelvin.",
+        ),
+        Drawing(
+            "residual",
+            residual_figure,
+            f"Map of observed minus predicted temperature at the test points, {stamp}: "
+            f"{residual.min():.1f} to {residual.max():.1f} kelvin.",
+        ),
+    ]
+
+
+def map_frame(run: PublishedRun) -> Frame:
+    """Frame of all maps of a run: its grid with half a cell around it, or its test points with a margin."""
+    grid, points = run.grid, run.points
+    if grid is None:
+        margin = 0.04 * max(float(np.ptp(points.latitude_degrees)), 1.0)
+        return frame_of(points.longitude_degrees, points.latitude_degrees, margin_degrees=margin)
+    steps = np.diff(np.sort(grid.latitude_degrees))
+    return frame_of(
+        grid.longitude_degrees,
+        grid.latitude_degrees,
+        margin_degrees=0.5 * float(steps.min()) if steps.size else 0.5,
+    )
+
+
+def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0) -> Scale:
+    """Scale between two outer percentiles of the values; a constant field gets half a unit each way."""
+    low, high = (float(edge) for edge in np.percentile(values, [percentile, 100.0 - percentile]))
+    if high - low < 1e-6:
+        low, high = low - 0.5, high + 0.5
+    below, above = float(values.min()) < low, float(values.max()) > high
+    extend = "both" if below and above else "min" if below else "max" if above else "neither"
+    return Scale(colours, low, high, extend, label)
+
+
+def symmetric(values: Array, *, colours: str, label: str) -> Scale:
+    """Scale about zero that holds 98 % of the values, so that one outlier does not bleach the rest."""
+    reach = float(np.percentile(np.abs(values), 98.0)) or 1.0
+    extend = "both" if float(np.abs(values).max()) > reach else "neither"
+    return Scale(colours, -reach, reach, extend, label)
+
+
+def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes]":
+    """Figure with an empty map of the right shape: rim, headline and graticule."""
+    from matplotlib.figure import Figure
+
+    left, right, bottom, top = frame.extent()
+    width = WIDTH_INCHES - _LEFT - _RIGHT
+    height = width * (top - bottom) / (right - left)
+    if height > TALLEST_MAP_INCHES:
+        width, height = width * TALLEST_MAP_INCHES / height, TALLEST_MAP_INCHES
+    tall = height + _TOP + _BOTTOM
+    figure = Figure(figsize=(WIDTH_INCHES, tall))
+    title(figure, heading, subtitle)
+    start = _LEFT + 0.5 * (WIDTH_INCHES - _LEFT - _RIGHT - width)
+    axes = figure.add_axes(
+        (start / WIDTH_INCHES, _BOTTOM / tall, width / WIDTH_INCHES, height / tall), frame_on=False
+    )
+    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
+    axes.fill(*frame.outline(), facecolor="none", edgecolor=MUTED, linewidth=0.8, zorder=5, clip_on=False)
+    _graticule(axes, frame)
+    return figure, axes
+
+
+def _graticule(axes: "Axes", frame: Frame) -> None:
+    """Parallels and meridians with their labels at the left and lower rim."""
+    along = np.linspace(0.0, 1.0, 61)
+    for latitude in frame.parallels():
+        x, y = frame.projection.forward(frame.west + (frame.east - frame.west) * along, np.full(61, latitude))
+        axes.plot(x, y, color=MUTED, linewidth=0.35, alpha=0.55, zorder=3)
+        _label(
+            axes, (x[0], y[0]), (-4, 0), "right", "center", degrees_label(float(latitude), axis="latitude")
+        )
+    for offset in frame.meridians():
+        x, y = frame.projection.forward(
+            np.full(61, offset), frame.south + (frame.north - frame.south) * along
+        )
+        axes.plot(x, y, color=MUTED, linewidth=0.35, alpha=0.55, zorder=3)
+        name = degrees_label(float(offset) + frame.centre_degrees, axis="longitude")
+        _label(axes, (x[0], y[0]), (0, -4), "center", "top", name)
+
+
+def _label(
+    axes: "Axes", place: tuple[float, float], offset: tuple[int, int], across: str, along: str, text: str
+) -> None:
+    axes.annotate(
+        text,
+        place,
+        xytext=offset,
+        textcoords="offset points",
+        ha=across,
+        va=along,
+        fontsize=7,
+        color=MUTED,
+        annotation_clip=False,
+    )
+
+
+def _field(
+    axes: "Axes", frame: Frame, points: Points, grid: Grid | None, values: Array, scale: Scale
+) -> "ScalarMappable":
+    """Shade a gridded field, or dot the test points if there is no grid, and lay the coastlines on it."""
+    from matplotlib.colors import Normalize
+    from matplotlib.patches import Polygon
+
+    rim = Polygon(np.stack(frame.outline(), axis=1), closed=True, facecolor="none", edgecolor="none")
+    axes.add_patch(rim)
+    limits = Normalize(scale.low, scale.high)
+    if grid is not None:
+        left, right, bottom, top = frame.extent()
+        pixels = resample(grid, values, *frame.pixels(RASTER_WIDTH))
+        image = axes.imshow(
+            pixels,
+            cmap=scale.colours,
+            norm=limits,
+            extent=(left, right, bottom, top),
+            interpolation="none",
+            aspect="auto",
+            zorder=1,
+        )
+        image.set_clip_path(rim)
+        # White over a wider dark line: one of the two stands out from every colour of a map.
+        for colour, width, alpha in (("black", 1.3, 0.3), ("white", 0.55, 0.95)):
+            line = axes.plot(*coastlines(frame), color=colour, linewidth=width, alpha=alpha, zorder=4)[0]
+            line.set_clip_path(rim)
+        return image
+    # A fixed pale ground under diverging dots: on a dark page, too, small residuals are the quiet ones.
+    axes.fill(*frame.outline(), facecolor=PANEL, edgecolor="none", zorder=0)
+    line = axes.plot(*coastlines(frame), color="#8d98a3", linewidth=0.55, zorder=2)[0]
+    line.set_clip_path(rim)
+    x, y = frame.project(points.longitude_degrees, points.latitude_degrees)
+    furthest_last = np.argsort(np.abs(values - 0.5 * (scale.low + scale.high)))
+    return axes.scatter(
+        x[furthest_last],
+        y[furthest_last],
+        c=values[furthest_last],
+        s=float(np.clip(9000.0 / len(values), 5.0, 28.0)),
+        cmap=scale.colours,
+        norm=limits,
+        linewidths=0.25,
+        edgecolors="#4a545e",
+        zorder=4,
+    )
+
+
+def _colour_bar(
+    figure: "Figure", shown: "ScalarMappable", scale: Scale, *, kelvin_above: bool = False
+) -> None:
+    """Horizontal colour bar under the map; temperatures carry kelvin on its upper side."""
+    tall = figure.get_size_inches()[1]
+    bar_axes = figure.add_axes((0.16, 0.40 / tall, 0.68, 0.11 / tall))
+    bar = figure.colorbar(shown, cax=bar_axes, orientation="horizontal", extend=scale.extend)
+    bar.outline.set_linewidth(0.5)
+    bar.ax.tick_params(length=2.5, pad=2)
+    bar.set_label(scale.label, fontsize=8, labelpad=2)
+    if kelvin_above:
+        upper = bar.ax.secondary_xaxis("top", functions=(_to_kelvin, _to_celsius))
+        upper.tick_params(length=2.5, pad=1, labelsize=7, labelcolor=MUTED)
+
+
+def _to_kelvin(celsius: ArrayLike) -> Array:
+    return np.asarray(celsius, dtype=np.float64) + ZERO_CELSIUS_KELVIN
+
+
+def _to_celsius(kelvin: ArrayLike) -> Array:
+    return np.asarray(kelvin, dtype=np.float64) - ZERO_CELSIUS_KELVIN

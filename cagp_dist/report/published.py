@@ -1,0 +1,213 @@
+"""What the report needs of a published run, read once, checked and typed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.errors import StoreError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+Times = NDArray[np.datetime64]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Posterior and observation at the test points, kelvin.
+
+    Attributes
+    ----------
+    longitude_degrees, latitude_degrees : array, shape (q,)
+    observed, mean, std : array, shape (T, q)
+        ``std`` is latent, without the noise of an observation.
+    """
+
+    longitude_degrees: Array
+    latitude_degrees: Array
+    observed: Array
+    mean: Array
+    std: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Posterior of the first time on a latitude-longitude grid, kelvin; fields have shape (P, Q)."""
+
+    longitude_degrees: Array
+    latitude_degrees: Array
+    mean: Array
+    std: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Pooled scores of the run: PIT values of shape (T, q), coverage per level, numbers by name."""
+
+    pit: Array
+    levels: Array
+    coverage: Array
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Scores after each iteration; entry 0 is the prior."""
+
+    iteration: Array
+    rmse: Array
+    nll: Array
+    crps: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Attributes:
+    """Attributes of the root group, as text, number or decoded JSON."""
+
+    values: Mapping[str, object]
+
+    def text(self, name: str) -> str:
+        """Attribute as text, empty if the run does not record it."""
+        value = self.values.get(name)
+        return "" if value is None else str(value)
+
+    def count(self, name: str) -> int | None:
+        """Attribute as a whole number, None if the run does not record it."""
+        value = self.values.get(name)
+        return int(value) if isinstance(value, (int, float)) else None
+
+    def number(self, name: str) -> float | None:
+        """Attribute as a number, None if the run does not record it."""
+        value = self.values.get(name)
+        return float(value) if isinstance(value, (int, float)) else None
+
+    def table(self, name: str) -> dict[str, object]:
+        """Attribute as a mapping, from JSON text; empty if the run does not record it."""
+        value = self._decoded(name)
+        if not isinstance(value, dict):
+            return {} if value is None else {name: value}
+        return {str(key): entry for key, entry in value.items()}
+
+    def lines(self, name: str) -> list[str]:
+        """Attribute as lines, from a JSON list; empty if the run does not record it."""
+        value = self._decoded(name)
+        if not isinstance(value, list):
+            return [] if value is None else [str(value)]
+        return [str(entry) for entry in value]
+
+    def _decoded(self, name: str) -> object:
+        value = self.values.get(name)
+        if not isinstance(value, str):
+            return value
+        try:
+            decoded: object = json.loads(value)
+        except json.JSONDecodeError:
+            return value  # plain text is shown as it stands
+        return decoded
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedRun:
+    """One published run; ``grid`` is None when the job asked for no map."""
+
+    key: str
+    times: Times
+    points: Points
+    grid: Grid | None
+    calibration: Calibration
+    trace: Trace
+    attributes: Attributes
+
+
+SCORES = ("rmse", "rmse_area_weighted", "nll", "crps", "ks_statistic", "ks_pvalue")
+
+
+def read_run(path: Path) -> PublishedRun:
+    """Read a published run; of the maps, the first time alone.
+
+    Parameters
+    ----------
+    path : Path
+        ``OUT/runs/<run_key>.zarr``.
+
+    Raises
+    ------
+    StoreError
+        If there is no run, a group or variable is absent, a chunk is damaged or a value is NaN (a chunk
+        that is missing reads as NaN).
+    """
+    if not (path / "zarr.json").is_file():
+        raise StoreError(
+            f"there is no published run at {path}; expected a Zarr store OUT/runs/<run_key>.zarr. "
+            "Run `cagp run JOB.toml` (or `cagp demo`) first; OUT/CURRENT names the run that is current."
+        )
+    with _group(path, "") as root:
+        attributes = Attributes({str(name): value for name, value in root.attrs.items()})
+    with _group(path, "posterior") as posterior:
+        times = np.atleast_1d(posterior["time"].values).astype("datetime64[s]")
+        points = Points(
+            longitude_degrees=_values(posterior, "longitude", "point"),
+            latitude_degrees=_values(posterior, "latitude", "point"),
+            observed=_values(posterior, "t2m", "time", "point"),
+            mean=_values(posterior, "t2m_mean", "time", "point"),
+            std=_values(posterior, "t2m_std", "time", "point"),
+        )
+    with _group(path, "calibration") as calibration:
+        scored = Calibration(
+            pit=_values(calibration, "pit", "time", "point"),
+            levels=_values(calibration, "level", "level"),
+            coverage=_values(calibration, "coverage", "level"),
+            scores={name: float(_values(calibration, name)) for name in SCORES},
+        )
+    with _group(path, "trace") as trace:
+        traced = Trace(*(_values(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps")))
+    grid = None
+    if (path / "map").is_dir():
+        with _group(path, "map") as fields:
+            first = fields.isel(time=0)
+            grid = Grid(
+                longitude_degrees=_values(first, "longitude", "longitude"),
+                latitude_degrees=_values(first, "latitude", "latitude"),
+                mean=_values(first, "t2m_mean", "latitude", "longitude"),
+                std=_values(first, "t2m_std", "latitude", "longitude"),
+            )
+    key = attributes.text("run_key") or path.stem
+    return PublishedRun(key, times, points, grid, scored, traced, attributes)
+
+
+@contextmanager
+def _group(path: Path, name: str) -> Iterator["xr.Dataset"]:
+    """Open one group; whatever goes wrong in the library while it is read becomes a StoreError."""
+    import xarray as xr
+
+    try:
+        with xr.open_dataset(
+            path, engine="zarr", group=name or None, chunks=None, consolidated=False, decode_timedelta=False
+        ) as dataset:
+            yield dataset
+    except StoreError:
+        raise
+    except Exception as error:  # codecs and metadata readers raise whatever their library raises
+        raise StoreError(
+            f"cannot read group {name or '/'!r} of the run {path} ({type(error).__name__}: {error}). "
+            "`cagp verify OUT` names the damaged file; restore it from a copy or run the job again."
+        ) from error
+
+
+def _values(dataset: "xr.Dataset", name: str, *dims: str) -> Array:
+    """Variable as float64 in the order of dims, finite."""
+    values = np.asarray(dataset[name].transpose(*dims).values, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise StoreError(
+            f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values of {name!r} in "
+            f"{dataset.encoding.get('source', 'the run')} are not finite; a missing chunk reads as NaN. "
+            "`cagp verify OUT` names it; restore the run from a copy or run the job again."
+        )
+    return values

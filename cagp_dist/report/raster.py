@@ -1,0 +1,57 @@
+"""Values of a latitude-longitude grid at the pixels of a map."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.report.published import Grid
+
+Array = NDArray[np.float64]
+
+
+def resample(grid: Grid, values: Array, longitude_degrees: Array, latitude_degrees: Array) -> Array:
+    """Bilinear values of a grid at any points; constant for half a cell beyond its edge, then NaN.
+
+    Longitudes may be in any convention and wrap around the globe where the grid does.
+
+    Parameters
+    ----------
+    values : array, shape (P, Q)
+        Field on the grid.
+    longitude_degrees, latitude_degrees : array
+        One shape; NaN gives NaN.
+    """
+    rows, north = np.argsort(grid.latitude_degrees), np.sort(grid.latitude_degrees)
+    # Unroll the longitudes from the far side of the widest gap, which is where a region has its west edge.
+    circle = np.sort(grid.longitude_degrees % 360.0)
+    gaps = np.diff(circle, append=circle[0] + 360.0)
+    west = circle[(int(np.argmax(gaps)) + 1) % len(circle)]
+    offsets = (grid.longitude_degrees - west) % 360.0
+    columns, east = np.argsort(offsets), np.sort(offsets)
+    table = values[np.ix_(rows, columns)]
+    cell = float(np.diff(east).min()) if len(east) > 1 else 360.0
+    if gaps.max() < 1.5 * cell:  # all the way round: the first column again at the end
+        east, table = np.append(east, 360.0), np.concatenate([table, table[:, :1]], axis=1)
+
+    y_cell = float(np.diff(north).min()) if len(north) > 1 else 180.0
+    x = (longitude_degrees - west + 0.5 * cell) % 360.0 - 0.5 * cell
+    if east[-1] >= 360.0:
+        x = x % 360.0
+    j, v = _cell(east, x)
+    i, u = _cell(north, latitude_degrees)
+    upper = (1.0 - v) * table[i, j] + v * table[i, np.minimum(j + 1, len(east) - 1)]
+    i = np.minimum(i + 1, len(north) - 1)
+    lower = (1.0 - v) * table[i, j] + v * table[i, np.minimum(j + 1, len(east) - 1)]
+    inside = (
+        (latitude_degrees >= north[0] - 0.5001 * y_cell)
+        & (latitude_degrees <= north[-1] + 0.5001 * y_cell)
+        & (x <= east[-1] + 0.5001 * cell)
+    )
+    return np.where(inside, (1.0 - u) * upper + u * lower, np.nan)
+
+
+def _cell(nodes: Array, positions: Array) -> tuple[NDArray[np.intp], Array]:
+    """Index of the node at or before each position, and the fraction of the way to the next, in [0, 1]."""
+    known = np.clip(np.nan_to_num(positions, nan=nodes[0]), nodes[0], nodes[-1])
+    index = np.clip(np.searchsorted(nodes, known, side="right") - 1, 0, max(len(nodes) - 2, 0))
+    width = nodes[np.minimum(index + 1, len(nodes) - 1)] - nodes[index]
+    return index, np.where(width > 0.0, (known - nodes[index]) / np.where(width > 0.0, width, 1.0), 0.0)

@@ -1,0 +1,160 @@
+"""Numbers of the report as rows of text: scores, coverage, scores by time, provenance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.calibration import scores as scoring
+from cagp_dist.report.published import PublishedRun, Times
+from cagp_dist.report.wording import percent, signed, when
+
+Array = NDArray[np.float64]
+Row = tuple[str, ...]
+
+HEADLINE = 0.9
+"""The level of which the page speaks in words."""
+
+MOST_TIMES = 8
+"""Rows of the table by time; the chart beside it shows all of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ByTime:
+    """Scores of each time, pooled over its test points; ``coverage`` is that of ``level``."""
+
+    times: Times
+    rmse: Array
+    nll: Array
+    crps: Array
+    coverage: Array
+    level: float
+
+
+def score_rows(run: PublishedRun) -> list[Row]:
+    """Name, value of this run, value of the prior, meaning."""
+    scores, trace = run.calibration.scores, run.trace
+    pvalue = scores["ks_pvalue"]
+    return [
+        ("RMSE", f"{scores['rmse']:.3f} K", f"{trace.rmse[0]:.3f} K", "typical size of an error"),
+        (
+            "RMSE, area-weighted",
+            f"{scores['rmse_area_weighted']:.3f} K",
+            "",
+            "the same, every square kilometre counted alike",
+        ),
+        ("CRPS", f"{scores['crps']:.3f} K", f"{trace.crps[0]:.3f} K", "error and error bar in one number"),
+        ("NLL", f"{scores['nll']:.3f}", f"{trace.nll[0]:.3f}", "surprise per observation, nats"),
+        ("KS statistic", f"{scores['ks_statistic']:.4f}", "", "largest distance of the PIT from uniform"),
+        (
+            "KS p-value",
+            f"{pvalue:.2g}" if pvalue >= 1e-6 else "< 1e-6",
+            "",
+            "means little here, see the note",
+        ),
+    ]
+
+
+def coverage_rows(run: PublishedRun) -> list[Row]:
+    """Level, share of the observations inside, difference, sampling error if they were independent."""
+    count = run.calibration.pit.size
+    return [
+        (
+            f"{100.0 * level:g} %",
+            percent(share),
+            signed(100.0 * float(share - level), 1),
+            f"±{100.0 * np.sqrt(level * (1.0 - level) / count):.1f}",
+        )
+        for level, share in zip(run.calibration.levels, run.calibration.coverage, strict=True)
+    ]
+
+
+def headline_coverage(run: PublishedRun) -> tuple[float, float]:
+    """Level nearest to 90 % and the share of the observations inside its error bars."""
+    levels = run.calibration.levels
+    nearest = int(np.argmin(np.abs(levels - HEADLINE)))
+    return float(levels[nearest]), float(run.calibration.coverage[nearest])
+
+
+def by_time(run: PublishedRun) -> ByTime:
+    """Score every time by itself; the predictive standard deviation includes the noise (math 10.3)."""
+    points = run.points
+    spread = np.sqrt(points.std**2 + (run.attributes.number("noise_variance") or 0.0))
+    rows = [
+        scoring.scores(mean, std, observed, levels=[HEADLINE])
+        for mean, std, observed in zip(points.mean, spread, points.observed, strict=True)
+    ]
+    return ByTime(
+        times=run.times,
+        rmse=np.array([row.rmse for row in rows]),
+        nll=np.array([row.nll for row in rows]),
+        crps=np.array([row.crps for row in rows]),
+        coverage=np.array([row.coverage[0] for row in rows]),
+        level=HEADLINE,
+    )
+
+
+def time_rows(scored: ByTime) -> tuple[list[Row], str]:
+    """Rows of time, RMSE, NLL, CRPS and coverage, and which times they are."""
+    count = len(scored.times)
+    if count <= MOST_TIMES:
+        chosen, which = np.argsort(scored.times), f"All {count} times"
+    else:
+        chosen = np.sort(np.argsort(-scored.rmse)[:MOST_TIMES])
+        which = f"The {MOST_TIMES} of {count} times with the largest errors"
+    rows: list[Row] = [
+        (
+            when(scored.times[index]),
+            f"{scored.rmse[index]:.3f} K",
+            f"{scored.nll[index]:.3f}",
+            f"{scored.crps[index]:.3f} K",
+            percent(float(scored.coverage[index])),
+        )
+        for index in chosen
+    ]
+    return rows, which
+
+
+def seconds_by_stage(run: PublishedRun) -> dict[str, float]:
+    """Seconds of each stage, in the order in which they ran."""
+    return {
+        stage: float(value)
+        for stage, value in run.attributes.table("timings").items()
+        if isinstance(value, (int, float))
+    }
+
+
+def record_rows(run: PublishedRun) -> list[Row]:
+    """List what was run on what: solver, prior, counts, executor and provenance, as name and text."""
+    attributes = run.attributes
+    counts = {
+        "Observations": attributes.count("train_count"),
+        "Missing values dropped": attributes.count("dropped_missing"),
+        "Copies of a pole merged": attributes.count("merged_pole_copies"),
+    }
+    rows = [
+        ("Run", run.key),
+        ("Published", attributes.text("date_created")),
+        ("Solver", attributes.text("solver")),
+        ("Executor", attributes.text("executor")),
+        ("Prior", _joined(attributes.table("prior"))),
+        *((name, f"{count:,}") for name, count in counts.items() if count is not None),
+        ("Test points", f"{run.points.latitude_degrees.size:,}"),
+        *((_spoken(name), _joined(value)) for name, value in attributes.table("provenance").items()),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def _spoken(name: str) -> str:
+    """``source_sha256`` as people read it: ``Source sha256``."""
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def _joined(value: object) -> str:
+    """Write mappings and lists as one line of text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{str(name).replace('_', ' ')} {_joined(entry)}" for name, entry in value.items())
+    if isinstance(value, list):
+        return ", ".join(_joined(entry) for entry in value)
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)

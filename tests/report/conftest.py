@@ -1,0 +1,23 @@
+from pathlib import Path
+
+import pytest
+
+from cagp_dist.report import write_report
+
+from .make_run import HOURS, make_run
+
+
+@pytest.fixture(scope="session")
+def global_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Report of a global run of one time with a map."""
+    return write_report(make_run(tmp_path_factory.mktemp("global")))
+
+
+@pytest.fixture(scope="session")
+def hourly_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Report of a run of ten times around the meridian of Greenwich, without a map."""
+    root = tmp_path_factory.mktemp("hourly")
+    run = make_run(
+        root, times=HOURS, longitude=(-10.0, 2.0), latitude=(50.0, 58.0), test_count=60, map_step=None
+    )
+    return write_report(run)

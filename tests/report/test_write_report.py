@@ -1,0 +1,366 @@
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.image import imread
+
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.report import write_report
+from cagp_dist.report.maps import spanning, symmetric
+
+from .make_run import HOURS, make_run
+
+FIGURES = ["mean", "std", "residual", "pit", "convergence"]
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Document(HTMLParser):
+    """Collects tags, identifiers, references and text; fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in {"src", "href", "xlink:href", "srcset", "action", "data"}:
+                self.links.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture(scope="session")
+def document(global_report: Path) -> Document:
+    return Document(global_report.read_text(encoding="utf-8"))
+
+
+def calibration_of(report: Path) -> xr.Dataset:
+    run = report.parents[2] / "runs" / "0123456789abcdef.zarr"
+    with xr.open_zarr(run, group="calibration", consolidated=False) as opened:
+        return opened.load()
+
+
+def test_the_report_lies_beside_the_runs(global_report: Path) -> None:
+    assert global_report.name == "report.html"
+    assert global_report.parent.parts[-2:] == ("report", "0123456789abcdef")
+    assert sorted(path.name for path in global_report.parent.iterdir()) == sorted(
+        ["report.html", *(f"{name}.png" for name in FIGURES)]
+    )
+
+
+def test_the_page_stands_alone(document: Document) -> None:
+    assert document.tags.isdisjoint({"script", "link", "iframe", "object", "embed"})
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in document.links)
+    assert any(link.startswith("data:") for link in document.links)
+
+
+def test_the_style_fetches_nothing(global_report: Path) -> None:
+    page = global_report.read_text(encoding="utf-8")
+    assert "@import" not in page
+    assert set(re.findall(r"url\((.)", page)) <= {"#"}
+    assert "http" not in re.sub(r"base64,[^\"]*", "", page)
+
+
+def test_identifiers_are_unique_and_references_resolve(document: Document, global_report: Path) -> None:
+    assert len(document.ids) == len(set(document.ids))
+    used = {link[1:] for link in document.links if link.startswith("#")}
+    used |= set(re.findall(r"url\(#([^)]*)\)", global_report.read_text(encoding="utf-8")))
+    assert used
+    assert used <= set(document.ids)
+
+
+def test_both_themes_and_print_are_styled(global_report: Path) -> None:
+    page = global_report.read_text(encoding="utf-8")
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    svg = page[page.index("<svg") :]
+    assert "var(--ink)" in svg
+    assert "#1b2733" not in svg
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_drawn(global_report: Path, name: str) -> None:
+    image = imread(global_report.parent / f"{name}.png")[..., :3]
+    height, width, _ = image.shape
+    assert width == 1160
+    assert height > 500
+    assert float(np.mean(np.any(image < 0.97, axis=2))) > 0.03  # ink
+    assert np.unique(np.round(image[::3, ::3].reshape(-1, 3), 2), axis=0).shape[0] > 20
+    np.testing.assert_array_equal(image[0], 1.0)  # nothing runs off the paper
+    np.testing.assert_array_equal(image[-1], 1.0)
+
+
+def test_scores_are_those_of_the_run(document: Document, global_report: Path) -> None:
+    scores = calibration_of(global_report)
+    assert f"{float(scores.rmse):.3f} K" in document.text
+    assert f"{float(scores.rmse_area_weighted):.3f} K" in document.text
+    assert f"{float(scores.crps):.3f} K" in document.text
+    assert f"{float(scores.nll):.3f}" in document.text
+    assert f"{float(scores.ks_statistic):.4f}" in document.text
+    for level, inside in zip(scores.level.values, scores.coverage.values, strict=True):
+        assert f"{100 * level:g} % {100 * inside:.1f} %" in document.text
+
+
+def test_the_page_tells_what_when_and_how_many(document: Document) -> None:
+    for phrase in (
+        "Temperature at 2 m, 27 April 2017, 12:00 UTC",
+        "10,000 observations",
+        "400 held-out points",
+        "Mathematical",
+        "Computational",
+        "the solver stopped after 5 iterations",
+        "the noise of an observation, 0.71 K",
+        "The KS p-value assumes independent test points",
+        "Close to flat",
+        "completed",
+        "More iterations narrow the error bars.",
+        "Gram never stored",
+        'name = "block-gauss-seidel"',
+        "13.7 s",
+        "numpy 2.4.6",
+        "lengthscale 0.05",
+        "Natural Earth",
+        "46 x 90 points",
+    ):
+        assert phrase in document.text, phrase
+
+
+def test_one_time_has_no_chapter_on_times(document: Document) -> None:
+    assert "Time by time" not in document.text
+
+
+def test_few_times_are_all_listed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, times=HOURS[:3], test_count=20, map_step=None, iterations=1)
+    text = Document(write_report(run).read_text(encoding="utf-8")).text
+    assert "All 3 times" in text
+    assert all(f"1 March 2019, 0{hour}:00 UTC" in text for hour in range(3))
+
+
+def test_several_times_state_what_is_shown(hourly_report: Path) -> None:
+    text = Document(hourly_report.read_text(encoding="utf-8")).text
+    assert "Temperature at 2 m, 1 March 2019, 00:00 to 09:00 UTC (10 times)" in text
+    assert "The maps show the first of 10 times, 1 March 2019, 00:00 UTC." in text
+    assert "The 8 of 10 times with the largest errors" in text
+    assert text.count("1 March 2019, 0") >= 8
+    assert imread(hourly_report.parent / "times.png").shape[1] == 1160
+
+
+def test_scores_by_time_agree_with_the_pooled_ones(hourly_report: Path) -> None:
+    run = hourly_report.parents[2] / "runs" / "0123456789abcdef.zarr"
+    with xr.open_zarr(run, group="posterior", consolidated=False) as opened:
+        errors = (opened["t2m"] - opened["t2m_mean"]).values
+    worst = float(np.sqrt((errors**2).mean(axis=1)).max())
+    assert f"{worst:.3f} K" in Document(hourly_report.read_text(encoding="utf-8")).text
+
+
+def test_without_a_map_nothing_is_interpolated(hourly_report: Path) -> None:
+    page = hourly_report.read_text(encoding="utf-8")
+    assert "nothing is interpolated" in page
+    assert "shaded bilinearly" not in page
+    assert "median error bar at the test points" in page
+    mean = page[page.index('aria-label="Map of the posterior mean') :]
+    # no raster but the strip of the colour bar
+    assert len(max(re.findall(r"base64,([^\"]*)", mean[: mean.index("</svg>")]), key=len, default="")) < 5000
+
+
+def test_a_region_across_greenwich_is_one_piece(hourly_report: Path) -> None:
+    page = hourly_report.read_text(encoding="utf-8")
+    mean = page[page.index('aria-label="Map of the posterior mean') :]
+    labels = re.findall(r">([0-9.]+°[EW]?)<", mean[: mean.index("</svg>")])
+    assert {"10°W", "5°W", "0°"} & set(labels) >= {"5°W", "0°"}
+    assert not any(label.endswith("E") and float(label[:-2]) > 3.0 for label in labels)
+
+
+def test_a_regional_map_fills_its_frame(tmp_path: Path) -> None:
+    run = make_run(tmp_path, longitude=(-10.0, 2.0), latitude=(50.0, 58.0), map_step=0.5, test_count=40)
+    image = imread(write_report(run, tmp_path / "elsewhere").parent / "mean.png")[..., :3]
+    coloured = np.ptp(image, axis=2) > 0.1
+    rows = np.flatnonzero(coloured.mean(axis=1) > 0.3)
+    columns = np.flatnonzero(coloured[rows[0] : rows[0] + 600].mean(axis=0) > 0.5)
+    # 12 degrees by 8, half a cell beyond the outer points, shrunk by cos(54 degrees); 2 pixels of rim
+    assert rows[-1] - rows[0] > 500
+    height = np.flatnonzero(coloured[:, columns[len(columns) // 2]])
+    tall = np.flatnonzero(np.diff(height) > 5)
+    high = (height[tall[0]] if len(tall) else height[-1]) - height[0]
+    wide = columns[-1] - columns[0]
+    assert wide / high == pytest.approx(12.0 * np.cos(np.deg2rad(54.0)) / 8.5, rel=0.03)
+
+
+def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
+    hostile = '<script>alert("x")</script> & $title'
+    names = ["job", "status_advice", "solver", "executor", "status"]
+    run = make_run(
+        tmp_path,
+        test_count=30,
+        map_step=None,
+        iterations=1,
+        attributes=dict.fromkeys(names, hostile)
+        | {"plan": f'["{"<b>bold"}"]', "timings": '{"<i>stage": 1.0}', "provenance": '{"<u>": "<q>"}'},
+    )
+    page = write_report(run).read_text(encoding="utf-8")
+    document = Document(page)
+    assert document.tags.isdisjoint({"script", "u", "q"})
+    assert page.count("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &amp; $title") == len(names)
+    assert "&lt;b&gt;bold" in page
+    assert "&lt;i&gt;stage" in page
+    assert "&lt;u&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("attributes", "phrase", "pill"),
+    [
+        ({"status": "exact"}, "the solver did all of it", "pill good"),
+        ({"status": "breakdown"}, "the solver stopped after 1 iteration,", "pill bad"),
+        ({"calibrated": False}, "known to be too wide", "pill good"),
+    ],
+)
+def test_the_status_changes_the_words(
+    tmp_path: Path, attributes: dict[str, object], phrase: str, pill: str
+) -> None:
+    run = make_run(tmp_path, test_count=30, map_step=None, iterations=1, attributes=attributes)
+    page = write_report(run).read_text(encoding="utf-8")
+    assert phrase in page
+    assert f'class="{pill}"' in page
+
+
+def test_the_prior_alone_can_be_reported(tmp_path: Path) -> None:
+    run = make_run(tmp_path, test_count=30, map_step=None, iterations=0, attributes={"timings": "{}"})
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "the solver stopped after 0 iterations" in page
+    assert "from reading the data" not in page
+
+
+def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:
+    sparse = {
+        "train_count": "many",
+        "job": "",
+        "plan": "[]",
+        "status": "",
+        "executor": "",
+        "noise_variance": "",
+    }
+    run = make_run(
+        tmp_path,
+        test_count=30,
+        map_step=None,
+        iterations=1,
+        attributes=sparse | {"provenance": '{"notes": ["a", 0.25], "empty": null}'},
+    )
+    text = Document(write_report(run).read_text(encoding="utf-8")).text
+    assert " Observations; error bars" in text
+    assert "Notes a, 0.25" in text
+    assert "status not recorded" in text
+    assert text.count("not recorded") == 3
+    for absent in ("Empty", "Executor", "which adds the noise"):
+        assert absent not in text
+
+
+def test_a_constant_field_and_a_perfect_prediction_are_drawn(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        test_count=30,
+        map_step=30.0,
+        field=lambda lon, lat, step: np.full(lon.shape, 280.0),
+        error_std=0.0,
+    )
+    assert write_report(run).is_file()
+
+
+def test_writing_twice_gives_the_same_page(global_report: Path, tmp_path: Path) -> None:
+    run = global_report.parents[2] / "runs" / "0123456789abcdef.zarr"
+    again = write_report(str(run), tmp_path / "new" / "folder")
+    assert again.read_bytes() == global_report.read_bytes()
+    assert again.parent == tmp_path / "new" / "folder"
+
+
+def test_global_settings_of_matplotlib_stay(tmp_path: Path) -> None:
+    before = dict(mpl.rcParams)
+    write_report(make_run(tmp_path, test_count=20, map_step=None, iterations=1))
+    assert dict(mpl.rcParams) == before
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_a_run_outside_a_runs_folder_is_reported_beside_itself(tmp_path: Path) -> None:
+    run = make_run(tmp_path, test_count=20, map_step=None, iterations=1)
+    moved = run.rename(tmp_path / "moved.zarr")
+    assert write_report(moved) == tmp_path / "report" / "moved" / "report.html"
+
+
+def test_no_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no published run"):
+        write_report(tmp_path / "runs" / "none.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made_is_an_argument_error(tmp_path: Path) -> None:
+    run = make_run(tmp_path, test_count=20, map_step=None, iterations=1)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigurationError, match=r"cannot write the report into .*choose a directory"):
+        write_report(run, tmp_path / "file" / "below")
+
+
+def test_a_page_that_cannot_be_replaced_leaves_no_temporary_file(tmp_path: Path) -> None:
+    run = make_run(tmp_path, test_count=20, map_step=None, iterations=1)
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="cannot write the report"):
+        write_report(run, tmp_path / "out")
+    assert not list((tmp_path / "out").glob(".report-*"))
+
+
+def test_importing_the_report_is_light() -> None:
+    code = (
+        "import sys, cagp_dist.report; heavy = {'matplotlib', 'xarray', 'zarr', 'scipy', 'dask', 'numba'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_one_outlier_does_not_bleach_the_residuals() -> None:
+    values = np.append(np.linspace(-1.0, 1.0, 999), 30.0)
+    scale = symmetric(values, colours="RdBu_r", label="")
+    assert scale.low == -scale.high
+    assert 0.9 < scale.high < 1.0
+    assert scale.extend == "both"
+    assert symmetric(np.array([-2.0, 2.0]), colours="", label="").extend == "neither"
+
+
+@pytest.mark.parametrize(
+    ("outliers", "extend"), [([], "neither"), ([-50.0], "min"), ([50.0], "max"), ([-50.0, 50.0], "both")]
+)
+def test_a_scale_tells_which_values_lie_beyond(outliers: list[float], extend: str) -> None:
+    values = np.concatenate([np.repeat([0.0, 1.0], 500), outliers])
+    scale = spanning(values, colours="", label="", percentile=0.5)
+    assert (scale.low, scale.high, scale.extend) == (0.0, 1.0, extend)
