@@ -24,7 +24,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 demo: install ## the main job on the built-in field: score table, maps, report
-	$(BIN)/cagp demo
+	$(BIN)/cagp demo --output out/demo
 
 test: install ## all tests, with line and branch coverage of at least 90 %
 	$(BIN)/python -m pytest --cov --cov-fail-under=90 $(PYTEST_ARGS)
@@ -44,4 +44,5 @@ lint: install ## style, types and import layers
 
 clean: ## remove what was built, keep results in out/
 	rm -rf .venv docs/_build docs/reference/generated docs/jupyter_execute dist build
+	find cagp_dist tests -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
