@@ -1,5 +1,6 @@
 """Numbers of the report as rows of text: scores, coverage, scores by time, provenance."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from cagp_dist.report.wording import percent, signed, when
 
 Array = NDArray[np.float64]
 Row = tuple[str, ...]
+
+_VERSION = re.compile(r"\d+(\.\w+)+")
 
 HEADLINE = 0.9
 """The level of which the page speaks in words."""
@@ -126,35 +129,40 @@ def seconds_by_stage(run: PublishedRun) -> dict[str, float]:
 
 def record_rows(run: PublishedRun) -> list[Row]:
     """List what was run on what: solver, prior, counts, executor and provenance, as name and text."""
-    attributes = run.attributes
+    attributes, origin = run.attributes, run.attributes.table("provenance")
     counts = {
         "Observations": attributes.count("train_count"),
         "Missing values dropped": attributes.count("dropped_missing"),
         "Copies of a pole merged": attributes.count("merged_pole_copies"),
     }
+    versions = {name: value for name, value in origin.items() if _VERSION.fullmatch(str(value))}
     rows = [
         ("Run", run.key),
         ("Published", attributes.text("date_created")),
         ("Solver", attributes.text("solver")),
         ("Executor", attributes.text("executor")),
-        ("Prior", _joined(attributes.table("prior"))),
+        ("Prior", _joined({_spoken(name): value for name, value in attributes.table("prior").items()})),
         *((name, f"{count:,}") for name, count in counts.items() if count is not None),
         ("Test points", f"{run.points.latitude_degrees.size:,}"),
-        *((_spoken(name), _joined(value)) for name, value in attributes.table("provenance").items()),
+        *(
+            (_spoken(name).capitalize(), _joined(value))
+            for name, value in origin.items()
+            if name not in versions
+        ),
+        ("Versions", _joined(versions)),
     ]
     return [row for row in rows if row[1]]
 
 
 def _spoken(name: str) -> str:
-    """``source_sha256`` as people read it: ``Source sha256``."""
-    words = name.replace("_", " ")
-    return words[:1].upper() + words[1:]
+    """``noise_variance`` as people read it."""
+    return name.replace("_", " ")
 
 
 def _joined(value: object) -> str:
     """Write mappings and lists as one line of text."""
     if isinstance(value, dict):
-        return ", ".join(f"{str(name).replace('_', ' ')} {_joined(entry)}" for name, entry in value.items())
+        return ", ".join(f"{name} {_joined(entry)}" for name, entry in value.items() if entry is not None)
     if isinstance(value, list):
         return ", ".join(_joined(entry) for entry in value)
     return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -177,7 +177,9 @@ def root_attributes(key: str, noise_variance: float, train_count: int) -> dict[s
                 "source": "sample",
                 "source_sha256": "c0ffee" * 10,
                 "created": "2026-01-02T03:04:05Z",
-                "versions": {"python": "3.11.2", "cagp_dist": "0.1.0", "numpy": "2.4.6", "zarr": "3.1.6"},
+                "python": "3.11.2",
+                "cagp_dist": "0.1.0",
+                "numpy": "2.4.6",
             }
         ),
     }
