@@ -22,10 +22,11 @@ ENTRY_NANOSECONDS = 1.1
 FLOP_NANOSECONDS = 1 / 45
 DOUBLE = 8
 
-TILE_CACHE_BYTES = 256 * 2**20
+
+TILE_CACHE_BYTES = 320 * 2**20
 """Tiles kept between sweeps, at most: a constant, however many points there are."""
 
-TILE_CACHE_COLUMNS = 128
+TILE_CACHE_COLUMNS = 122
 """Above this many columns evaluating a tile is too small a part of the work to keep it."""
 
 
@@ -75,7 +76,7 @@ class Plan:
     keep_factors : bool
         Whether the factors of the diagonal blocks stay in memory between sweeps.
     cached_tiles : int
-        Tiles below the diagonal that are kept between sweeps.
+        Tiles below the diagonal that are kept between sweeps (workers that share memory only).
     tasks, gram_entries, flops, peak_bytes : int
         Tasks submitted; kernel evaluations; floating-point operations; memory.
     seconds : float
@@ -97,6 +98,11 @@ class Plan:
     flops: int
     peak_bytes: int
     workers: int
+
+    @property
+    def widest_group(self) -> int:
+        """Columns of the widest column group."""
+        return max((stop - start for batch in self.batches for start, stop in batch), default=0)
 
     @property
     def seconds(self) -> float:
@@ -123,7 +129,8 @@ class Plan:
                 f"{len(self.batches)} batches, {self.panels} row panels, {self.tasks:,} tasks"
             )
         if self.cached_tiles:
-            text.append(f"{self.cached_tiles} tiles are kept between sweeps (at most 256 MiB)")
+            kept = self.cached_tiles * DOUBLE * self.block_size**2
+            text.append(f"{self.cached_tiles} tiles ({_bytes(kept)}) are kept between sweeps")
         text.append(
             f"peak memory about {_bytes(self.peak_bytes)}, time about {_duration(self.seconds)} "
             f"on {self.workers} worker{'s' if self.workers != 1 else ''}"
@@ -161,8 +168,8 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     at_once = min(len(groups), room // panel_bytes) if panel_bytes else 0
     if groups and at_once < 1:
         raise BudgetError(
-            f"{method} on {n:,} points needs {_bytes(fixed + panel_bytes)} even for {widest} test points at a "
-            f"time, more than the {_bytes(memory_limit_bytes)} that may be used. Raise memory_limit, add "
+            f"{method} on {n:,} points needs {_bytes(fixed + panel_bytes)} even for {widest} test points "
+            f"at once, more than the {_bytes(memory_limit_bytes)} that may be used. Raise memory_limit, add "
             + (
                 'workers, or ask for covariance="diagonal".'
                 if full_covariance
@@ -186,7 +193,9 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     )
     spare = max(0, min(TILE_CACHE_BYTES, room - together * panel_bytes))
     cached_tiles = min(lower_tiles, spare // tile_bytes) if cacheable else 0
-    evaluated = 1.0 - cached_tiles / lower_tiles if lower_tiles else 1.0
+    repeated = 1.0 - cached_tiles / max(lower_tiles, 1)
+    entries = n * n * (1.0 - repeated) / 2 + n * n * iterations * len(groups) * repeated
+
     return Plan(
         method=method,
         n=n,
@@ -199,7 +208,7 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
         keep_factors=keep_factors,
         cached_tiles=cached_tiles,
         tasks=len(groups) * iterations * blocks * (1 + panels),
-        gram_entries=round(n * n * (iterations * len(groups) * evaluated + (evaluated < 1.0) * 0.5)) + n * q,
+        gram_entries=round(entries) + n * q,
         flops=2 * n * n * q * iterations,
         peak_bytes=fixed + together * panel_bytes + cached_tiles * tile_bytes,
         workers=workers,

@@ -1,7 +1,8 @@
 """Compiled evaluation of Gram tiles, and of tiles times columns without storing the tile.
 
 Every loop over pairs of points in the package is here. A tile is evaluated row by row into a buffer
-that stays in cache: first the squared distances, then the kernel profile in place. Points come as
+that stays in cache: first the squared distances, then the kernel profile in place. Sub-tiles of points
+so far apart that their entries vanish below rounding are skipped. Points come as
 (p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over neighbours in
 memory and the compiler turns them into vector instructions. All functions release the GIL.
 
@@ -17,10 +18,15 @@ from numba import njit
 
 MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
 
-# Sub-tile of 128 x 256 float64 = 256 KiB: stays in a second-level cache beside its columns
-# (measured: 25 columns 2.2 ns per entry, against 2.7 ns for sub-tiles of 512 KiB and more).
+# Distance, in lengthscales, at which each kernel has fallen to 2^-60 (9e-19) of its variance. What lies
+# beyond is below the rounding of any sum it would enter, so sub-tiles wholly beyond are left out.
+NEGLIGIBLE_DISTANCE = (41.6, 26.3, 21.6, 9.13)
+
+# Rows and columns of a sub-tile in products with one column (rows stay in first-level cache).
 TILE_ROWS = 128
 TILE_COLUMNS = 256
+# Entries that are turned from distances into kernel values at a time: 16 KiB, half a first-level cache.
+FIRST_LEVEL = 2048
 
 _CONTRACT = {"contract"}
 _LOG2_E = 1.4426950408889634
@@ -111,8 +117,6 @@ def _profile(family, inverse_lengthscale, variance, row):
 def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``.
 
-    Arithmetic is float64 whatever the dtype of ``out``; a float32 tile is rounded once, at the end.
-
     Parameters
     ----------
     family : int
@@ -121,81 +125,136 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
         Kernel parameters, per unit of X and in squared units of y.
     X, Z : C-contiguous array of float64, shapes (p, n) and (p, m)
         Points, one row per coordinate.
-    out : C-contiguous array of float64 or float32, shape (n, m)
+    out : C-contiguous array of float64, shape (n, m)
         Result; about 1 ns per entry for p = 3.
     """
-    row = np.empty(min(TILE_COLUMNS, Z.shape[1]))
-    for start in range(0, Z.shape[1], TILE_COLUMNS):
-        size = min(TILE_COLUMNS, Z.shape[1] - start)
-        for i in range(X.shape[1]):
-            buffer = row[:size]
-            _squared_distances(X, i, Z, start, buffer)
-            _profile(family, inverse_lengthscale, variance, buffer)
-            out[i, start : start + size] = buffer
+    if Z.shape[1] > 0:
+        _evaluate_subtile(
+            family, inverse_lengthscale, variance, X, 0, Z, 0, Z.shape[1], out.reshape(out.size)
+        )
 
 
 @njit(nogil=True, fastmath=_CONTRACT, cache=True)
-def _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, out):
-    row = np.empty(out.shape[1])
-    for i in range(out.shape[0]):
-        _squared_distances(X, first + i, Z, start, row)
-        _profile(family, inverse_lengthscale, variance, row)
-        out[i] = row
+def _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, width, out):
+    """Rows ``first`` .. of the tile, columns ``start`` .. ``start + width``, into the flat ``out``."""
+    rows = out.size // width
+    step = max(1, FIRST_LEVEL // width)
+    for group in range(0, rows, step):
+        last = min(group + step, rows)
+        for i in range(group, last):
+            _squared_distances(X, first + i, Z, start, out[i * width : (i + 1) * width])
+        _profile(family, inverse_lengthscale, variance, out[group * width : last * width])
+
+
+@njit(cache=True)
+def _boxes(points, size):
+    """Bounding boxes of consecutive groups of ``size`` points: lower and upper corners, (groups, p)."""
+    p, n = points.shape
+    groups = (n + size - 1) // size
+    lower, upper = np.empty((groups, p)), np.empty((groups, p))
+    for group in range(groups):
+        for k in range(p):
+            row = points[k]
+            low = high = row[group * size]
+            for i in range(group * size, min((group + 1) * size, n)):
+                low = min(low, row[i])
+                high = max(high, row[i])
+            lower[group, k] = low
+            upper[group, k] = high
+    return lower, upper
+
+
+@njit(cache=True)
+def _apart(lower, upper, other_lower, other_upper, distance):
+    """Whether two boxes are more than ``distance`` apart."""
+    squared = 0.0
+    for k in range(lower.size):
+        gap = max(lower[k] - other_upper[k], other_lower[k] - upper[k], 0.0)
+        squared += gap * gap
+    return squared > distance * distance
 
 
 @njit(nogil=True, cache=True)
-def evaluate_tile(family, inverse_lengthscale, variance, X, Z, out):
-    """Store the tile ``k(X, Z)`` for `add_tile_product`: sub-tile after sub-tile, each contiguous.
+def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, out):
+    """Store the tile ``k(X, Z)`` for `add_product`: sub-tile after sub-tile, each contiguous.
 
-    Parameters as in `evaluate`, but ``out`` is flat, of shape (n * m,).
+    Parameters as in `add_product`, but ``out`` is flat, of shape (n * m,); sub-tiles that
+    `add_product` leaves out are not written.
     """
     n, m = X.shape[1], Z.shape[1]
+    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
+    x_lower, x_upper = _boxes(X, height)
+    z_lower, z_upper = _boxes(Z, width)
     offset = 0
-    for first in range(0, n, TILE_ROWS):
-        rows = min(TILE_ROWS, n - first)
-        for start in range(0, m, TILE_COLUMNS):
-            columns = min(TILE_COLUMNS, m - start)
-            subtile = out[offset : offset + rows * columns].reshape(rows, columns)
-            _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, subtile)
-            offset += rows * columns
+    for row in range(x_lower.shape[0]):
+        rows = min(height, n - row * height)
+        for column in range(z_lower.shape[0]):
+            size = rows * min(width, m - column * width)
+            if not _apart(x_lower[row], x_upper[row], z_lower[column], z_upper[column], reach):
+                _evaluate_subtile(
+                    family,
+                    inverse_lengthscale,
+                    variance,
+                    X,
+                    row * height,
+                    Z,
+                    column * width,
+                    size // rows,
+                    out[offset : offset + size],
+                )
+            offset += size
 
 
 @njit(nogil=True, cache=True)
-def add_tile_product(family, inverse_lengthscale, variance, X, Z, stored, transposed, columns, out):
-    """``out += T @ columns`` or ``out += T' @ columns`` with the tile ``T = k(X, Z)``, through BLAS.
+def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed, columns, height, width, out):
+    """``out += T @ columns`` or ``out += T' @ columns`` with the tile ``T = k(X, Z)``.
 
-    Stored and freshly evaluated tiles go through the same sub-tiles and the same BLAS calls, so the
-    result is the same to the last bit.
+    Sub-tile by sub-tile through BLAS. Stored and fresh tiles go through the same calls, so the result is
+    the same to the last bit.
 
     Parameters
     ----------
     family, inverse_lengthscale, variance, X, Z
         As in `evaluate`.
-    stored : C-contiguous array of the dtype of ``columns``, shape (n * m,) or (0,)
+    stored : C-contiguous array of float64, shape (n * m,) or (0,)
         The tile as `evaluate_tile` leaves it; empty to evaluate it here.
     transposed : bool
         Multiply by ``T'``.
-    columns : C-contiguous array, shape (m, r), or (n, r) if transposed
-        float64, or float32 for tiles and products in float32.
+    columns : C-contiguous array of float64, shape (m, r), or (n, r) if transposed
+        Right-hand sides.
+    height, width : int
+        Rows and columns of a sub-tile; see `cagp_dist.tiling.subtile_shape`.
     out : C-contiguous array of float64, shape (n, r), or (m, r) if transposed
-        Accumulator. Cost n m evaluations and 2 n m r flops; memory: one sub-tile.
+        Accumulator. Cost at most n m evaluations and 2 n m r flops; memory: one sub-tile.
     """
     n, m, r = X.shape[1], Z.shape[1], columns.shape[1]
-    height, width = min(n, TILE_ROWS), min(m, TILE_COLUMNS)
-    scratch = np.empty(height * width, dtype=columns.dtype)
-    product = np.empty((max(height, width), r), dtype=columns.dtype)
+    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
+    x_lower, x_upper = _boxes(X, height)
+    z_lower, z_upper = _boxes(Z, width)
+    scratch = np.empty(min(n, height) * min(m, width))
+    product = np.empty((max(min(n, height), min(m, width)), r))
     offset = 0
-    for first in range(0, n, TILE_ROWS):
-        last = min(first + TILE_ROWS, n)
-        for start in range(0, m, TILE_COLUMNS):
-            stop = min(start + TILE_COLUMNS, m)
+    for row in range(x_lower.shape[0]):
+        first = row * height
+        last = min(first + height, n)
+        for column in range(z_lower.shape[0]):
+            start = column * width
+            stop = min(start + width, m)
             size = (last - first) * (stop - start)
-            if stored.size > 0:
-                tile = stored[offset : offset + size].reshape(last - first, stop - start)
-                offset += size
+            offset += size
+            if _apart(x_lower[row], x_upper[row], z_lower[column], z_upper[column], reach):
+                continue
+            entries = scratch[:size]
+            if stored.size > 0 and not transposed:
+                entries = stored[offset - size : offset]
+            elif stored.size > 0:
+                # one pass in memory order; BLAS would read the transpose against it
+                entries[:] = stored[offset - size : offset]
             else:
-                tile = scratch[:size].reshape(last - first, stop - start)
-                _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, tile)
+                _evaluate_subtile(
+                    family, inverse_lengthscale, variance, X, first, Z, start, stop - start, entries
+                )
+            tile = entries.reshape(last - first, stop - start)
             if transposed:
                 np.dot(tile.T, columns[first:last], product[: stop - start])
                 target = out[start:stop]
@@ -211,21 +270,48 @@ def add_tile_product(family, inverse_lengthscale, variance, X, Z, stored, transp
 def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out):
     """``out += k(X, Z) @ column`` for one column: the tile never leaves the first-level cache.
 
-    Uses ``k(X, Z) = k(Z, X)'`` to run over the contiguous result. Shapes as in `add_tile_product` with
+    Uses ``k(X, Z) = k(Z, X)'`` to run over the contiguous result. Shapes as in `add_product` with
     r = 1, ``column`` (m,) and ``out`` (n,) float64; each entry of ``out`` is summed in the order of Z.
     """
-    n = X.shape[1]
-    row = np.empty(min(TILE_COLUMNS, n))
-    for start in range(0, n, TILE_COLUMNS):
+    n, m = X.shape[1], Z.shape[1]
+    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
+    x_lower, x_upper = _boxes(X, TILE_COLUMNS)
+    z_lower, z_upper = _boxes(Z, TILE_ROWS)
+    scratch = np.empty(FIRST_LEVEL)
+    for i_group in range(x_lower.shape[0]):
+        start = i_group * TILE_COLUMNS
         size = min(TILE_COLUMNS, n - start)
         target = out[start : start + size]
-        buffer = row[:size]
-        for j in range(Z.shape[1]):
-            _squared_distances(Z, j, X, start, buffer)
-            _profile(family, inverse_lengthscale, variance, buffer)
-            weight = column[j]
-            for i in range(size):
-                target[i] += weight * buffer[i]
+        step = FIRST_LEVEL // size
+        for j_group in range(z_lower.shape[0]):
+            if _apart(x_lower[i_group], x_upper[i_group], z_lower[j_group], z_upper[j_group], reach):
+                continue
+            stop = min((j_group + 1) * TILE_ROWS, m)
+            for first in range(j_group * TILE_ROWS, stop, step):
+                last = min(first + step, stop)
+                rows = scratch[: (last - first) * size]
+                _evaluate_subtile(family, inverse_lengthscale, variance, Z, first, X, start, size, rows)
+                for j in range(first, last):
+                    weight = column[j]
+                    row = rows[(j - first) * size : (j - first + 1) * size]
+                    for i in range(size):
+                        target[i] += weight * row[i]
+
+
+@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+def _dot(left, right):
+    """Inner product with eight partial sums: a vector reduction whose order is fixed."""
+    lanes = np.zeros(8)
+    whole = left.size - left.size % 8
+    for j in range(0, whole, 8):
+        for lane in range(8):
+            lanes[lane] += left[j + lane] * right[j + lane]
+    total = 0.0
+    for lane in range(8):
+        total += lanes[lane]
+    for j in range(whole, left.size):
+        total += left[j] * right[j]
+    return total
 
 
 @njit(nogil=True, fastmath=_CONTRACT, cache=True)
@@ -237,29 +323,28 @@ def add_symmetric_product_vector(
     Halves the kernel evaluations of a product with a symmetric Gram matrix. Shapes: X (p, n),
     Z (p, m), ``column_x``, ``out_x`` (n,), ``column_z``, ``out_z`` (m,), all float64.
     """
-    m = Z.shape[1]
-    row = np.empty(min(TILE_COLUMNS, m))
-    lanes = np.empty(8)
-    for start in range(0, m, TILE_COLUMNS):
+    n, m = X.shape[1], Z.shape[1]
+    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
+    x_lower, x_upper = _boxes(X, TILE_ROWS)
+    z_lower, z_upper = _boxes(Z, TILE_COLUMNS)
+    scratch = np.empty(FIRST_LEVEL)
+    for j_group in range(z_lower.shape[0]):
+        start = j_group * TILE_COLUMNS
         size = min(TILE_COLUMNS, m - start)
         source = column_z[start : start + size]
         target = out_z[start : start + size]
-        buffer = row[:size]
-        whole = size - size % 8
-        for i in range(X.shape[1]):
-            _squared_distances(X, i, Z, start, buffer)
-            _profile(family, inverse_lengthscale, variance, buffer)
-            weight = column_x[i]
-            for j in range(size):
-                target[j] += weight * buffer[j]
-            # eight partial sums in a fixed order: a vector reduction without reassociating freely
-            lanes[:] = 0.0
-            for j in range(0, whole, 8):
-                for lane in range(8):
-                    lanes[lane] += buffer[j + lane] * source[j + lane]
-            total = 0.0
-            for lane in range(8):
-                total += lanes[lane]
-            for j in range(whole, size):
-                total += buffer[j] * source[j]
-            out_x[i] += total
+        step = FIRST_LEVEL // size
+        for i_group in range(x_lower.shape[0]):
+            if _apart(x_lower[i_group], x_upper[i_group], z_lower[j_group], z_upper[j_group], reach):
+                continue
+            stop = min((i_group + 1) * TILE_ROWS, n)
+            for first in range(i_group * TILE_ROWS, stop, step):
+                last = min(first + step, stop)
+                rows = scratch[: (last - first) * size]
+                _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, size, rows)
+                for i in range(first, last):
+                    weight = column_x[i]
+                    row = rows[(i - first) * size : (i - first + 1) * size]
+                    for j in range(size):
+                        target[j] += weight * row[j]
+                    out_x[i] += _dot(row, source)

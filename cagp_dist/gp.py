@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -206,13 +206,13 @@ def condition(
     observed = _observations(y, len(points))
     if test_points.shape[1] != points.shape[1]:
         raise ArgumentError(
-            f"X has {points.shape[1]} columns and X_test {test_points.shape[1]}; both need the same coordinates."
+            f"X has {points.shape[1]} columns, X_test {test_points.shape[1]}; both need the same coordinates."
         )
     if covariance not in ("diagonal", "full"):
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
 
     from cagp_dist.gram import TiledGram
-    from cagp_dist.runtime import ThreadExecutor, single_threaded_blas
+    from cagp_dist.runtime import ThreadExecutor
     from cagp_dist.solvers import Problem, Stats, Status
 
     started = time.perf_counter()
@@ -235,8 +235,6 @@ def condition(
         )
         status, residual = Status.COMPLETED, None
         if solver.iterations > 0 and len(test_points) > 0:
-            if executor.shares_memory:
-                stack.enter_context(single_threaded_blas())
             problem = Problem(gram, residuals, test_points, full_covariance=covariance == "full")
             for state in solver.states(problem, executor=executor, plan=plan):
                 assembly.add(state)
@@ -308,15 +306,15 @@ class _Assembly:
             return None
         covariance = self._prior.kernel(self._points, self._points)
         covariance -= self._downdate
-        return cast("Array", 0.5 * (covariance + covariance.T))
+        return 0.5 * (covariance + covariance.T)
 
     def _variance(self, downdate: Array) -> Array:
         variance = self._prior.kernel.variance - downdate
         least = float(variance.min(initial=np.inf))
         if not least >= -VARIANCE_ROUNDING * self._prior.kernel.variance:
             raise NumericalError(
-                f"a posterior variance is {least:.3g}, negative beyond rounding: the Gram matrix is too close "
-                "to singular. Raise noise_variance, thin points that nearly coincide, or use fewer iterations."
+                f"a posterior variance is {least:.3g}, negative beyond rounding: the Gram matrix is nearly "
+                "singular. Raise noise_variance, thin points that nearly coincide, or use fewer iterations."
             )
         return variance
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cagp_dist.gram.base import Array
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
-from cagp_dist.tiling import POINT_TILE, Range, block_ranges, triangle_strips
+from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
 
 Parameters = tuple[int, float, float]
 
@@ -24,7 +23,8 @@ NARROW = 8
 STRIPS = 16
 """Tasks of a symmetric product; a constant, so that the order of its sums never changes."""
 
-_NOTHING_STORED = np.empty(0)
+NOT_STORED = np.empty(0)
+"""In place of a stored tile: evaluate it where it is used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,15 +154,16 @@ def identity(value: Array) -> Array:
 
 def rows_product(kernel: Parameters, rows: Array, points: Array, columns: Array, tile: int) -> Array:
     """``k(rows, points) @ columns`` for one tile of rows."""
-    from cagp_dist.compiled import add_product_vector, add_tile_product
+    from cagp_dist.compiled import add_product, add_product_vector
 
     out = np.zeros((rows.shape[1], columns.shape[1]))
     if columns.shape[1] == 1:
         add_product_vector(*kernel, rows, points, columns[:, 0].copy(), out[:, 0])
         return out
+    shape = subtile_shape(columns.shape[1])
     for start, stop in block_ranges(points.shape[1], tile):
         Z = np.ascontiguousarray(points[:, start:stop])
-        add_tile_product(*kernel, rows, Z, _NOTHING_STORED, False, columns[start:stop], out)
+        add_product(*kernel, rows, Z, NOT_STORED, False, columns[start:stop], *shape, out)
     return out
 
 
@@ -195,12 +196,12 @@ def lower_strip_product(
     return out.T
 
 
-def lower_tile(kernel: Parameters, X: Array, Z: Array) -> NDArray[np.float64]:
-    """Evaluate the tile ``k(X, Z)`` to be kept and multiplied many times, 8 n m bytes."""
+def lower_tile(kernel: Parameters, X: Array, Z: Array, columns: int) -> Array:
+    """Evaluate the tile ``k(X, Z)`` to be kept and multiplied by ``columns`` columns many times."""
     from cagp_dist.compiled import evaluate_tile
 
     stored = np.empty(X.shape[1] * Z.shape[1])
-    evaluate_tile(*kernel, X, Z, stored)
+    evaluate_tile(*kernel, X, Z, *subtile_shape(columns), stored)
     return stored
 
 
@@ -221,11 +222,15 @@ def subtract_block_column(
     panel: Array,
     tiles: Sequence[Array],
     Z: Array,
+    columns: Array,
+    *,
     above: int,
     stored: Sequence[Array],
-    columns: Array,
 ) -> Array:
     """Panel minus ``k(panel rows, Z) @ columns``: one step of a sweep (math 3).
+
+    Every tile is one compiled call of its own, so a row of the result does not depend on how row
+    tiles are gathered into panels.
 
     Parameters
     ----------
@@ -237,26 +242,31 @@ def subtract_block_column(
         Points of the panel's row tiles.
     Z : array of float64, shape (p, m)
         Points of the block that was eliminated.
-    above : int
-        How many of the tiles lie above the block: their part of G is used as the transpose of
-        the tile below the diagonal, so that a stored tile serves both places.
-    stored : list of arrays
-        Per tile, its stored entries, or an empty array.
     columns : array of float64, shape (m, r)
         Solution of the block.
+    above : int
+        How many of the tiles lie above the block: their part of G is used as the transpose of the
+        tile below the diagonal, so that one stored tile serves both places.
+    stored : list of arrays
+        Per tile, its stored entries, or an empty array.
+
+    Returns
+    -------
+    array of float64, shape (rows, r)
     """
-    from cagp_dist.compiled import add_product_vector, add_tile_product
+    from cagp_dist.compiled import add_product, add_product_vector
 
     out = panel.copy()
     change = np.negative(columns)
+    shape = subtile_shape(columns.shape[1])
     start = 0
     for index, X in enumerate(tiles):
         rows = out[start : start + X.shape[1]]
         if columns.shape[1] == 1:
             add_product_vector(*kernel, X, Z, change[:, 0], rows[:, 0])
         elif index < above:
-            add_tile_product(*kernel, Z, X, stored[index], True, change, rows)
+            add_product(*kernel, Z, X, stored[index], True, change, *shape, rows)
         else:
-            add_tile_product(*kernel, X, Z, stored[index], False, change, rows)
+            add_product(*kernel, X, Z, stored[index], False, change, *shape, rows)
         start += X.shape[1]
     return out

@@ -10,6 +10,7 @@ from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -33,16 +34,13 @@ class DaskExecutor:
 
     def __init__(self, client: "Client") -> None:
         self._client = client
-        workers = client.scheduler_info(n_workers=-1)["workers"]
+        info = client.scheduler_info(n_workers=-1)
+        workers, address = info["workers"], info["address"]
         if not workers:
-            raise ClusterError(
-                f"the Dask scheduler at {client.scheduler.address} has no workers; start some."
-            )
+            raise ClusterError(f"the Dask scheduler at {address} has no workers; start some.")
         self._addresses = sorted(workers)
         self.workers = sum(worker["nthreads"] for worker in workers.values())
-        self.description = (
-            f"Dask cluster {client.scheduler.address}, {len(workers)} workers, {self.workers} threads"
-        )
+        self.description = f"Dask cluster {address}, {len(workers)} workers, {self.workers} threads"
         self.dashboard: str | None = client.dashboard_link
 
     def submit(
@@ -70,8 +68,8 @@ class DaskExecutor:
             return cast("list[T]", self._client.gather(list(handles)))
         except KilledWorker as error:
             raise ClusterError(
-                f"a task was lost with several workers in a row: {error}. Workers probably run out of memory; "
-                "give them more, or lower [solver] block_size."
+                f"a task was lost with several workers in a row: {error}. Workers probably run out of "
+                "memory; give them more, or lower [solver] block_size."
             ) from error
         except (FutureCancelledError, OSError) as error:
             raise ClusterError(
@@ -146,7 +144,7 @@ def _connected_client(scheduler: str) -> "Iterator[Client]":
         yield client
 
 
-def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Client":
+def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Cluster":
     try:
         import dask_jobqueue
     except ImportError as error:
@@ -154,6 +152,6 @@ def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Client
             f'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist[hpc]".'
         ) from error
     cluster_class = {"slurm": dask_jobqueue.SLURMCluster, "pbs": dask_jobqueue.PBSCluster}[scheduler]
-    cluster = cluster_class(cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB")
-    cluster.scale(jobs=workers)
+    cluster: Cluster = cluster_class(cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB")
+    cluster.scale(workers)
     return cluster

@@ -92,7 +92,7 @@ def representer_weights(problem: Problem, *, plan: Plan, whole_blocks: bool, exe
 
 
 def no_sums(columns: int, fields: int, full_covariance: bool) -> Solved:
-    """Sums before the first sweep: zeros."""
+    """Return the sums before the first sweep: zeros."""
     shape = (columns, columns) if full_covariance else (columns,)
     return Solved(np.empty((0, columns)), np.zeros(shape), np.zeros((columns, fields)))
 

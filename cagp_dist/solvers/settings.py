@@ -9,7 +9,7 @@ import numpy as np
 from cagp_dist.budget import Demand, Plan, plan_actions, plan_exact, plan_sweeps
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.dense import DenseGram
-from cagp_dist.runtime import Executor
+from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.adjoint import adjoint_states
 from cagp_dist.solvers.base import Problem, State, check_count
 from cagp_dist.solvers.projection import conjugate_gradient_states, random_action_states
@@ -54,7 +54,8 @@ class GaussSeidel:
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every sweep."""
-        return adjoint_states(problem, plan=plan, whole_blocks=False, executor=executor)
+        with single_threaded_blas():
+            yield from adjoint_states(problem, plan=plan, whole_blocks=False, executor=executor)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class BlockGaussSeidel:
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every sweep."""
-        return adjoint_states(problem, plan=plan, whole_blocks=True, executor=executor)
+        with single_threaded_blas():
+            yield from adjoint_states(problem, plan=plan, whole_blocks=True, executor=executor)
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ class ConjugateGradient:
                 f"y holds {problem.residuals.shape[1]} fields; conjugate gradients follow one residual, so "
                 "each field has its own variance. Call condition() once per field, or use BlockGaussSeidel."
             )
-        return conjugate_gradient_states(problem, iterations=self.iterations, executor=executor)
+        with single_threaded_blas():
+            yield from conjugate_gradient_states(problem, iterations=self.iterations, executor=executor)
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,10 @@ class RandomActions:
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
-        return random_action_states(problem, iterations=self.iterations, seed=self.seed, executor=executor)
+        with single_threaded_blas():
+            yield from random_action_states(
+                problem, iterations=self.iterations, seed=self.seed, executor=executor
+            )
 
 
 @dataclass(frozen=True)

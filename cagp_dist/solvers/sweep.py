@@ -21,6 +21,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.tiled import (
+    NOT_STORED,
     Parameters,
     TiledGram,
     identity,
@@ -30,8 +31,6 @@ from cagp_dist.gram.tiled import (
 )
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.tiling import Range, block_ranges, row_tile_size, split
-
-_NOT_STORED = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -85,38 +84,33 @@ class SweepSystem:
         self.blocks = block_ranges(n, plan.block_size)
         tiles = block_ranges(n, row_tile_size(plan.block_size))
         self._tiles_are_blocks = tiles == self.blocks
-        self.panels = [tiles[start:stop] for start, stop in split(len(tiles), plan.panels)]
+        self._tiles_of_panel = split(len(tiles), plan.panels)
+        self.panels = [(tiles[first][0], tiles[last - 1][1]) for first, last in self._tiles_of_panel]
         self._panel_of_block = [
-            next(index for index, panel in enumerate(self.panels) if start < panel[-1][1])
+            next(index for index, panel in enumerate(self.panels) if start < panel[1])
             for start, _ in self.blocks
         ]
-        self._block_points = [
-            executor.submit(identity, np.ascontiguousarray(gram.points[:, start:stop]))
-            for start, stop in self.blocks
-        ]
-        self._tile_points = [
-            self._block_points[index]
-            if self._tiles_are_blocks
-            else executor.submit(identity, np.ascontiguousarray(gram.points[:, start:stop]))
-            for index, (start, stop) in enumerate(tiles)
-        ]
-        self._first_tile = [tiles.index(panel[0]) for panel in self.panels]
+        self._block_points = self._pieces(gram.points, self.blocks)
+        self._tile_points = self._block_points if self._tiles_are_blocks else self._pieces(gram.points, tiles)
         self._noise = [gram.noise_variance[start:stop] for start, stop in self.blocks]
         self._residuals = [
             executor.submit(identity, np.ascontiguousarray(residuals[start:stop]))
             for start, stop in self.blocks
         ]
         self._factors: dict[int, Handle[Factor]] = {}
-        self._stored = self._store_tiles(plan.cached_tiles)
-
-    def _store_tiles(self, count: int) -> dict[Range, Handle[Array]]:
-        pairs = [(a, b) for a in range(len(self.blocks)) for b in range(a + 1)][:count]
-        return {
-            (a, b): self._executor.submit(
-                lower_tile, self._kernel, self._block_points[a], self._block_points[b]
+        pairs = [(a, b) for a in range(len(self.blocks)) for b in range(a + 1)]
+        self._stored = {
+            (a, b): executor.submit(
+                lower_tile, self._kernel, self._block_points[a], self._block_points[b], plan.widest_group
             )
-            for a, b in pairs
+            for a, b in pairs[: plan.cached_tiles]
         }
+
+    def _pieces(self, points: Array, ranges: Sequence[Range]) -> list[Handle[Array]]:
+        return [
+            self._executor.submit(identity, np.ascontiguousarray(points[:, start:stop]))
+            for start, stop in ranges
+        ]
 
     def cross_panels(self, points: Array, *, home: int = 0) -> list[Handle[Array]]:
         """``k(X, points)`` by panels: the start ``Y = V'`` of the adjoint sweeps; points (r, p)."""
@@ -129,9 +123,7 @@ class SweepSystem:
     def value_panels(self, columns: Array) -> list[Handle[Array]]:
         """Rows of ``columns`` (n, r) by panels: the start of a forward sweep."""
         return [
-            self._executor.submit(
-                identity, np.ascontiguousarray(columns[panel[0][0] : panel[-1][1]]), home=index
-            )
+            self._executor.submit(identity, np.ascontiguousarray(columns[slice(*panel)]), home=index)
             for index, panel in enumerate(self.panels)
         ]
 
@@ -199,24 +191,20 @@ class SweepSystem:
         return factor
 
     def _panel_tiles(self, index: int) -> list[Handle[Array]]:
-        first = self._first_tile[index]
-        return self._tile_points[first : first + len(self.panels[index])]
+        return self._tile_points[slice(*self._tiles_of_panel[index])]
 
     def _panel_stored(self, index: int, b: int) -> list[Handle[Array] | Array]:
-        first = self._first_tile[index]
         return [
-            self._stored.get((max(a, b), min(a, b)), _NOT_STORED)
-            for a in range(first, first + len(self.panels[index]))
+            self._stored.get((max(a, b), min(a, b)), NOT_STORED) for a in range(*self._tiles_of_panel[index])
         ]
 
     def _tiles_above(self, index: int, b: int) -> int:
         """How many tiles of the panel lie above block b (none when tiles gather small blocks)."""
-        if not self._tiles_are_blocks:
-            return 0
-        return min(max(b - self._first_tile[index], 0), len(self.panels[index]))
+        first, last = self._tiles_of_panel[index]
+        return min(max(b - first, 0), last - first) if self._tiles_are_blocks else 0
 
     def _within_panel(self, b: int) -> Range:
-        offset = self.panels[self._panel_of_block[b]][0][0]
+        offset = self.panels[self._panel_of_block[b]][0]
         start, stop = self.blocks[b]
         return start - offset, stop - offset
 
@@ -265,7 +253,7 @@ def update_panel(
     rows: Range,
 ) -> Array:
     """``Y[panel] - G[panel, b] Z[b]``; the noise is part of G where the panel holds block b."""
-    out = subtract_block_column(kernel, panel, tiles, points, above, stored, solved.columns)
+    out = subtract_block_column(kernel, panel, tiles, points, solved.columns, above=above, stored=stored)
     if noise_variance is not None:
         out[slice(*rows)] -= noise_variance[:, None] * solved.columns
     return out
