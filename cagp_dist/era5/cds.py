@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 
+_OVER = ("failed", "rejected", "dismissed", "deleted")
+"""States in which a request ends without a result."""
+
 
 def open_cds(
     *,
@@ -123,8 +126,9 @@ def _wait(entry: CacheEntry, remote: Remote, report: Progress, patience: Patienc
     while True:
         try:
             ready = remote.results_ready
-        except RuntimeError:  # the store has given up on this request
-            entry.forget()
+        except Exception:
+            if remote.last_status in _OVER:
+                entry.forget()
             raise
         if remote.last_status != seen:
             seen = remote.last_status

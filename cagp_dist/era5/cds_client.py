@@ -147,6 +147,9 @@ def credentials() -> tuple[str, str]:
         raise ConfigurationError(
             f"no key for the Climate Data Store ({error}). {HOW_TO_MAKE_A_KEY}"
         ) from error
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        # such a key cannot be sent, and the error of whoever tries would quote it
+        raise ConfigurationError(f"the key holds blanks or other odd characters. {HOW_TO_MAKE_A_KEY}")
     if ":" in key:
         raise ConfigurationError(
             "the key has the form UID:KEY, which the Climate Data Store no longer accepts. "

@@ -1,0 +1,234 @@
+"""Files of every layout are decoded, whatever they are called; whatever else comes is one clear error."""
+
+import hashlib
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.era5 import _decode, files
+from cagp_dist.era5.canonical import canonical, observation_points
+from cagp_dist.era5.files import open_file
+from cagp_dist.era5.sniff import FileKind, file_kind
+from cagp_dist.errors import ConfigurationError, DataError
+
+from .fields import grib, netcdf3, netcdf4, raw_dataset, zipped
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "fields"
+needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared fields are not here")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(data, name="data.nc"):
+        (tmp_path / name).write_bytes(data)
+        return tmp_path / name
+
+    return write_file
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    return tmp_path / "cache" / "deep"
+
+
+def test_netcdf4_of_the_new_layout(write, scratch):
+    raw = raw_dataset()
+    path = write(netcdf4(raw), "misnamed.grib")
+    field = open_file(path, scratch=scratch)
+    expected = canonical(raw)
+    xr.testing.assert_equal(field, expected)
+    assert field.attrs["source"] == f"file:{path}"
+    assert field.attrs["source_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert list(scratch.iterdir()) == []
+
+
+def test_netcdf3_and_a_selection(write, scratch):
+    raw = raw_dataset()
+    field = open_file(
+        write(netcdf3(raw)), times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0), scratch=scratch
+    )
+    xr.testing.assert_equal(field, canonical(raw, times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0)))
+
+
+def test_a_zip_of_several_files_is_joined_and_other_members_are_ignored(write, scratch):
+    raw = raw_dataset(times=("2020-01-01", "2020-01-02"))
+    rain = raw.rename(t2m="tp")
+    archive = zipped(
+        **{
+            "../../data_stream-oper_stepType-instant.nc": netcdf4(raw.isel(valid_time=[1])),
+            "data_stream-oper_stepType-accum.nc": netcdf4(rain),
+            "earlier.nc": netcdf3(raw.isel(valid_time=[0])),
+            "licence.txt": b"words",
+        }
+    )
+    xr.testing.assert_equal(open_file(write(archive), scratch=scratch), canonical(raw))
+    assert list(scratch.iterdir()) == []
+
+
+def test_grib_times_are_found_by_their_headers(write, scratch):
+    path = write(grib(["2020-02-01T06:00", "2020-01-31T18:00", "2020-02-01T00:00"]))
+    (path.parent / f"{path.name}.idx").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")  # never unpickled
+    field = open_file(path, times=["2020-02-01T06:00", "2020-01-31T18:00"], scratch=scratch)
+    np.testing.assert_array_equal(
+        field.time, np.array(["2020-01-31T18", "2020-02-01T06"], dtype="datetime64[ns]")
+    )
+    assert field.t2m.shape == (2, 241, 480)
+    assert 206.9 < field.t2m.min() < 207.0
+    assert 316.0 < field.t2m.max() < 316.1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", r"is empty; expected GRIB, NetCDF or a zip of them\. The download failed"),
+        (b"\n <!DOCTYPE html><html>", r"is a web page, not data \(first bytes b'\\n <!DOCTYPE"),
+        (b"<?xml version='1.0'?>", "is a web page, not data"),
+        (b'{"title": "forbidden"}', "is JSON, as servers send with an error"),
+        (b"\x1f\x8b\x08", "is a gzip archive .* gunzip"),
+        (b"PK\x05\x06" + b"\0" * 18, "is a zip archive without members"),
+        (b"CDF\x05rest", "is the 64-bit data variant of NetCDF-3 .* nccopy -k netCDF-4"),
+        (b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer .* git lfs pull"),
+        (b"\x00\x01\x02", r"is of an unknown format \(first bytes b'\\x00\\x01\\x02'\)"),
+    ],
+)
+def test_what_is_no_data_is_told_by_its_first_bytes(write, scratch, data, message):
+    path = write(data)
+    with pytest.raises(DataError, match=f"{path} {message}"):
+        open_file(path, scratch=scratch)
+    assert not scratch.exists()
+
+
+def test_kinds_are_told_by_first_bytes():
+    raw = raw_dataset()
+    assert file_kind(netcdf4(raw), name="x") is FileKind.NETCDF4
+    assert file_kind(netcdf3(raw), name="x") is FileKind.NETCDF3
+    assert file_kind(zipped(a=b""), name="x") is FileKind.ZIP
+    assert file_kind(grib(["2020-01-01T00:00"]), name="x") is FileKind.GRIB
+
+
+@pytest.mark.parametrize("make", ["netcdf4", "netcdf3", "grib", "zip"])
+def test_a_truncated_file_is_an_error_that_names_it(write, scratch, make):
+    raw = raw_dataset()
+    data = {
+        "netcdf4": lambda: netcdf4(raw),
+        "netcdf3": lambda: netcdf3(raw),
+        "grib": lambda: grib(["2020-01-01T00:00"]),
+        "zip": lambda: zipped(a=netcdf3(raw)),
+    }[make]()
+    path = write(data[: len(data) * 2 // 3])
+    with pytest.raises(DataError, match=rf"{path}: cannot be decoded \(.*The file is damaged or incomplete"):
+        open_file(path, scratch=scratch)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_damaged_member_of_a_zip_is_found(write, scratch):
+    data = bytearray(zipped(a=netcdf3(raw_dataset())))
+    data[300] ^= 4
+    with pytest.raises(DataError, match="Bad CRC-32"):
+        open_file(write(bytes(data)), scratch=scratch)
+
+
+def test_a_zip_without_data_is_an_error(write, scratch):
+    with pytest.raises(DataError, match="the zip holds no GRIB or NetCDF file"):
+        open_file(write(zipped(a=b"words", b=zipped(c=b"x"))), scratch=scratch)
+
+
+def test_a_zip_that_would_fill_the_disk_is_not_unpacked(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(_decode.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    with pytest.raises(DataError, match=r"unpacks to 2000 bytes and .* has 1000 free"):
+        list(_decode._unpacked(write(zipped(a=b"x" * 2000)), tmp_path))
+
+
+def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
+    import eccodes
+
+    handle = eccodes.codes_new_from_message(grib(["2020-01-01T00:00"]))
+    eccodes.codes_set(handle, "paramId", 168)
+    path = write(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+    with pytest.raises(DataError, match=f"{path}: variable 't2m' is missing; there is '2d'"):
+        open_file(path, scratch=scratch)
+
+
+def test_errors_of_the_selection_keep_their_kind(write, scratch):
+    path = write(netcdf3(raw_dataset()))
+    with pytest.raises(ConfigurationError, match=f"{path}: grid_degrees is 3"):
+        open_file(path, grid_degrees=3.0, scratch=scratch)
+    with pytest.raises(DataError, match=f"{path}: 1 of 1 selected times are not in the source"):
+        open_file(path, times=["1999-01-01"], scratch=scratch)
+
+
+def test_an_absent_file_and_a_folder_are_data_errors(tmp_path):
+    with pytest.raises(DataError, match=rf"cannot read {tmp_path}/no\.grib \(No such file.*relative to"):
+        open_file(tmp_path / "no.grib", scratch=tmp_path)
+    with pytest.raises(DataError, match=f"is a folder; expected one file. Write zarr:{tmp_path}"):
+        open_file(tmp_path, scratch=tmp_path)
+
+
+def test_a_cache_folder_that_cannot_be_made_is_a_configuration_error(write, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=rf"cannot write to the cache folder {tmp_path}/file/deep"):
+        open_file(write(netcdf3(raw_dataset())), scratch=tmp_path / "file" / "deep")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("kill -SEGV $$", "was ended by SIGSEGV. The file is damaged .* It said: nothing"),
+        ("echo one >&2; echo two >&2; exit 7", "ended with exit code 7.* It said: two"),
+        ("exec sleep 60", r"took longer than 0\.5 s and was stopped"),
+    ],
+)
+def test_a_decoder_that_dies_or_hangs_costs_one_error(write, scratch, tmp_path, monkeypatch, script, message):
+    decoder = tmp_path / "decoder"
+    decoder.write_text(f"#!/bin/sh\n{script}\n")
+    decoder.chmod(0o755)
+    monkeypatch.setattr(files.sys, "executable", os.fspath(decoder))
+    path = write(netcdf3(raw_dataset()))
+    with pytest.raises(DataError, match=f"{path} {message}"):
+        open_file(path, scratch=scratch, time_limit_seconds=0.5)
+    assert list(scratch.iterdir()) == []
+
+
+def test_the_decoder_is_not_given_the_key(write, scratch, tmp_path, monkeypatch):
+    decoder = tmp_path / "decoder"
+    decoder.write_text("#!/bin/sh\nenv >&2; echo last $CDSAPI_KEY $PYTHONPATH >&2; exit 1\n")
+    decoder.chmod(0o755)
+    monkeypatch.setattr(files.sys, "executable", os.fspath(decoder))
+    monkeypatch.setenv("CDSAPI_KEY", "secret-key")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    with pytest.raises(DataError) as caught:
+        open_file(write(netcdf3(raw_dataset())), scratch=scratch)
+    assert "secret-key" not in str(caught.value)
+    assert str(caught.value).endswith(":/somewhere")
+
+
+@needs_shared
+def test_a_corrupted_grib_message_is_refused(scratch):
+    with pytest.raises(DataError, match=r"bad_corrupted_message\.grib: cannot be decoded \(WrongLengthError"):
+        open_file(SHARED / "bad_corrupted_message.grib", scratch=scratch)
+
+
+@needs_shared
+def test_missing_values_of_grib_are_dropped_and_counted(scratch):
+    points = observation_points(open_file(SHARED / "bad_missing_values.grib", scratch=scratch))
+    assert points.values_kelvin.shape == (2, 5310)
+    assert points.dropped_missing == 10712
+    assert points.merged_pole_copies == 358
+
+
+@needs_shared
+def test_a_day_of_a_month_is_opened_quickly(scratch):
+    import time
+
+    hours = [f"2019-03-05T{hour:02d}:00" for hour in range(24)]
+    start = time.perf_counter()
+    field = open_file(SHARED / "era5_2t_2019-03_hourly_0p25_uk.grib", times=hours, scratch=scratch)
+    seconds = time.perf_counter() - start
+    assert field.t2m.shape == (24, 33, 49)
+    assert field.longitude.values[[0, -1]].tolist() == [0.0, 359.75]
+    assert seconds < 10.0  # 1.3 s on a quiet machine, of which 1 s starts the child
