@@ -1,0 +1,590 @@
+"""Publication: readers see one whole run, damage is found, and trouble is an error that names the path."""
+
+import importlib.util
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.store.arrays import read_group
+from cagp_dist.store.publish import current_run, output_lock, publish, published, run_key, verify
+
+PUBLISHER = Path(__file__).with_name("publisher.py")
+_spec = importlib.util.spec_from_file_location("publisher", PUBLISHER)
+publisher = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(publisher)
+
+
+def _start(*arguments: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, PUBLISHER, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _files(run: Path) -> list[Path]:
+    return [*sorted(path for path in run.rglob("*") if path.is_file()), run.with_suffix(".sha256")]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A root with one published run, to be copied."""
+    root = tmp_path_factory.mktemp("template") / "out"
+    publisher.publish_index(root, 1, small=False)
+    return root
+
+
+@pytest.fixture
+def root(template, tmp_path):
+    return Path(shutil.copytree(template, tmp_path / "out"))
+
+
+# What a reader gets
+
+
+def test_groups_come_back_as_they_were_given(root):
+    run = current_run(root)
+    verify(run)
+    for name, group in publisher.make_groups(1).items():
+        xr.testing.assert_identical(read_group(run, name), group)
+
+
+@pytest.mark.parametrize("options", [{}, {"consolidated": False}, {"consolidated": True}])
+def test_plain_xarray_opens_a_run_without_a_warning(root, options):
+    run = current_run(root)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with xr.open_zarr(run, **options) as opened:
+            assert opened.attrs["run_key"] == publisher.key_of(1)
+        with xr.open_zarr(run, group="posterior", **options) as opened:
+            assert opened.t2m_mean.dims == ("time", "point")
+            assert np.isfinite(opened.t2m_std.values).all()
+        with xr.open_dataset(run, group="calibration", **options) as opened:
+            assert opened.pit_count.sum() == opened.pit.size
+        with xr.open_datatree(run, engine="zarr", **options) as tree:
+            assert set(tree.children) == {"posterior", "calibration", "trace"}
+        assert {name for name, _ in zarr.open_group(run, mode="r").groups()} == set(tree.children)
+
+
+def test_arrays_are_checksummed_and_unwritten_values_are_nan(root):
+    array = zarr.open_array(current_run(root), path="posterior/t2m_std", mode="r")
+    assert np.isnan(array.fill_value)
+    assert any("Crc32c" in type(codec).__name__ for codec in array.compressors)
+
+
+def test_attributes_of_the_caller_are_kept_and_structures_become_json_text(tmp_path):
+    with output_lock(tmp_path):
+        run = publish(
+            tmp_path,
+            publisher.make_groups(2, small=True),
+            run_key=publisher.key_of(2),
+            attributes={
+                "plan": ["one line", "another"],
+                "timings": {"solve": 1.5},
+                "calibrated": True,
+                "noise_variance": np.float64(0.5),
+                "train_count": np.int64(10_000),
+                "job": '[solver]\nname = "gauss-seidel"\n',
+                "title": "another title",
+                "run_key": "no",
+            },
+        )
+    attributes = read_group(run).attrs
+    assert attributes["plan"] == '["one line","another"]'
+    assert attributes["timings"] == '{"solve":1.5}'
+    assert attributes["calibrated"] is True
+    assert (attributes["noise_variance"], attributes["train_count"]) == (0.5, 10_000)
+    assert attributes["job"] == '[solver]\nname = "gauss-seidel"\n'
+    assert attributes["title"] == "another title"
+    assert attributes["run_key"] == publisher.key_of(2)
+    assert attributes["Conventions"] == "CF-1.13, ACDD-1.3"
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="needs coreutils")
+def test_the_manifest_is_one_that_sha256sum_checks(root):
+    manifest = current_run(root).with_suffix(".sha256")
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", manifest.name],
+        cwd=manifest.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert checked.stdout.count(": OK") == len(_files(current_run(root))) - 1
+
+
+def test_a_root_without_runs_has_no_current_run(tmp_path):
+    assert current_run(tmp_path) is None
+    assert current_run(tmp_path / "absent") is None
+    assert published(tmp_path, run_key="ab" * 8) is None
+
+
+# Publishing again
+
+
+def test_a_published_key_is_done(root):
+    run = current_run(root)
+    before = {path: path.stat().st_mtime_ns for path in _files(run)}
+    assert published(root, run_key=publisher.key_of(1)) == run
+    assert publisher.publish_index(root, 1, small=False) == run
+    assert {path: path.stat().st_mtime_ns for path in _files(run)} == before
+
+
+def test_an_older_run_becomes_current_again_and_all_runs_are_kept(root):
+    first = current_run(root)
+    second = publisher.publish_index(root, 2)
+    assert current_run(root) == second
+    verify(first)
+    assert publisher.publish_index(root, 1, small=False) == first
+    assert current_run(root) == first
+    verify(second)
+
+
+def test_a_damaged_run_is_replaced(root, caplog):
+    run = current_run(root)
+    damaged = run / "posterior" / "t2m_mean" / "zarr.json"
+    damaged.write_bytes(damaged.read_bytes()[:-7])
+    assert published(root, run_key=publisher.key_of(1)) is None
+    assert "t2m_mean/zarr.json is damaged" in caplog.text
+    assert publisher.publish_index(root, 1, small=False) == run
+    verify(run)
+    assert list((root / ".staging").iterdir()) == []
+
+
+def test_a_run_without_its_manifest_is_replaced(root):
+    run = current_run(root)
+    run.with_suffix(".sha256").unlink()
+    publisher.publish_index(root, 1, small=False)
+    verify(run)
+
+
+# Damage
+
+
+def test_every_flipped_bit_is_found(root):
+    run = current_run(root)
+    rng = np.random.default_rng(0)
+    for path in _files(run):
+        good = path.read_bytes()
+        for position in {0, len(good) - 1, *rng.integers(len(good), size=6).tolist()}:
+            bad = bytearray(good)
+            bad[position] ^= 1 << int(rng.integers(8))
+            path.write_bytes(bad)
+            # A flip in the manifest is found in the manifest or in the file whose line it is.
+            named = ".*" if path.suffix == ".sha256" else re.escape(str(path))
+            with pytest.raises(StoreError, match=named):
+                verify(run)
+        path.write_bytes(good)
+    verify(run)
+
+
+def test_every_truncation_and_deletion_is_found(root):
+    run = current_run(root)
+    for path in _files(run):
+        good = path.read_bytes()
+        named = ".*" if path.suffix == ".sha256" else re.escape(str(path))
+        for length in {0, 1, len(good) // 2, len(good) - 1}:
+            path.write_bytes(good[:length])
+            with pytest.raises(StoreError, match=named):
+                verify(run)
+        path.unlink()
+        with pytest.raises(StoreError, match=re.escape(str(path))):
+            verify(run)
+        path.write_bytes(good)
+    verify(run)
+
+
+def test_a_manifest_cut_at_the_end_of_a_line_is_found(root):
+    run = current_run(root)
+    manifest = run.with_suffix(".sha256")
+    lines = manifest.read_text().splitlines(keepends=True)
+    manifest.write_text("".join(lines[:-1]))
+    with pytest.raises(StoreError, match="does not belong there"):
+        verify(run)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda path: path.write_text("x"), lambda path: path.symlink_to("/etc")], ids=["file", "link"]
+)
+def test_a_file_too_many_is_found(root, make):
+    extra = current_run(root) / "posterior" / "extra"
+    make(extra)
+    with pytest.raises(StoreError, match=f"{extra} does not belong there"):
+        verify(current_run(root))
+
+
+def test_a_link_that_leads_nowhere_is_an_error_that_names_it(root):
+    path = current_run(root) / "posterior" / "zarr.json"
+    path.unlink()
+    path.symlink_to("nowhere")
+    with pytest.raises(StoreError, match=f"{path} cannot be read"):
+        verify(current_run(root))
+
+
+def test_a_missing_run_is_an_error(root):
+    run = current_run(root)
+    shutil.rmtree(run)
+    with pytest.raises(StoreError, match="there is no run at"):
+        verify(run)
+    with pytest.raises(StoreError, match=r"CURRENT names the run \w+, but .* is missing"):
+        current_run(root)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"../../etc", b"\xff\xfe", b"abc\n", b"AB" * 16, b"ab" * 16 + b"\n\n"]
+)
+def test_a_damaged_pointer_is_an_error(root, content):
+    (root / "CURRENT").write_bytes(content)
+    with pytest.raises(StoreError, match="expected the hexadecimal key of a run"):
+        current_run(root)
+
+
+def test_a_pointer_that_cannot_be_read_is_an_error(root):
+    (root / "CURRENT").unlink()
+    (root / "CURRENT").mkdir()
+    with pytest.raises(StoreError, match=r"cannot read .*CURRENT: Is a directory"):
+        current_run(root)
+
+
+# What is not published
+
+
+def _spoil(groups, name, variable, value):
+    spoiled = groups[name].copy(deep=True)
+    spoiled[variable].values.flat[3] = value
+    return {**groups, name: spoiled}
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "value", "text"),
+    [
+        ("posterior", "t2m_mean", np.nan, "posterior/t2m_mean holds 1 NaN or infinite values of 60"),
+        ("posterior", "t2m_std", np.inf, "posterior/t2m_std holds 1 NaN"),
+        ("posterior", "t2m_std", -0.1, "posterior/t2m_std ranges over -0.1"),
+        ("posterior", "t2m", 21.5, r"posterior/t2m ranges over 21.5\.\..*plausible is 150..350"),
+        ("calibration", "pit", 1.5, "calibration/pit ranges over"),
+        ("calibration", "coverage", np.nan, "calibration/coverage holds 1 NaN"),
+    ],
+)
+def test_implausible_values_are_not_published(root, name, variable, value, text):
+    before = current_run(root)
+    groups = _spoil(publisher.make_groups(3), name, variable, value)
+    with output_lock(root), pytest.raises(StoreError, match=text):
+        publish(root, groups, run_key=publisher.key_of(3), attributes={})
+    assert current_run(root) == before
+    assert not (root / "runs" / f"{publisher.key_of(3)}.zarr").exists()
+    assert list((root / ".staging").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"run_key": "../../../tmp/x"}, "expected 16 to 64 hexadecimal digits"),
+        ({"run_key": ""}, "expected 16 to 64 hexadecimal digits"),
+        ({"groups": {}}, "no group to publish"),
+        ({"attributes": {"x": object()}}, "attribute 'x' cannot be written as JSON"),
+        ({"attributes": {"x": float("nan")}}, "attribute 'x' cannot be written as JSON"),
+    ],
+)
+def test_wrong_arguments_are_refused(tmp_path, arguments, text):
+    settings = {
+        "groups": publisher.make_groups(4, small=True),
+        "run_key": "ab" * 16,
+        "attributes": {},
+    } | arguments
+    groups = settings.pop("groups")
+    with pytest.raises(ArgumentError, match=text):
+        publish(tmp_path, groups, **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_that_is_not_in_the_layout_is_refused(tmp_path):
+    groups = {"posterior": publisher.make_groups(5)["posterior"].drop_vars("t2m_std")}
+    with pytest.raises(StoreError, match="group 'posterior' lacks the variable 't2m_std'"):
+        publish(tmp_path, groups, run_key="ab" * 16, attributes={})
+
+
+# Keys
+
+
+KEY = {
+    "job": {"seed": 0, "name": "x"},
+    "input_hash": "ab",
+    "tiling": [1024, 256],
+    "dtype": "float64",
+    "code_version": "1.0",
+}
+
+
+def test_a_key_depends_on_content_and_not_on_the_order_of_settings():
+    key = run_key(**KEY)
+    assert re.fullmatch("[0-9a-f]{32}", key)
+    assert run_key(**KEY | {"job": {"name": "x", "seed": 0}}) == key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"job": {"seed": 1, "name": "x"}},
+        {"input_hash": "ac"},
+        {"tiling": [1024, 512]},
+        {"dtype": "float32"},
+        {"code_version": "1.1"},
+    ],
+)
+def test_a_key_changes_with_everything_that_decides_the_result(change):
+    assert run_key(**KEY | change) != run_key(**KEY)
+
+
+def test_a_key_is_the_same_in_another_process():
+    code = f"from cagp_dist.store.publish import run_key; print(run_key(**{KEY!r}))"
+    environment = os.environ | {"PYTHONHASHSEED": "99"}
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert printed.stdout.strip() == run_key(**KEY)
+
+
+def test_a_key_of_something_that_is_not_json_is_refused():
+    with pytest.raises(ArgumentError, match="the run key cannot be written as JSON"):
+        run_key(**KEY | {"job": {"lengthscale": float("inf")}})
+
+
+# The lock
+
+
+def test_a_second_process_is_told_who_holds_the_lock(tmp_path):
+    process = _start("hold", tmp_path)
+    try:
+        assert process.stdout.readline() == "held\n"
+        expected = rf"{tmp_path} is in use by process {process.pid} on .*Wait until it ends"
+        with pytest.raises(StoreError, match=expected), output_lock(tmp_path):
+            pass
+        started = time.monotonic()
+        with pytest.raises(StoreError, match=expected), output_lock(tmp_path, wait_seconds=0.3):
+            pass
+        assert time.monotonic() - started >= 0.3
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    # The kernel has taken the lock back, and what the dead process left is removed.
+    assert (tmp_path / ".staging" / "litter").exists()
+    with output_lock(tmp_path):
+        assert list((tmp_path / ".staging").iterdir()) == []
+
+
+def test_the_lock_is_waited_for(tmp_path):
+    process = _start("hold", tmp_path)
+    try:
+        assert process.stdout.readline() == "held\n"
+        process.send_signal(signal.SIGKILL)
+        with output_lock(tmp_path, wait_seconds=30.0):
+            pass
+    finally:
+        process.communicate()
+
+
+def test_the_lock_is_free_after_an_error(tmp_path):
+    with pytest.raises(KeyError), output_lock(tmp_path):
+        raise KeyError
+    with output_lock(tmp_path):
+        pass
+
+
+# Trouble with the disk
+
+
+def test_a_root_below_a_file_is_a_configuration_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(ConfigurationError, match=f"cannot write {place}"), output_lock(place):
+            pass
+        with pytest.raises(ConfigurationError, match=str(place)):
+            publish(place, publisher.make_groups(6, small=True), run_key="ab" * 16, attributes={})
+
+
+def test_a_root_without_permission_is_a_configuration_error(tmp_path):
+    place = tmp_path / "closed"
+    place.mkdir()
+    place.chmod(0o555)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    code = (
+        "import os, sys; from pathlib import Path; from cagp_dist.store.publish import output_lock\n"
+        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "try:\n    with output_lock(Path(sys.argv[1])): print('held')\n"
+        "except Exception as error: print(type(error).__name__, error.exit_code, error)\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code, place], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.startswith("ConfigurationError 2 cannot write")
+    assert f"{place}: Permission denied" in printed
+
+
+def test_a_file_that_cannot_grow_is_a_store_error(root):
+    before = current_run(root)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with output_lock(root), pytest.raises(StoreError, match=rf"{root}.*File too large"):
+            publish(root, publisher.make_groups(7), run_key=publisher.key_of(7), attributes={})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert current_run(root) == before
+    assert list((root / ".staging").iterdir()) == []
+    assert publisher.publish_index(root, 7, small=False) == current_run(root)
+
+
+@pytest.mark.slow
+def test_failing_file_operations_are_store_errors_and_change_nothing(tmp_path):
+    # Each operation outside the staged hierarchy fails once, and a sample of those inside; after each failure
+    # the publisher checks that CURRENT names the run before or the new one, and that it verifies.
+    root = tmp_path / "out"
+    output, _ = _start("fail", root).communicate(timeout=300)
+    assert output.endswith("done\n"), output
+    failures = [line for line in output.splitlines() if line.startswith("failed")]
+    assert len(failures) > 15
+    for line in failures:
+        assert re.match(rf"failed \d+ StoreError: .*{root}", line), line
+        assert "No space left on device" in line or "Input/output error" in line
+    assert "child failed" not in output
+
+
+def _traceable() -> bool:
+    if shutil.which("strace") is None:
+        return False
+    return subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True).returncode == 0
+
+
+needs_strace = pytest.mark.skipif(not _traceable(), reason="needs strace and leave to trace")
+
+
+@needs_strace
+def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
+    root, log = tmp_path / "out", tmp_path / "log"
+    calls = "fsync,rename,renameat,renameat2"
+    subprocess.run(
+        [
+            "strace",
+            "-f",
+            "-qq",
+            "-y",
+            "-o",
+            log,
+            "-e",
+            f"trace={calls}",
+            sys.executable,
+            PUBLISHER,
+            "once",
+            root,
+            "1",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    run = current_run(root)
+    flushed: set[str] = set()
+    seen = []
+    for line in log.read_text().splitlines():
+        if match := re.search(r"fsync\(\d+<(.*?)>\)", line):
+            flushed.add(match[1])
+        elif match := re.search(r'rename\w*\((?:AT_FDCWD, )?"(.*?)", (?:AT_FDCWD, )?"(.*?)"', line):
+            source, target = match.groups()
+            if target == str(run):
+                inside = [run, *run.rglob("*")]
+                assert {path.relative_to(run) for path in inside} <= {
+                    Path(path).relative_to(source) for path in flushed if path.startswith(source)
+                }
+                assert seen == [str(run.with_suffix(".sha256"))]
+            if target == str(root / "CURRENT"):
+                assert {source, str(run.parent)} <= flushed
+            if not target.startswith(str(root / ".staging")):
+                assert source in flushed
+                seen.append(target)
+    assert seen == [str(run.with_suffix(".sha256")), str(run), str(root / "CURRENT")]
+    assert str(root) in flushed
+
+
+@needs_strace
+def test_a_disk_that_fails_to_flush_is_a_store_error(root):
+    before = current_run(root)
+    output = subprocess.run(
+        [
+            *(
+                "strace",
+                "-f",
+                "-qq",
+                "-o",
+                os.devnull,
+                "-e",
+                "trace=fsync",
+                "-e",
+                "inject=fsync:error=EIO:when=4",
+            ),
+            *(sys.executable, PUBLISHER, "once", root, "2"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert output.returncode == 1
+    assert re.search(rf"StoreError: cannot write {root}/.staging/.*: Input/output error", output.stderr)
+    assert current_run(root) == before
+    verify(before)
+
+
+# Kills
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_leave_a_run_that_verifies(tmp_path):
+    root = tmp_path / "out"
+    process = _start("random", root, 15, 1)
+    seen = []
+    try:
+        while process.poll() is None:
+            run = current_run(root)  # a reader that looks all the time
+            if run is not None:
+                verify(run)
+                seen.append(run)
+        output, _ = process.communicate()
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert output.count("killed") == 15
+    assert len(set(seen)) > 1
+    index_of = {f"{publisher.key_of(index)}.zarr": index for index in range(1_000)}
+    order = [index_of[run.name] for run in seen]
+    assert order == sorted(order), "a reader saw an older run after a newer one"
+    for run in set(seen):
+        verify(run)
+
+
+@pytest.mark.slow
+def test_a_kill_before_each_file_operation_leaves_the_old_run_or_the_new_one(tmp_path):
+    root = tmp_path / "out"
+    output, _ = _start("steps", root).communicate(timeout=300)
+    assert output.endswith("done\n"), output
+    steps = [line.split()[2] for line in output.splitlines() if line.startswith("step")]
+    assert len(steps) > 20
+    assert steps[-1] == "new"
+    assert steps[0] == "old"
+    assert "child failed" not in output
+    with output_lock(root):
+        assert list((root / ".staging").iterdir()) == []

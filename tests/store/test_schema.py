@@ -1,0 +1,310 @@
+"""The groups of a run: names, dimensions, attributes, and what does not fit."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, pit
+from cagp_dist.calibration.scores import scores
+from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.layout import check
+from cagp_dist.store.schema import (
+    calibration_group,
+    map_group,
+    observations_group,
+    posterior_group,
+    trace_group,
+)
+
+T, Q = 3, 40
+RNG = np.random.default_rng(0)
+POINTS = {
+    "times": np.array(["2019-03-01T00", "2019-03-01T01", "2019-03-01T02"], dtype="datetime64[s]"),
+    "latitude_degrees": RNG.uniform(-90.0, 90.0, Q),
+    "longitude_degrees": RNG.uniform(0.0, 360.0, Q),
+}
+MEAN = 280.0 + RNG.normal(size=(T, Q))
+STD = RNG.uniform(0.5, 1.5, Q)
+OBSERVED = MEAN + STD * RNG.normal(size=(T, Q))
+AXES = {
+    "times": POINTS["times"],
+    "latitude_degrees": np.arange(-88.0, 90.0, 8.0),
+    "longitude_degrees": np.arange(0.0, 360.0, 8.0),
+}
+GRID = (T, 23, 45)
+
+
+def _groups():
+    score = scores(MEAN, STD, OBSERVED)
+    return {
+        "posterior": posterior_group(**POINTS, mean=MEAN, std=STD, observed=OBSERVED),
+        "map": map_group(**AXES, mean=np.full(GRID, 280.0), std=np.full(GRID[1:], 0.7)),
+        "calibration": calibration_group(**POINTS, pit=pit(MEAN, STD, OBSERVED), scores=score),
+        "trace": trace_group([score, score, score], seconds=[0.0, 0.5, 1.0]),
+        "observations": observations_group(**POINTS, values=OBSERVED),
+    }
+
+
+LAYOUT = {
+    "posterior": {"t2m_mean": ("time", "point"), "t2m_std": ("time", "point"), "t2m": ("time", "point")},
+    "map": {"t2m_mean": ("time", "latitude", "longitude"), "t2m_std": ("time", "latitude", "longitude")},
+    "calibration": {
+        "pit": ("time", "point"),
+        "pit_count": ("pit_interval",),
+        "pit_bin": ("pit_edge",),
+        "coverage": ("level",),
+        "rmse": (),
+        "rmse_area_weighted": (),
+        "nll": (),
+        "crps": (),
+        "ks_statistic": (),
+        "ks_pvalue": (),
+    },
+    "trace": {
+        "rmse": ("iteration",),
+        "nll": ("iteration",),
+        "crps": ("iteration",),
+        "ks_statistic": ("iteration",),
+        "ks_pvalue": ("iteration",),
+        "seconds": ("iteration",),
+        "coverage": ("iteration", "level"),
+    },
+    "observations": {"t2m": ("time", "point")},
+}
+COORDINATES = {
+    "posterior": {"time": ("time",), "latitude": ("point",), "longitude": ("point",)},
+    "map": {"time": ("time",), "latitude": ("latitude",), "longitude": ("longitude",)},
+    "calibration": {
+        "time": ("time",),
+        "latitude": ("point",),
+        "longitude": ("point",),
+        "level": ("level",),
+    },
+    "trace": {"iteration": ("iteration",), "level": ("level",)},
+    "observations": {"time": ("time",), "latitude": ("point",), "longitude": ("point",)},
+}
+
+
+@pytest.mark.parametrize("name", LAYOUT)
+def test_names_and_dimensions_are_the_documented_ones(name):
+    group = _groups()[name]
+    assert {key: variable.dims for key, variable in group.data_vars.items()} == LAYOUT[name]
+    assert {key: variable.dims for key, variable in group.coords.items()} == COORDINATES[name]
+    check(name, group)
+
+
+@pytest.mark.parametrize("name", LAYOUT)
+def test_every_variable_says_what_it_is_and_in_which_unit(name):
+    group = _groups()[name]
+    assert group.attrs["Conventions"] == "CF-1.13"
+    assert group.attrs["title"]
+    for key, variable in group.variables.items():
+        assert variable.attrs["long_name"], key
+        # CF: units of time are part of its encoding
+        assert ("units" in variable.attrs) == (key != "time"), key
+
+
+def test_values_are_those_given():
+    groups = _groups()
+    np.testing.assert_array_equal(groups["posterior"].t2m_mean, MEAN)
+    np.testing.assert_array_equal(groups["posterior"].t2m_std, np.tile(STD, (T, 1)))
+    np.testing.assert_array_equal(groups["posterior"].t2m, OBSERVED)
+    np.testing.assert_array_equal(groups["posterior"].latitude, POINTS["latitude_degrees"])
+    np.testing.assert_array_equal(groups["observations"].t2m, OBSERVED)
+    np.testing.assert_array_equal(groups["map"].longitude, AXES["longitude_degrees"])
+    assert groups["map"].sizes == {"time": T, "latitude": GRID[1], "longitude": GRID[2]}
+    assert groups["posterior"].time.dtype == "datetime64[ns]"
+    score = scores(MEAN, STD, OBSERVED)
+    calibration = groups["calibration"]
+    for key in ("rmse", "rmse_area_weighted", "nll", "crps", "ks_statistic", "ks_pvalue"):
+        assert float(calibration[key]) == getattr(score, key)
+    np.testing.assert_array_equal(calibration.coverage, score.coverage)
+    np.testing.assert_array_equal(calibration.level, score.levels)
+    assert calibration.pit_bin.values.tolist() == pytest.approx([i / 20 for i in range(21)])
+    assert int(calibration.pit_count.sum()) == T * Q
+    assert groups["trace"].iteration.values.tolist() == [0, 1, 2]
+    assert groups["trace"].seconds.values.tolist() == [0.0, 0.5, 1.0]
+    np.testing.assert_array_equal(groups["trace"].crps, [score.crps] * 3)
+
+
+def test_the_standard_deviation_says_that_it_is_latent():
+    for name in ("posterior", "map"):
+        group = _groups()[name]
+        attributes = group.t2m_std.attrs
+        assert "latent" in attributes["long_name"]
+        assert "without noise" in attributes["long_name"]
+        assert "sqrt(t2m_std**2 + noise_variance)" in attributes["comment"]
+        assert attributes["units"] == "K"
+        assert attributes["standard_name"] == "air_temperature standard_error"
+        assert group.t2m_mean.attrs["ancillary_variables"] == "t2m_std"
+        assert group.t2m_mean.attrs["standard_name"] == "air_temperature"
+
+
+def test_the_p_value_says_when_it_means_little():
+    groups = _groups()
+    for name in ("calibration", "trace"):
+        assert groups[name].ks_pvalue.attrs["comment"] == CORRELATED_TEST_POINTS
+
+
+def test_the_histogram_carries_its_band():
+    attributes = _groups()["calibration"].pit_count.attrs
+    law = stats.binom(T * Q, 0.05)
+    assert attributes["uniform_expected"] == pytest.approx(T * Q / 20)
+    assert (attributes["uniform_lower_95"], attributes["uniform_upper_95"]) == (
+        law.ppf(0.025),
+        law.ppf(0.975),
+    )
+
+
+def test_coordinates_follow_cf():
+    group = _groups()["map"]
+    assert (group.latitude.attrs["axis"], group.longitude.attrs["axis"], group.time.attrs["axis"]) == tuple(
+        "YXT"
+    )
+    assert group.latitude.attrs["units"] == "degrees_north"
+    assert group.longitude.attrs["units"] == "degrees_east"
+    assert "axis" not in _groups()["posterior"].latitude.attrs
+
+
+def test_attributes_are_not_shared_between_data_sets():
+    first, second = _groups(), _groups()
+    first["posterior"].t2m.attrs["units"] = "degC"
+    first["posterior"].latitude.attrs["units"] = "radian"
+    assert second["posterior"].t2m.attrs["units"] == "K"
+    assert _groups()["posterior"].latitude.attrs["units"] == "degrees_north"
+
+
+def test_single_precision_becomes_double():
+    group = observations_group(**POINTS, values=OBSERVED.astype("float32"))
+    assert group.t2m.dtype == np.float64
+
+
+def test_one_time_needs_no_time_axis():
+    one = POINTS | {"times": POINTS["times"][:1]}
+    group = posterior_group(**one, mean=MEAN[0], std=STD, observed=OBSERVED[:1])
+    assert group.t2m_mean.shape == group.t2m_std.shape == group.t2m.shape == (1, Q)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"mean": MEAN.T}, r"t2m_mean of group 'posterior' has shape \(40, 3\); expected \(3, 40\)"),
+        ({"mean": MEAN[0]}, r"t2m_mean .* has shape \(40,\)"),
+        ({"std": np.ones(T)}, r"t2m_std .* has shape \(3,\)"),
+        ({"observed": OBSERVED[:, :5]}, r"t2m of group 'posterior' has shape \(3, 5\)"),
+        ({"latitude_degrees": np.ones((2, 2))}, r"latitude has shape \(2, 2\); expected a vector"),
+        ({"times": ["2019-03-01"] * T}, "time has dtype <U10; expected datetime64"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(change, text):
+    arguments = POINTS | {"mean": MEAN, "std": STD, "observed": OBSERVED} | change
+    with pytest.raises(ArgumentError, match=text):
+        posterior_group(**arguments)
+
+
+def test_a_trace_needs_one_time_per_iteration_and_one_set_of_levels():
+    score, other = scores(MEAN, STD, OBSERVED), scores(MEAN, STD, OBSERVED, levels=[0.5])
+    with pytest.raises(ArgumentError, match="1 scores and 2 times"):
+        trace_group([score], seconds=[0.0, 1.0])
+    with pytest.raises(ArgumentError, match="0 scores and 0 times"):
+        trace_group([], seconds=[])
+    with pytest.raises(ArgumentError, match="levels differ"):
+        trace_group([score, other], seconds=[0.0, 1.0])
+
+
+# Checks before publication
+
+
+def test_an_unknown_group_is_refused():
+    with pytest.raises(StoreError, match="no group 'maps'; expected one of posterior, map"):
+        check("maps", _groups()["map"])
+
+
+def test_wrong_dimensions_are_refused():
+    group = _groups()["posterior"]
+    with pytest.raises(StoreError, match="posterior/t2m_mean has dimensions"):
+        check("posterior", group.assign(t2m_mean=group.t2m_mean.T))
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "value"),
+    [
+        ("posterior", "latitude", 91.0),
+        ("posterior", "longitude", -1.0),
+        ("map", "t2m_mean", 20.0),
+        ("trace", "seconds", -1.0),
+        ("trace", "coverage", 1.01),
+        ("observations", "t2m", 351.0),
+        ("calibration", "ks_pvalue", 2.0),
+    ],
+)
+def test_implausible_values_are_refused(name, variable, value):
+    group = _groups()[name].copy(deep=True)
+    group[variable] = group[variable].copy(data=np.full(group[variable].shape, value))
+    with pytest.raises(StoreError, match=f"{name}/{variable} ranges over"):
+        check(name, group)
+
+
+def test_extra_variables_are_checked_for_missing_numbers():
+    group = _groups()["trace"]
+    check("trace", group.assign(note=("iteration", ["a", "b", "c"])))
+    with pytest.raises(StoreError, match="trace/extra holds 1 NaN"):
+        check("trace", group.assign(extra=("iteration", [1.0, np.nan, 2.0])))
+
+
+# Attributes of the root
+
+
+def test_root_attributes_describe_extent_and_time():
+    created = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))
+    attributes = root_attributes(_groups(), run_key="ab" * 16, date_created=created)
+    latitudes = np.concatenate([POINTS["latitude_degrees"], AXES["latitude_degrees"]])
+    assert attributes["Conventions"] == "CF-1.13, ACDD-1.3"
+    assert attributes["date_created"] == "2026-01-02T01:04:05Z"
+    assert attributes["run_key"] == attributes["id"] == "ab" * 16
+    assert (attributes["geospatial_lat_min"], attributes["geospatial_lat_max"]) == (
+        latitudes.min(),
+        latitudes.max(),
+    )
+    assert attributes["time_coverage_start"] == "2019-03-01T00:00:00Z"
+    assert attributes["time_coverage_end"] == "2019-03-01T02:00:00Z"
+    assert attributes["cdm_data_type"] == "Grid"
+    assert all(attributes[key] for key in ("title", "summary", "keywords"))
+
+
+def test_only_the_date_differs_between_two_runs_of_one_job():
+    first, second = (
+        root_attributes(_groups(), run_key="ab" * 16, date_created=datetime(2026, 1, day, tzinfo=UTC))
+        for day in (1, 2)
+    )
+    assert {key for key in first if first[key] != second[key]} == {"date_created"}
+
+
+def test_the_date_is_now_in_utc():
+    attributes = root_attributes({}, run_key="ab" * 16)
+    created = datetime.strptime(str(attributes["date_created"]), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    assert abs(datetime.now(UTC) - created) < timedelta(seconds=10)
+    assert attributes["cdm_data_type"] == "Point"
+    assert "geospatial_lat_min" not in attributes
+    assert "time_coverage_start" not in attributes
+
+
+@pytest.mark.parametrize(
+    ("longitudes", "west", "east"),
+    [
+        ([10.0, 20.0, 15.0], 10.0, 20.0),
+        ([350.0, 5.0, 40.0], 350.0, 40.0),  # Europe, across the meridian of Greenwich
+        ([170.0, 180.0, 190.0], 170.0, 190.0),
+        ([12.0], 12.0, 12.0),
+        (np.arange(0.0, 360.0, 0.75), 0.0, 359.25),
+        (np.arange(3.0, 360.0, 7.0), 3.0, 353.0),
+    ],
+)
+def test_longitude_extent_is_the_smallest_arc(longitudes, west, east):
+    group = xr.Dataset(coords={"latitude": ("p", np.zeros(len(longitudes))), "longitude": ("p", longitudes)})
+    attributes = root_attributes({"posterior": group}, run_key="ab" * 16)
+    assert (attributes["geospatial_lon_min"], attributes["geospatial_lon_max"]) == (west, east)
