@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
 from cagp_dist.report.frame import Frame, coastlines, degrees_label, frame_of
 from cagp_dist.report.published import Grid, Points, PublishedRun
-from cagp_dist.report.raster import resample
+from cagp_dist.report.raster import half_cell, resample
 from cagp_dist.report.wording import when
 
 if TYPE_CHECKING:
@@ -93,16 +93,18 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
 
 
 def map_frame(run: PublishedRun) -> Frame:
-    """Frame of all maps of a run: its grid with half a cell around it, or its test points with a margin."""
+    """Frame of all maps of a run: grid cells to their edges and all test points, or these with a margin."""
     grid, points = run.grid, run.points
+    longitude, latitude = points.longitude_degrees, points.latitude_degrees
     if grid is None:
-        margin = 0.04 * max(float(np.ptp(points.latitude_degrees)), 1.0)
-        return frame_of(points.longitude_degrees, points.latitude_degrees, margin_degrees=margin)
-    steps = np.diff(np.sort(grid.latitude_degrees))
+        return frame_of(longitude, latitude, margin_degrees=0.04 * max(float(np.ptp(latitude)), 1.0))
+    east, north = half_cell(grid.longitude_degrees), half_cell(grid.latitude_degrees)
     return frame_of(
-        grid.longitude_degrees,
-        grid.latitude_degrees,
-        margin_degrees=0.5 * float(steps.min()) if steps.size else 0.5,
+        np.concatenate([longitude, grid.longitude_degrees - east, grid.longitude_degrees + east]),
+        np.clip(
+            np.concatenate([latitude, grid.latitude_degrees - north, grid.latitude_degrees + north]), -90, 90
+        ),
+        margin_degrees=0.0,
     )
 
 
@@ -222,7 +224,8 @@ def _field(
         norm=limits,
         linewidths=0.25,
         edgecolors="#4a545e",
-        zorder=4,
+        zorder=6,
+        clip_on=False,  # a point on the rim is a whole dot
     )
 
 

@@ -116,7 +116,7 @@ def _tiles(run: PublishedRun) -> str:
     ]
     seconds = tables.seconds_by_stage(run)
     if seconds:
-        tiles.append((duration(sum(seconds.values())), "from reading the data to the published run"))
+        tiles.append((duration(sum(seconds.values())), "of computing, in all stages of the run"))
     return "\n".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(text)}</span></div>' for value, text in tiles
     )
@@ -140,7 +140,8 @@ def _plain(run: PublishedRun) -> str:
         "<i>Mathematical</i>: between the observations the temperature cannot be known for certain, "
         f"however much one computes. <i>Computational</i>: {stopped}",
         f"<b>Whether to believe them.</b> Of every 100 held-out observations, {100.0 * inside:.0f} fell "
-        f"inside their {100.0 * level:g} % error bar{noisy}; honest ones would hold {100.0 * level:g}.",
+        f"inside their {100.0 * level:g} % error bar{noisy}; honest ones would hold {100.0 * level:g}. "
+        f"All levels together, see the histogram below: {escape(reading(histogram(run.calibration.pit)))}",
     ]
     if attributes.values.get("calibrated") is False:
         paragraphs.append(

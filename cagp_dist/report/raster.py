@@ -7,6 +7,8 @@ from cagp_dist.report.published import Grid
 
 Array = NDArray[np.float64]
 
+ROUNDING_DEGREES = 1e-6
+
 
 def resample(grid: Grid, values: Array, longitude_degrees: Array, latitude_degrees: Array) -> Array:
     """Bilinear values of a grid at any points; constant for half a cell beyond its edge, then NaN.
@@ -28,12 +30,11 @@ def resample(grid: Grid, values: Array, longitude_degrees: Array, latitude_degre
     offsets = (grid.longitude_degrees - west) % 360.0
     columns, east = np.argsort(offsets), np.sort(offsets)
     table = values[np.ix_(rows, columns)]
-    cell = float(np.diff(east).min()) if len(east) > 1 else 360.0
-    if gaps.max() < 1.5 * cell:  # all the way round: the first column again at the end
+    x_half, y_half = half_cell(grid.longitude_degrees), half_cell(grid.latitude_degrees)
+    if gaps.max() < 3.0 * x_half:  # all the way round: the first column again at the end
         east, table = np.append(east, 360.0), np.concatenate([table, table[:, :1]], axis=1)
 
-    y_cell = float(np.diff(north).min()) if len(north) > 1 else 180.0
-    x = (longitude_degrees - west + 0.5 * cell) % 360.0 - 0.5 * cell
+    x = (longitude_degrees - west + x_half) % 360.0 - x_half
     if east[-1] >= 360.0:
         x = x % 360.0
     j, v = _cell(east, x)
@@ -42,11 +43,17 @@ def resample(grid: Grid, values: Array, longitude_degrees: Array, latitude_degre
     i = np.minimum(i + 1, len(north) - 1)
     lower = (1.0 - v) * table[i, j] + v * table[i, np.minimum(j + 1, len(east) - 1)]
     inside = (
-        (latitude_degrees >= north[0] - 0.5001 * y_cell)
-        & (latitude_degrees <= north[-1] + 0.5001 * y_cell)
-        & (x <= east[-1] + 0.5001 * cell)
+        (latitude_degrees >= north[0] - y_half - ROUNDING_DEGREES)
+        & (latitude_degrees <= north[-1] + y_half + ROUNDING_DEGREES)
+        & (x <= east[-1] + x_half + ROUNDING_DEGREES)
     )
     return np.where(inside, (1.0 - u) * upper + u * lower, np.nan)
+
+
+def half_cell(axis_degrees: Array) -> float:
+    """Half the smallest spacing of an axis of a grid; half a degree if it has one value."""
+    spacing = np.diff(np.sort(axis_degrees))
+    return 0.5 * float(spacing.min()) if spacing.size else 0.5
 
 
 def _cell(nodes: Array, positions: Array) -> tuple[NDArray[np.intp], Array]:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cagp_dist.report.published import Grid
-from cagp_dist.report.raster import resample
+from cagp_dist.report.raster import half_cell, resample
 
 
 def grid(longitude: np.ndarray, latitude: np.ndarray) -> Grid:
@@ -56,18 +56,18 @@ def test_pixels_off_the_globe_stay_empty() -> None:
     np.testing.assert_array_equal(got, [np.nan, 1.0])
 
 
-def test_one_row_or_one_column_is_a_constant() -> None:
-    got = resample(
-        grid(np.array([7.0]), np.array([46.0])),
-        np.array([[280.0]]),
-        np.array([7.0, 100.0]),
-        np.array([46.0, 46.0]),
+def test_one_row_or_one_column_is_a_constant_of_one_degree() -> None:
+    point = grid(np.array([7.0]), np.array([46.0]))
+    x, y = np.array([7.0, 7.4, 6.6, 7.6, 7.0]), np.array([46.4, 46.0, 46.0, 46.0, 45.4])
+    np.testing.assert_array_equal(
+        resample(point, np.array([[280.0]]), x, y), [280.0, 280.0, 280.0, np.nan, np.nan]
     )
-    np.testing.assert_array_equal(got, [280.0, 280.0])
-    row = resample(
-        grid(np.array([0.0, 10.0]), np.array([46.0])),
-        np.array([[280.0, 290.0]]),
-        np.array([2.5]),
-        np.array([46.0]),
+    row = grid(np.array([0.0, 10.0]), np.array([46.0]))
+    np.testing.assert_allclose(
+        resample(row, np.array([[280.0, 290.0]]), np.array([2.5]), np.array([46.0])), [282.5]
     )
-    np.testing.assert_allclose(row, [282.5])
+
+
+def test_half_a_cell() -> None:
+    assert half_cell(np.array([60.0, 58.0, 59.5])) == 0.25
+    assert half_cell(np.array([3.0])) == 0.5

@@ -12,7 +12,7 @@ from matplotlib.image import imread
 
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.report import write_report
-from cagp_dist.report.maps import spanning, symmetric
+from cagp_dist.report.maps import map_frame, spanning, symmetric
 from cagp_dist.report.page import render
 from cagp_dist.report.published import read_run
 
@@ -226,6 +226,21 @@ def test_a_regional_map_fills_its_frame(tmp_path: Path) -> None:
     assert wide / high == pytest.approx(12.0 * np.cos(np.deg2rad(54.0)) / 8.5, rel=0.03)
 
 
+def test_the_frame_holds_the_cells_and_every_test_point(tmp_path: Path) -> None:
+    run = read_run(
+        make_run(tmp_path, longitude=(-10.0, 2.0), latitude=(50.0, 58.0), map_step=1.5, test_count=200)
+    )
+    assert run.grid is not None
+    frame = map_frame(run)
+    # columns -10, -8.5 .. 0.5 and rows 50, 51.5 .. 57.5 reach 0.75 further; points fill (-10, 2) x (50, 58)
+    points = run.points
+    easternmost = float(frame.relative(points.longitude_degrees).max())
+    assert frame.centre_degrees + frame.west == pytest.approx(-10.75)
+    assert frame.east == pytest.approx(easternmost, abs=1e-9)
+    assert frame.south == pytest.approx(49.25)
+    assert frame.north == pytest.approx(58.25)
+
+
 def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
     hostile = '<script>alert("x")</script> & $title'
     names = ["job", "status_advice", "solver", "executor", "status"]
@@ -267,7 +282,7 @@ def test_the_prior_alone_can_be_reported(tmp_path: Path) -> None:
     run = make_run(tmp_path, test_count=30, map_step=None, iterations=0, attributes={"timings": "{}"})
     page = write_report(run).read_text(encoding="utf-8")
     assert "the solver stopped after 0 iterations" in page
-    assert "from reading the data" not in page
+    assert "in all stages of the run" not in page
 
 
 def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:
