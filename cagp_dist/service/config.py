@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.service import values
 from cagp_dist.service.explain import explain
 from cagp_dist.service.tables import Job
 
@@ -78,3 +79,18 @@ def _syntax(text: str, error: Exception) -> str:
     if found is None or int(found[1]) > len(lines):
         return f"{error}."
     return f"{error}.\n  line {found[1]}: {lines[int(found[1]) - 1].strip()[:80]}"
+
+
+def with_scheduler(job: Job, scheduler: str) -> Job:
+    """Replace where a job is done, as ``--scheduler`` asks.
+
+    Raises
+    ------
+    ConfigurationError
+        If the scheduler is none that is known.
+    """
+    try:
+        checked = values.scheduler(scheduler)
+    except ValueError as error:
+        raise ConfigurationError(f'--scheduler "{scheduler}": {error}.') from error
+    return job.model_copy(update={"cluster": job.cluster.model_copy(update={"scheduler": checked})})

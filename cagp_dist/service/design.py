@@ -22,7 +22,7 @@ class MapCells:
     latitude_degrees : array of float64, shape (rows,)
         Ascending; never a pole, where a cell has no area.
     longitude_degrees : array of float64, shape (columns,)
-        Ascending, in [-180, 360]; negative to the west of Greenwich if the map crosses it.
+        Ascending, in [0, 360), as in the canonical field, also when the map crosses Greenwich.
     """
 
     latitude_degrees: Array
@@ -167,11 +167,11 @@ def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array)
         north, west, south, east = points_area(latitude_degrees, longitude_degrees)
     else:
         north, west, south, east = table.area
-        if east < west:  # across the antimeridian, or across Greenwich with a west in 180..360
-            west, east = (west - 360.0, east) if west >= 180.0 else (west, east + 360.0)
+        east = east if east > west else east + 360.0
+    longitude = _centres(west, east, table.resolution_degrees)
     return MapCells(
         latitude_degrees=_centres(south, north, table.resolution_degrees),
-        longitude_degrees=_centres(west, east, table.resolution_degrees),
+        longitude_degrees=np.sort(np.mod(longitude, 360.0)),
     )
 
 

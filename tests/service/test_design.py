@@ -136,12 +136,16 @@ def test_a_resolution_that_does_not_divide_is_rounded_to_whole_cells():
 
 
 @pytest.mark.parametrize(
-    ("west", "east", "first", "last"),
-    [(350.0, 10.0, -9.5, 9.5), (-10.0, 10.0, -9.5, 9.5), (170.0, -170.0, 170.5, 189.5)],
+    ("west", "east", "longitudes"),
+    [
+        (358.0, 2.0, [0.5, 1.5, 358.5, 359.5]),
+        (-2.0, 2.0, [0.5, 1.5, 358.5, 359.5]),
+        (178.0, -178.0, [178.5, 179.5, 180.5, 181.5]),
+    ],
 )
-def test_a_map_of_an_area_may_cross_a_meridian(west, east, first, last):
+def test_a_map_of_an_area_may_cross_a_meridian(west, east, longitudes):
     found = cells(1.0, [52.0, west, 50.0, east])
-    assert found.longitude_degrees[[0, -1]].tolist() == [first, last]
+    assert found.longitude_degrees.tolist() == longitudes
     assert found.latitude_degrees.tolist() == [50.5, 51.5]
 
 
@@ -164,7 +168,7 @@ def test_area_of_the_points(latitude, longitude, area):
 def test_a_regional_source_gets_a_map_of_its_own_area():
     europe = grid(np.arange(30.0, 60.1, 0.25), np.arange(-10.0, 40.1, 0.25) % 360)
     found = cells(2.0, points=europe)
-    assert found.longitude_degrees[[0, -1]].tolist() == [-9.0, 39.0]
+    assert found.longitude_degrees.tolist() == [*np.arange(1.0, 40.0, 2.0), 351.0, 353.0, 355.0, 357.0, 359.0]
     assert found.latitude_degrees[[0, -1]].tolist() == [31.0, 59.0]
 
 

@@ -1,0 +1,189 @@
+"""The `cagp` command: it parses, calls the service and prints. The only package that prints.
+
+Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
+nothing to do, 1 error, 2 bad job file or arguments, 3 solved but not converged, 75 data not there yet,
+130 interrupted.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cagp_dist.cli.display import Display, reported_errors, show_outcome
+
+if TYPE_CHECKING:
+    from cagp_dist.service.tables import Job
+
+NOT_CONVERGED = 3
+
+app = typer.Typer(
+    help="Gaussian-process maps of global temperature, whose error bars count the computation that was "
+    "not done.",
+    epilog="Start with [bold]cagp demo[/bold].",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file.", show_default=False)]
+Output = Annotated[
+    Path,
+    typer.Argument(metavar="OUT", help="Output folder, or one run in it (KEY.zarr).", show_default=False),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Where to compute: local, serial, tcp://HOST:PORT, a scheduler file, slurm or pbs. Goes before "
+        "the job file and DASK_SCHEDULER_ADDRESS.",
+        show_default=False,
+    ),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def main() -> None:
+    """Entry point of the `cagp` command."""
+    app()
+
+
+def _examples(*lines: str) -> str:
+    return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import cagp_dist
+
+        typer.echo(f"cagp_dist {cagp_dist.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def cagp(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Stand for the command itself; its options are all there is to do."""
+
+
+@app.command(epilog=_examples("cagp demo", "cagp demo --output /tmp/demo", "cagp demo --scheduler serial"))
+def demo(
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Output folder.")] = Path("cagp-demo"),
+    scheduler: Scheduler = None,
+    debug: Debug = False,
+) -> None:
+    """Map the built-in global field: 10,000 points observed, 1,000 held out, in under a minute."""
+    with reported_errors(debug=debug):
+        from cagp_dist.service.demo import demo_job
+
+        _run(demo_job(output), scheduler, publish_unconverged=False)
+
+
+@app.command(
+    epilog=_examples(
+        "cagp run job.toml",
+        "cagp run job.toml --scheduler tcp://127.0.0.1:8786",
+        "cagp run job.toml --publish-unconverged",
+    )
+)
+def run(
+    job: JobFile,
+    scheduler: Scheduler = None,
+    publish_unconverged: Annotated[
+        bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Do a job: observe, solve, score, publish the run, write its report.
+
+    A job that is done already is not done again. `cagp example` prints a job file to start from.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.service.config import load_job
+
+        _run(load_job(job), scheduler, publish_unconverged=publish_unconverged)
+
+
+@app.command(epilog=_examples("cagp plan job.toml", "cagp plan job.toml --scheduler serial"))
+def plan(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None:
+    """Show what a job costs in points, tiles, tasks, bytes and seconds, and do nothing."""
+    with reported_errors(debug=debug):
+        from cagp_dist.service.config import load_job
+        from cagp_dist.service.plan import plan_job
+
+        found = plan_job(_placed(load_job(job), scheduler))
+        for line in [found.size.line(), *found.lines()]:
+            typer.echo(line)
+
+
+@app.command(epilog=_examples("cagp ingest job.toml"))
+def ingest(job: JobFile, debug: Debug = False) -> None:
+    """Fetch the observations of a job into its output folder; times that are there are not fetched again."""
+    with reported_errors(debug=debug), Display() as display:
+        from cagp_dist.service.config import load_job
+        from cagp_dist.service.run import ingest_only
+
+        ingest_only(load_job(job), observe=display)
+
+
+@app.command(
+    epilog=_examples("cagp report out", "cagp report out --to page", "cagp report out/runs/KEY.zarr")
+)
+def report(
+    output: Output,
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to write.", show_default="OUT/report/KEY")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write the report of the current run again: one HTML page and its figures."""
+    with reported_errors(debug=debug):
+        from cagp_dist.report import write_report
+        from cagp_dist.service.run import find_run
+
+        typer.echo(write_report(find_run(output), to))
+
+
+@app.command(epilog=_examples("cagp verify out", "cagp verify out/runs/KEY.zarr"))
+def verify(output: Output, debug: Debug = False) -> None:
+    """Check every file of every published run against its checksum."""
+    with reported_errors(debug=debug):
+        from cagp_dist.service.run import verify_runs
+
+        for path in verify_runs(output):
+            typer.echo(f"undamaged  {path}")
+
+
+@app.command(epilog=_examples("cagp example > job.toml", "cagp run job.toml"))
+def example() -> None:
+    """Print a job file to start from."""
+    from cagp_dist.service.demo import demo_job_text
+
+    typer.echo(demo_job_text("out"), nl=False)
+
+
+def _run(job: "Job", scheduler: str | None, *, publish_unconverged: bool) -> None:
+    """Do a job, show how it goes and what came of it, and leave with its exit code."""
+    from cagp_dist.report import write_report
+    from cagp_dist.service.events import Clock
+    from cagp_dist.service.run import run as run_job
+
+    with Display() as display:
+        outcome = run_job(_placed(job, scheduler), publish_unconverged=publish_unconverged, observe=display)
+        page = None
+        if outcome.path is not None:
+            with Clock(display).stage("Report"):
+                page = write_report(outcome.path)
+    show_outcome(outcome, page)
+    if not outcome.status.ok:
+        raise typer.Exit(NOT_CONVERGED)
+
+
+def _placed(job: "Job", scheduler: str | None) -> "Job":
+    from cagp_dist.service.config import with_scheduler
+
+    return job if scheduler is None else with_scheduler(job, scheduler)

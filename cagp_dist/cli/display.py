@@ -1,0 +1,152 @@
+"""What the command line shows: progress while a job runs, its scores, and errors as one clear block."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from cagp_dist.errors import CagpError
+
+if TYPE_CHECKING:
+    from cagp_dist.service.events import Event
+    from cagp_dist.service.run import Outcome
+
+UNEXPECTED = 1
+INTERRUPTED = 130
+"""What a shell reports of a program that was interrupted: 128 + SIGINT."""
+
+_SCORES = (
+    ("rmse", "RMSE", "K", "root mean square error against the held-out observations"),
+    ("rmse_area_weighted", "RMSE, by area", "K", "the same, points weighted with the area of their cell"),
+    ("crps", "CRPS", "K", "continuous ranked probability score; smaller is better"),
+    ("nll", "NLL", "", "negative log density of an observation; smaller is better"),
+    ("ks_statistic", "KS distance", "", "of the PIT values from uniform; 0 is perfect"),
+)
+
+
+@contextmanager
+def reported_errors(*, debug: bool) -> Iterator[None]:
+    """Turn every error into one block of text on standard error and its exit code.
+
+    ``debug`` shows the traceback in place of the block.
+    """
+    console = Console(stderr=True)
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say(console, "Interrupted.", "What was published before is unchanged, and nothing is half written.")
+        raise typer.Exit(INTERRUPTED) from None
+    except CagpError as error:
+        if debug:
+            console.print_exception()
+        _say(console, "Error:", str(error))
+        raise typer.Exit(error.exit_code) from error
+    except typer.Exit:
+        raise
+    except Exception as error:
+        if debug:
+            console.print_exception()
+        text = f"{type(error).__name__}: {error}\nThis was not expected"
+        _say(console, "Error:", text + ("." if debug else "; --debug shows where it happened."))
+        raise typer.Exit(UNEXPECTED) from error
+
+
+def _say(console: Console, headline: str, text: str) -> None:
+    console.print(f"[bold red]{headline}[/bold red] {escape(text)}", soft_wrap=True, highlight=False)
+
+
+class Display:
+    """Shows the stages of a job: a bar in a terminal, plain lines in a log file. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._bar = self._bars.add_task("", visible=False, text="")
+        self._tenths = 0
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, event: "Event") -> None:
+        """Show an event."""
+        match event.kind:
+            case "start":
+                self._tenths = 0
+                self._bars.reset(self._bar, total=None, description=event.stage, visible=True, text="")
+            case "progress":
+                self._advance(event)
+            case "note":
+                self._line(f"  {event.text}", style="dim")
+            case "done":
+                self._bars.update(self._bar, visible=False)
+                self._line(f"[green]done[/green]  {event.stage:<13} {escape(event.text)}".rstrip())
+
+    def _advance(self, event: "Event") -> None:
+        """Move the bar; a log file gets a line for each tenth of the work."""
+        fraction = event.fraction or 0.0
+        self._bars.update(self._bar, total=1.0, completed=fraction, text=event.text)
+        if self._bars.disable and int(10 * fraction) > self._tenths:
+            self._tenths = int(10 * fraction)
+            self._line(f"  {fraction:4.0%}  {event.text}", style="dim")
+
+    def _line(self, text: str, *, style: str = "") -> None:
+        self._console.print(text, style=style, soft_wrap=True, highlight=False, markup=style == "")
+
+
+def show_outcome(outcome: "Outcome", page: Path | None) -> None:
+    """Print the scores of a run, what its status means, and where everything is."""
+    out = Console(highlight=False)
+    scores = outcome.calibration
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("score")
+    table.add_column("value", justify="right")
+    table.add_column("meaning", style="dim")
+    for name, title, unit, meaning in _SCORES:
+        table.add_row(title, f"{float(scores[name]):.3f} {unit}".strip(), meaning)
+    for level, covered in zip(scores["level"].values, scores["coverage"].values, strict=True):
+        table.add_row(
+            f"coverage at {level:.0%}", f"{covered:.1%}", "share of observations inside these intervals"
+        )
+    out.print(table)
+    if outcome.already_done:
+        out.print("This run was published before; nothing was computed.")
+    out.print(f"status  {outcome.status.value}: {outcome.status.advice}", soft_wrap=True)
+    if outcome.path is None:
+        out.print("run     not published; --publish-unconverged publishes it all the same", soft_wrap=True)
+    else:
+        out.print(f"run     {outcome.path}", soft_wrap=True)
+    if page is not None:
+        out.print(f"report  {page}", soft_wrap=True)

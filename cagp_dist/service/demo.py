@@ -1,0 +1,44 @@
+"""The job of `cagp demo`, which is also the example of the documentation and of `cagp run --help`."""
+
+import json
+from pathlib import Path
+
+from cagp_dist.service.config import parse_job
+from cagp_dist.service.tables import Job
+
+DEMO_JOB = """\
+[observations]
+source = "sample"
+variable = "t2m"
+times = ["2017-04-27T12:00"]
+
+[design]
+train = {{ kind = "random", count = 10000, seed = 0 }}
+test  = {{ kind = "random", count = 1000, seed = 1 }}
+map   = {{ kind = "grid", resolution_degrees = 5.0 }}
+
+[prior]
+kernel = "matern32"
+mean = "quadratic-latitude"
+lengthscale = 0.05
+variance = 22.0
+noise_variance = 0.5
+
+[solver]
+name = "block-gauss-seidel"
+iterations = 2
+block_size = 1024
+
+[output]
+root = {root}
+"""
+
+
+def demo_job_text(root: Path | str) -> str:
+    """Write the job file of the demonstration for an output folder."""
+    return DEMO_JOB.format(root=json.dumps(str(root)))
+
+
+def demo_job(root: Path | str) -> Job:
+    """Build the job of the demonstration: the built-in field, 10,000 points observed, 1,000 held out."""
+    return parse_job(demo_job_text(root), name="the demonstration")

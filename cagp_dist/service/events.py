@@ -1,0 +1,86 @@
+"""What a running job says of itself, for whoever shows it: the command line, a log, a test."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One sign of life.
+
+    Attributes
+    ----------
+    stage : str
+        What is being done, for people: "Observations", "Solve".
+    kind : {"start", "progress", "note", "done"}
+        Each stage starts and is done once; notes say what was found or decided.
+    text : str
+        One line for people.
+    fraction : float or None
+        Part of the stage that is done, 0 to 1, where it is known.
+    """
+
+    stage: str
+    kind: Literal["start", "progress", "note", "done"]
+    text: str = ""
+    fraction: float | None = None
+
+
+Observer = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """Observe and say nothing."""
+
+
+def logged(event: Event) -> None:
+    """Observe by writing stages and notes to the log."""
+    if event.kind in ("note", "done"):
+        _log.info("%s: %s", event.stage, event.text or event.kind)
+
+
+class Clock:
+    """Stages of a job: each one is announced, timed and announced as done.
+
+    Parameters
+    ----------
+    observer : callable
+        Gets every event.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator["Stage"]:
+        """Announce and time a stage; one that fails is never announced as done."""
+        started = perf_counter()
+        self._observer(Event(name, "start"))
+        stage = Stage(name, self._observer)
+        yield stage
+        self.seconds[name] = perf_counter() - started
+        self._observer(Event(name, "done", stage.summary))
+
+
+class Stage:
+    """The current stage; ``summary`` is what is said of it when it is done."""
+
+    def __init__(self, name: str, observer: Observer) -> None:
+        self._name = name
+        self._observer = observer
+        self.summary = ""
+
+    def note(self, text: str) -> None:
+        """Say something worth knowing."""
+        self._observer(Event(self._name, "note", text))
+
+    def progress(self, fraction: float | None, text: str = "") -> None:
+        """Say how much is done."""
+        self._observer(Event(self._name, "progress", text, fraction))

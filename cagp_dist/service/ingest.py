@@ -1,0 +1,116 @@
+"""Observations of a job: from their source into a store under the output root, each time once."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cagp_dist.errors import StoreError
+from cagp_dist.service.tables import Job, Observations
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Report = Callable[[str], None]
+
+
+def ingest(job: Job, *, report: Report) -> "xr.Dataset":
+    """Bring the observations of a job into their store and return them; a second time adds nothing.
+
+    Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked only for times that
+    are not in the store yet; a local one is always read, so that a file that was replaced is noticed: its
+    observations go into a store of their own.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    report : callable
+        Called with lines for people.
+
+    Returns
+    -------
+    xarray.Dataset
+        Canonical field at the times of the job, as read back from the store.
+
+    Raises
+    ------
+    DataError, NotReadyError, ConfigurationError
+        As `cagp_dist.era5.sources.open_source`.
+    StoreError
+        If the store is damaged or cannot be written.
+    """
+    from cagp_dist.store.observations import append, open_observations
+
+    table = job.observations
+    if is_remote(table) and (stored := stored_observations(job)) is not None:
+        report(f"{stored.sizes['time']} times are in the store already")
+        return stored
+    field = _open(table, cache=job.root / "downloads", report=report)
+    path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
+    added = append(path, field)
+    report(f"{added.times_added} times added, {added.times_present} there already")
+    return open_observations(path, times=table.times)
+
+
+def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
+    """Look at the observations of a job without writing anything: None if they are far away.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    report : callable
+        Called with lines for people.
+
+    Returns
+    -------
+    xarray.Dataset or None
+        A remote source is never asked: what was ingested, or None.
+    """
+    if is_remote(job.observations):
+        return stored_observations(job)
+    with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
+        return _open(job.observations, cache=Path(scratch), report=report)
+
+
+def is_remote(table: Observations) -> bool:
+    """Whether reading the source may cost a download."""
+    return table.source == "cds" or table.source.startswith("zarr:")
+
+
+def stored_observations(job: Job) -> "xr.Dataset | None":
+    """Observations of a remote source that are in the store, if all times of the job are."""
+    from cagp_dist.store.observations import open_observations
+
+    path = _store_path(job.root, job.observations, content=None)
+    if job.observations.times is None or not path.exists():
+        return None
+    try:
+        return open_observations(path, times=job.observations.times)
+    except StoreError:
+        return None
+
+
+def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
+    from cagp_dist.era5.sources import open_source
+
+    return open_source(
+        table.source,
+        variable=table.variable,
+        times=table.times,
+        area=table.area,
+        grid_degrees=table.grid_degrees,
+        cache_directory=cache,
+        progress=report,
+    )
+
+
+def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:
+    """One store for each source and grid; for local files, for each content of the file."""
+    kind = table.source.partition(":")[0]
+    identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
+    return root / "observations" / f"{kind}-{digest}.zarr"

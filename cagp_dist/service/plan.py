@@ -1,0 +1,175 @@
+"""What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from cagp_dist.budget import Demand, Plan, available_bytes
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.runtime import open_executor
+from cagp_dist.service.design import map_cells
+from cagp_dist.service.ingest import peek
+from cagp_dist.service.solve import solver_of
+from cagp_dist.service.tables import Job, RandomPoints
+from cagp_dist.service.task import Task, prepare
+from cagp_dist.solvers import Solver
+
+_GLOBE = (90.0, 0.0, -90.0, 360.0)
+_JOB_QUEUE_WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a solve is.
+
+    Attributes
+    ----------
+    observed, tested, mapped, times : int
+        Training points, test points, map cells, and times.
+    """
+
+    observed: int
+    tested: int
+    mapped: int
+    times: int
+
+    def line(self) -> str:
+        """Say it in one line."""
+        times = f"{self.times:,} time{'s' if self.times > 1 else ''}"
+        return (
+            f"{self.observed:,} points observed, {self.tested:,} held out, {self.mapped:,} map cells, {times}"
+        )
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """Size of a job and the plan of its solver; ``solves`` is how often the plan is carried out."""
+
+    size: Size
+    plan: Plan
+    solves: int
+
+    def lines(self) -> list[str]:
+        """Return the plan as sentences for people."""
+        text = self.plan.lines()
+        if self.solves > 1:
+            text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
+        return text
+
+
+def plan_job(job: Job) -> JobPlan:
+    """Plan a job without writing anything.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file. Local sources are read, remote ones are never asked; of a batch system no
+        worker is asked for.
+
+    Returns
+    -------
+    JobPlan
+
+    Raises
+    ------
+    BudgetError
+        If the solve does not fit into the memory that was allowed; the text has the numbers.
+    ConfigurationError
+        If the design is impossible, or depends on a remote field that was not ingested yet.
+    DataError
+        If a local field is missing or damaged.
+    ClusterError
+        If the scheduler does not answer.
+    """
+    size = size_of_job(job)
+    scheduler = scheduler_of(job)
+    if scheduler in ("slurm", "pbs"):
+        crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS, shares_memory=False)
+        return plan_solve(job, size, solver_of(job), crew)
+    with open_executor(scheduler, workers=job.cluster.workers) as executor:
+        return plan_solve(job, size, solver_of(job), executor)
+
+
+class Workforce(Protocol):
+    """What a plan asks of an executor."""
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def shares_memory(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Workers that are not there yet."""
+
+    workers: int
+    shares_memory: bool
+
+
+def plan_solve(job: Job, size: Size, solver: Solver, workforce: Workforce) -> JobPlan:
+    """Plan the solve of a job on given workers; raises `BudgetError` if it does not fit."""
+    together = size.times if solver.many_fields else 1
+    plan = solver.plan(
+        Demand(
+            n=size.observed,
+            q=size.tested + size.mapped,
+            fields=together,
+            full_covariance=False,
+            workers=workforce.workers,
+            shares_memory=workforce.shares_memory,
+            memory_limit_bytes=memory_limit(job, workforce) or available_bytes(),
+        )
+    )
+    return JobPlan(size=size, plan=plan, solves=size.times // together)
+
+
+def memory_limit(job: Job, workforce: Workforce) -> int | None:
+    """Bytes that all workers together may allocate; None leaves it to the free memory of this machine.
+
+    The limit of a job is that of a worker; threads of one process are one worker.
+    """
+    limit = job.cluster.memory_limit
+    return limit if limit is None or workforce.shares_memory else limit * workforce.workers
+
+
+def scheduler_of(job: Job) -> str:
+    """Where the work is done: the job file, else ``DASK_SCHEDULER_ADDRESS``, else this process."""
+    return job.cluster.scheduler or os.environ.get("DASK_SCHEDULER_ADDRESS") or "local"
+
+
+def size_of_task(task: Task) -> Size:
+    """Count the points of a task."""
+    cells = task.design.cells
+    return Size(
+        observed=task.design.train.size,
+        tested=task.design.test.size,
+        mapped=0 if cells is None else cells.size,
+        times=task.points.times.size,
+    )
+
+
+def size_of_job(job: Job) -> Size:
+    """Count the points of a job; see `plan_job` for what is read and raised."""
+    field = peek(job, report=lambda text: None)
+    if field is not None:
+        return size_of_task(prepare(job, field))
+    design, table = job.design, job.observations
+    if (
+        table.times is None
+        or not isinstance(design.train, RandomPoints)
+        or not isinstance(design.test, RandomPoints)
+    ):
+        raise ConfigurationError(
+            f"the plan depends on the field, and {table.source} was not read yet. Run `cagp ingest` with the "
+            "same job first, or give observations.times and choose train and test at random, by count."
+        )
+    mapped = 0
+    if design.map is not None:
+        area = design.map.area or table.area or _GLOBE
+        somewhere = design.map.model_copy(update={"area": area})
+        mapped = map_cells(somewhere, np.empty(0), np.empty(0)).size
+    return Size(observed=design.train.count, tested=design.test.count, mapped=mapped, times=len(table.times))

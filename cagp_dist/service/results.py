@@ -1,0 +1,117 @@
+"""From a solution to the groups and attributes of a published run."""
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.calibration.pit import pit
+from cagp_dist.calibration.scores import Scores, scores
+from cagp_dist.geometry import area_weights
+from cagp_dist.service.solve import Solution, Step
+from cagp_dist.service.task import Task
+from cagp_dist.store import schema
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+_VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
+
+
+def groups_of(task: Task, solution: Solution) -> "dict[str, xr.Dataset]":
+    """Score a solution and arrange everything for publication.
+
+    Scores compare with observations, hence with noise in the standard deviation; what is published as
+    ``t2m_std`` has none (math 12, 13).
+
+    Parameters
+    ----------
+    task : Task
+        Points, values and noise.
+    solution : Solution
+        Posterior at the test points, then the map cells, after every iteration.
+
+    Returns
+    -------
+    dict
+        Groups posterior, calibration, trace, observations and, if there is a map, map.
+    """
+    points, design, last = task.points, task.design, solution.steps[-1]
+    q = design.test.size
+    test = {
+        "times": points.times,
+        "latitude_degrees": points.latitude_degrees[design.test],
+        "longitude_degrees": points.longitude_degrees[design.test],
+    }
+    observed = points.values_kelvin[:, design.test]
+    trace = [_scores(task, step, observed) for step in solution.steps]
+    groups = {
+        "posterior": schema.posterior_group(
+            **test, mean=last.mean[:, :q], std=last.std[:, :q], observed=observed
+        ),
+        "calibration": schema.calibration_group(
+            **test,
+            pit=pit(last.mean[:, :q], _predictive(task, last.std[:, :q]), observed),
+            scores=trace[-1],
+        ),
+        "trace": schema.trace_group(trace, seconds=[step.seconds for step in solution.steps]),
+        "observations": schema.observations_group(
+            times=points.times,
+            latitude_degrees=points.latitude_degrees[design.train],
+            longitude_degrees=points.longitude_degrees[design.train],
+            values=points.values_kelvin[:, design.train],
+        ),
+    }
+    if design.cells is not None:
+        shape = (points.times.size, design.cells.latitude_degrees.size, design.cells.longitude_degrees.size)
+        groups["map"] = schema.map_group(
+            times=points.times,
+            latitude_degrees=design.cells.latitude_degrees,
+            longitude_degrees=design.cells.longitude_degrees,
+            mean=last.mean[:, q:].reshape(shape),
+            std=last.std[:, q:].reshape(shape),
+        )
+    return groups
+
+
+def _scores(task: Task, step: Step, observed: Array) -> Scores:
+    q = task.design.test.size
+    weights = area_weights(task.points.latitude_degrees[task.design.test])
+    return scores(step.mean[:, :q], _predictive(task, step.std[:, :q]), observed, weights=weights)
+
+
+def _predictive(task: Task, std: Array) -> Array:
+    return np.asarray(np.sqrt(std**2 + task.prior.noise_variance), dtype=np.float64)
+
+
+def attributes_of(
+    task: Task, solution: Solution, *, executor: str, seconds: Mapping[str, float]
+) -> dict[str, object]:
+    """Say where a run comes from: the job as written, versions, plan, timings and status."""
+    job, points = task.job, task.points
+    return {
+        "job": job.text,
+        "status": solution.status.value,
+        "status_advice": solution.status.advice,
+        "solver": repr(task.solver),
+        "calibrated": task.solver.calibrated,
+        "noise_variance": job.prior.noise_variance,
+        "prior": job.prior.model_dump(mode="json"),
+        "train_count": int(task.design.train.size),
+        "dropped_missing": points.dropped_missing,
+        "merged_pole_copies": points.merged_pole_copies,
+        "plan": list(solution.plan),
+        "timings": {name: round(spent, 3) for name, spent in seconds.items()},
+        "executor": executor,
+        "provenance": {
+            **task.provenance,
+            "cagp_dist": version("cagp-dist"),
+            "python": platform.python_version(),
+            **{name: version(name) for name in _VERSIONS},
+        },
+    }

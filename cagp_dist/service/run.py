@@ -1,0 +1,188 @@
+"""A job from beginning to end: observations, points, solve, scores, published run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.runtime import Executor, open_executor
+from cagp_dist.service.events import Clock, Observer, Stage, silent
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.plan import memory_limit, plan_solve, scheduler_of, size_of_task
+from cagp_dist.service.results import attributes_of, groups_of
+from cagp_dist.service.solve import Solution, solve
+from cagp_dist.service.tables import Job
+from cagp_dist.service.task import Task, prepare
+from cagp_dist.solvers import Status
+from cagp_dist.store.arrays import read_group
+from cagp_dist.store.publish import current_run, output_lock, publish, published, verify
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The end of a job.
+
+    Attributes
+    ----------
+    path : Path or None
+        The published run; None if the solve did not end well, which is published only if asked.
+    status : Status
+        How the solve ended, with its remedy.
+    calibration : xarray.Dataset
+        Group ``calibration`` of the run: the scores.
+    already_done : bool
+        Whether the same run was there already and nothing was computed.
+    """
+
+    path: Path | None
+    status: Status
+    calibration: "xr.Dataset"
+    already_done: bool
+
+
+def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = silent) -> Outcome:
+    """Do a job, or find that it is done.
+
+    The name of the run is known before the solve: a digest of the job, the observations, the tiling
+    and the versions. If a run of this name is published and undamaged, nothing is computed.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    publish_unconverged : bool
+        Also publish a run whose status is not ok.
+    observe : callable
+        Gets an `Event` for everything worth showing.
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    CagpError
+        ConfigurationError, BudgetError, ClusterError: the job cannot be done as it is written; DataError,
+        NotReadyError: its observations; NumericalError: the solve; StoreError: the disk. Whatever is
+        raised, the runs published before are unchanged and no part of a new one is there.
+    """
+    clock = Clock(observe)
+    with output_lock(job.root):
+        with clock.stage("Observations") as stage:
+            field = ingest(job, report=stage.note)
+            stage.summary = _described(field)
+        with clock.stage("Points") as stage:
+            task = prepare(job, field)
+            stage.summary = size_of_task(task).line()
+        done = published(job.root, run_key=task.run_key)
+        if done is not None:
+            return _already_done(job.root, done, task.run_key)
+        with (
+            clock.stage("Solve") as stage,
+            open_executor(
+                scheduler_of(job),
+                workers=job.cluster.workers,
+                memory_limit_bytes=job.cluster.memory_limit,
+            ) as executor,
+        ):
+            solution = _solve(task, executor, stage)
+            description = executor.description
+        with clock.stage("Scores"):
+            groups = groups_of(task, solution)
+        if not (solution.status.ok or publish_unconverged):
+            return Outcome(None, solution.status, groups["calibration"], already_done=False)
+        attributes = attributes_of(task, solution, executor=description, seconds=clock.seconds)
+        with clock.stage("Publication"):
+            path = publish(job.root, groups, run_key=task.run_key, attributes=attributes)
+    return Outcome(path, solution.status, groups["calibration"], already_done=False)
+
+
+def _solve(task: Task, executor: Executor, stage: Stage) -> Solution:
+    """Show where and how the solve runs, then run it."""
+    plan = plan_solve(task.job, size_of_task(task), task.solver, executor)
+    stage.note(f"on {executor.description}")
+    if executor.dashboard is not None:
+        stage.note(f"Dask dashboard: {executor.dashboard}")
+    for line in plan.lines():
+        stage.note(line)
+    solution = solve(
+        task.prior,
+        task.inputs,
+        task.targets,
+        task.new_inputs,
+        solver=task.solver,
+        executor=executor,
+        memory_limit_bytes=memory_limit(task.job, executor),
+        progress=stage.progress,
+    )
+    stage.summary = f"{solution.status.value} after {len(solution.steps) - 1} iterations"
+    return solution
+
+
+def _described(field: "xr.Dataset") -> str:
+    times, rows, columns = (field.sizes[name] for name in ("time", "latitude", "longitude"))
+    return f"{times} x {rows} x {columns} values from {field.attrs['source']}"
+
+
+def _already_done(root: Path, path: Path, key: str) -> Outcome:
+    """Make a run that was published before the current one, and read its scores."""
+    current = current_run(root)
+    if current != path:
+        # publish() leaves the run as it is and moves CURRENT; it wants a group all the same
+        publish(root, {"calibration": read_group(path, "calibration")}, run_key=key, attributes={})
+    status = Status(str(read_group(path).attrs["status"]))
+    return Outcome(path, status, read_group(path, "calibration"), already_done=True)
+
+
+def ingest_only(job: Job, *, observe: Observer = silent) -> None:
+    """Bring the observations of a job into its output folder, and do no more.
+
+    Raises
+    ------
+    CagpError
+        As `run`, for the observations.
+    """
+    with output_lock(job.root), Clock(observe).stage("Observations") as stage:
+        field = ingest(job, report=stage.note)
+        stage.summary = _described(field)
+
+
+def find_run(output: Path) -> Path:
+    """Find the run that a path means: itself, or the current one of an output folder.
+
+    Raises
+    ------
+    ConfigurationError
+        If nothing was published there.
+    StoreError
+        If ``CURRENT`` is damaged.
+    """
+    if output.suffix == ".zarr" and output.is_dir():
+        return output
+    found = current_run(output)
+    if found is None:
+        raise ConfigurationError(
+            f"there is no published run in {output}; expected the folder that [output] root of a job names. "
+            "Run `cagp run JOB.toml` first."
+        )
+    return found
+
+
+def verify_runs(output: Path) -> list[Path]:
+    """Check every file of a run, or of every run of an output folder, and return their paths.
+
+    Raises
+    ------
+    ConfigurationError
+        If nothing was published there.
+    StoreError
+        Naming the first file that is damaged, missing or too many.
+    """
+    current = find_run(output)
+    runs = [current] if current == output else sorted((output / "runs").glob("*.zarr"))
+    for path in runs:
+        verify(path)
+    return runs

@@ -1,0 +1,170 @@
+"""From observed values to the posterior at test and map points: one solve for all times if it can be."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.gp import Posterior, Prior, Progress, condition
+from cagp_dist.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential
+from cagp_dist.runtime import Executor
+from cagp_dist.service.tables import Job, KernelName
+from cagp_dist.solvers import (
+    BlockGaussSeidel,
+    Cholesky,
+    ConjugateGradient,
+    GaussSeidel,
+    RandomActions,
+    Solver,
+    Status,
+)
+
+Array = NDArray[np.float64]
+
+_KERNELS: dict[KernelName, type[Kernel]] = {
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "squared-exponential": SquaredExponential,
+}
+_SOLVERS: dict[str, Callable[..., Solver]] = {
+    "gauss-seidel": GaussSeidel,
+    "block-gauss-seidel": BlockGaussSeidel,
+    "conjugate-gradient": ConjugateGradient,
+    "random-actions": RandomActions,
+    "cholesky": Cholesky,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The posterior after some iterations, for T times and q points.
+
+    Attributes
+    ----------
+    mean : array, shape (T, q)
+        Kelvin.
+    std : array, shape (T, q)
+        Kelvin; latent, without noise. Rows are equal where all times share one solve.
+    seconds : float
+        Wall time from the start of the solve.
+    """
+
+    mean: Array
+    std: Array
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The end of a solve.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        Iteration 0 (the prior) to m; the last one is the posterior.
+    status : Status
+        The worst among the times.
+    plan : tuple of str
+        What was planned, for people.
+    """
+
+    steps: tuple[Step, ...]
+    status: Status
+    plan: tuple[str, ...]
+
+
+def kernel_of(job: Job) -> Kernel:
+    """Build the kernel of a job."""
+    return _KERNELS[job.prior.kernel](lengthscale=job.prior.lengthscale, variance=job.prior.variance)
+
+
+def solver_of(job: Job) -> Solver:
+    """Build the solver of a job; the keys of ``[solver]`` are the settings of its class."""
+    return _SOLVERS[job.solver.name](**job.solver.model_dump(exclude={"name"}))
+
+
+def solve(
+    prior: Prior,
+    X: Array,
+    y: Array,
+    X_new: Array,
+    *,
+    solver: Solver,
+    executor: Executor,
+    memory_limit_bytes: int | None = None,
+    progress: Callable[[float, str], None],
+) -> Solution:
+    """Condition on all times.
+
+    Solvers whose matrix does not depend on the values take all times in one solve; conjugate gradients
+    follow one residual and are called once for each time.
+
+    Parameters
+    ----------
+    prior : Prior
+        Its mean returns one column per time.
+    X, X_new : array, shapes (n, 3) and (q, 3)
+        Observed points in solver order, and points where the posterior is wanted.
+    y : array, shape (n, T)
+        Kelvin.
+    solver, executor, memory_limit_bytes
+        As for `cagp_dist.condition`.
+    progress : callable
+        Called with the part that is done, 0 to 1, and a line for people.
+
+    Returns
+    -------
+    Solution
+    """
+    times = [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(y.shape[1])]
+    posteriors: list[Posterior] = []
+    seconds: list[dict[int, float]] = []
+    for number, columns in enumerate(times):
+        clock = {0: 0.0}
+
+        def report(state: Progress, number: int = number, clock: dict[int, float] = clock) -> None:
+            clock[state.iteration] = state.seconds
+            done = (number + state.fraction) / len(times)
+            which = f"time {number + 1} of {len(times)}, " if len(times) > 1 else ""
+            progress(done, f"{which}iteration {state.iteration} of {state.iterations}")
+
+        posteriors.append(
+            condition(
+                Prior(prior.kernel, prior.noise_variance, _columns_of(prior, columns)),
+                X,
+                y[:, columns],
+                X_new,
+                solver=solver,
+                executor=executor,
+                memory_limit_bytes=memory_limit_bytes,
+                progress=report,
+            )
+        )
+        seconds.append(clock)
+    return Solution(
+        steps=_steps(posteriors, seconds, fields=y.shape[1]),
+        status=min((posterior.status for posterior in posteriors), key=lambda status: status.ok),
+        plan=tuple(posteriors[0].stats.plan.lines()),
+    )
+
+
+def _columns_of(prior: Prior, columns: slice) -> Callable[[Array], Array]:
+    """Restrict the prior mean to some of its columns."""
+    return lambda X: prior.mean_at(X)[:, columns]
+
+
+def _steps(
+    posteriors: Sequence[Posterior], seconds: Sequence[dict[int, float]], *, fields: int
+) -> tuple[Step, ...]:
+    """Stack the traces of the times; a time that was done early keeps its last state."""
+    steps = []
+    for iteration in range(max(len(posterior.trace) for posterior in posteriors)):
+        states = [posterior.trace[min(iteration, len(posterior.trace) - 1)] for posterior in posteriors]
+        mean = np.concatenate([state.mean.T for state in states])
+        # The solve raises on variances that are negative beyond rounding; what is left is rounding.
+        std = np.sqrt(np.maximum([state.variance for state in states], 0.0))
+        spent = sum(clock.get(iteration, max(clock.values())) for clock in seconds)
+        steps.append(Step(mean=mean, std=np.broadcast_to(std, (fields, std.shape[1])), seconds=spent))
+    return tuple(steps)

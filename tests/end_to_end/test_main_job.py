@@ -1,0 +1,292 @@
+"""The main job from file to published run: same bits everywhere, done once, changed when the job changes."""
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.service.config import parse_job
+from cagp_dist.service.run import run
+from cagp_dist.store.publish import verify
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "fields"
+GROUPS = ("posterior", "map", "calibration", "trace", "observations")
+
+JOB = """
+[observations]
+source = "sample"
+
+[design]
+train = { kind = "random", count = 500, seed = 0 }
+test  = { kind = "random", count = 80, seed = 1 }
+map   = { kind = "grid", resolution_degrees = 30.0 }
+
+[prior]
+lengthscale = 0.2
+variance = 60.0
+noise_variance = 2.0
+
+[solver]
+name = "block-gauss-seidel"
+iterations = 3
+block_size = 96
+
+[cluster]
+scheduler = "serial"
+"""
+
+
+def job_in(root: Path, text: str = JOB, *, scheduler: str = "serial"):
+    changed = text.replace('scheduler = "serial"', f'scheduler = "{scheduler}"')
+    return parse_job(f"{changed}\n[output]\nroot = {json.dumps(str(root))}\n")
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    """Every number of a run except the seconds it took."""
+    found = {}
+    for group in GROUPS:
+        with xr.open_zarr(path, group=group) as dataset:
+            found |= {f"{group}/{name}": variable.values for name, variable in dataset.variables.items()}
+    del found["trace/seconds"]
+    return found
+
+
+def assert_same_bits(first: Path, second: Path) -> None:
+    assert first.name == second.name  # the run key does not depend on where the work was done
+    expected, actual = arrays(first), arrays(second)
+    assert expected.keys() == actual.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(values, actual[name], err_msg=name, strict=True)
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    root = tmp_path_factory.mktemp("serial")
+    return run(job_in(root)).path
+
+
+def test_threads_give_the_same_bits(serial, tmp_path):
+    assert_same_bits(serial, run(job_in(tmp_path, scheduler="local")).path)
+
+
+@pytest.mark.cluster
+def test_dask_processes_give_the_same_bits(serial, tmp_path, monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
+    ) as cluster:
+        assert_same_bits(serial, run(job_in(tmp_path, scheduler=cluster.scheduler_address)).path)
+
+
+def test_the_run_is_the_posterior_of_the_published_observations(serial):
+    """An independent dense solve from what the run itself holds."""
+    observed = xr.open_zarr(serial, group="observations").load()
+    test = xr.open_zarr(serial, group="posterior").load()
+    last = xr.open_zarr(serial, group="trace").isel(iteration=-1).load()
+    X, X_new = (unit_sphere(group.latitude, group.longitude) for group in (observed, test))
+    y = observed.t2m.values[0]
+
+    def kernel(A, B):
+        u = np.sqrt(3.0) * np.linalg.norm(A[:, None] - B[None], axis=2) / 0.2
+        return 60.0 * (1.0 + u) * np.exp(-u)
+
+    def powers(group):
+        return np.stack([group.latitude.values**k for k in range(3)], axis=1)
+
+    root = np.sqrt(np.cos(np.deg2rad(observed.latitude.values)))
+    coefficients = np.linalg.lstsq(root[:, None] * powers(observed), root * y, rcond=None)[0]
+    residual = y - powers(observed) @ coefficients
+    G, V = kernel(X, X) + 2.0 * np.eye(len(X)), kernel(X_new, X)
+
+    # m sweeps of block Gauss-Seidel, written as v <- v + L^-1 (b - G v); the variance with D of math 2
+    blocks = np.arange(len(X)) // 96
+    inverse = np.linalg.inv(np.where(blocks[:, None] >= blocks[None, :], G, 0.0))
+    A, D = np.zeros_like(G), np.zeros_like(G)
+    for _ in range(3):
+        M = np.eye(len(X)) - inverse @ G
+        A = inverse + M @ A
+        D = inverse + inverse.T - inverse @ G @ inverse.T + M @ D @ M.T
+    mean = powers(test) @ coefficients + V @ A @ residual
+    variance = 60.0 - np.einsum("ij,jk,ik->i", V, D, V)
+
+    np.testing.assert_allclose(test.t2m_mean.values[0], mean, rtol=1e-9)
+    np.testing.assert_allclose(test.t2m_std.values[0] ** 2, variance, rtol=1e-8)
+    error = test.t2m.values[0] - mean
+    assert np.isclose(last.rmse, np.sqrt(np.mean(error**2)), rtol=1e-9)
+    nll = np.mean(0.5 * np.log(2 * np.pi * (variance + 2.0)) + 0.5 * error**2 / (variance + 2.0))
+    assert np.isclose(last.nll, nll, rtol=1e-9)
+
+
+def test_the_run_says_where_it_comes_from(serial):
+    attributes = xr.open_zarr(serial).attrs
+    assert parse_job(attributes["job"]).design.train.count == 500
+    assert attributes["status"] == "completed"
+    assert attributes["calibrated"] is True
+    assert attributes["noise_variance"] == 2.0
+    assert attributes["merged_pole_copies"] == 2 * 479
+    assert attributes["train_count"] == 500
+    assert attributes["run_key"] == serial.stem
+    assert attributes["executor"] == "serial"
+    assert json.loads(attributes["provenance"])["source"] == "sample"
+    assert json.loads(attributes["timings"]).keys() == {"Observations", "Points", "Solve", "Scores"}
+    assert any("500 observed points" in line for line in json.loads(attributes["plan"]))
+
+
+def test_the_map_and_the_test_points_are_one_posterior(serial):
+    grid = xr.open_zarr(serial, group="map").load()
+    assert grid.t2m_mean.shape == (1, 6, 12)
+    assert grid.latitude.values.tolist() == [-75.0, -45.0, -15.0, 15.0, 45.0, 75.0]
+    assert (grid.t2m_mean.sel(latitude=-15).min() > grid.t2m_mean.sel(latitude=-75).max()).item()
+    assert ((grid.t2m_std > 0) & (grid.t2m_std < np.sqrt(60.0))).all()
+
+
+def test_train_and_test_points_do_not_meet(serial):
+    observed, test = (xr.open_zarr(serial, group=group) for group in ("observations", "posterior"))
+    places = [
+        set(zip(group.latitude.values, group.longitude.values, strict=True)) for group in (observed, test)
+    ]
+    assert [len(place) for place in places] == [500, 80]
+    assert not places[0] & places[1]
+
+
+def test_a_job_is_done_once_and_a_changed_job_is_another_run(tmp_path):
+    small = JOB.replace("count = 500", "count = 100").replace("count = 80", "count = 20")
+    first = run(job_in(tmp_path, small))
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+
+    again = run(job_in(tmp_path, small, scheduler="local"))
+    assert again.already_done
+    assert again.path == first.path
+    assert again.status is first.status
+    assert float(again.calibration.rmse) == float(first.calibration.rmse)
+    unchanged = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    assert unchanged == files | {tmp_path / ".lock": unchanged[tmp_path / ".lock"]}
+
+    changed = run(job_in(tmp_path, small.replace("seed = 1", "seed = 2")))
+    assert not changed.already_done
+    assert changed.path != first.path
+    assert (tmp_path / "CURRENT").read_text().strip() == changed.path.stem
+    verify(first.path)
+    verify(changed.path)
+
+    back = run(job_in(tmp_path, small))
+    assert back.already_done
+    assert (tmp_path / "CURRENT").read_text().strip() == first.path.stem
+
+
+def test_a_damaged_run_is_done_again(tmp_path):
+    small = JOB.replace("count = 500", "count = 100").replace("count = 80", "count = 20")
+    first = run(job_in(tmp_path, small))
+    chunk = next(path for path in sorted(first.path.rglob("c/*")) if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    again = run(job_in(tmp_path, small))
+    assert not again.already_done
+    verify(again.path)
+
+
+def _race(root: str, queue) -> None:
+    small = JOB.replace("count = 500", "count = 100").replace("count = 80", "count = 20")
+    try:
+        queue.put("done before" if run(job_in(Path(root), small)).already_done else "done")
+    except Exception as error:
+        queue.put(type(error).__name__)
+
+
+def test_two_processes_publish_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    racers = [context.Process(target=_race, args=(str(tmp_path), queue)) for _ in range(2)]
+    for racer in racers:
+        racer.start()
+    ends = sorted(queue.get(timeout=120) for _ in racers)
+    for racer in racers:
+        racer.join(timeout=30)
+    assert ends in (["StoreError", "done"], ["done", "done before"])
+    assert len(list((tmp_path / "runs").glob("*.zarr"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("solver", "many"),
+    [
+        ('name = "gauss-seidel"\niterations = 2', True),
+        ('name = "conjugate-gradient"\niterations = 4', False),
+        ('name = "random-actions"\niterations = 3', True),
+        ('name = "cholesky"', True),
+        ('name = "block-gauss-seidel"\niterations = 0', True),
+    ],
+)
+def test_every_solver_does_several_times(tmp_path, solver, many):
+    """Two times in one job equal the same two times in two jobs."""
+    field = two_times(tmp_path / "two.nc")
+    head, tail = JOB.split("[solver]")
+    text = head.replace('"sample"', f'"file:{field}"') + f"[solver]\n{solver}\n[cluster]\n"
+    text = text.replace("count = 500", "count = 90").replace("count = 80", "count = 15")
+    text += tail.split("[cluster]\n")[1]
+    both = run(job_in(tmp_path / "both", text))
+    together = xr.open_zarr(both.path, group="posterior").load()
+    steps = xr.open_zarr(both.path, group="trace").load()
+    assert together.t2m_mean.shape == (2, 15)
+    shared = np.array_equal(together.t2m_std.values[0], together.t2m_std.values[1])
+    assert shared == many
+    for index, time in enumerate(("2020-01-01T00:00", "2020-01-01T06:00")):
+        alone = text.replace("[observations]\n", f'[observations]\ntimes = ["{time}"]\n')
+        single = run(job_in(tmp_path / f"single{index}", alone))
+        one = xr.open_zarr(single.path, group="posterior").load()
+        assert one.time.values == together.time.values[index]
+        np.testing.assert_allclose(one.t2m_mean.values[0], together.t2m_mean.values[index], rtol=1e-12)
+        np.testing.assert_allclose(one.t2m_std.values[0], together.t2m_std.values[index], rtol=1e-12)
+    assert steps.iteration.size >= (1 if "iterations = 0" in solver else 2)
+    assert (np.diff(steps.seconds) >= 0).all()
+
+
+def two_times(path: Path) -> Path:
+    latitude, longitude = np.arange(-82.5, 90.0, 15.0), np.arange(0.0, 360.0, 15.0)
+    phi, lam = np.deg2rad(latitude)[None, :, None], np.deg2rad(longitude)[None, None, :]
+    drift = np.array([0.0, 1.0])[:, None, None]
+    values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam + drift)
+    xr.Dataset(
+        {"t2m": (("valid_time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
+        coords={
+            "valid_time": np.array(["2020-01-01T00:00", "2020-01-01T06:00"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    ).to_netcdf(path, engine="scipy")
+    return path
+
+
+def test_a_breakdown_is_published_only_if_asked(tmp_path):
+    """A Gram matrix that is singular up to rounding stops conjugate gradients."""
+    field = two_times(tmp_path / "two.nc")
+    text = f"""
+[observations]
+source = "file:{field}"
+times = ["2020-01-01T00:00"]
+[design]
+train = {{ kind = "all" }}
+test = {{ kind = "random", count = 20 }}
+[prior]
+kernel = "squared-exponential"
+lengthscale = 3.0
+variance = 22.0
+noise_variance = 1e-14
+[solver]
+name = "conjugate-gradient"
+iterations = 200
+[cluster]
+scheduler = "serial"
+"""
+    outcome = run(job_in(tmp_path / "out", text))
+    assert not outcome.status.ok
+    assert outcome.path is None
+    assert not (tmp_path / "out" / "CURRENT").exists()
+    asked = run(job_in(tmp_path / "out", text), publish_unconverged=True)
+    assert asked.path is not None
+    assert xr.open_zarr(asked.path).attrs["status"] == asked.status.value
+    assert not run(job_in(tmp_path / "out", text)).status.ok

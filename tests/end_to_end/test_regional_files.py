@@ -1,0 +1,89 @@
+"""The main job on regional ERA5 files: own map area, many times in one solve."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.service.config import parse_job
+from cagp_dist.service.run import run
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "fields"
+
+JOB = """
+[observations]
+source = "file:{path}"
+{times}
+
+[design]
+train = {{ kind = "random", count = {train} }}
+test  = {{ kind = "random", count = 100, seed = 1 }}
+map   = {{ kind = "grid", resolution_degrees = {resolution} }}
+
+[prior]
+mean = "{mean}"
+lengthscale = {lengthscale}
+variance = 22.0
+noise_variance = 0.1
+
+[solver]
+name = "block-gauss-seidel"
+iterations = 3
+block_size = 256
+
+[output]
+root = "{root}"
+"""
+
+
+def shared(name: str) -> Path:
+    path = (SHARED / name).resolve()
+    if not path.exists():
+        pytest.skip("the shared data is not here")
+    return path
+
+
+def test_europe(tmp_path):
+    job = JOB.format(
+        path=shared("era5_2t_2017-01-01T12_0p25_europe.grib"),
+        times="",
+        train=2000,
+        resolution=2.5,
+        mean="quadratic-latitude",
+        lengthscale=0.05,
+        root=tmp_path,
+    )
+    outcome = run(parse_job(job))
+    grid = xr.open_zarr(outcome.path, group="map").load()
+    assert grid.latitude.values[[0, -1]].tolist() == [31.25, 58.75]
+    west = grid.longitude.values[grid.longitude.values > 180]
+    assert west.tolist() == [351.25, 353.75, 356.25, 358.75]  # 10 W to the meridian
+    assert grid.longitude.size == 20
+    assert outcome.status.ok
+    error = float(outcome.calibration.rmse)
+    assert error < 2.0  # the field itself varies by 9 K
+    assert 0.85 < float(outcome.calibration.coverage.sel(level=0.9)) <= 1.0
+
+
+def test_a_day_of_the_british_isles_in_one_solve(tmp_path):
+    hours = [f"2019-03-01T{hour:02d}:00" for hour in range(24)]
+    job = JOB.format(
+        path=shared("era5_2t_2019-03_hourly_0p25_uk.grib"),
+        times=f"times = {hours}".replace("'", '"'),
+        train=1000,
+        resolution=1.0,
+        mean="constant",
+        lengthscale=0.02,
+        root=tmp_path,
+    )
+    outcome = run(parse_job(job))
+    test = xr.open_zarr(outcome.path, group="posterior").load()
+    assert test.t2m_mean.shape == (24, 100)
+    assert (test.t2m_std.values == test.t2m_std.values[0]).all()  # one solve: one variance for all hours
+    assert np.array_equal(test.time.values, np.array(hours, dtype="datetime64[ns]"))
+    hourly = np.sqrt(((test.t2m_mean - test.t2m) ** 2).mean("point"))
+    spread = test.t2m.std("point")
+    assert (hourly < 0.5 * spread).all()
+    with xr.open_zarr(outcome.path, group="map") as grid:
+        assert grid.t2m_mean.sizes["time"] == 24

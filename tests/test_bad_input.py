@@ -1,0 +1,277 @@
+"""Bad input: each case is one clear error with its exit code, and nothing is left half-written."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import cagp_dist as cagp
+from cagp_dist.cli import app
+from cagp_dist.errors import ArgumentError
+
+SHARED = Path(__file__).parents[1] / ".." / "shared" / "data" / "fields"
+
+JOB = """
+[observations]
+source = "file:field.nc"
+
+[design]
+train = { kind = "random", count = 120, seed = 0 }
+test  = { kind = "random", count = 30, seed = 1 }
+
+[prior]
+kernel = "matern32"
+mean = "quadratic-latitude"
+lengthscale = 0.3
+variance = 22.0
+noise_variance = 0.5
+
+[solver]
+name = "block-gauss-seidel"
+iterations = 2
+block_size = 64
+
+[cluster]
+scheduler = "serial"
+
+[output]
+root = "out"
+"""
+
+
+def temperature(*, units: str = "K") -> xr.Dataset:
+    """A smooth field of 12 x 24 points in the layout of the Climate Data Store."""
+    latitude, longitude = np.arange(82.5, -90.0, -15.0), np.arange(0.0, 360.0, 15.0)
+    phi, lam = np.deg2rad(latitude)[:, None], np.deg2rad(longitude)[None, :]
+    values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam)
+    return xr.Dataset(
+        {"t2m": (("valid_time", "latitude", "longitude"), values[None].astype("f4"), {"units": units})},
+        coords={
+            "valid_time": np.array(["2020-01-01T00:00"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty current folder with a good field and a good job."""
+    monkeypatch.chdir(tmp_path)
+    temperature().to_netcdf("field.nc", engine="scipy")
+    Path("job.toml").write_text(JOB)
+    return tmp_path
+
+
+def run(*arguments: str, job: str | None = None):
+    if job is not None:
+        Path("job.toml").write_text(job)
+    return CliRunner().invoke(app, list(arguments) or ["run", "job.toml"])
+
+
+def assert_refused(result, code: int, *said: str) -> None:
+    """The right exit code, one block on standard error, nothing on standard output, nothing half-written."""
+    assert result.exit_code == code, result.output
+    message = " ".join(result.stderr.split())
+    for words in said:
+        assert words in message
+    assert message.count("Error:") == 1
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+    left = {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}
+    left = {name for name in left if not name.startswith("observations/")}
+    assert left <= {".lock"}
+
+
+def assert_no_observations() -> None:
+    assert not list(Path("out").glob("observations/*"))
+
+
+TRAIN_AND_TEST = JOB.split("[design]\n")[1].split("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("iterations = 2", "iteration = 2", ("unknown key [solver] iteration", 'nearest: "iterations"')),
+        ("[prior]", "[prier]", ("unknown table [prier]", 'nearest: "prior"')),
+        ("count = 120", "count = 289", ("train.count asks for 289", "the field has 288", "Lower the count")),
+        ("count = 30", "count = 169", ("test.count asks for 169", "the other set takes 120", "at most 168")),
+        (
+            TRAIN_AND_TEST,
+            'train = { kind = "stride", step = 2 }\ntest = { kind = "stride", step = 4 }',
+            ("train and test share 18 of 18 test points", "different offsets"),
+        ),
+        (
+            "lengthscale = 0.3",
+            "lengthscale = -0.3",
+            ("lengthscale = -0.3 is not allowed", "for example 0.05"),
+        ),
+        ("lengthscale = 0.3", "lengthscale = 0", ("lengthscale = 0 is not allowed", "for example 0.05")),
+        ("\nvariance = 22.0", "\nvariance = -22.0", ("[prior] variance = -22.0", "for example 22.0")),
+        ("\nvariance = 22.0", "\nvariance = 0.0", ("[prior] variance = 0.0", "for example 22.0")),
+        ("noise_variance = 0.5", "noise_variance = -1", ("noise_variance = -1", "for example 0.5")),
+        ("noise_variance = 0.5", "noise_variance = 0", ("noise_variance = 0 is", "for example 0.5")),
+        ("iterations = 2", "iterations = -1", ("iterations = -1", "an integer of at least 0")),
+        ("block_size = 64", "block_size = 0", ("block_size = 0", "an integer of at least 1")),
+        ("[solver]", "[solver", ("is not valid TOML", "at line", "line 17: [solver")),
+        ("[cluster]", '[cluster]\nmemory_limit = "1MiB"', ("MiB", "Raise memory_limit")),
+        ('"file:field.nc"', '"field.nc"', ('write "file:field.nc"',)),
+        (
+            '"file:field.nc"',
+            '"file:field.nc"\narea = [10.0, 1.0, 5.0, 3.0]',
+            ("area [10.0, 1.0, 5.0, 3.0]", "holds no grid point", "latitudes -82.5..82.5"),
+        ),
+        ('"file:field.nc"', '"file:field.nc"\nvariable = "tp"', ("variable 'tp' is not known", "'t2m'")),
+    ],
+)
+def test_a_wrong_job_is_refused(folder, old, new, said):
+    assert old in JOB
+    assert_refused(run(job=JOB.replace(old, new)), 2, *said)
+
+
+def test_a_missing_job_file_is_refused(folder):
+    assert_refused(run("run", "none.toml"), 2, "there is no job file at none.toml", "cagp example")
+
+
+def test_a_missing_data_file_is_refused(folder):
+    Path("field.nc").unlink()
+    assert_refused(run(), 1, "field.nc", "No such file", "relative to")
+    assert_no_observations()
+
+
+def html(path: Path) -> None:
+    path.write_text("<!DOCTYPE html><html><body>Please log in</body></html>")
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3000])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def celsius(path: Path) -> None:
+    field = temperature()
+    field["t2m"] = (field.t2m - 273.15).assign_attrs(units="K")
+    field.to_netcdf(path, engine="scipy")
+
+
+def says_celsius(path: Path) -> None:
+    temperature(units="degC").to_netcdf(path, engine="scipy")
+
+
+def all_nan(path: Path) -> None:
+    field = temperature()
+    field["t2m"] = field.t2m * np.nan
+    field.to_netcdf(path, engine="scipy")
+
+
+def other_variable(path: Path) -> None:
+    temperature().rename(t2m="tp").to_netcdf(path, engine="scipy")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (html, ("field.nc", "HTML")),
+        (truncated, ("field.nc",)),
+        (empty, ("field.nc", "empty")),
+        (celsius, ("It looks like Celsius: add 273.15", "150..350 K")),
+        (says_celsius, ("units 'degC'; expected kelvin",)),
+        (all_nan, ("NaN everywhere",)),
+        (other_variable, ("'t2m' is missing", "'tp'")),
+    ],
+)
+def test_a_wrong_netcdf_file_is_refused(folder, damage, said):
+    damage(Path("field.nc"))
+    assert_refused(run(), 1, *said)
+    assert_no_observations()
+
+
+@pytest.mark.parametrize("damage", [html, truncated])
+def test_a_wrong_grib_file_is_refused(folder, damage):
+    from importlib.resources import files
+
+    sample = files("cagp_dist.era5") / "data" / "ecmwf_2t_2017-04-27T12_0p75_global.grib"
+    Path("field.grib").write_bytes(sample.read_bytes())
+    damage(Path("field.grib"))
+    assert_refused(run(job=JOB.replace("field.nc", "field.grib")), 1, "field.grib")
+    assert_no_observations()
+
+
+def test_a_corrupted_grib_message_is_refused(folder):
+    bad = SHARED / "bad_corrupted_message.grib"
+    if not bad.exists():
+        pytest.skip("the shared data is not here")
+    Path("field.grib").write_bytes(bad.read_bytes())
+    assert_refused(run(job=JOB.replace("field.nc", "field.grib")), 1, "field.grib")
+    assert_no_observations()
+
+
+def test_a_time_that_is_not_there_is_refused(folder):
+    job = JOB.replace('"file:field.nc"', '"file:field.nc"\ntimes = ["2021-01-01"]')
+    assert_refused(run(job=job), 1, "2021-01-01T00:00", "from 2020-01-01T00:00 to 2020-01-01T00:00")
+    assert_no_observations()
+
+
+@pytest.mark.parametrize("root", ["job.toml", "job.toml/below"])
+def test_an_output_root_that_is_no_folder_is_refused(folder, root):
+    result = run(job=JOB.replace('root = "out"', f'root = "{root}"'))
+    assert_refused(result, 2, root, "choose another output root")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_output_root_without_permission_is_refused(folder):
+    Path("locked").mkdir(mode=0o500)
+    result = run(job=JOB.replace('root = "out"', 'root = "locked/out"'))
+    assert_refused(result, 2, "Permission denied", "choose another output root")
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_scheduler_that_does_not_answer_is_refused(folder, monkeypatch, command):
+    monkeypatch.setattr("cagp_dist.runtime.dask.CONNECT_SECONDS", 1)
+    result = run(command, "job.toml", "--scheduler", "tcp://127.0.0.1:9")
+    assert_refused(result, 2, "tcp://127.0.0.1:9", "Check that `dask scheduler` runs there")
+
+
+def test_a_scheduler_file_that_is_missing_is_refused(folder):
+    result = run("run", "job.toml", "--scheduler", "none.json")
+    assert_refused(result, 2, "scheduler file none.json does not exist")
+
+
+def test_a_scheduler_that_is_none_is_refused(folder):
+    result = run("run", "job.toml", "--scheduler", "dask")
+    assert_refused(result, 2, '--scheduler "dask": expected "local"')
+
+
+PRIOR = cagp.Prior(cagp.Matern32(lengthscale=0.3), noise_variance=0.1)
+X, Y = np.linspace(0, 1, 12).reshape(4, 3), np.arange(4.0)
+HOLED = X.copy()
+HOLED[1, 1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("points", "values", "said"),
+    [
+        (HOLED, Y, "X holds NaN or infinity .first in row 1."),
+        (X[:, 0], Y, r"X has shape \(4,\); expected \(n, p\)"),
+        (X, Y[:3], r"y has shape \(3,\) but X has 4 points"),
+        (X, np.where(Y == 2, np.inf, Y), "y holds NaN or infinity"),
+        (X, Y.reshape(2, 2), r"y has shape \(2, 2\) but X has 4 points"),
+    ],
+)
+def test_wrong_arrays_are_refused(points, values, said):
+    with pytest.raises(ArgumentError, match=said) as caught:
+        cagp.condition(PRIOR, points, values, X, solver=cagp.GaussSeidel(2))
+    assert caught.value.exit_code == 2
+
+
+def test_the_good_job_runs(folder):
+    result = run()
+    assert result.exit_code == 0, result.output
+    assert Path("out/CURRENT").exists()
