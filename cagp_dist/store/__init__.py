@@ -1,0 +1,1 @@
+"""What is on the disk: checksummed arrays, ingested observations and published runs."""

@@ -20,7 +20,7 @@ import xarray as xr
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import scores
 from cagp_dist.store.publish import current_run, output_lock, publish, verify
-from cagp_dist.store.schema import calibration_group, posterior_group, trace_group
+from cagp_dist.store.schema import calibration_group, observations_group, posterior_group, trace_group
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 INSIDE = 40
@@ -31,7 +31,7 @@ def key_of(index: int) -> str:
 
 
 def make_groups(index: int, *, small: bool = False) -> dict[str, xr.Dataset]:
-    """Groups whose content is decided by ``index``; ``small`` is the group ``posterior`` alone."""
+    """Groups whose content is decided by ``index``; ``small`` is the smallest group alone."""
     rng = np.random.default_rng(index)
     points = {
         "times": np.array(["2017-04-27T12", "2017-04-27T13"], dtype="datetime64[ns]"),
@@ -40,12 +40,14 @@ def make_groups(index: int, *, small: bool = False) -> dict[str, xr.Dataset]:
     }
     mean, std = 280.0 + rng.normal(size=(2, 30)), rng.uniform(0.5, 1.5, 30)
     observed = mean + std * rng.normal(size=(2, 30))
-    groups = {"posterior": posterior_group(**points, mean=mean, std=std, observed=observed)}
-    if not small:
-        score = scores(mean, std, observed)
-        groups["calibration"] = calibration_group(**points, pit=pit(mean, std, observed), scores=score)
-        groups["trace"] = trace_group([score, score], seconds=[0.0, 0.5])
-    return groups
+    if small:
+        return {"observations": observations_group(**points, values=observed)}
+    score = scores(mean, std, observed)
+    return {
+        "posterior": posterior_group(**points, mean=mean, std=std, observed=observed),
+        "calibration": calibration_group(**points, pit=pit(mean, std, observed), scores=score),
+        "trace": trace_group([score, score], seconds=[0.0, 0.5]),
+    }
 
 
 def publish_index(root: Path, index: int, *, small: bool = True) -> Path:
@@ -153,10 +155,10 @@ def kill_at_every_step(root: Path) -> None:
     raise AssertionError("the publication never got through")
 
 
-def fail_at_every_step(root: Path) -> None:
-    """Let each file operation of a publication fail in turn, until one gets through."""
+def fail_at_steps(root: Path) -> None:
+    """Let every second file operation of a publication fail in turn, until one gets through."""
     before = publish_in_child(root, 0)
-    for number in range(1, 300):
+    for number in range(2, 300, 2):
 
         def work(number: int = number) -> None:
             reached = False
@@ -164,7 +166,7 @@ def fail_at_every_step(root: Path) -> None:
             def fail(path: str) -> None:
                 nonlocal reached
                 reached = True
-                code = errno.EIO if number % 2 else errno.ENOSPC
+                code = errno.EIO if number % 4 else errno.ENOSPC
                 raise OSError(code, os.strerror(code), path)
 
             at_event(root, number, fail)
@@ -207,7 +209,7 @@ if __name__ == "__main__":
     elif mode == "steps":
         kill_at_every_step(Path(folder))
     elif mode == "fail":
-        fail_at_every_step(Path(folder))
+        fail_at_steps(Path(folder))
     elif mode == "once":
         publish_index(Path(folder), int(rest[0]))
     elif mode == "hold":

@@ -454,13 +454,13 @@ def test_a_file_that_cannot_grow_is_a_store_error(root):
 
 @pytest.mark.slow
 def test_failing_file_operations_are_store_errors_and_change_nothing(tmp_path):
-    # Each operation outside the staged hierarchy fails once, and a sample of those inside; after each failure
+    # Every second operation outside the staged hierarchy fails once, and a sample of those inside; after each
     # the publisher checks that CURRENT names the run before or the new one, and that it verifies.
     root = tmp_path / "out"
     output, _ = _start("fail", root).communicate(timeout=300)
     assert output.endswith("done\n"), output
     failures = [line for line in output.splitlines() if line.startswith("failed")]
-    assert len(failures) > 15
+    assert len(failures) >= 5
     for line in failures:
         assert re.match(rf"failed \d+ StoreError: .*{root}", line), line
         assert "No space left on device" in line or "Input/output error" in line
@@ -507,6 +507,8 @@ def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
             flushed.add(match[1])
         elif match := re.search(r'rename\w*\((?:AT_FDCWD, )?"(.*?)", (?:AT_FDCWD, )?"(.*?)"', line):
             source, target = match.groups()
+            if not target.startswith(str(root)):
+                continue
             if target == str(run):
                 inside = [run, *run.rglob("*")]
                 assert {path.relative_to(run) for path in inside} <= {
