@@ -194,7 +194,8 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     spare = max(0, min(TILE_CACHE_BYTES, room - together * panel_bytes))
     cached_tiles = min(lower_tiles, spare // tile_bytes) if cacheable else 0
     repeated = 1.0 - cached_tiles / max(lower_tiles, 1)
-    entries = n * n * (1.0 - repeated) / 2 + n * n * iterations * len(groups) * repeated
+    sweeps = max(iterations - 0.5, 0.0)  # the last one leaves out the rows it has visited
+    entries = n * n * (1.0 - repeated) / 2 + n * n * sweeps * len(groups) * repeated
 
     return Plan(
         method=method,
@@ -209,7 +210,7 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
         cached_tiles=cached_tiles,
         tasks=len(groups) * iterations * blocks * (1 + panels),
         gram_entries=round(entries) + n * q,
-        flops=2 * n * n * q * iterations,
+        flops=round(2 * n * n * q * sweeps),
         peak_bytes=fixed + together * panel_bytes + cached_tiles * tile_bytes,
         workers=workers,
     )

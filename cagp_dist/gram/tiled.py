@@ -219,15 +219,15 @@ def kernel_panel(kernel: Parameters, tiles: Sequence[Array], Z: Array) -> Array:
 
 def subtract_block_column(
     kernel: Parameters,
-    panel: Array,
     tiles: Sequence[Array],
     Z: Array,
     columns: Array,
     *,
     above: int,
     stored: Sequence[Array],
-) -> Array:
-    """Panel minus ``k(panel rows, Z) @ columns``: one step of a sweep (math 3).
+    out: Array,
+) -> None:
+    """``out -= k(rows, Z) @ columns`` for the rows of some tiles: one step of a sweep (math 3).
 
     Every tile is one compiled call of its own, so a row of the result does not depend on how row
     tiles are gathered into panels.
@@ -236,10 +236,8 @@ def subtract_block_column(
     ----------
     kernel : tuple
         Kernel parameters.
-    panel : array of float64, shape (rows, r)
-        Not changed.
     tiles : list of arrays, shapes (p, rows of the tile)
-        Points of the panel's row tiles.
+        Points of the row tiles.
     Z : array of float64, shape (p, m)
         Points of the block that was eliminated.
     columns : array of float64, shape (m, r)
@@ -249,14 +247,11 @@ def subtract_block_column(
         tile below the diagonal, so that one stored tile serves both places.
     stored : list of arrays
         Per tile, its stored entries, or an empty array.
-
-    Returns
-    -------
-    array of float64, shape (rows, r)
+    out : array of float64, shape (rows of all tiles, r)
+        Changed in place.
     """
     from cagp_dist.compiled import add_product, add_product_vector
 
-    out = panel.copy()
     change = np.negative(columns)
     shape = subtile_shape(columns.shape[1])
     start = 0
@@ -269,4 +264,3 @@ def subtract_block_column(
         else:
             add_product(*kernel, X, Z, stored[index], False, change, *shape, rows)
         start += X.shape[1]
-    return out

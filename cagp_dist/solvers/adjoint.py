@@ -59,7 +59,11 @@ def adjoint_states(
         ]
         for iteration in range(1, plan.iterations + 1):
             sums = [
-                _last(system.sweep(group_panels, group_sums, adjoint=True, home=home))
+                _last(
+                    system.sweep(
+                        group_panels, group_sums, adjoint=True, final=iteration == plan.iterations, home=home
+                    )
+                )
                 for group_panels, group_sums, home in zip(panels, sums, homes, strict=True)
             ]
             done = executor.gather([executor.submit(only_sums, handle) for handle in sums])
@@ -84,8 +88,9 @@ def representer_weights(problem: Problem, *, plan: Plan, whole_blocks: bool, exe
     panels = system.value_panels(problem.residuals)
     weights: list[Handle[Array] | None] = [None] * len(system.blocks)
     sums = executor.submit(no_sums, fields, fields, False)
-    for _ in range(plan.iterations):
-        for block, solved in enumerate(system.sweep(panels, sums, adjoint=False)):
+    for iteration in range(1, plan.iterations + 1):
+        final = iteration == plan.iterations
+        for block, solved in enumerate(system.sweep(panels, sums, adjoint=False, final=final)):
             weights[block] = executor.submit(add_solution, weights[block], solved)
     values = [handle.result() for handle in weights if handle is not None]
     return np.concatenate(values) if values else np.zeros_like(problem.residuals)

@@ -82,7 +82,7 @@ class SweepSystem:
         self._keep_factors = plan.keep_factors
         n = gram.shape[0]
         self.blocks = block_ranges(n, plan.block_size)
-        tiles = block_ranges(n, row_tile_size(plan.block_size))
+        self._tiles = tiles = block_ranges(n, row_tile_size(plan.block_size))
         self._tiles_are_blocks = tiles == self.blocks
         self._tiles_of_panel = split(len(tiles), plan.panels)
         self.panels = [(tiles[first][0], tiles[last - 1][1]) for first, last in self._tiles_of_panel]
@@ -128,11 +128,18 @@ class SweepSystem:
         ]
 
     def sweep(
-        self, panels: list[Handle[Array]], sums: Handle[Solved], *, adjoint: bool, home: int = 0
+        self,
+        panels: list[Handle[Array]],
+        sums: Handle[Solved],
+        *,
+        adjoint: bool,
+        final: bool = False,
+        home: int = 0,
     ) -> Iterator[Handle[Solved]]:
         """Visit every block once; ``panels`` is updated in place (new handles, old values untouched).
 
-        Tasks of panel i prefer the worker ``home + i``.
+        Tasks of panel i prefer the worker ``home + i``. After a ``final`` sweep nobody reads the panels, so
+        only rows that are still to be visited are updated: half the work.
 
         Yields
         ------
@@ -158,16 +165,20 @@ class SweepSystem:
             # look-ahead: the panel of the next block goes first
             following = self._panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
             for index in sorted(range(len(panels)), key=lambda index: index != following):
+                needed = self._unvisited(index, b, adjoint=adjoint) if final else self._tiles_of_panel[index]
+                if needed[0] == needed[1]:
+                    continue
                 panels[index] = self._executor.submit(
                     update_panel,
                     self._kernel,
                     panels[index],
-                    self._panel_tiles(index),
+                    self._rows_of_tiles(index, needed),
+                    self._tile_points[slice(*needed)],
                     self._block_points[b],
-                    self._tiles_above(index, b),
-                    self._panel_stored(index, b),
+                    self._tiles_above(needed, b),
+                    self._stored_tiles(needed, b),
                     sums,
-                    self._noise[b] if index == own else None,
+                    self._noise[b] if index == own and not final else None,
                     self._within_panel(b),
                     priority=int(index == following),
                     home=home + index,
@@ -193,15 +204,26 @@ class SweepSystem:
     def _panel_tiles(self, index: int) -> list[Handle[Array]]:
         return self._tile_points[slice(*self._tiles_of_panel[index])]
 
-    def _panel_stored(self, index: int, b: int) -> list[Handle[Array] | Array]:
-        return [
-            self._stored.get((max(a, b), min(a, b)), NOT_STORED) for a in range(*self._tiles_of_panel[index])
-        ]
-
-    def _tiles_above(self, index: int, b: int) -> int:
-        """How many tiles of the panel lie above block b (none when tiles gather small blocks)."""
+    def _unvisited(self, index: int, b: int, *, adjoint: bool) -> Range:
+        """Tiles of a panel with rows that come after block b in the sweep."""
         first, last = self._tiles_of_panel[index]
-        return min(max(b - first, 0), last - first) if self._tiles_are_blocks else 0
+        start, stop = self.blocks[b]
+        if adjoint:
+            ahead = sum(tile[0] < start for tile in self._tiles[first:last])
+            return first, first + ahead
+        ahead = sum(tile[1] > stop for tile in self._tiles[first:last])
+        return last - ahead, last
+
+    def _rows_of_tiles(self, index: int, tiles: Range) -> Range:
+        offset = self.panels[index][0]
+        return self._tiles[tiles[0]][0] - offset, self._tiles[tiles[1] - 1][1] - offset
+
+    def _stored_tiles(self, tiles: Range, b: int) -> list[Handle[Array] | Array]:
+        return [self._stored.get((max(a, b), min(a, b)), NOT_STORED) for a in range(*tiles)]
+
+    def _tiles_above(self, tiles: Range, b: int) -> int:
+        """How many of the tiles lie above block b (none when tiles gather small blocks)."""
+        return min(max(b - tiles[0], 0), tiles[1] - tiles[0]) if self._tiles_are_blocks else 0
 
     def _within_panel(self, b: int) -> Range:
         offset = self.panels[self._panel_of_block[b]][0]
@@ -244,16 +266,23 @@ def solve_block(
 def update_panel(
     kernel: Parameters,
     panel: Array,
+    rows: Range,
     tiles: Sequence[Array],
-    points: Array,
+    block_points: Array,
     above: int,
     stored: Sequence[Array],
     solved: Solved,
     noise_variance: Array | None,
-    rows: Range,
+    block_rows: Range,
 ) -> Array:
-    """``Y[panel] - G[panel, b] Z[b]``; the noise is part of G where the panel holds block b."""
-    out = subtract_block_column(kernel, panel, tiles, points, solved.columns, above=above, stored=stored)
+    """``Y[panel] - G[panel, b] Z[b]`` in the given rows, those of ``tiles``; the others are kept.
+
+    The noise is part of G where the panel holds block b, at ``block_rows``.
+    """
+    out = panel.copy()
+    subtract_block_column(
+        kernel, tiles, block_points, solved.columns, above=above, stored=stored, out=out[slice(*rows)]
+    )
     if noise_variance is not None:
-        out[slice(*rows)] -= noise_variance[:, None] * solved.columns
+        out[slice(*block_rows)] -= noise_variance[:, None] * solved.columns
     return out

@@ -1,0 +1,1 @@
+"""Programs that people schedule or run by hand; the work is done in `cagp_dist`."""

@@ -1,0 +1,163 @@
+"""The measured cases; each runs in a process of its own so that its peak memory is its own.
+
+``python -m pipelines.benchmarks.cases NAME`` prints the figures of one case as one line of JSON.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cagp_dist as cagp
+from pipelines.benchmarks import reference
+
+Figures = dict[str, float]
+
+LENGTHSCALE = 0.2
+NOISE_VARIANCE = 0.1
+
+
+def sphere_points(n: int, *, seed: int) -> NDArray[np.float64]:
+    """Draw n uniform points of the unit sphere, in space-filling order."""
+    points = np.random.default_rng(seed).standard_normal((n, 3))
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    return points[cagp.space_filling_order(points, block_size=1024)]
+
+
+def problem(
+    n: int, q: int
+) -> tuple[cagp.Prior, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Prior, X (n, 3), y (n,) and X_test (q, 3) of a timing case."""
+    prior = cagp.Prior(cagp.Matern32(LENGTHSCALE, 1.0), NOISE_VARIANCE)
+    y = np.random.default_rng(2).standard_normal(n)
+    return prior, sphere_points(n, seed=0), y, sphere_points(q, seed=1)
+
+
+def interleaved(*functions: Callable[[], object], repeats: int = 5) -> list[float]:
+    """Median seconds of each function, measured in turns so that a noisy neighbour hits all."""
+    seconds: list[list[float]] = [[] for _ in functions]
+    for function in functions:
+        function()
+    for _ in range(repeats):
+        for index, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            seconds[index].append(time.perf_counter() - start)
+    return [statistics.median(times) for times in seconds]
+
+
+def gram_product() -> Figures:
+    """Product with the Gram matrix, n = 8192, one thread: ours against blocked NumPy."""
+    from cagp_dist.runtime import single_threaded_blas
+
+    n = 8192
+    X = np.random.default_rng(0).standard_normal((n, 3))  # in no order: no tile can be skipped
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    gram = cagp.TiledGram(cagp.Matern32(LENGTHSCALE, 1.0), X, noise_variance=np.zeros(n))
+    figures: Figures = {}
+    with single_threaded_blas():
+        for r in (1, 25):
+            columns = np.random.default_rng(1).standard_normal((n, r))
+            ours, theirs = interleaved(
+                lambda columns=columns: gram @ columns,  # type: ignore[misc]
+                lambda columns=columns: reference.blocked_product(X, columns, LENGTHSCALE, 1.0),  # type: ignore[misc]
+            )
+            figures[f"ns_per_entry_{r}_columns"] = ours / n**2 * 1e9
+            figures[f"numpy_ns_per_entry_{r}_columns"] = theirs / n**2 * 1e9
+            figures[f"ratio_{r}_columns"] = theirs / ours
+    return figures
+
+
+def gauss_seidel() -> Figures:
+    """CAGP-GS with n = 10,638, q = 25, m = 80: the paper's timing case."""
+    prior, X, y, X_test = problem(10_638, 25)
+    start = time.perf_counter()
+    posterior = cagp.condition(prior, X, y, X_test, solver=cagp.GaussSeidel(80))
+    return {"seconds": time.perf_counter() - start, "check": float(posterior.mean @ posterior.variance)}
+
+
+def gauss_seidel_scipy() -> Figures:
+    """Run the same by dense SciPy triangular solves."""
+    _, X, y, X_test = problem(10_638, 25)
+    start = time.perf_counter()
+    mean, variance = reference.algorithm2(
+        X, y, X_test, lengthscale=LENGTHSCALE, noise_variance=NOISE_VARIANCE, iterations=80
+    )
+    return {"seconds": time.perf_counter() - start, "check": float(mean @ variance)}
+
+
+def large() -> Figures:
+    """Block Gauss-Seidel with n = 64,700, q = 100, m = 5: the paper's largest case."""
+    prior, X, y, X_test = problem(64_700, 100)
+    start = time.perf_counter()
+    posterior = cagp.condition(
+        prior, X, y, X_test, solver=cagp.BlockGaussSeidel(5, block_size=1024), memory_limit_bytes=2 * 2**30
+    )
+    return {
+        "seconds": time.perf_counter() - start,
+        "gram_gigabytes": 8e-9 * len(X) ** 2,
+        "mean_variance": float(posterior.variance.mean()),
+    }
+
+
+def dask_workers() -> Figures:
+    """Two single-threaded Dask workers against one: n = 32,768, q = 100, m = 2."""
+    from distributed import LocalCluster
+
+    prior, X, y, X_test = problem(32_768, 100)
+    solver = cagp.BlockGaussSeidel(2, block_size=1024)
+    seconds = {}
+    for workers in (1, 2):
+        with (
+            LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            cagp.open_executor(cluster.scheduler_address) as executor,
+        ):
+
+            def solve() -> object:
+                return cagp.condition(prior, X, y, X_test, solver=solver, executor=executor)
+
+            seconds[workers] = interleaved(solve, repeats=3)[0]
+    return {
+        "seconds_1_worker": seconds[1],
+        "seconds_2_workers": seconds[2],
+        "ratio": seconds[1] / seconds[2],
+    }
+
+
+def startup() -> Figures:
+    """Import, help and demo, as a user waits for them (warm file cache)."""
+
+    def run(*command: str) -> Callable[[], object]:
+        return lambda: subprocess.run(command, check=True, capture_output=True)
+
+    python = sys.executable
+    nothing, imported, helped = interleaved(
+        run(python, "-c", "pass"),
+        run(python, "-c", "import cagp_dist"),
+        run(str(Path(python).with_name("cagp")), "--help"),
+    )
+    return {"python_seconds": nothing, "import_seconds": imported, "help_seconds": helped}
+
+
+CASES: dict[str, Callable[[], Figures]] = {
+    case.__name__: case
+    for case in (gram_product, gauss_seidel, gauss_seidel_scipy, large, dask_workers, startup)
+}
+
+
+def main() -> None:
+    """Run the case named on the command line."""
+    figures = CASES[sys.argv[1]]()
+    figures["peak_mebibytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
