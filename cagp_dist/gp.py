@@ -65,7 +65,8 @@ class Prior:
                 "SquaredExponential."
             )
         check_positive("noise_variance", self.noise_variance)
-        if not callable(self.mean) and not np.isfinite(self.mean):
+        number = isinstance(self.mean, (int, float, np.floating, np.integer))
+        if not callable(self.mean) and not (number and np.isfinite(self.mean)):
             raise ArgumentError(f"mean is {self.mean!r}; expected a finite number or a function of X.")
 
     def mean_at(self, X: Array) -> Array:
@@ -77,7 +78,7 @@ class Prior:
                 f"the prior mean returned shape {values.shape} for {len(X)} points; "
                 "expected finite values of shape (n,) or (n, T)."
             )
-        return values.reshape(len(X), -1)
+        return values if values.ndim == 2 else values[:, None]
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,8 @@ def condition(
     True
     """
     points, test_points = as_points("X", X), as_points("X_test", X_test)
+    if len(points) == 0:
+        raise ArgumentError(f"X has shape {points.shape}: nothing was observed; expected at least one point.")
     observed = _observations(y, len(points))
     if test_points.shape[1] != points.shape[1]:
         raise ArgumentError(
@@ -326,10 +329,10 @@ def _observations(y: ArrayLike, n: int) -> Array:
         raise ArgumentError(
             f"y is not numeric: {error}. Expected numbers of shape (n,) or (n, T)."
         ) from error
-    if values.ndim not in (1, 2) or len(values) != n:
+    if values.ndim not in (1, 2) or len(values) != n or values.size == 0:
         raise ArgumentError(
             f"y has shape {values.shape} but X has {n} points; expected ({n},), or ({n}, T) for T fields."
         )
     if not np.isfinite(values).all():
         raise ArgumentError("y holds NaN or infinity; drop those points first.")
-    return values.reshape(n, -1)
+    return values if values.ndim == 2 else values[:, None]
