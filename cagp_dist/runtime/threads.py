@@ -17,6 +17,8 @@ from cagp_dist.runtime.base import Handle
 
 T = TypeVar("T")
 
+_CLOSED = "the thread pool is not open"
+
 
 class Task(Generic[T]):
     """A function call that runs once its arguments are there; also the handle of its value."""
@@ -75,13 +77,14 @@ class ThreadExecutor:
         self._ready: list[tuple[int, int, Task[object]]] = []
         self._submitted = 0
         self._changed = threading.Condition()
-        self._closed = False
+        self._open = False
         self._threads = [
             threading.Thread(target=self._work, name=f"cagp-{index}", daemon=True)
             for index in range(self.workers)
         ]
 
     def __enter__(self) -> Self:
+        self._open = True
         for thread in self._threads:
             thread.start()
         return self
@@ -90,7 +93,7 @@ class ThreadExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._changed:
-            self._closed = True
+            self._open = False
             self._ready.clear()
             self._changed.notify_all()
         for thread in self._threads:
@@ -102,6 +105,8 @@ class ThreadExecutor:
         """Queue ``function``; see `cagp_dist.runtime.base.Executor.submit`."""
         task: Task[T] = Task(self, function, arguments)
         with self._changed:
+            if not self._open:
+                raise ArgumentError(f"{_CLOSED}; use it inside `with ThreadExecutor() as executor:`.")
             entry = (-priority, self._submitted, cast("Task[object]", task))
             self._submitted += 1
             for needed in _tasks(arguments):
@@ -118,27 +123,34 @@ class ThreadExecutor:
         return [handle.result() for handle in handles]
 
     def wait(self, task: Task[T]) -> None:
-        """Block until ``task`` is done."""
+        """Block until ``task`` is done; a closed pool never gets to it."""
         with self._changed:
-            self._changed.wait_for(lambda: task.done)
+            self._changed.wait_for(lambda: task.done or not self._open)
+            if not task.done:
+                raise ArgumentError(f"{_CLOSED}; the task was never run.")
 
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or bool(self._ready))
-                if self._closed:
-                    return
-                task = heapq.heappop(self._ready)[2]
+        while (task := self._next()) is not None:
             task.run()
-            with self._changed:
-                task.done = True
-                for entry in task.dependents:
-                    entry[2].missing -= 1
-                    if entry[2].missing == 0:
-                        heapq.heappush(self._ready, entry)
-                task.dependents = []
-                self._changed.notify_all()
+            self._finish(task)
             del task  # else an idle thread would keep the last value alive
+
+    def _next(self) -> Task[object] | None:
+        """Wait for the most urgent ready task; None when the pool closes."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open or bool(self._ready))
+            return heapq.heappop(self._ready)[2] if self._open else None
+
+    def _finish(self, task: Task[object]) -> None:
+        """Mark a task as done and queue those that waited for it alone."""
+        with self._changed:
+            task.done = True
+            for entry in task.dependents:
+                entry[2].missing -= 1
+                if entry[2].missing == 0:
+                    heapq.heappush(self._ready, entry)
+            task.dependents = []
+            self._changed.notify_all()
 
 
 def _tasks(arguments: Sequence[object]) -> Iterator[Task[object]]:
