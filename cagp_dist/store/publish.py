@@ -35,7 +35,7 @@ from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
 
-__all__ = ["current_run", "output_lock", "publish", "published", "run_key", "verify"]
+__all__ = ["current_run", "make_current", "output_lock", "publish", "published", "run_key", "verify"]
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def publish(
     run = published(root, run_key=run_key)
     if run is None:
         run = _publish_new(root, groups, run_key, _plain_attributes(groups, run_key, attributes))
-    _make_current(root, run_key)
+    make_current(root, run_key=run_key)
     return run
 
 
@@ -131,6 +131,28 @@ def current_run(root: Path) -> Path | None:
     if not run.is_dir():
         raise StoreError(f"{pointer} names the run {key}, but {run} is missing. {advice}")
     return run
+
+
+def make_current(root: Path, *, run_key: str) -> None:
+    """Point ``CURRENT`` at a published run, in one step. Call it inside `output_lock`.
+
+    Raises
+    ------
+    StoreError
+        If there is no such run, or the disk is full or fails.
+    ConfigurationError
+        If ``root`` is not writable.
+    """
+    run = _run_path(root, run_key)
+    if not run.is_dir():
+        raise StoreError(f"there is no run at {run} to make current; publish it first.")
+    new = root / ".staging" / f"CURRENT-{os.getpid()}"
+    with disk_errors(root / "CURRENT"):
+        new.parent.mkdir(exist_ok=True)
+        new.unlink(missing_ok=True)
+        manifest.write_durably(new, f"{run_key}\n")
+        os.replace(new, root / "CURRENT")
+    manifest.sync(root)
 
 
 def verify(run_path: Path) -> None:
@@ -234,17 +256,6 @@ def _consolidate(staged: Path) -> None:
         # Consolidated metadata is not in the text of the Zarr 3 specification; readers may ignore it.
         warnings.simplefilter("ignore", ZarrUserWarning)
         zarr.consolidate_metadata(os.fspath(staged))
-
-
-def _make_current(root: Path, key: str) -> None:
-    """Point ``CURRENT`` at a run, in one step."""
-    new = root / ".staging" / f"CURRENT-{os.getpid()}"
-    with disk_errors(root / "CURRENT"):
-        new.parent.mkdir(exist_ok=True)
-        new.unlink(missing_ok=True)
-        manifest.write_durably(new, f"{key}\n")
-        os.replace(new, root / "CURRENT")
-    manifest.sync(root)
 
 
 def _plain_attributes(

@@ -19,7 +19,15 @@ import zarr
 
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store.arrays import read_group
-from cagp_dist.store.publish import current_run, output_lock, publish, published, run_key, verify
+from cagp_dist.store.publish import (
+    current_run,
+    make_current,
+    output_lock,
+    publish,
+    published,
+    run_key,
+    verify,
+)
 
 PUBLISHER = Path(__file__).with_name("publisher.py")
 _spec = importlib.util.spec_from_file_location("publisher", PUBLISHER)
@@ -150,6 +158,17 @@ def test_an_older_run_becomes_current_again_and_all_runs_are_kept(root):
     assert current_run(root) == second
     verify(first)
     assert publisher.publish_index(root, 1, small=False) == first
+    assert current_run(root) == first
+    verify(second)
+
+
+def test_a_run_is_made_current_by_its_key(root):
+    first = current_run(root)
+    second = publisher.publish_index(root, 2)
+    make_current(root, run_key=publisher.key_of(1))
+    assert current_run(root) == first
+    with pytest.raises(StoreError, match=f"there is no run at .*{publisher.key_of(3)}.zarr to make current"):
+        make_current(root, run_key=publisher.key_of(3))
     assert current_run(root) == first
     verify(second)
 
