@@ -4,7 +4,6 @@ Canonical form is the contract between sources and everything that follows, so t
 which way a latitude runs, which convention a longitude has, or whether a number is packed.
 """
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,7 +24,7 @@ from cagp_dist.era5.selection import (
 )
 from cagp_dist.errors import DataError
 
-__all__ = ["Points", "assemble", "canonical", "content_sha256", "observation_points"]
+__all__ = ["Points", "assemble", "canonical", "observation_points"]
 
 Values = NDArray[np.float32]
 
@@ -160,27 +159,6 @@ def assemble(
         },
         attrs={"Conventions": "CF-1.13"},
     )
-
-
-def content_sha256(field: xr.Dataset) -> str:
-    """Hash the numbers of a canonical field, for sources that have no single file to hash.
-
-    Parameters
-    ----------
-    field : xarray.Dataset
-        In canonical form.
-
-    Returns
-    -------
-    str
-        SHA-256 over time, latitude, longitude and values, in hexadecimal.
-    """
-    digest = hashlib.sha256()
-    for name in ("time", "latitude", "longitude", "t2m"):
-        array = np.ascontiguousarray(field[name].values)
-        digest.update(f"{name}{array.shape}{array.dtype.str}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def _check_units(field: xr.DataArray) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import xarray as xr
 
-from cagp_dist.era5.canonical import canonical, content_sha256
+from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.selection import Area
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.store.arrays import content_sha256
 
 
 @dataclass(frozen=True)

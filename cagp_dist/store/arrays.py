@@ -6,6 +6,7 @@ one asks for it, so that nobody could tell it from a missing one. Every array is
 ``zstd`` then ``crc32c``, with NaN as fill of floats, and with empty chunks.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -127,21 +128,48 @@ def read_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
     StoreError
         If store or group are absent, a chunk is missing or does not match its checksum.
     """
+    with open_group(path, group) as opened:
+        verify_chunks(path, group)
+        return opened.load()
+
+
+def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
+    """Open a group without reading its values; chunks are read, and checked, as they are asked for.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the store.
+    group : str
+        Name of the group; ``"/"`` is the root.
+
+    Returns
+    -------
+    xarray.Dataset
+        Lazy; close it, or use it in a ``with`` statement.  A missing chunk reads as the fill value:
+        look with :func:`missing_chunks` or :func:`verify_chunks` first.
+
+    Raises
+    ------
+    StoreError
+        If store or group are absent or their metadata is damaged.
+    """
     name = group.strip("/")
     if not (Path(path) / name / "zarr.json").exists():
         raise StoreError(
             f"there is no group {group!r} in {path}; expected a Zarr store written by this package."
         )
-    verify_chunks(path, group)
-    with xr.open_dataset(
-        os.fspath(path),
-        engine="zarr",
-        group=name or None,
-        chunks=None,
-        consolidated=False,
-        decode_timedelta=False,
-    ) as opened:
-        return opened.load()
+    try:
+        return xr.open_dataset(
+            os.fspath(path),
+            engine="zarr",
+            group=name or None,
+            chunks=None,
+            consolidated=False,
+            decode_timedelta=False,
+        )
+    except Exception as error:  # JSON, key and value errors of damaged metadata, checksums of coordinates
+        raise _unreadable(path, group, error) from error
 
 
 def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:
@@ -209,6 +237,34 @@ def verify_chunks(path: str | os.PathLike[str], group: str = ROOT) -> int:
     return count
 
 
+def content_sha256(dataset: xr.Dataset) -> str:
+    """Hash the names, dimensions and numbers of a dataset, and nothing else.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Variables of kind float, int, bool or datetime64; attributes and encodings do not count.
+
+    Returns
+    -------
+    str
+        SHA-256 in hexadecimal; the same numbers give the same hash however they were stored.
+
+    Raises
+    ------
+    ArgumentError
+        If a variable holds text or objects.
+    """
+    digest = hashlib.sha256()
+    for key in sorted(map(str, dataset.variables)):
+        values = dataset.variables[key].values
+        if values.dtype.kind not in "fiubM":
+            raise ArgumentError(f"variable {key!r} has dtype {values.dtype}; expected numbers or times.")
+        digest.update(f"{key}{dataset.variables[key].dims}{values.shape}{values.dtype.str}".encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
 def chunk_shape(
     shape: tuple[int, ...], *, item_bytes: int, limit_bytes: int = CHUNK_BYTES
 ) -> tuple[int, ...]:
@@ -241,6 +297,13 @@ def chunk_shape(
         if lengths[axis] > 1:
             break
     return tuple(lengths)
+
+
+def _unreadable(path: str | os.PathLike[str], group: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"cannot read the metadata of group {group!r} in {path} ({error}); expected a Zarr 3 store. "
+        "Restore it from a copy or write it again."
+    )
 
 
 def _plain(key: object, variable: xr.Variable) -> xr.Variable:
@@ -285,9 +348,7 @@ def _arrays(path: str | os.PathLike[str], group: str) -> Iterator["zarr.Array[Ar
         opened = zarr.open_group(os.fspath(path), path=group.strip("/"), mode="r", use_consolidated=False)
         members = opened.members(max_depth=None)
     except Exception as error:  # JSON, key and value errors of damaged metadata, or no store at all
-        raise StoreError(
-            f"cannot read the metadata of group {group!r} in {path} ({error}); expected a Zarr 3 store."
-        ) from error
+        raise _unreadable(path, group, error) from error
     yield from (member for _, member in members if isinstance(member, zarr.Array))
 
 

@@ -8,9 +8,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import xarray as xr
 
-from cagp_dist.era5.canonical import canonical, content_sha256
+from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.remote import PUBLIC_STORES, open_zarr
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.store.arrays import content_sha256
 
 from .fields import raw_dataset
 

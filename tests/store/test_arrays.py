@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cagp_dist.errors import ArgumentError, StoreError
-from cagp_dist.store.arrays import chunk_shape, missing_chunks, read_group, verify_chunks, write_group
+from cagp_dist.store.arrays import (
+    chunk_shape,
+    content_sha256,
+    missing_chunks,
+    open_group,
+    read_group,
+    verify_chunks,
+    write_group,
+)
 
 
 @pytest.fixture
@@ -150,3 +158,32 @@ def test_a_chunk_never_exceeds_its_bound(shape, item_bytes, limit_bytes):
     assert len(chunks) == len(shape)
     assert all(1 <= chunk <= max(1, length) for chunk, length in zip(chunks, shape, strict=True))
     assert item_bytes * int(np.prod(chunks, dtype=np.int64)) <= max(limit_bytes, item_bytes)
+
+
+def test_a_group_is_opened_lazily_and_a_flipped_bit_is_found_on_reading(tmp_path, dataset):
+    write_group(tmp_path, "posterior", dataset, chunks={"time": 1})
+    chunk = tmp_path / "posterior" / "t2m" / "c" / "1" / "0"
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 16
+    chunk.write_bytes(data)
+    with open_group(tmp_path, "posterior") as opened:
+        np.testing.assert_array_equal(opened.t2m[0].values, dataset.t2m[0])
+        with pytest.raises(ValueError, match="checksum"):
+            opened.t2m[1].load()
+    (tmp_path / "posterior" / "t2m" / "zarr.json").write_text("{}")
+    with pytest.raises(StoreError, match=r"cannot read the metadata of group 'posterior'"):
+        open_group(tmp_path, "posterior")
+
+
+def test_the_content_hash_follows_every_number_and_nothing_else(dataset):
+    numbers = dataset.drop_vars(["label", "name"])
+    stored = numbers.assign_attrs(title="other").copy(deep=True)
+    stored.t2m.encoding = {"dtype": "int16"}
+    assert content_sha256(stored) == content_sha256(numbers)
+    stored.t2m[0, 0] += np.float32(0.001)
+    assert content_sha256(stored) != content_sha256(numbers)
+    assert content_sha256(numbers.rename(t2m="d2m")) != content_sha256(numbers)
+    moved = numbers.assign_coords(time=numbers.time + np.timedelta64(1, "h"))
+    assert content_sha256(moved) != content_sha256(numbers)
+    with pytest.raises(ArgumentError, match="'label' has dtype <U3; expected numbers"):
+        content_sha256(dataset[["label"]].drop_vars("name"))

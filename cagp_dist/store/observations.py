@@ -1,0 +1,273 @@
+"""The store of ingested fields: a time that is in it is complete, was checked, and never changes.
+
+::
+
+    OUT/observations.zarr/                             root group
+    OUT/observations.zarr/20190301T0000-DIGEST/        batch: t2m (time, latitude, longitude)
+    OUT/observations.zarr/20190302T0000-DIGEST/        another
+    OUT/.observations.zarr.staging/                    work in progress
+    OUT/.observations.zarr.lock                        one process at a time writes
+
+A batch appears by one rename and is never touched again, so that a kill at any moment leaves the store as
+it was or with one more complete batch.  Batches lie in any order and times are sorted on opening: earlier
+times can follow later ones.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.errors import ArgumentError, DataError, StoreError
+from cagp_dist.store import manifest
+from cagp_dist.store.arrays import content_sha256, open_group, write_group
+from cagp_dist.store.batches import DIMENSIONS, Times, list_batches, publish_batch, read_batch
+from cagp_dist.store.manifest import disk_errors
+
+BATCH_BYTES = 64 * 2**20
+"""A longer ingest becomes several batches, so that a kill loses at most one."""
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What an ingest did.
+
+    Attributes
+    ----------
+    times_added : int
+        Times that were not in the store before.
+    times_present : int
+        Times that were there already, with equal values.
+    """
+
+    times_added: int
+    times_present: int
+
+
+def append(
+    path: str | os.PathLike[str],
+    field: xr.Dataset,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    batch_bytes: int = BATCH_BYTES,
+) -> Appended:
+    """Add the times of a field that are not in the store yet; the store is created when absent.
+
+    Doing it twice changes nothing.  A time that is there already must have the same values, bit for bit:
+    nothing is written if one differs.
+
+    Parameters
+    ----------
+    path : path-like
+        The store, by custom ``OUT/observations.zarr``.
+    field : xarray.Dataset
+        Canonical: ``t2m`` (time, latitude, longitude) float32 in kelvin, on the grid of the store.
+    progress : callable, optional
+        Called with the number of times that are done and their total, after each batch.
+    batch_bytes : int
+        Bound of one batch, uncompressed; at least one time.
+
+    Returns
+    -------
+    Appended
+
+    Raises
+    ------
+    StoreError
+        If the grid differs, a time is there with other values, the store is damaged, another process
+        writes to it, or the disk refuses.
+    ConfigurationError
+        If the folder is not writable.
+    ArgumentError
+        If the field is not in canonical form.
+    """
+    store = Path(path)
+    _check_canonical(field)
+    with _writer(store) as staging:
+        present = _present(store, field)
+        new = np.flatnonzero(~present)
+        done, total = int(present.sum()), present.size
+        per_batch = max(1, batch_bytes // (field.t2m.nbytes // total))
+        for start in range(0, new.size, per_batch):
+            times = new[start : start + per_batch]
+            publish_batch(store, staging, field.isel(time=times))
+            done += times.size
+            if progress is not None:
+                progress(done, total)
+    return Appended(times_added=int(new.size), times_present=int(present.sum()))
+
+
+def open_observations(
+    path: str | os.PathLike[str], *, times: Sequence[str] | Times | None = None
+) -> xr.Dataset:
+    """Read fields from the store, each batch checked against its digest before a number is used.
+
+    Parameters
+    ----------
+    path : path-like
+        The store.
+    times : sequence of ISO times or array of datetime64, optional
+        Every one must be there.  None: all.
+
+    Returns
+    -------
+    xarray.Dataset
+        Canonical, in memory, times ascending.  Attributes: ``source`` and ``source_sha256`` of what was
+        ingested, and ``content_sha256``, the hash of the numbers that were read.
+
+    Raises
+    ------
+    StoreError
+        If there is no store, or a batch that is needed is damaged or incomplete (the file is named).
+    DataError
+        If a time is absent; names the first and last that are there.
+
+    Notes
+    -----
+    Only batches that hold a wanted time are read; each is read twice, once for its digest.
+    """
+    store = Path(path)
+    if not (store / "zarr.json").is_file():
+        raise StoreError(f"there is no observation store at {store}. Ingest data into it first.")
+    batches = list_batches(store)
+    wanted = _wanted(store, batches, times)
+    parts = [
+        read_batch(store / name, wanted)
+        for name, available in batches.items()
+        if np.isin(available, wanted).any()
+    ]
+    result = xr.concat(
+        parts, dim="time", data_vars="minimal", coords="minimal", join="override", combine_attrs="override"
+    ).sortby("time")
+    for variable in result.variables.values():
+        variable.encoding = {}
+    result.attrs = {"Conventions": "CF-1.13", **_origin(parts), "content_sha256": content_sha256(result)}
+    return result
+
+
+def _check_canonical(field: xr.Dataset) -> None:
+    if "t2m" not in field or field.t2m.dims != DIMENSIONS or field.t2m.dtype != np.float32:
+        raise ArgumentError(
+            f"the field holds {list(field.data_vars)} with dimensions {dict(field.sizes)}; expected t2m "
+            f"{DIMENSIONS} in float32. Bring it into canonical form first."
+        )
+    for name in DIMENSIONS:
+        values = field[name].values
+        if values.size == 0 or not (values[1:] > values[:-1]).all():
+            raise ArgumentError(
+                f"the {name}s of the field are empty or not ascending. Bring it into canonical form first."
+            )
+
+
+@contextmanager
+def _writer(store: Path) -> Iterator[Path]:
+    """Hold the store's lock; what a dead writer left in the staging folder is removed."""
+    staging = store.parent / f".{store.name}.staging"
+    with disk_errors(store):
+        store.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(store.parent / f".{store.name}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(f"another process is writing to {store}. Wait until it ends.") from error
+        with disk_errors(store):
+            shutil.rmtree(staging, ignore_errors=True)
+            staging.mkdir()
+            _create(store, staging)
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def _create(store: Path, staging: Path) -> None:
+    if (store / "zarr.json").is_file():
+        return
+    if store.exists():
+        raise StoreError(f"{store} exists and is no observation store. Choose another place or move it away.")
+    attributes = {"Conventions": "CF-1.13", "title": "Ingested fields, one group per batch of times"}
+    write_group(staging / "root", "/", xr.Dataset(attrs=attributes))
+    manifest.sync_tree(staging / "root")
+    os.rename(staging / "root", store)
+    manifest.sync(store.parent)
+
+
+def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
+    """Tell which times are in the store; they must have equal values, and all batches the same grid."""
+    present = np.zeros(field.sizes["time"], dtype=bool)
+    for name, available in list_batches(store).items():
+        with open_group(store / name) as batch:
+            _check_grid(store, batch, field)
+        if not np.isin(available, field.time.values).any():
+            continue
+        stored = read_batch(store / name, field.time.values)
+        offered = field.t2m.sel(time=stored.time).values
+        for time, old, new in zip(stored.time.values, stored.t2m.values, offered, strict=True):
+            if not np.array_equal(old, new, equal_nan=True):
+                raise StoreError(
+                    f"time {_shown(time)} is in {store} already with other values, which differ by up to "
+                    f"{_difference(old, new):g} K; they came from {stored.attrs.get('source', 'elsewhere')}. "
+                    "Nothing was written. Use another output root, or remove this store and ingest again."
+                )
+        present |= np.isin(field.time.values, available)
+    return present
+
+
+def _check_grid(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:
+    for name in ("latitude", "longitude"):
+        old, new = batch[name].values, field[name].values
+        if old.shape != new.shape or np.abs(old - new).max() > 1e-4:
+            raise StoreError(
+                f"the field has {new.size} {name}s {new[0]:g}..{new[-1]:g}, and {store} has {old.size} "
+                f"{old[0]:g}..{old[-1]:g}; a store holds one grid. Use the same area and grid, or another "
+                "output root."
+            )
+
+
+def _wanted(store: Path, batches: dict[str, Times], times: Sequence[str] | Times | None) -> Times:
+    available = np.unique(np.concatenate([np.array([], "datetime64[ns]"), *batches.values()]))
+    if available.size == 0:
+        raise DataError(f"{store} holds no time yet. Ingest data into it first.")
+    if times is None:
+        return available
+    try:
+        bare = [time.removesuffix("Z") if isinstance(time, str) else time for time in times]
+        wanted = np.unique(np.array(bare, dtype="datetime64[ns]"))
+    except ValueError as error:
+        raise ArgumentError(f"times cannot be read ({error}); expected UTC in ISO 8601.") from error
+    absent = wanted[~np.isin(wanted, available)]
+    if absent.size or wanted.size == 0:
+        example = f" (such as {_shown(absent[0])})" if absent.size else ""
+        raise DataError(
+            f"{absent.size} of {wanted.size} selected times are not in {store}{example}. It has "
+            f"{available.size} times from {_shown(available[0])} to {_shown(available[-1])}. "
+            "Ingest the others first."
+        )
+    return wanted
+
+
+def _origin(parts: list[xr.Dataset]) -> dict[str, str]:
+    sources = dict.fromkeys(str(part.attrs.get("source", "unknown")) for part in parts)
+    digests = sorted({str(part.attrs.get("source_sha256", "unknown")) for part in parts})
+    one = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return {"source": "; ".join(sources), "source_sha256": one}
+
+
+def _difference(old: NDArray[np.float32], new: NDArray[np.float32]) -> float:
+    both = np.isfinite(old) & np.isfinite(new)
+    return float(np.abs(old[both] - new[both]).max()) if both.any() else float("nan")
+
+
+def _shown(time: np.datetime64) -> str:
+    return str(time.astype("datetime64[m]"))

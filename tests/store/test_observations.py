@@ -1,0 +1,278 @@
+"""Ingest is idempotent by time, survives kills at any moment, and finds every damage before it is read."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError, StoreError
+from cagp_dist.store import batches
+from cagp_dist.store.arrays import missing_chunks
+from cagp_dist.store.observations import Appended, append, open_observations
+
+from .killed_append import STEP, field
+
+SMALL = 2 * 3 * 4 * 4  # two times of the small field
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "out" / "observations.zarr"
+
+
+def batch_folders(store):
+    return sorted(path for path in store.iterdir() if path.is_dir())
+
+
+def test_what_was_appended_is_opened_again(store):
+    given_field = field([0, 1, 2])
+    given_field.t2m[1, 0, 0] = np.nan
+    assert append(store, given_field) == Appended(times_added=3, times_present=0)
+    opened = open_observations(store)
+    xr.testing.assert_equal(opened, given_field)
+    assert opened.time.dtype == np.dtype("datetime64[ns]")
+    assert opened.t2m.dtype == np.float32
+    assert all(variable.encoding == {} for variable in opened.variables.values())
+    assert opened.attrs["source"] == "made"
+    assert opened.attrs["source_sha256"] == "0" * 64
+
+
+def test_attributes_of_the_variables_are_kept(store):
+    given_field = field([0])
+    given_field.t2m.attrs = {"units": "K", "standard_name": "air_temperature"}
+    append(store, given_field)
+    assert open_observations(store).t2m.attrs == given_field.t2m.attrs
+
+
+def test_a_time_that_is_there_already_is_skipped_and_others_are_inserted(store):
+    append(store, field([2, 5]))
+    assert append(store, field([2, 5])) == Appended(times_added=0, times_present=2)
+    assert len(batch_folders(store)) == 1
+    assert append(store, field([0, 2, 3])) == Appended(times_added=2, times_present=1)
+    xr.testing.assert_equal(open_observations(store), field([0, 2, 3, 5]))
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=4))
+def test_the_order_of_appends_does_not_matter(tmp_path_factory, parts):
+    store = tmp_path_factory.mktemp("order") / "observations.zarr"
+    for part in parts:
+        append(store, field(sorted(part)), batch_bytes=SMALL)
+    opened = open_observations(store)
+    xr.testing.assert_equal(opened, field(sorted(set().union(*parts))))
+    other = store.with_name("at-once.zarr")
+    append(other, field(sorted(set().union(*parts))))
+    assert open_observations(other).attrs == opened.attrs
+
+
+def test_other_values_at_a_time_that_is_there_are_refused_and_nothing_is_written(store):
+    append(store, field([0, 1]))
+    changed = field([1, 2])
+    changed.t2m[0, 0, 0] += 0.5
+    with pytest.raises(
+        StoreError,
+        match=r"2020-01-02T00:00 is in .* with other values, which differ by up to 0\.5 K; they came from",
+    ):
+        append(store, changed)
+    xr.testing.assert_equal(open_observations(store), field([0, 1]))
+    changed.t2m[0] = np.nan
+    with pytest.raises(StoreError, match="by up to nan K"):
+        append(store, changed)
+
+
+def test_another_grid_is_refused(store):
+    append(store, field([0]))
+    shifted = field([1]).assign_coords(latitude=[-11.0, 0.0, 11.0])
+    with pytest.raises(
+        StoreError, match=r"3 latitudes -11\.\.11, and .* has 3 -10\.\.10; a store holds one grid"
+    ):
+        append(store, shifted)
+    with pytest.raises(StoreError, match=r"2 longitudes 0\.\.90, and .* has 4 0\.\.270"):
+        append(store, field([1]).isel(longitude=[0, 1]))
+    rounded = field([1]).assign_coords(latitude=np.array([-10.0, 1e-6, 10.0]))
+    assert append(store, rounded).times_added == 1
+
+
+def test_only_the_wanted_times_are_read(store):
+    append(store, field(range(6)), batch_bytes=SMALL)
+    assert len(batch_folders(store)) == 3
+    damaged = batch_folders(store)[0] / "t2m" / "c" / "0" / "0" / "0"
+    damaged.write_bytes(b"")
+    opened = open_observations(store, times=["2020-01-06T00:00Z", "2020-01-03"])
+    xr.testing.assert_equal(opened, field([2, 5]))
+    xr.testing.assert_equal(open_observations(store, times=field([3]).time.values), field([3]))
+    with pytest.raises(StoreError, match=f"{damaged} is damaged"):
+        open_observations(store)
+    with pytest.raises(StoreError, match=f"{damaged} is damaged"):
+        append(store, field([0, 9]))
+
+
+def test_absent_times_are_named(store):
+    append(store, field([0, 3]))
+    with pytest.raises(
+        DataError, match=r"1 of 2 .* \(such as 2021-01-01T00:00\)\. It has 2 times from 2020-01-01"
+    ):
+        open_observations(store, times=["2020-01-01", "2021-01-01"])
+    with pytest.raises(DataError, match="0 of 0 selected"):
+        open_observations(store, times=[])
+    with pytest.raises(ArgumentError, match="times cannot be read"):
+        open_observations(store, times=["noon"])
+
+
+def test_no_store_an_empty_one_and_something_else_are_told_apart(store, tmp_path):
+    with pytest.raises(StoreError, match="there is no observation store at"):
+        open_observations(store)
+    append(store, field([0]))
+    for batch in batch_folders(store):
+        batch.rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="holds no time yet"):
+        open_observations(store)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreError, match="exists and is no observation store"):
+        append(tmp_path / "folder", field([0]))
+
+
+def test_chunks_are_small_compressed_and_checked(store, monkeypatch):
+    monkeypatch.setattr(batches, "CHUNK_BYTES", 3 * 4 * 4)
+    append(store, field(range(4)))
+    (batch,) = batch_folders(store)
+    array = zarr.open_group(batch, mode="r")["t2m"]
+    assert array.chunks == (1, 3, 4)
+    assert "Crc32c" in str(array.compressors)
+    assert missing_chunks(store) == []
+
+
+@pytest.mark.parametrize("kind", ["flip", "cut", "gone", "extra"])
+def test_damage_to_any_file_of_a_batch_is_found(store, kind):
+    append(store, field([0, 1]))
+    (batch,) = batch_folders(store)
+    rng = np.random.default_rng(0)
+    for file in sorted(path for path in batch.rglob("*") if path.is_file()):
+        good = file.read_bytes()
+        if kind == "flip":
+            bad = bytearray(good)
+            bit = int(rng.integers(0, 8 * len(good)))
+            bad[bit // 8] ^= 1 << (bit % 8)
+            file.write_bytes(bad)
+        elif kind == "cut":
+            file.write_bytes(good[:-1])
+        elif kind == "gone":
+            file.unlink()
+        else:
+            (batch / "extra").write_bytes(b"")
+        with pytest.raises((StoreError, DataError)) as caught:
+            open_observations(store, times=["2020-01-01"])
+        assert str(store) in str(caught.value)
+        file.write_bytes(good)
+        (batch / "extra").unlink(missing_ok=True)
+    xr.testing.assert_equal(open_observations(store), field([0, 1]))
+
+
+def test_a_damaged_chunk_is_named_and_damaged_attributes_name_the_batch(store):
+    append(store, field([0]))
+    (batch,) = batch_folders(store)
+    metadata = batch / "t2m" / "zarr.json"
+    text = metadata.read_text()
+    metadata.write_text(text.replace("NaN", "0.0"))
+    with pytest.raises(StoreError, match=f"batch {batch} is damaged: its files do not match the digest"):
+        open_observations(store)
+    metadata.write_text(text)
+    chunk = batch / "t2m" / "c" / "0" / "0" / "0"
+    chunk.unlink()
+    with pytest.raises(StoreError, match=f"chunk {chunk} is missing"):
+        open_observations(store)
+
+
+def test_progress_is_told_after_each_batch(store):
+    append(store, field([0]))
+    told = []
+    append(store, field(range(6)), batch_bytes=SMALL, progress=lambda done, total: told.append((done, total)))
+    assert told == [(3, 6), (5, 6), (6, 6)]
+
+
+def test_one_process_at_a_time_writes(store):
+    append(store, field([0]))
+    with (store.parent / ".observations.zarr.lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        staging = store.parent / ".observations.zarr.staging"
+        (staging / "work").mkdir(parents=True)
+        with pytest.raises(StoreError, match="another process is writing to"):
+            append(store, field([1]))
+        assert (staging / "work").exists()
+    assert append(store, field([1])).times_added == 1
+    assert not staging.exists()
+
+
+def test_a_full_disk_is_an_error_and_the_store_stays_as_it_was(store, monkeypatch):
+    append(store, field([0]))
+
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(batches.os, "rename", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        append(store, field([1]))
+    monkeypatch.undo()
+    assert sorted(os.listdir(store.parent)) == [".observations.zarr.lock", "observations.zarr"]
+    xr.testing.assert_equal(open_observations(store), field([0]))
+
+
+def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ConfigurationError, match="cannot write"):
+        append(tmp_path / "file" / "observations.zarr", field([0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.rename(t2m="tp"), r"holds \['tp'\]"),
+        (lambda d: d.transpose("latitude", ...), "expected t2m"),
+        (lambda d: d.astype("float64"), "in float32"),
+        (lambda d: d.isel(time=[1, 0]), "times of the field are empty or not ascending"),
+        (lambda d: d.isel(time=[]), "times of the field are empty"),
+        (lambda d: d.isel(latitude=slice(None, None, -1)), "latitudes of the field .* not ascending"),
+    ],
+)
+def test_what_is_not_canonical_is_refused(store, change, message):
+    with pytest.raises(ArgumentError, match=message):
+        append(store, change(field([0, 1])))
+    assert not store.parent.exists()
+
+
+def test_a_kill_at_any_moment_leaves_whole_batches_and_the_next_append_completes_them(tmp_path):
+    append(tmp_path / "before" / "observations.zarr", field([0, 1]))
+    script = Path(__file__).with_name("killed_append.py")
+    root = os.fspath(Path(__file__).parents[2])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    subprocess.run([sys.executable, script, tmp_path], check=True, env=environment, timeout=120)
+    tries = sorted(tmp_path.glob("try-*"), key=lambda path: int(path.name[4:]))
+    assert len(tries) * STEP > 40  # a batch has four arrays, each with metadata and a chunk
+    seen = set()
+    for folder in tries:
+        store = folder / "observations.zarr"
+        started = int(folder.name[4:]) % 2 == 1
+        try:
+            opened = open_observations(store)
+            days = (opened.time.values - np.datetime64("2020-01-01")).astype("timedelta64[D]").astype(int)
+            xr.testing.assert_equal(opened, field(days.tolist()))
+        except (StoreError, DataError):
+            days = np.array([], dtype=int)
+            assert not started
+        assert days.tolist() in ([], [0, 1], [0, 1, 2, 3])
+        assert not started or days.size >= 2
+        seen.add(days.size)
+        after = append(store, field([0, 1, 2, 3]))
+        assert (after.times_added, after.times_present) == (4 - days.size, days.size)
+        assert sorted(os.listdir(folder)) == [".observations.zarr.lock", "observations.zarr"]
+        xr.testing.assert_equal(open_observations(store), field([0, 1, 2, 3]))
+    assert seen == {0, 2, 4}
