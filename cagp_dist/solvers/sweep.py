@@ -14,6 +14,7 @@ the result is that of point Gauss-Seidel. After an adjoint sweep Y = Y_old - G Z
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -98,12 +99,12 @@ class SweepSystem:
             for start, stop in self.blocks
         ]
         self._factors: dict[int, Handle[Factor]] = {}
-        pairs = [(a, b) for a in range(len(self.blocks)) for b in range(a + 1)]
+        below = ((a, b) for a in range(len(self.blocks)) for b in range(a + 1))
         self._stored = {
             (a, b): executor.submit(
                 lower_tile, self._kernel, self._block_points[a], self._block_points[b], plan.widest_group
             )
-            for a, b in pairs[: plan.cached_tiles]
+            for a, b in islice(below, plan.cached_tiles)
         }
 
     def _pieces(self, points: Array, ranges: Sequence[Range]) -> list[Handle[Array]]:
