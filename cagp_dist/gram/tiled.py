@@ -112,13 +112,15 @@ class TiledGram:
 
     def _narrow_product(self, columns: Array, executor: Executor) -> Array:
         tiles = block_ranges(len(self.X), self.tile)
+        points: Handle[Array] = executor.submit(identity, self.points)
+        shared: Handle[Array] = executor.submit(identity, columns)
         parts = [
-            executor.submit(lower_strip_product, self.kernel.parameters, self.points, columns, tiles, strip)
+            executor.submit(lower_strip_product, self.kernel.parameters, points, shared, tiles, strip)
             for strip in triangle_strips(len(tiles), STRIPS)
         ]
         result = np.zeros_like(columns)
         for part in parts:  # in strip order, whoever finishes first
-            rows = part.result()
+            (rows,) = executor.gather([part])
             result[: len(rows)] += rows
         return result
 
@@ -144,7 +146,7 @@ def cross_product(
         )
         for start, stop in block_ranges(len(rows), tile)
     ]
-    return np.concatenate([part.result() for part in parts]) if parts else np.empty((0, columns.shape[1]))
+    return np.concatenate(executor.gather(parts)) if parts else np.empty((0, columns.shape[1]))
 
 
 def identity(value: Array) -> Array:

@@ -92,7 +92,7 @@ def representer_weights(problem: Problem, *, plan: Plan, whole_blocks: bool, exe
         final = iteration == plan.iterations
         for block, solved in enumerate(system.sweep(panels, sums, adjoint=False, final=final)):
             weights[block] = executor.submit(add_solution, weights[block], solved)
-    values = [handle.result() for handle in weights if handle is not None]
+    values = executor.gather([handle for handle in weights if handle is not None])
     return np.concatenate(values) if values else np.zeros_like(problem.residuals)
 
 
