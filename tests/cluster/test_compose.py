@@ -44,7 +44,10 @@ def test_commands_run_the_main_job_with_the_serial_result(
                 health_port = free_port()
                 command, check = (
                     _localised(words, scheduler_port=scheduler_port, health_port=health_port)
-                    for words in (shlex.split(services[name]["command"]), services[name]["healthcheck"]["test"])
+                    for words in (
+                        shlex.split(services[name]["command"]),
+                        services[name]["healthcheck"]["test"],
+                    )
                 )
                 stack.enter_context(_process([*command, "--host", "127.0.0.1"], tmp_path, environment))
                 _wait_until_healthy(check, tmp_path, environment)

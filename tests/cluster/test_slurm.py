@@ -145,7 +145,9 @@ def test_cancelled_job_leaves_no_process_and_no_file(
 def _sbatch(repository: Path, environment: dict[str, str], folder: Path) -> str:
     """Submit the script of the repository from ``folder`` and return the number of the job."""
     script = repository / "deploy" / "slurm" / "job.sbatch"
-    return _output(["sbatch", "--parsable", "--output=cagp-job.log", str(script)], environment, folder).strip()
+    return _output(
+        ["sbatch", "--parsable", "--output=cagp-job.log", str(script)], environment, folder
+    ).strip()
 
 
 def _submit(repository: Path, environment: dict[str, str], folder: Path) -> dict[str, str]:
