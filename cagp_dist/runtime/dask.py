@@ -1,5 +1,6 @@
 """Tasks as futures of a Dask cluster. The only module that imports `distributed`."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 20
 """How long to wait for a scheduler to answer, and for its first worker."""
+
+SETTLE_SECONDS = 0.5
+"""How long no further worker must join before work begins."""
 
 
 class DaskExecutor:
@@ -115,6 +119,7 @@ def connect(
             client.wait_for_workers(1)
         else:
             client = stack.enter_context(_connected_client(scheduler))
+        _wait_for_the_others(client)
         yield DaskExecutor(client)
 
 
@@ -142,6 +147,14 @@ def _connected_client(scheduler: str) -> "Iterator[Client]":
                 "start some with `dask worker`."
             ) from error
         yield client
+
+
+def _wait_for_the_others(client: "Client") -> None:
+    """Wait until no more workers join: work is split for those that are there at the start."""
+    known = 0
+    while (found := len(client.scheduler_info(n_workers=-1)["workers"])) > known:
+        known = found
+        time.sleep(SETTLE_SECONDS)
 
 
 def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Cluster":
