@@ -176,8 +176,10 @@ def _run(job: "Job", scheduler: str | None, *, publish_unconverged: bool) -> Non
         outcome = run_job(_placed(job, scheduler), publish_unconverged=publish_unconverged, observe=display)
         page = None
         if outcome.path is not None:
-            with Clock(display).stage("Report"):
-                page = write_report(outcome.path)
+            page = job.root / "report" / outcome.path.stem / "report.html"
+            if not (outcome.already_done and page.exists()):
+                with Clock(display).stage("Report"):
+                    page = write_report(outcome.path, page.parent)
     show_outcome(outcome, page)
     if not outcome.status.ok:
         raise typer.Exit(NOT_CONVERGED)

@@ -32,11 +32,11 @@ INTERRUPTED = 130
 """What a shell reports of a program that was interrupted: 128 + SIGINT."""
 
 _SCORES = (
-    ("rmse", "RMSE", "K", "root mean square error against the held-out observations"),
-    ("rmse_area_weighted", "RMSE, by area", "K", "the same, points weighted with the area of their cell"),
-    ("crps", "CRPS", "K", "continuous ranked probability score; smaller is better"),
-    ("nll", "NLL", "", "negative log density of an observation; smaller is better"),
-    ("ks_statistic", "KS distance", "", "of the PIT values from uniform; 0 is perfect"),
+    ("rmse", "RMSE", "K", "error at the held-out points, root mean square"),
+    ("rmse_area_weighted", "RMSE by area", "K", "the same, each point weighted with its area"),
+    ("crps", "CRPS", "K", "error and error bar in one; smaller is better"),
+    ("nll", "NLL", "", "negative log density; smaller is better"),
+    ("ks_statistic", "KS distance", "", "of PIT values from uniform; 0 is perfect"),
 )
 
 
@@ -137,9 +137,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     for name, title, unit, meaning in _SCORES:
         table.add_row(title, f"{float(scores[name]):.3f} {unit}".strip(), meaning)
     for level, covered in zip(scores["level"].values, scores["coverage"].values, strict=True):
-        table.add_row(
-            f"coverage at {level:.0%}", f"{covered:.1%}", "share of observations inside these intervals"
-        )
+        table.add_row(f"coverage at {level:.0%}", f"{covered:.1%}", "observations inside these intervals")
     out.print(table)
     if outcome.already_done:
         out.print("This run was published before; nothing was computed.")

@@ -35,7 +35,8 @@ def load_job(path: Path | str) -> Job:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigurationError(
-            f"there is no job file at {path}; expected the path of a TOML file. `cagp run --help` shows one."
+            f"there is no job file at {path}; expected the path of a TOML file. "
+            "`cagp example` prints one to start from."
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigurationError(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cagp_dist.errors import StoreError
+from cagp_dist.errors import DataError
 from cagp_dist.service.tables import Job, Observations
 
 if TYPE_CHECKING:
@@ -46,12 +46,13 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 
     table = job.observations
     if is_remote(table) and (stored := stored_observations(job)) is not None:
-        report(f"{stored.sizes['time']} times are in the store already")
+        report(f"nothing to fetch: {stored.sizes['time']} times are in the store")
         return stored
     field = _open(table, cache=job.root / "downloads", report=report)
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
     added = append(path, field)
-    report(f"{added.times_added} times added, {added.times_present} there already")
+    times = "time" if added.times_added == 1 else "times"
+    report(f"{added.times_added} {times} added, {added.times_present} there already")
     return open_observations(path, times=table.times)
 
 
@@ -90,7 +91,7 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
         return None
     try:
         return open_observations(path, times=job.observations.times)
-    except StoreError:
+    except DataError:  # other times of this source were ingested
         return None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist import tiling
-from cagp_dist.era5.canonical import Points, content_sha256, observation_points
+from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.service.design import Design, design_points
@@ -17,6 +17,7 @@ from cagp_dist.service.mean import fit_mean
 from cagp_dist.service.solve import kernel_of, solver_of
 from cagp_dist.service.tables import Job
 from cagp_dist.solvers import BlockGaussSeidel, Solver
+from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
 
 if TYPE_CHECKING:

@@ -40,6 +40,32 @@ scheduler = "serial"
 """
 
 
+def two_times(path: Path) -> Path:
+    """A smooth field at two times, in the layout of the Climate Data Store, as a Zarr store."""
+    latitude, longitude = np.arange(-82.5, 90.0, 15.0), np.arange(0.0, 360.0, 15.0)
+    phi, lam = np.deg2rad(latitude)[None, :, None], np.deg2rad(longitude)[None, None, :]
+    drift = np.array([0.0, 1.0])[:, None, None]
+    values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam + drift)
+    xr.Dataset(
+        {"t2m": (("valid_time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
+        coords={
+            "valid_time": np.array(["2020-01-01T00:00", "2020-01-01T06:00"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    ).to_zarr(path, zarr_format=3, consolidated=False)
+    return path
+
+
+def small_job(folder: Path) -> str:
+    """A job that takes a moment."""
+    field = folder / "field.zarr"
+    if not field.exists():
+        two_times(field)
+    text = JOB.replace("count = 500", "count = 100").replace("count = 80", "count = 20")
+    return text.replace('"sample"', f'"zarr:{field}"')
+
+
 def job_in(root: Path, text: str = JOB, *, scheduler: str = "serial"):
     changed = text.replace('scheduler = "serial"', f'scheduler = "{scheduler}"')
     return parse_job(f"{changed}\n[output]\nroot = {json.dumps(str(root))}\n")
@@ -156,7 +182,7 @@ def test_train_and_test_points_do_not_meet(serial):
 
 
 def test_a_job_is_done_once_and_a_changed_job_is_another_run(tmp_path):
-    small = JOB.replace("count = 500", "count = 100").replace("count = 80", "count = 20")
+    small, tmp_path = small_job(tmp_path), tmp_path / "out"
     first = run(job_in(tmp_path, small))
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
 
@@ -181,7 +207,7 @@ def test_a_job_is_done_once_and_a_changed_job_is_another_run(tmp_path):
 
 
 def test_a_damaged_run_is_done_again(tmp_path):
-    small = JOB.replace("count = 500", "count = 100").replace("count = 80", "count = 20")
+    small, tmp_path = small_job(tmp_path), tmp_path / "out"
     first = run(job_in(tmp_path, small))
     chunk = next(path for path in sorted(first.path.rglob("c/*")) if path.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
@@ -190,10 +216,9 @@ def test_a_damaged_run_is_done_again(tmp_path):
     verify(again.path)
 
 
-def _race(root: str, queue) -> None:
-    small = JOB.replace("count = 500", "count = 100").replace("count = 80", "count = 20")
+def _race(root: str, job: str, queue) -> None:
     try:
-        queue.put("done before" if run(job_in(Path(root), small)).already_done else "done")
+        queue.put("done before" if run(job_in(Path(root), job)).already_done else "done")
     except Exception as error:
         queue.put(type(error).__name__)
 
@@ -201,7 +226,8 @@ def _race(root: str, queue) -> None:
 def test_two_processes_publish_once(tmp_path):
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    racers = [context.Process(target=_race, args=(str(tmp_path), queue)) for _ in range(2)]
+    small = small_job(tmp_path)
+    racers = [context.Process(target=_race, args=(str(tmp_path), small, queue)) for _ in range(2)]
     for racer in racers:
         racer.start()
     ends = sorted(queue.get(timeout=120) for _ in racers)
@@ -223,9 +249,9 @@ def test_two_processes_publish_once(tmp_path):
 )
 def test_every_solver_does_several_times(tmp_path, solver, many):
     """Two times in one job equal the same two times in two jobs."""
-    field = two_times(tmp_path / "two.nc")
+    field = two_times(tmp_path / "two.zarr")
     head, tail = JOB.split("[solver]")
-    text = head.replace('"sample"', f'"file:{field}"') + f"[solver]\n{solver}\n[cluster]\n"
+    text = head.replace('"sample"', f'"zarr:{field}"') + f"[solver]\n{solver}\n[cluster]\n"
     text = text.replace("count = 500", "count = 90").replace("count = 80", "count = 15")
     text += tail.split("[cluster]\n")[1]
     both = run(job_in(tmp_path / "both", text))
@@ -245,28 +271,12 @@ def test_every_solver_does_several_times(tmp_path, solver, many):
     assert (np.diff(steps.seconds) >= 0).all()
 
 
-def two_times(path: Path) -> Path:
-    latitude, longitude = np.arange(-82.5, 90.0, 15.0), np.arange(0.0, 360.0, 15.0)
-    phi, lam = np.deg2rad(latitude)[None, :, None], np.deg2rad(longitude)[None, None, :]
-    drift = np.array([0.0, 1.0])[:, None, None]
-    values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam + drift)
-    xr.Dataset(
-        {"t2m": (("valid_time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
-        coords={
-            "valid_time": np.array(["2020-01-01T00:00", "2020-01-01T06:00"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
-    ).to_netcdf(path, engine="scipy")
-    return path
-
-
 def test_a_breakdown_is_published_only_if_asked(tmp_path):
     """A Gram matrix that is singular up to rounding stops conjugate gradients."""
-    field = two_times(tmp_path / "two.nc")
+    field = two_times(tmp_path / "two.zarr")
     text = f"""
 [observations]
-source = "file:{field}"
+source = "zarr:{field}"
 times = ["2020-01-01T00:00"]
 [design]
 train = {{ kind = "all" }}

@@ -1,0 +1,304 @@
+"""The `cagp` command: what it prints, where, and with which exit code."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+from cagp_dist.cli import app
+from cagp_dist.errors import NotReadyError, NumericalError
+from cagp_dist.service.config import parse_job
+
+CAGP = Path(sys.executable).with_name("cagp")
+
+JOB = """
+[observations]
+source = "sample"
+
+[design]
+train = { kind = "random", count = 300, seed = 0 }
+test  = { kind = "random", count = 40, seed = 1 }
+map   = { kind = "grid", resolution_degrees = 45.0 }
+
+[prior]
+lengthscale = 0.2
+variance = 60.0
+noise_variance = 2.0
+
+[solver]
+name = "block-gauss-seidel"
+iterations = 2
+block_size = 100
+
+[cluster]
+scheduler = "serial"
+"""
+
+
+def cagp(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A folder in which the job was done, and what was printed."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "job.toml").write_text(f'{JOB}[output]\nroot = "{folder}/out"\n')
+    return folder, cagp("run", folder / "job.toml")
+
+
+def test_run_prints_scores_and_paths(done):
+    folder, result = done
+    assert result.exit_code == 0, result.output
+    for words in ("RMSE", "CRPS", "NLL", "coverage at 90%", "status  completed: All iterations"):
+        assert words in result.stdout
+    run = (folder / "out" / "CURRENT").read_text().strip()
+    assert f"run     {folder}/out/runs/{run}.zarr\n" in result.stdout
+    page = result.stdout.split("report  ")[1].strip()
+    assert Path(page).read_text().startswith("<!doctype html>")
+    rmse = float(xr.open_zarr(folder / "out" / "runs" / f"{run}.zarr", group="calibration").rmse)
+    assert f"{rmse:.3f} K" in result.stdout
+
+
+def test_run_shows_its_stages_on_standard_error(done):
+    _, result = done
+    lines = result.stderr.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("done")] == [
+        "Observations",
+        "Points",
+        "Solve",
+        "Scores",
+        "Publication",
+        "Report",
+    ]
+    assert any("300 points observed, 40 held out, 32 map cells, 1 time" in line for line in lines)
+    assert any("Gram matrix 300 x 300" in line for line in lines)
+    assert any("100%  iteration 2 of 2" in line for line in lines)
+
+
+def test_run_again_does_nothing(done):
+    folder, first = done
+    result = cagp("run", folder / "job.toml", "--scheduler", "local")
+    assert result.exit_code == 0
+    assert "This run was published before; nothing was computed." in result.stdout
+    assert result.stdout.split("report  ")[1] == first.stdout.split("report  ")[1]
+    assert "Solve" not in result.stderr
+
+
+def test_plan_prints_the_plan_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text(JOB)
+    result = cagp("plan", "job.toml")
+    assert result.exit_code == 0, result.output
+    assert "300 points observed, 40 held out, 32 map cells, 1 time" in result.stdout
+    assert "Gram matrix 300 x 300 would take 703 KiB" in result.stdout
+    assert "on 1 worker" in result.stdout
+    assert os.listdir() == ["job.toml"]
+
+
+def test_plan_refuses_what_does_not_fit(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(JOB.replace("[cluster]", '[cluster]\nmemory_limit = "1MiB"').replace("300,", "30000,"))
+    result = cagp("plan", job)
+    assert result.exit_code == 2
+    assert "1 MiB" in result.stderr
+    assert "Raise memory_limit" in result.stderr
+
+
+def test_ingest_is_idempotent(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
+    first, second = cagp("ingest", job), cagp("ingest", job)
+    assert first.exit_code == second.exit_code == 0
+    assert "1 time added, 0 there already" in first.stderr
+    assert "0 times added, 1 there already" in second.stderr
+    assert "1 x 241 x 480 values from sample" in second.stderr
+    assert not (tmp_path / "out" / "CURRENT").exists()
+
+
+def test_report_writes_the_page_again(done, tmp_path):
+    folder, first = done
+    page = Path(first.stdout.split("report  ")[1].strip())
+    page.unlink()
+    result = cagp("report", folder / "out")
+    assert (result.exit_code, result.stdout.strip()) == (0, str(page))
+    assert page.exists()
+    run = next((folder / "out" / "runs").glob("*.zarr"))
+    elsewhere = cagp("report", run, "--to", tmp_path / "page")
+    assert elsewhere.stdout.strip() == str(tmp_path / "page" / "report.html")
+
+
+def test_verify_names_what_is_damaged(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
+    cagp("run", job)
+    (run,) = (tmp_path / "out" / "runs").glob("*.zarr")
+    for place in (tmp_path / "out", run):
+        result = cagp("verify", place)
+        assert (result.exit_code, result.stdout) == (0, f"undamaged  {run}\n")
+    chunk = next(path for path in sorted(run.rglob("c/*")) if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+    for place in (tmp_path / "out", run):
+        result = cagp("verify", place)
+        assert result.exit_code == 1
+        assert chunk.name in result.stderr
+        assert result.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["report", "verify"])
+def test_an_output_folder_without_a_run(tmp_path, command):
+    result = cagp(command, tmp_path)
+    assert result.exit_code == 2
+    assert f"there is no published run in {tmp_path}" in result.stderr
+
+
+def test_demo_runs_its_job_in_the_folder_that_is_asked(tmp_path, monkeypatch):
+    import cagp_dist.service.demo as demo
+
+    job = f"{JOB}[output]\nroot = {{root}}\n".replace("{ kind", "{{ kind").replace(" }\n", " }}\n")
+    monkeypatch.setattr(demo, "DEMO_JOB", job.replace("count = 300", "count = 80"))
+    result = cagp("demo", "--output", tmp_path / "a folder", "--scheduler", "serial")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "a folder" / "CURRENT").exists()
+
+
+def test_the_demonstration_is_the_main_job():
+    from cagp_dist.service.demo import demo_job
+
+    job = demo_job("some where")
+    assert job.output.root == "some where"
+    assert (job.design.train.count, job.design.test.count) == (10000, 1000)
+    assert job.solver.name == "block-gauss-seidel"
+
+
+def test_example_prints_a_job():
+    result = cagp("example")
+    assert result.exit_code == 0
+    assert parse_job(result.stdout).output.root == "out"
+
+
+def test_version():
+    import cagp_dist
+
+    result = cagp("--version")
+    assert (result.exit_code, result.stdout) == (0, f"cagp_dist {cagp_dist.__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["demo", "run", "plan", "ingest", "report", "verify", "example"])
+def test_every_command_helps_with_examples(command):
+    result = cagp(command, "--help")
+    assert result.exit_code == 0
+    assert f"cagp {command}" in result.stdout.split("Examples:")[1]
+
+
+def test_unknown_commands_and_options_exit_with_2():
+    assert cagp("runn").exit_code == 2
+    assert cagp("run").exit_code == 2
+    assert cagp("run", "job.toml", "--sheduler", "local").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (NotReadyError("the data is not there yet"), 75, "Error: the data is not there yet"),
+        (NumericalError("not positive [definite]"), 1, "Error: not positive [definite]"),
+        (OSError("disk on fire"), 1, "OSError: disk on fire"),
+        (ZeroDivisionError("x"), 1, "This was not expected; --debug shows where it happened."),
+        (KeyboardInterrupt(), 130, "Interrupted. What was published before is unchanged"),
+    ],
+)
+def test_every_error_is_one_block_with_its_exit_code(tmp_path, monkeypatch, error, code, said):
+    def fail(*arguments, **settings):
+        raise error
+
+    monkeypatch.setattr("cagp_dist.service.run.ingest", fail)
+    job = tmp_path / "job.toml"
+    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
+    result = cagp("run", job)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    if code != 130:
+        debugged = cagp("run", job, "--debug")
+        assert debugged.exit_code == code
+        assert "Traceback" in debugged.stderr
+
+
+def test_a_solve_that_breaks_down_exits_with_3(tmp_path, monkeypatch):
+    import dataclasses
+
+    import cagp_dist.service.run as service
+    from cagp_dist.solvers import Status
+
+    solve = service.solve
+    monkeypatch.setattr(
+        service,
+        "solve",
+        lambda *arguments, **settings: dataclasses.replace(
+            solve(*arguments, **settings), status=Status.BREAKDOWN
+        ),
+    )
+    job = tmp_path / "job.toml"
+    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
+    refused = cagp("run", job)
+    assert refused.exit_code == 3, refused.output
+    assert "not published; --publish-unconverged" in refused.stdout
+    assert not (tmp_path / "out" / "CURRENT").exists()
+    asked = cagp("run", job, "--publish-unconverged")
+    assert asked.exit_code == 3
+    assert "report  " in asked.stdout
+
+
+def test_an_interrupt_leaves_nothing_half_written(tmp_path):
+    """Ctrl-C in the middle of a long solve, in a real process."""
+    job = tmp_path / "job.toml"
+    long = JOB.replace("count = 300", "count = 6000").replace("iterations = 2", "iterations = 500")
+    job.write_text(f'{long}[output]\nroot = "{tmp_path}/out"\n')
+    process = subprocess.Popen(
+        [CAGP, "run", str(job), "--scheduler", "local"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Gram matrix" in line:
+            break
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Interrupted." in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert not (tmp_path / "out" / "CURRENT").exists()
+    assert list((tmp_path / "out" / "runs").iterdir()) == []
+
+
+def test_a_terminal_sees_a_bar_with_the_time_left():
+    from rich.console import Console
+
+    from cagp_dist.cli.display import Display
+    from cagp_dist.service.events import Event
+
+    display = Display()
+    display._console = display._bars.live.console = Console(force_terminal=True, width=120, record=True)
+    display._bars.disable = False
+    with display:
+        display(Event("Solve", "start"))
+        display(Event("Solve", "note", "[2 threads]"))
+        display(Event("Solve", "progress", "iteration 1 of 2", 0.5))
+        display._bars.refresh()
+        display(Event("Solve", "done", "completed"))
+    shown = display._console.export_text()
+    assert "[2 threads]" in shown
+    assert "iteration 1 of 2" in shown
+    assert "50%" in shown
+    assert "done  Solve" in shown
