@@ -102,7 +102,7 @@ def test_changelog_and_readme_speak_of_this_version() -> None:
 def test_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(_block("python"), {})
     mean, std = map(float, re.findall(r"\[([0-9.]+)\]", capsys.readouterr().out))
-    assert abs(mean - (300 - 50 * 0.743**2)) < 3 * std < 6  # sin(48 degrees) = 0.743
+    assert abs(mean - (300 - 50 * 0.744**2)) < 3 * std < 6  # sin(48.1 degrees) = 0.744
 
 
 def test_job_of_the_readme_is_the_sample_job() -> None:
