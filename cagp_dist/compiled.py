@@ -20,7 +20,7 @@ MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
 
 # Distance, in lengthscales, at which each kernel has fallen to 2^-60 (9e-19) of its variance. What lies
 # beyond is below the rounding of any sum it would enter, so sub-tiles wholly beyond are left out.
-NEGLIGIBLE_DISTANCE = (41.6, 26.3, 21.6, 9.13)
+NEGLIGIBLE_DISTANCE = (41.6, 26.3, 21.7, 9.13)
 
 # Rows and columns of a sub-tile in products with one column (rows stay in first-level cache).
 TILE_ROWS = 128
@@ -52,7 +52,7 @@ _Q9 = 7.070977866508138e-09
 
 @njit(inline="always", fastmath=_CONTRACT)
 def _exp_minus(a):
-    """``exp(-a)`` for 0 <= a <= 700, relative error below 1e-14 (argument rounding included)."""
+    """``exp(-a)`` for 0 <= a <= 700, relative error below 1.5e-15 + 1.2e-16 a (argument rounding)."""
     t = -a * _LOG2_E
     shifted = t + _ROUND
     f = t - (shifted - _ROUND)
