@@ -1,0 +1,246 @@
+"""Compiled tiles and products against NumPy.
+
+`test_uncompiled` runs this file a second time without compilation, where a kernel value costs
+microseconds; sizes are therefore as small as crossing the edges of sub-tiles allows.
+"""
+
+import threading
+import time
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cagp_dist import compiled
+from cagp_dist.kernels import coordinates
+from cagp_dist.tiling import subtile_shape
+
+from .oracle import KERNELS, PROFILES, kernel_matrix
+
+FAMILIES = [kernel_class(lengthscale=0.8, variance=1.7) for kernel_class in KERNELS]
+by_family = pytest.mark.parametrize("kernel", FAMILIES, ids=lambda kernel: type(kernel).__name__)
+needs_compilation = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="this run is without compilation")
+NOT_STORED = np.empty(0)
+
+
+def points(n: int, p: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, n, p]).normal(size=(n, p))
+
+
+def product(kernel, X, Z, columns, *, shape, transposed=False, stored=NOT_STORED):
+    out = np.zeros((len(Z) if transposed else len(X), columns.shape[1]))
+    compiled.add_product(
+        *kernel.parameters, coordinates(X), coordinates(Z), stored, transposed, columns, *shape, out
+    )
+    return out
+
+
+def stored_tile(kernel, X, Z, shape):
+    out = np.full(len(X) * len(Z), np.nan)  # what is left out must not be read
+    compiled.evaluate_tile(*kernel.parameters, coordinates(X), coordinates(Z), *shape, out)
+    return out
+
+
+@by_family
+@pytest.mark.parametrize(("n", "m", "p"), [(1, 1, 1), (3, 5, 2), (40, 60, 3), (2, 2100, 3), (17, 13, 7)])
+def test_evaluate_is_the_formula(kernel, n, m, p):
+    X, Z, out = points(n, p), points(m, p, seed=1), np.empty((n, m))
+    compiled.evaluate(*kernel.parameters, coordinates(X), coordinates(Z), out)
+    np.testing.assert_allclose(out, kernel_matrix(kernel, X, Z), rtol=1e-13, atol=0.0)
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0), (0, 0)])
+def test_evaluate_of_no_points(n, m):
+    out = np.empty((n, m))
+    compiled.evaluate(*FAMILIES[1].parameters, np.empty((2, n)), np.empty((2, m)), out)
+
+
+def test_exponential_is_accurate_to_rounding():
+    a = np.concatenate([np.linspace(0.0, 1.0, 501), np.linspace(1.0, 700.0, 1001), [700.0, 1e-300, 5e-324]])
+    values = np.array([compiled._exp_minus(x) for x in a])
+    exact = np.exp(-a.astype(np.longdouble))
+    # the rounding of a / ln 2 is one of at most 2^-53 |a / ln 2| in the exponent
+    assert (np.abs(values / exact - 1.0) < 1.5e-15 + 1.2e-16 * a).all()
+    assert compiled._exp_minus(0.0) == 1.0
+
+
+@by_family
+def test_the_negligible_distance_is_where_the_kernel_falls_below_two_to_minus_sixty(kernel):
+    profile, distance = PROFILES[type(kernel).__name__], compiled.NEGLIGIBLE_DISTANCE[kernel.family]
+    assert profile(np.float64(distance)) < 2.0**-60
+    assert profile(np.float64(0.98 * distance)) > 2.0**-60  # and little is evaluated in vain
+
+
+@by_family
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("n", "m", "r", "shape"),
+    [
+        (1, 1, 1, (128, 256)),
+        (9, 14, 3, (4, 5)),
+        (8, 10, 2, (4, 5)),
+        (3, 4, 0, (2, 2)),
+        (0, 4, 2, (2, 2)),
+        (4, 0, 2, (2, 2)),
+        (70, 140, 2, (64, 128)),
+    ],
+)
+def test_product_is_that_of_numpy_and_is_added(kernel, transposed, n, m, r, shape):
+    X, Z = points(n, 3), points(m, 3, seed=1)
+    T = kernel_matrix(kernel, X, Z)
+    T = T.T if transposed else T
+    columns = np.random.default_rng(2).normal(size=(T.shape[1], r))
+    start = np.random.default_rng(3).normal(size=(len(T), r))
+    out = start.copy()
+    compiled.add_product(
+        *kernel.parameters, coordinates(X), coordinates(Z), NOT_STORED, transposed, columns, *shape, out
+    )
+    bound = 1e-13 * (np.abs(start) + np.abs(T) @ np.abs(columns))
+    assert (np.abs(out - start - T @ columns) <= bound).all()
+
+
+@by_family
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(4, 5), (3, 11), (64, 128)])
+def test_stored_and_fresh_tiles_give_the_same_bits(kernel, transposed, shape):
+    X, Z = points(10, 2), points(21, 2, seed=1)
+    columns = np.random.default_rng(2).normal(size=(10 if transposed else 21, 3))
+    np.testing.assert_array_equal(
+        product(
+            kernel, X, Z, columns, shape=shape, transposed=transposed, stored=stored_tile(kernel, X, Z, shape)
+        ),
+        product(kernel, X, Z, columns, shape=shape, transposed=transposed),
+    )
+
+
+@by_family
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 300), (260, 6), (30, 140), (0, 3), (3, 0)])
+def test_product_with_one_column(kernel, n, m):
+    X, Z = points(n, 3), points(m, 3, seed=1)
+    column, start = points(m, 1, seed=2)[:, 0], points(n, 1, seed=3)[:, 0]
+    out = start.copy()
+    compiled.add_product_vector(*kernel.parameters, coordinates(X), coordinates(Z), column, out)
+    T = kernel_matrix(kernel, X, Z)
+    assert (np.abs(out - start - T @ column) <= 1e-13 * (np.abs(start) + T @ np.abs(column))).all()
+
+
+@by_family
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (140, 9), (7, 270), (0, 3), (3, 0)])
+def test_product_on_both_sides(kernel, n, m):
+    X, Z = points(n, 2), points(m, 2, seed=1)
+    column_x, column_z = points(n, 1, seed=2)[:, 0], points(m, 1, seed=3)[:, 0]
+    out_x, out_z = np.ones(n), np.ones(m)
+    compiled.add_symmetric_product_vector(
+        *kernel.parameters, coordinates(X), coordinates(Z), column_x, column_z, out_x, out_z
+    )
+    T = kernel_matrix(kernel, X, Z)
+    assert (np.abs(out_x - 1.0 - T @ column_z) <= 1e-13 * (1.0 + T @ np.abs(column_z))).all()
+    assert (np.abs(out_z - 1.0 - T.T @ column_x) <= 1e-13 * (1.0 + T.T @ np.abs(column_x))).all()
+
+
+def clusters(per_cluster: int, distance: float, seed: int = 0) -> np.ndarray:
+    """Two clumps of points ``distance`` apart."""
+    X = 0.1 * points(2 * per_cluster, 2, seed=seed)
+    X[per_cluster:, 0] += distance
+    return X
+
+
+@by_family
+@pytest.mark.parametrize("factor", [0.5, 1.5])
+def test_far_subtiles_are_left_out_below_rounding(kernel, factor):
+    """Beyond the negligible distance the product changes by less than n 2^-60 variance."""
+    distance = factor * compiled.NEGLIGIBLE_DISTANCE[kernel.family] * kernel.lengthscale
+    X, Z = clusters(4, distance), clusters(6, distance, seed=1)
+    shape = (4, 6)
+    tile = stored_tile(kernel, X, Z, shape)
+    assert np.isnan(tile).any() == (factor > 1.0)  # sub-tiles between the clumps were not written
+    columns = np.random.default_rng(2).uniform(-1.0, 1.0, size=(12, 2))
+    out = product(kernel, X, Z, columns, shape=shape)
+    T = kernel_matrix(kernel, X, Z)
+    rounding = 1e-13 * (np.abs(T) @ np.abs(columns))
+    assert (np.abs(out - T @ columns) <= rounding + 12 * 2.0**-60 * kernel.variance).all()
+    np.testing.assert_array_equal(product(kernel, X, Z, columns, shape=shape, stored=tile), out)
+    assert np.isfinite(product(kernel, X, Z, columns[:8], shape=shape, transposed=True, stored=tile)).all()
+
+
+@by_family
+def test_far_groups_are_left_out_of_products_with_one_column(kernel):
+    distance = 2.0 * compiled.NEGLIGIBLE_DISTANCE[kernel.family] * kernel.lengthscale
+    X, Z = clusters(6, distance), clusters(8, distance, seed=1)
+    column_x, column_z, T = points(12, 1)[:, 0], points(16, 1)[:, 0], kernel_matrix(kernel, X, Z)
+    near, far, near_z, far_z = slice(0, 6), slice(6, 12), slice(0, 8), slice(8, 16)
+    for rows, columns, together in ((near, near_z, True), (near, far_z, False), (far, near_z, False)):
+        out, out_x, out_z = np.zeros(6), np.zeros(6), np.zeros(8)
+        x, z = coordinates(X[rows]), coordinates(Z[columns])
+        compiled.add_product_vector(*kernel.parameters, x, z, column_z[columns], out)
+        compiled.add_symmetric_product_vector(
+            *kernel.parameters, x, z, column_x[rows], column_z[columns], out_x, out_z
+        )
+        assert np.any(out) == np.any(out_x) == np.any(out_z) == together
+        np.testing.assert_allclose(out, T[rows, columns] @ column_z[columns], rtol=1e-12, atol=1e-16)
+
+
+@by_family
+def test_huge_coordinates_make_neither_nan_nor_a_crash(kernel):
+    X = np.array([[0.0, 0.0], [1e150, -1e150], [1e154, 1e154], [1e308, -1e308]])
+    columns, tile = np.ones((4, 2)), np.empty((4, 4))
+    with np.errstate(over="ignore"):  # NumPy scalars warn without compilation; infinity is meant
+        out = product(kernel, X, X, columns, shape=(2, 2))
+        compiled.evaluate(*kernel.parameters, coordinates(X), coordinates(X), tile)
+    np.testing.assert_allclose(out, kernel.variance * columns, rtol=1e-15)
+    assert tile.diagonal().tolist() == [kernel.variance] * 4
+    assert (np.abs(tile - kernel.variance * np.eye(4)) < 1e-290).all()
+
+
+@needs_compilation
+@given(
+    n=st.integers(1, 400),
+    m=st.integers(1, 400),
+    r=st.integers(1, 140),
+    p=st.integers(1, 4),
+    family=st.integers(0, 3),
+    transposed=st.booleans(),
+)
+def test_products_of_any_shape(n, m, r, p, family, transposed):
+    kernel = FAMILIES[family]
+    X, Z = points(n, p), points(m, p, seed=1)
+    T = kernel_matrix(kernel, X, Z)
+    T = T.T if transposed else T
+    columns = np.random.default_rng(n).normal(size=(T.shape[1], r))
+    shape = subtile_shape(r)
+    out = product(kernel, X, Z, columns, shape=shape, transposed=transposed)
+    assert (np.abs(out - T @ columns) <= 1e-13 * (T @ np.abs(columns))).all()
+    tile = stored_tile(kernel, X, Z, shape)
+    again = product(kernel, X, Z, columns, shape=shape, transposed=transposed, stored=tile)
+    np.testing.assert_array_equal(again, out)
+
+
+@needs_compilation
+@given(n=st.integers(1, 700), m=st.integers(1, 700), p=st.integers(1, 3), family=st.integers(0, 3))
+def test_products_with_one_column_of_any_shape(n, m, p, family):
+    kernel = FAMILIES[family]
+    X, Z = points(n, p), points(m, p, seed=1)
+    column_x, column_z, T = points(n, 1)[:, 0], points(m, 1)[:, 0], kernel_matrix(kernel, X, Z)
+    out, out_x, out_z = np.zeros(n), np.zeros(n), np.zeros(m)
+    x, z = coordinates(X), coordinates(Z)
+    compiled.add_product_vector(*kernel.parameters, x, z, column_z, out)
+    compiled.add_symmetric_product_vector(*kernel.parameters, x, z, column_x, column_z, out_x, out_z)
+    bound = 1e-13 * (T @ np.abs(column_z))
+    assert (np.abs(out - T @ column_z) <= bound).all()
+    assert (np.abs(out_x - T @ column_z) <= bound).all()
+    assert (np.abs(out_z - T.T @ column_x) <= 1e-13 * (T.T @ np.abs(column_x))).all()
+
+
+@needs_compilation
+def test_products_release_the_interpreter():
+    """Another thread works on while a product of about 0.2 s runs."""
+    X, columns = points(6000, 3), np.ones((6000, 8))
+    worker = threading.Thread(target=product, args=(FAMILIES[1], X, X, columns), kwargs={"shape": (128, 256)})
+    worker.start()
+    turns = 0
+    while worker.is_alive():
+        time.sleep(0.002)
+        turns += 1
+    assert turns > 5

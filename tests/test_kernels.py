@@ -1,0 +1,171 @@
+"""Kernels against SciPy's distances and the formulas of math 8."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import eigvalsh
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import Kernel, as_points
+
+from .oracle import KERNELS, PROFILES, kernel_matrix
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 7])
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_kernel_is_the_formula(kernel_class, p):
+    rng = np.random.default_rng(p)
+    X, Z = rng.normal(size=(83, p)), rng.normal(size=(131, p))
+    kernel = kernel_class(lengthscale=0.7, variance=3.0)
+    np.testing.assert_allclose(kernel(X, Z), kernel_matrix(kernel, X, Z), rtol=1e-13, atol=0.0)
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+@given(lengthscale=st.floats(1e-6, 1e6), distance=st.floats(0.0, 30.0), variance=st.floats(1e-9, 1e9))
+def test_value_depends_on_distance_in_lengthscales(kernel_class, lengthscale, distance, variance):
+    kernel = kernel_class(lengthscale=lengthscale, variance=variance)
+    expected = variance * PROFILES[kernel_class.__name__](np.float64(distance))
+    value = kernel([[0.0]], [[distance * lengthscale]])[0, 0]
+    # a relative error e of the distance u is one of at most u^2 e in the value: 900 * 2e-16
+    assert value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("variance", [1.0, 0.1, 22.7, 3e-7, 1e12])
+def test_distance_zero_is_the_variance_to_the_last_bit(kernel_class, variance):
+    X = np.array([[0.1, 0.2, 0.3], [1e150, -1e150, 1e150], [-7.0, 1e-300, 0.0]])
+    kernel = kernel_class(lengthscale=0.3, variance=variance)
+    assert kernel(X, X).diagonal().tolist() == [variance] * 3
+    assert (kernel(np.repeat(X, 2, axis=0), X)[[0, 1], 0] == variance).all()
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_huge_distances_fade_without_warning(kernel_class):
+    X = np.array([[0.0, 0.0], [1e3, 0.0], [1e150, -1e150], [1e308, 1e308], [-1e308, 0.0]])
+    values = kernel_class(lengthscale=0.5, variance=2.0)(X, X)
+    assert (values >= 0.0).all()
+    assert (values[~np.eye(5, dtype=bool)] < 1e-290).all()
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_kernel_is_symmetric_to_the_last_bit_and_falls_with_distance(kernel_class):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(70, 3)), rng.normal(size=(45, 3))
+    kernel = kernel_class(lengthscale=0.4, variance=1.3)
+    np.testing.assert_array_equal(kernel(X, Z), kernel(Z, X).T)
+    line = kernel([[0.0]], np.linspace(0.0, 12.0, 4001).reshape(-1, 1))[0]
+    assert (np.diff(line) <= 0.0).all()
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_kernel_matrix_is_positive_definite(kernel_class):
+    X = np.random.default_rng(1).uniform(size=(90, 2))
+    kernel = kernel_class(lengthscale=0.2, variance=1.0)
+    # the squared exponential's smallest eigenvalues vanish below rounding: n times 2^-53
+    assert eigvalsh(kernel(X, X)).min() > -90 * 2.0**-53
+
+
+def _grid():
+    latitude, longitude = np.meshgrid(np.linspace(-80.0, 80.0, 9), np.arange(0.0, 360.0, 15.0))
+    return latitude.ravel(), longitude.ravel()
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("lengthscale", [0.3, 1.0, 3.0])
+def test_t30_chordal_distance_is_valid_on_the_sphere(kernel_class, lengthscale):
+    X = cagp.unit_sphere(*_grid())
+    assert eigvalsh(kernel_class(lengthscale=lengthscale)(X, X)).min() > -1e-13
+
+
+def test_t30_great_circle_distance_is_not_beyond_smoothness_one_half():
+    # Why the package measures chords: at lengthscale 3 rad the Matern 3/2 matrix is indefinite, 1/2 is not.
+    X = cagp.unit_sphere(*_grid())
+    angle = np.arccos(np.clip(X @ X.T, -1.0, 1.0))
+    np.fill_diagonal(angle, 0.0)
+    assert eigvalsh(PROFILES["Matern32"](angle / 3.0)).min() < -0.5
+    assert eigvalsh(PROFILES["Matern12"](angle / 3.0)).min() > -1e-10
+
+
+def test_scaling_points_and_lengthscale_together_changes_nothing():
+    rng = np.random.default_rng(2)
+    X, Z = rng.normal(size=(20, 3)), rng.normal(size=(30, 3))
+    small, large = cagp.Matern52(lengthscale=0.25), cagp.Matern52(lengthscale=0.25 * 1024.0)
+    np.testing.assert_array_equal(small(X, Z), large(1024.0 * X, 1024.0 * Z))  # powers of two are exact
+
+
+def test_points_come_in_any_numeric_form():
+    kernel = cagp.Matern12(lengthscale=2.0)
+    expected = np.exp(-np.array([[0.0, 0.5], [0.5, 0.0]]))
+    for X in (
+        [[0], [1]],
+        np.array([[0.0], [1.0]], dtype=np.float32),
+        np.arange(4.0).reshape(2, 2)[:, :1] / 2,
+    ):
+        np.testing.assert_allclose(kernel(X, X), expected, rtol=1e-14)
+    strided = np.arange(24.0).reshape(6, 4)[::2, 1::2]
+    np.testing.assert_array_equal(kernel(strided, strided), kernel(strided.copy(), strided.copy()))
+    assert kernel(np.zeros((0, 1)), [[1.0]]).shape == (0, 1)
+    assert kernel([[1.0]], np.zeros((0, 1))).shape == (1, 0)
+
+
+def test_kernels_are_values():
+    kernel = cagp.Matern32(lengthscale=0.5)
+    assert kernel == cagp.Matern32(0.5, 1.0)
+    assert kernel != cagp.Matern52(0.5, 1.0)
+    assert repr(kernel) == "Matern32(lengthscale=0.5, variance=1.0)"
+    assert {kernel: 1}[cagp.Matern32(0.5)] == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kernel.lengthscale = 1.0
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "0.5", None, [1.0]])
+@pytest.mark.parametrize("name", ["lengthscale", "variance"])
+def test_parameters_must_be_finite_and_positive(kernel_class, name, value):
+    with pytest.raises(ArgumentError, match=rf"{name} is .*; expected a finite number above zero"):
+        kernel_class(**{"lengthscale": 1.0, "variance": 1.0, name: value})
+
+
+def test_a_lengthscale_whose_inverse_overflows_is_refused():
+    with pytest.raises(ArgumentError, match=r"lengthscale is 1e-151; expected at least 1e-150"):
+        cagp.Matern32(lengthscale=1e-151)
+    assert cagp.Matern32(lengthscale=1e-150)([[0.0]], [[0.0], [1.0]]).tolist() == [[1.0, pytest.approx(0.0)]]
+
+
+def test_the_base_class_is_abstract():
+    with pytest.raises(ArgumentError, match="abstract; use Matern12, Matern32, Matern52"):
+        Kernel(lengthscale=1.0)
+
+
+@pytest.mark.parametrize(
+    ("X", "text"),
+    [
+        (
+            [0.0, 1.0],
+            r"X has shape (2,); expected (n, p), one row per point. For points on a line use X.",
+        ),
+        (3.0, "X has shape (1,)"),
+        (np.zeros((2, 2, 2)), "X has shape (2, 2, 2)"),
+        (np.zeros((4, 0)), "X has shape (4, 0)"),
+        ([[0.0], [np.nan]], "X holds NaN or infinity (first in row 1)"),
+        ([[np.inf], [0.0]], "X holds NaN or infinity (first in row 0)"),
+        ([["a"]], "X is not numeric: could not convert string to float"),
+        ([[1.0], [1.0, 2.0]], "X is not numeric"),
+        ([[object()]], "X is not numeric"),
+    ],
+)
+def test_wrong_points_are_refused(X, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        cagp.Matern32(1.0)(X, [[0.0]])
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        as_points("X", X)
+
+
+def test_points_with_different_coordinates_are_refused():
+    with pytest.raises(ArgumentError, match="X has 2 columns and Z 3; both need the same coordinates"):
+        cagp.Matern32(1.0)(np.zeros((2, 2)), np.zeros((2, 3)))
