@@ -11,6 +11,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,12 @@ def main() -> int:
     job = json.load(sys.stdin)
     folder = Path(job["folder"])
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), ExitStack() as opened:
             warnings.simplefilter("ignore")  # decoders warn about their own future
-            field = canonical(*_open(Path(job["path"]), folder, job["variable"]), **job["selection"])
+            datasets = _open(Path(job["path"]), folder, job["variable"])
+            for dataset in datasets:
+                opened.enter_context(dataset)
+            field = canonical(*datasets, **job["selection"])
         for name in ("time", "latitude", "longitude"):
             np.save(folder / f"{name}.npy", field[name].values)
         np.save(folder / "values.npy", field[job["variable"]].values)

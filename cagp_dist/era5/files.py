@@ -149,15 +149,20 @@ def _run_child(job: dict[str, object], path: Path, time_limit_seconds: float) ->
         ) from error
     if child.returncode == 0:
         return
-    answer = Path(str(job["folder"])) / "error.json"
-    if answer.exists():
-        told = json.loads(answer.read_text())
-        kind = ConfigurationError if told["kind"] == ConfigurationError.__name__ else DataError
-        raise kind(f"{path}: {told['message']}")
+    _raise_told(Path(str(job["folder"])), path)
     raise DataError(
         f"the decoder of {path} {_ending(child.returncode)}. The file is damaged or does not fit into "
         f"memory; fetch it again or select less. It said: {_last_line(child.stderr)}"
     )
+
+
+def _raise_told(folder: Path, path: Path) -> None:
+    """Raise the error that the child has written down, if it came so far."""
+    answer = folder / "error.json"
+    if answer.exists():
+        told = json.loads(answer.read_text())
+        kind = ConfigurationError if told["kind"] == ConfigurationError.__name__ else DataError
+        raise kind(f"{path}: {told['message']}")
 
 
 def _ending(returncode: int) -> str:

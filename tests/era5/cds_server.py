@@ -38,7 +38,9 @@ class Behaviour:
     deliver: Callable[[dict], bytes] = lambda request: b""
     states: list[str] = field(default_factory=lambda: ["accepted", "running", "successful"])
     declared_size: int | None = None
-    refuse: dict[str, tuple[int, dict]] = field(default_factory=dict)  # "submit" | "look" | "data"
+    refuse: dict[str, tuple[int, dict]] = field(
+        default_factory=dict
+    )  # "submit" | "look" | "results" | "data"
     failure: dict = field(default_factory=lambda: {"title": "The job has failed", "traceback": "MARS error"})
 
 
@@ -120,6 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not wants_results:
             # the client looks twice, once for the state and once for the links: only the first moves on
             self._json(200, self._job(name, job.look() if "log=" in self.path else job.state))
+        elif self._refused("results"):
+            return
         elif job.state != "successful":
             self._json(400, {"type": "job failed", "status": 400} | self.server.behaviour.failure)
         else:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.layout import standard_field
 from cagp_dist.errors import ConfigurationError, DataError
 
 from .fields import raw_dataset
@@ -210,6 +211,11 @@ def test_what_is_no_temperature_field_is_refused_by_name(change, message):
     raw.t2m.attrs.clear()  # no units: the values themselves must tell
     with pytest.raises(DataError, match=message):
         canonical(change(raw))
+
+
+def test_a_field_without_the_variable_has_no_standard_form():
+    with pytest.raises(DataError, match="variable 't2m' is not in the dataset; it holds 'tp'"):
+        standard_field(raw_dataset().rename(t2m="tp"), "t2m")
 
 
 def test_absent_times_are_named_with_those_that_are_there():

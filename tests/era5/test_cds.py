@@ -1,15 +1,17 @@
 """The path through the Climate Data Store, with the real client against a store on the loopback interface."""
 
 import hashlib
+import io
 import json
 import logging
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import cds_cache
+from cagp_dist.era5 import _decode, cds_cache, files
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.cds import open_cds
 from cagp_dist.era5.cds_client import Patience, open_store
@@ -40,6 +42,18 @@ def no_key_in_any_log(caplog):
     caplog.set_level(logging.DEBUG)
     yield
     assert TOKEN not in caplog.text
+
+
+@pytest.fixture(autouse=True)
+def decode_here(monkeypatch):
+    """Decode in this process: children are tested with the files, and each takes a second to start."""
+
+    def run(job, path, time_limit_seconds):
+        monkeypatch.setattr(_decode.sys, "stdin", io.StringIO(json.dumps(job)))
+        if _decode.main() != 0:
+            files._raise_told(Path(job["folder"]), path)
+
+    monkeypatch.setattr(files, "_run_child", run)
 
 
 def asked(request):
@@ -287,11 +301,14 @@ def test_a_download_that_ends_early_is_noticed_by_its_size(server, tmp_path):
     assert [path.suffix for path in cache_files(tmp_path, "")] == [".json"]
 
 
-def test_a_result_that_expired_is_requested_anew(server, tmp_path):
-    server.behaviour.refuse["data"] = (404, {"title": "not found"})
-    with pytest.raises(DataError):
+@pytest.mark.parametrize(
+    ("step", "message"), [("results", "no longer has the result; run again"), ("data", "did not deliver")]
+)
+def test_a_result_that_expired_is_requested_anew(server, tmp_path, step, message):
+    server.behaviour.refuse[step] = (404, {"title": "not found"})
+    with pytest.raises(DataError, match=message):
         fetch(tmp_path)
-    del server.behaviour.refuse["data"]
+    server.behaviour.refuse.clear()
     assert fetch(tmp_path).t2m.shape == (2, 4, 4)
     assert server.count("POST") == 2
 
