@@ -1,0 +1,106 @@
+"""The thin mains: exit codes, and the same run as the command line makes."""
+
+import importlib
+import importlib.util
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+
+JOB = """
+[observations]
+source = "zarr:{folder}/field.zarr"
+times = ["2020-01-01"]
+[design]
+train = {{ kind = "all" }}
+test = {{ kind = "stride", step = 3, offset = 1 }}
+[prior]
+mean = "constant"
+lengthscale = 0.5
+variance = 60.0
+noise_variance = 1.0
+[solver]
+name = "cholesky"
+[cluster]
+scheduler = "serial"
+[output]
+root = "{folder}/out"
+"""
+
+
+def load(name: str):
+    spec = importlib.util.spec_from_file_location(f"pipeline_{name}", PIPELINES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+@pytest.fixture
+def job(tmp_path):
+    latitude, longitude = np.arange(-78.75, 90.0, 22.5), np.arange(0.0, 360.0, 30.0)
+    values = np.random.default_rng(3).normal(280.0, 8.0, (1, 8, 12)).astype("f4")
+    xr.Dataset(
+        {"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})},
+        coords={
+            "time": np.array(["2020-01-01"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    ).to_zarr(tmp_path / "field.zarr", zarr_format=3, consolidated=False)
+    path = tmp_path / "job.toml"
+    path.write_text(JOB.format(folder=tmp_path))
+    return str(path)
+
+
+def test_ingest_then_regress(job, tmp_path, capsys, caplog):
+    caplog.set_level(logging.INFO)
+    assert load("ingest")([job]) == 0
+    assert "1 time added" in caplog.text
+    assert not (tmp_path / "out" / "CURRENT").exists()
+    assert load("regress")([job]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert path.stem == (tmp_path / "out" / "CURRENT").read_text().strip()
+
+    # the exact posterior, written down plainly
+    observed = xr.open_zarr(path, group="observations").load()
+    test = xr.open_zarr(path, group="posterior").load()
+    assert (observed.sizes["point"], test.sizes["point"]) == (84, 12)
+
+    def unit(group):
+        phi, lam = np.deg2rad(group.latitude.values), np.deg2rad(group.longitude.values)
+        return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
+
+    def kernel(A, B):
+        u = np.sqrt(3.0) * np.linalg.norm(A[:, None] - B[None], axis=2) / 0.5
+        return 60.0 * (1.0 + u) * np.exp(-u)
+
+    X, X_new, y = unit(observed), unit(test), observed.t2m.values[0]
+    m0 = np.average(y, weights=np.cos(np.deg2rad(observed.latitude.values)))
+    weights = np.linalg.solve(kernel(X, X) + np.eye(len(X)), kernel(X, X_new))
+    variance = 60.0 - np.einsum("ij,ij->j", kernel(X, X_new), weights)
+    np.testing.assert_allclose(test.t2m_mean.values[0], m0 + weights.T @ (y - m0), rtol=1e-10)
+    np.testing.assert_allclose(test.t2m_std.values[0], np.sqrt(variance), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ingest", "regress"])
+def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
+    main = load(name)
+    assert main([]) == 2
+    assert f"usage: python -m pipelines.{name} JOB.toml" in caplog.text
+    assert main([str(tmp_path / "none.toml")]) == 2
+    assert "there is no job file" in caplog.text
+    Path(job).write_text(JOB.format(folder=tmp_path).replace("field.zarr", "none.zarr"))
+    assert main([job]) == 1
+
+
+def test_regress_exits_with_3_when_the_solve_breaks_down(job, tmp_path, caplog):
+    text = JOB.format(folder=tmp_path).replace('"cholesky"', '"conjugate-gradient"\niterations = 84')
+    text = text.replace("lengthscale = 0.5", 'kernel = "squared-exponential"\nlengthscale = 3.0')
+    Path(job).write_text(text.replace("noise_variance = 1.0", "noise_variance = 1e-14"))
+    assert load("regress")([job]) == 3
+    assert "breakdown" in caplog.text
+    assert not (tmp_path / "out" / "CURRENT").exists()

@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
+from cagp_dist.service.config import parse_job, with_scheduler
+from cagp_dist.service.ingest import ingest, peek, stored_observations
+from cagp_dist.service.plan import plan_job, scheduler_of, size_of_job
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A Zarr store of three times on a grid of 8 x 12 points."""
+    latitude, longitude = np.arange(-78.75, 90.0, 22.5), np.arange(0.0, 360.0, 30.0)
+    values = np.random.default_rng(3).normal(280.0, 8.0, (3, 8, 12)).astype("f4")
+    path = tmp_path / "field.zarr"
+    xr.Dataset(
+        {"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})},
+        coords={
+            "time": np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    ).to_zarr(path, zarr_format=3, consolidated=False)
+    return path
+
+
+@pytest.fixture
+def make_job(store, tmp_path):
+    def make(
+        *, times='times = ["2020-01-01", "2020-01-02"]', train='"random", count = 40', extra="", **changes
+    ):
+        text = f"""
+[observations]
+source = "zarr:{store}"
+{times}
+[design]
+train = {{ kind = {train} }}
+test = {{ kind = "random", count = 9 }}
+map = {{ kind = "grid", resolution_degrees = 30.0 }}
+[prior]
+lengthscale = 0.5
+variance = 60.0
+noise_variance = 1.0
+[solver]
+name = "{changes.get("solver", "gauss-seidel")}"
+[cluster]
+scheduler = "{changes.get("scheduler", "serial")}"
+{extra}
+[output]
+root = "{tmp_path}/out"
+"""
+        return parse_job(text)
+
+    return make
+
+
+def quiet(text):
+    assert text
+
+
+def test_ingest_returns_the_field_and_asks_the_source_once(make_job, store):
+    job = make_job()
+    field = ingest(job, report=quiet)
+    with xr.open_zarr(store, consolidated=False) as source:
+        np.testing.assert_array_equal(field.t2m.values, source.t2m.values[:2])
+    store.rename(store.parent / "away")
+    said = []
+    again = ingest(job, report=said.append)
+    assert said == ["nothing to fetch: 2 times are in the store"]
+    xr.testing.assert_equal(again, field)
+    with pytest.raises(DataError):
+        ingest(make_job(times='times = ["2020-01-03"]'), report=quiet)
+
+
+def test_ingest_adds_only_new_times(make_job):
+    ingest(make_job(), report=quiet)
+    said = []
+    field = ingest(make_job(times='times = ["2020-01-02", "2020-01-03"]'), report=said.append)
+    assert said == ["1 time added, 1 there already"]
+    assert field.sizes["time"] == 2
+    assert ingest(make_job(times=""), report=quiet).sizes["time"] == 3
+
+
+def test_a_damaged_store_is_an_error_and_not_fetched_over(make_job, tmp_path):
+    job = make_job()
+    ingest(job, report=quiet)
+    chunk = next(
+        path for path in sorted((tmp_path / "out" / "observations").rglob("t2m/c/**/*")) if path.is_file()
+    )
+    chunk.write_bytes(chunk.read_bytes()[:-2])
+    with pytest.raises(StoreError, match="damaged"):
+        ingest(job, report=quiet)
+
+
+def test_other_areas_are_kept_apart(make_job, tmp_path):
+    ingest(make_job(), report=quiet)
+    smaller = make_job(times='times = ["2020-01-01"]\narea = [60.0, 0.0, -60.0, 180.0]')
+    assert ingest(smaller, report=quiet).sizes["longitude"] == 7
+    assert len(list((tmp_path / "out" / "observations").glob("*.zarr"))) == 2
+
+
+def test_a_replaced_local_file_is_noticed(make_job, store, tmp_path):
+    path = tmp_path / "field.nc"
+    field = xr.open_zarr(store, consolidated=False).load()
+    job = make_job().model_copy(
+        update={"observations": make_job().observations.model_copy(update={"source": f"file:{path}"})}
+    )
+    field.to_netcdf(path, engine="scipy")
+    first = ingest(job, report=quiet)
+    (field + 1.0).assign_attrs(field.attrs).to_netcdf(path, engine="scipy")
+    second = ingest(job, report=quiet)
+    np.testing.assert_allclose(second.t2m.values - first.t2m.values, 1.0, atol=1e-3)
+
+
+def test_peek_never_asks_a_remote_source(make_job, tmp_path):
+    job = make_job()
+    assert peek(job, report=quiet) is None
+    ingest(job, report=quiet)
+    assert peek(job, report=quiet).sizes["time"] == 2
+    assert stored_observations(make_job(times='times = ["2020-01-03"]')) is None
+
+
+def test_size_of_a_job_that_was_not_ingested_comes_from_its_counts(make_job, tmp_path):
+    before = size_of_job(make_job())
+    assert (before.observed, before.tested, before.mapped, before.times) == (40, 9, 72, 2)
+    assert not (tmp_path / "out").exists()
+    ingest(make_job(), report=quiet)
+    assert size_of_job(make_job()) == before
+
+
+@pytest.mark.parametrize("changes", [{"times": ""}, {"train": '"stride", step = 2'}, {"train": '"all"'}])
+def test_a_size_that_depends_on_an_unread_field_is_refused(make_job, changes):
+    with pytest.raises(ConfigurationError, match=r"Run `cagp ingest` with the same job first"):
+        size_of_job(make_job(**changes))
+    ingest(make_job(), report=quiet)
+    if "train" in changes:
+        assert size_of_job(make_job(**changes)).tested == 9
+
+
+def test_solvers_that_follow_the_values_solve_once_for_each_time(make_job):
+    shared, single = plan_job(make_job()), plan_job(make_job(solver="conjugate-gradient"))
+    assert (shared.solves, shared.plan.fields) == (1, 2)
+    assert (single.solves, single.plan.fields) == (2, 1)
+    assert single.lines()[-1] == "2 such solves, one for each time: the solver follows the values"
+
+
+def test_a_batch_system_is_not_asked_for_workers_to_make_a_plan(make_job):
+    assert plan_job(make_job(scheduler="slurm")).plan.workers == 2
+    assert plan_job(make_job(scheduler="pbs", extra="workers = 16")).plan.workers == 16
+
+
+def test_memory_is_that_of_all_workers(make_job):
+    big = {"solver": "cholesky", "extra": 'memory_limit = "1MiB"\nworkers = 16'}
+    job = make_job(**big)
+    wide = job.model_copy(update={"design": job.design.model_copy(update={"map": make_wide(job.design.map)})})
+    assert plan_job(with_scheduler(wide, "slurm")).plan.peak_bytes > 2**20
+    with pytest.raises(BudgetError, match="Raise memory_limit"):
+        plan_job(with_scheduler(wide, "serial"))
+
+
+def make_wide(wanted):
+    return wanted.model_copy(update={"resolution_degrees": 5.0})
+
+
+def test_the_scheduler_comes_from_the_job_then_the_environment(make_job, monkeypatch):
+    monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://127.0.0.1:8786")
+    job = make_job()
+    assert scheduler_of(job) == "serial"
+    unset = job.model_copy(update={"cluster": job.cluster.model_copy(update={"scheduler": None})})
+    assert scheduler_of(unset) == "tcp://127.0.0.1:8786"
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS")
+    assert scheduler_of(unset) == "local"
