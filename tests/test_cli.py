@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import xarray as xr
@@ -282,23 +284,45 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path):
     assert list((tmp_path / "out" / "runs").iterdir()) == []
 
 
-def test_a_terminal_sees_a_bar_with_the_time_left():
+@pytest.fixture
+def terminal(monkeypatch):
+    """A display that believes to be in a terminal, and its clock."""
     from rich.console import Console
 
-    from cagp_dist.cli.display import Display
+    import cagp_dist.cli.display as module
+
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(module, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(
+        module,
+        "Console",
+        lambda stderr: Console(force_terminal=True, width=120, record=True, file=StringIO()),
+    )
+    return module.Display(), clock
+
+
+def test_a_terminal_sees_a_bar_with_the_time_left(terminal):
     from cagp_dist.service.events import Event
 
-    display = Display()
-    display._console = display._bars.live.console = Console(force_terminal=True, width=120, record=True)
-    display._bars.disable = False
+    display, clock = terminal
     with display:
         display(Event("Solve", "start"))
         display(Event("Solve", "note", "[2 threads]"))
-        display(Event("Solve", "progress", "iteration 1 of 2", 0.5))
         display._bars.refresh()
+        for seconds, fraction, left in (
+            (200.0, 0.25, "10:00 left"),
+            (30.0, 0.5, "3:50 left"),
+            (220.0, 0.9, "50 s left"),
+        ):
+            clock.now += seconds
+            display(Event("Solve", "progress", f"iteration {fraction}", fraction))
+            display._bars.refresh()
+            shown = display._console.export_text()
+            assert f"iteration {fraction}" in shown
+            assert left in shown
+        display(Event("Solve", "note", "[late] note"))
         display(Event("Solve", "done", "completed"))
     shown = display._console.export_text()
-    assert "[2 threads]" in shown
-    assert "iteration 1 of 2" in shown
-    assert "50%" in shown
-    assert "done  Solve" in shown
+    assert "[late] note" in shown
+    assert "done  Solve         completed" in shown
+    assert "%" not in shown  # the lines of a log file are not for a terminal

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -14,12 +15,13 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
-    TaskProgressColumn,
+    Task,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from cagp_dist.errors import CagpError
 
@@ -81,14 +83,14 @@ class Display:
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
-            TaskProgressColumn(),
             TextColumn("{task.fields[text]}"),
-            TimeRemainingColumn(compact=True),
+            _TimeLeft(),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._bar = self._bars.add_task("", visible=False, text="")
+        self._bar = self._bars.add_task("", visible=False, text="", ends=None)
+        self._started = monotonic()
         self._tenths = 0
 
     def __enter__(self) -> Self:
@@ -104,8 +106,9 @@ class Display:
         """Show an event."""
         match event.kind:
             case "start":
-                self._tenths = 0
-                self._bars.reset(self._bar, total=None, description=event.stage, visible=True, text="")
+                self._started, self._tenths = monotonic(), 0
+                self._bars.remove_task(self._bar)
+                self._bar = self._bars.add_task(event.stage, total=None, text="", ends=None)
             case "progress":
                 self._advance(event)
             case "note":
@@ -117,13 +120,26 @@ class Display:
     def _advance(self, event: "Event") -> None:
         """Move the bar; a log file gets a line for each tenth of the work."""
         fraction = event.fraction or 0.0
-        self._bars.update(self._bar, total=1.0, completed=fraction, text=event.text)
+        ends = self._started + (monotonic() - self._started) / fraction if fraction > 0.0 else None
+        self._bars.update(self._bar, total=1.0, completed=fraction, text=event.text, ends=ends)
         if self._bars.disable and int(10 * fraction) > self._tenths:
             self._tenths = int(10 * fraction)
             self._line(f"  {fraction:4.0%}  {event.text}", style="dim")
 
     def _line(self, text: str, *, style: str = "") -> None:
         self._console.print(text, style=style, soft_wrap=True, highlight=False, markup=style == "")
+
+
+class _TimeLeft(ProgressColumn):
+    """Counts down to when the stage ends if it goes on as fast as so far; known from the first sweep on."""
+
+    def render(self, task: Task) -> Text:
+        """Write the seconds that are left."""
+        ends = task.fields["ends"]
+        if ends is None:
+            return Text("")
+        seconds = max(0, round(ends - monotonic()))
+        return Text(f"{seconds // 60}:{seconds % 60:02d} left" if seconds >= 60 else f"{seconds} s left")
 
 
 def show_outcome(outcome: "Outcome", page: Path | None) -> None:
