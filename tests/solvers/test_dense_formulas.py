@@ -1,0 +1,185 @@
+"""Every solver against an independent dense formula, mean and full covariance, to 1e-9 relative."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+
+from ..oracle import (
+    KERNELS,
+    algorithm_2,
+    assert_close,
+    block_stage,
+    compose,
+    conjugate_gradients,
+    point_stage,
+)
+from ..problems import regression_problem
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+BLOCK_SIZES = [1, 7, 64, 100, 300]
+
+dimensions = pytest.mark.parametrize("p", [2, 3])
+kernels = pytest.mark.parametrize("kernel_class", KERNELS)
+
+
+def assert_belief(posterior, expected):
+    mean, covariance = expected
+    assert_close(posterior.mean, mean)
+    assert_close(posterior.covariance, covariance)
+    assert_close(posterior.variance, covariance.diagonal())
+
+
+@dimensions
+@kernels
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_gauss_seidel(p, kernel_class, iterations):
+    problem = regression_problem(p=p, kernel_class=kernel_class)
+    dense = problem.dense
+    posterior = problem.condition(cagp.GaussSeidel(iterations))
+    A, D, _ = compose(dense.G, [point_stage(dense.G)] * iterations)
+    assert_belief(posterior, dense.belief(A))
+    assert_close(posterior.covariance, dense.K2 - dense.V @ D @ dense.V.T)
+    mean, downdate = algorithm_2(dense.G, dense.V, dense.b, iterations)
+    assert_belief(posterior, (dense.centre + mean, dense.K2 - downdate))
+
+
+@dimensions
+@kernels
+@pytest.mark.parametrize("block_size", BLOCK_SIZES)
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_block_gauss_seidel(p, kernel_class, block_size, iterations):
+    problem = regression_problem(p=p, kernel_class=kernel_class)
+    dense = problem.dense
+    A, D, _ = compose(dense.G, [block_stage(dense.G, block_size)] * iterations)
+    posterior = problem.condition(cagp.BlockGaussSeidel(iterations, block_size=block_size))
+    assert_belief(posterior, dense.belief(A))
+    assert_close(posterior.covariance, dense.K2 - dense.V @ D @ dense.V.T)
+    exact = block_size == 300
+    assert posterior.status is (cagp.Status.EXACT if exact else cagp.Status.COMPLETED)
+    if exact:
+        assert_belief(posterior, dense.exact())
+
+
+@dimensions
+@kernels
+@pytest.mark.parametrize("iterations", [1, 5, 20])
+def test_conjugate_gradient(p, kernel_class, iterations):
+    problem = regression_problem(p=p, kernel_class=kernel_class)
+    dense = problem.dense
+    iterates, S = conjugate_gradients(dense.G, dense.b, iterations)
+    posterior = problem.condition(cagp.ConjugateGradient(iterations))
+    assert_belief(posterior, dense.projected(S / np.linalg.norm(S, axis=0)))
+    assert_close(posterior.mean, dense.centre + dense.V @ iterates[-1])
+    residual = np.linalg.norm(dense.b - dense.G @ iterates[-1]) / np.linalg.norm(dense.b)
+    assert posterior.stats.relative_residual == pytest.approx(residual, rel=1e-9)
+
+
+@dimensions
+@kernels
+@pytest.mark.parametrize("iterations", [1, 6, 30])
+def test_random_actions(p, kernel_class, iterations):
+    problem = regression_problem(p=p, kernel_class=kernel_class)
+    S = np.random.default_rng(11).standard_normal((300, iterations))
+    posterior = problem.condition(cagp.RandomActions(iterations, seed=11))
+    assert_belief(posterior, problem.dense.projected(S))
+
+
+@dimensions
+@kernels
+def test_cholesky(p, kernel_class):
+    problem = regression_problem(p=p, kernel_class=kernel_class)
+    posterior = problem.condition(cagp.Cholesky())
+    assert_belief(posterior, problem.dense.exact())
+    assert posterior.status is cagp.Status.EXACT
+
+
+@dimensions
+@pytest.mark.parametrize(
+    "solver",
+    [cagp.GaussSeidel(0), cagp.BlockGaussSeidel(0, 7), cagp.ConjugateGradient(0), cagp.RandomActions(0)],
+)
+def test_no_iteration_is_the_prior(p, solver):
+    problem = regression_problem(p=p)
+    posterior = problem.condition(solver)
+    dense = problem.dense
+    np.testing.assert_array_equal(posterior.mean, dense.centre)
+    assert (posterior.variance == problem.prior.kernel.variance).all()
+    assert_close(posterior.covariance, dense.K2, relative=1e-13)
+    assert posterior.status is cagp.Status.COMPLETED
+    assert [step.iteration for step in posterior.trace] == [0]
+
+
+@dimensions
+def test_one_block_is_exact_after_one_sweep_and_stays(p):
+    problem = regression_problem(p=p)
+    for solver in (cagp.BlockGaussSeidel(1, 300), cagp.BlockGaussSeidel(4, 10_000)):
+        posterior = problem.condition(solver)
+        assert posterior.status is cagp.Status.EXACT
+        for step in posterior.trace[1:]:
+            assert_close(step.mean, problem.dense.exact()[0])
+        assert_belief(posterior, problem.dense.exact())
+
+
+@dimensions
+@pytest.mark.parametrize("iterations", [1, 4])
+def test_blocks_of_one_point_are_point_gauss_seidel(p, iterations):
+    problem = regression_problem(p=p)
+    blocks = problem.condition(cagp.BlockGaussSeidel(iterations, block_size=1))
+    points = problem.condition(cagp.GaussSeidel(iterations))
+    for step, other in zip(blocks.trace, points.trace, strict=True):
+        assert_close(step.mean, other.mean)
+        assert_close(step.variance, other.variance)
+    assert_close(blocks.covariance, points.covariance)
+
+
+@pytest.mark.parametrize("n", [700, 1024, 1100])
+def test_point_gauss_seidel_does_not_see_the_tiles_it_is_organised_in(n):
+    """More points than a tile of 512: several block steps, the last one short, full or of few rows."""
+    problem = regression_problem(n, q=5, p=3, lengthscale=0.1)
+    dense = problem.dense
+    A, _, _ = compose(dense.G, [point_stage(dense.G)] * 2)
+    assert_belief(problem.condition(cagp.GaussSeidel(2)), dense.belief(A))
+
+
+@pytest.mark.parametrize("q", [1, 2, 30, 31, 122, 123, 513])
+@pytest.mark.parametrize("block_size", [150, 256])
+def test_any_number_of_test_points(q, block_size):
+    """Around the changes of sub-tile shape, of the tile cache and of column groups."""
+    problem = regression_problem(600, q=q, p=2, lengthscale=0.1)
+    dense = problem.dense
+    A, _, _ = compose(dense.G, [block_stage(dense.G, block_size)] * 2)
+    mean, covariance = dense.belief(A)
+    posterior = problem.condition(cagp.BlockGaussSeidel(2, block_size), covariance="diagonal")
+    assert posterior.covariance is None
+    assert_close(posterior.mean, mean)
+    assert_close(posterior.variance, covariance.diagonal())
+    assert_belief(problem.condition(cagp.BlockGaussSeidel(2, block_size)), (mean, covariance))
+
+
+def test_several_fields_share_one_solve():
+    problem = regression_problem(fields=4)
+    dense = problem.dense
+    A, _, _ = compose(dense.G, [block_stage(dense.G, 64)] * 3)
+    posterior = problem.condition(cagp.BlockGaussSeidel(3, 64))
+    assert posterior.mean.shape == (40, 4)
+    assert_belief(posterior, dense.belief(A))
+    S = np.random.default_rng(2).standard_normal((300, 5))
+    assert_belief(problem.condition(cagp.RandomActions(5, seed=2)), dense.projected(S))
+    assert_belief(problem.condition(cagp.Cholesky()), dense.exact())
+
+
+def test_tiles_that_are_left_out_do_not_matter():
+    """Points in two clumps a hundred lengthscales apart: most tiles between them are never evaluated."""
+    problem = regression_problem(600, q=30, lengthscale=0.3)
+    X, X_test = problem.X.copy(), problem.X_test.copy()
+    X[::2, 0] += 100.0
+    X_test[::2, 0] += 100.0
+    X = X[cagp.space_filling_order(X, block_size=64)]
+    apart = type(problem)(problem.prior, X, problem.y, X_test)
+    dense = apart.dense
+    A, _, _ = compose(dense.G, [block_stage(dense.G, 64)] * 3)
+    assert_belief(apart.condition(cagp.BlockGaussSeidel(3, 64)), dense.belief(A))
+    A, _, _ = compose(dense.G, [point_stage(dense.G)] * 3)
+    assert_belief(apart.condition(cagp.GaussSeidel(3)), dense.belief(A))
