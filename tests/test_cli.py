@@ -1,6 +1,7 @@
 """The `cagp` command: what it prints, where, and with which exit code."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import xarray as xr
 from typer.testing import CliRunner
@@ -43,15 +45,45 @@ scheduler = "serial"
 """
 
 
+@pytest.fixture(scope="session", autouse=True)
+def field(tmp_path_factory):
+    """A smooth field of 24 x 48 points as a Zarr store."""
+    latitude, longitude = np.arange(-86.25, 90.0, 7.5), np.arange(0.0, 360.0, 7.5)
+    phi, lam = np.deg2rad(latitude)[None, :, None], np.deg2rad(longitude)[None, None, :]
+    values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam)
+    path = tmp_path_factory.mktemp("source") / "field.zarr"
+    xr.Dataset(
+        {"t2m": (("time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
+        coords={
+            "time": np.array(["2020-01-01"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    ).to_zarr(path, zarr_format=3, consolidated=False)
+    return path
+
+
+@pytest.fixture
+def job(tmp_path, field):
+    """A job file that takes a moment, with its output in ``out`` beside it."""
+    path = tmp_path / "job.toml"
+    path.write_text(small(field) + f'[output]\nroot = "{tmp_path}/out"\n')
+    return path
+
+
+def small(field) -> str:
+    return JOB.replace('"sample"', f'"zarr:{field}"\ntimes = ["2020-01-01"]')
+
+
 def cagp(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
+def done(tmp_path_factory, field):
     """A folder in which the job was done, and what was printed."""
     folder = tmp_path_factory.mktemp("job")
-    (folder / "job.toml").write_text(f'{JOB}[output]\nroot = "{folder}/out"\n')
+    (folder / "job.toml").write_text(f'{small(field)}[output]\nroot = "{folder}/out"\n')
     return folder, cagp("run", folder / "job.toml")
 
 
@@ -104,6 +136,11 @@ def test_plan_prints_the_plan_and_writes_nothing(tmp_path, monkeypatch):
     assert os.listdir() == ["job.toml"]
 
 
+def test_plan_of_a_source_that_is_far_away_comes_from_the_job(job):
+    assert "300 points observed, 40 held out, 32 map cells, 1 time" in cagp("plan", job).stdout
+    assert not (job.parent / "out").exists()
+
+
 def test_plan_refuses_what_does_not_fit(tmp_path):
     job = tmp_path / "job.toml"
     job.write_text(JOB.replace("[cluster]", '[cluster]\nmemory_limit = "1MiB"').replace("300,", "30000,"))
@@ -113,14 +150,12 @@ def test_plan_refuses_what_does_not_fit(tmp_path):
     assert "Raise memory_limit" in result.stderr
 
 
-def test_ingest_is_idempotent(tmp_path):
-    job = tmp_path / "job.toml"
-    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
+def test_ingest_is_idempotent(job, tmp_path):
     first, second = cagp("ingest", job), cagp("ingest", job)
     assert first.exit_code == second.exit_code == 0
     assert "1 time added, 0 there already" in first.stderr
-    assert "0 times added, 1 there already" in second.stderr
-    assert "1 x 241 x 480 values from sample" in second.stderr
+    assert "nothing to fetch, 1 time in the store already" in second.stderr
+    assert "1 x 24 x 48 values from zarr:" in second.stderr
     assert not (tmp_path / "out" / "CURRENT").exists()
 
 
@@ -136,10 +171,8 @@ def test_report_writes_the_page_again(done, tmp_path):
     assert elsewhere.stdout.strip() == str(tmp_path / "page" / "report.html")
 
 
-def test_verify_names_what_is_damaged(tmp_path):
-    job = tmp_path / "job.toml"
-    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
-    cagp("run", job)
+def test_verify_names_what_is_damaged(done, tmp_path):
+    shutil.copytree(done[0] / "out", tmp_path / "out")
     (run,) = (tmp_path / "out" / "runs").glob("*.zarr")
     for place in (tmp_path / "out", run):
         result = cagp("verify", place)
@@ -160,10 +193,10 @@ def test_an_output_folder_without_a_run(tmp_path, command):
     assert f"there is no published run in {tmp_path}" in result.stderr
 
 
-def test_demo_runs_its_job_in_the_folder_that_is_asked(tmp_path, monkeypatch):
+def test_demo_runs_its_job_in_the_folder_that_is_asked(tmp_path, field, monkeypatch):
     import cagp_dist.service.demo as demo
 
-    job = f"{JOB}[output]\nroot = {{root}}\n".replace("{ kind", "{{ kind").replace(" }\n", " }}\n")
+    job = f"{small(field)}[output]\nroot = {{root}}\n".replace("{ kind", "{{ kind").replace(" }\n", " }}\n")
     monkeypatch.setattr(demo, "DEMO_JOB", job.replace("count = 300", "count = 80"))
     result = cagp("demo", "--output", tmp_path / "a folder", "--scheduler", "serial")
     assert result.exit_code == 0, result.output
@@ -215,13 +248,11 @@ def test_unknown_commands_and_options_exit_with_2():
         (KeyboardInterrupt(), 130, "Interrupted. What was published before is unchanged"),
     ],
 )
-def test_every_error_is_one_block_with_its_exit_code(tmp_path, monkeypatch, error, code, said):
+def test_every_error_is_one_block_with_its_exit_code(job, monkeypatch, error, code, said):
     def fail(*arguments, **settings):
         raise error
 
     monkeypatch.setattr("cagp_dist.service.run.ingest", fail)
-    job = tmp_path / "job.toml"
-    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
     result = cagp("run", job)
     assert result.exit_code == code
     assert said in result.stderr
@@ -233,7 +264,7 @@ def test_every_error_is_one_block_with_its_exit_code(tmp_path, monkeypatch, erro
         assert "Traceback" in debugged.stderr
 
 
-def test_a_solve_that_breaks_down_exits_with_3(tmp_path, monkeypatch):
+def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch):
     import dataclasses
 
     import cagp_dist.service.run as service
@@ -247,8 +278,6 @@ def test_a_solve_that_breaks_down_exits_with_3(tmp_path, monkeypatch):
             solve(*arguments, **settings), status=Status.BREAKDOWN
         ),
     )
-    job = tmp_path / "job.toml"
-    job.write_text(f'{JOB}[output]\nroot = "{tmp_path}/out"\n')
     refused = cagp("run", job)
     assert refused.exit_code == 3, refused.output
     assert "not published; --publish-unconverged" in refused.stdout

@@ -12,6 +12,9 @@ from cagp_dist.service.tables import AllPoints, DesignTable, MapGrid, RandomPoin
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+MOST_CELLS = 10_000_000
+"""Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""
+
 
 @dataclass(frozen=True, eq=False)
 class MapCells:
@@ -162,12 +165,23 @@ def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array)
     Returns
     -------
     MapCells
+
+    Raises
+    ------
+    ConfigurationError
+        If the map has more than `MOST_CELLS` cells.
     """
     if table.area is None:
         north, west, south, east = points_area(latitude_degrees, longitude_degrees)
     else:
         north, west, south, east = table.area
         east = east if east > west else east + 360.0
+    rows, columns = (extent / table.resolution_degrees for extent in (north - south, east - west))
+    if max(rows, 1.0) * max(columns, 1.0) > MOST_CELLS:
+        raise ConfigurationError(
+            f"[design] map has {rows:.3g} x {columns:.3g} cells of {table.resolution_degrees:g} degrees, "
+            f"and may have {MOST_CELLS:,} at most. Raise resolution_degrees, or give the map a smaller area."
+        )
     longitude = _centres(west, east, table.resolution_degrees)
     return MapCells(
         latitude_degrees=_centres(south, north, table.resolution_degrees),

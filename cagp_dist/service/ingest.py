@@ -46,13 +46,12 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 
     table = job.observations
     if is_remote(table) and (stored := stored_observations(job)) is not None:
-        report(f"nothing to fetch: {stored.sizes['time']} times are in the store")
+        report(f"nothing to fetch, {_times(stored.sizes['time'])} in the store already")
         return stored
     field = _open(table, cache=job.root / "downloads", report=report)
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
     added = append(path, field)
-    times = "time" if added.times_added == 1 else "times"
-    report(f"{added.times_added} {times} added, {added.times_present} there already")
+    report(f"{_times(added.times_added)} added, {added.times_present} there already")
     return open_observations(path, times=table.times)
 
 
@@ -115,3 +114,7 @@ def _store_path(root: Path, table: Observations, *, content: str | None) -> Path
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
     return root / "observations" / f"{kind}-{digest}.zarr"
+
+
+def _times(count: int) -> str:
+    return "1 time" if count == 1 else f"{count} times"

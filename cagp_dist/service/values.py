@@ -29,10 +29,12 @@ def times(value: object) -> object:
         return value
     if not value:
         raise ValueError("the list is empty; leave the key out to take all times of the source")
-    instants = [_instant(item) for item in value]
-    for item, instant in zip(value, instants, strict=True):
-        if instants.count(instant) > 1:
+    instants: set[str] = set()
+    for item in value:
+        instant = _instant(item)
+        if instant in instants:
             raise ValueError(f"the time {item} is listed more than once; list each time once")
+        instants.add(instant)
     return tuple(sorted(instants))
 
 

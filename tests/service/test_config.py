@@ -161,6 +161,14 @@ def test_times_are_put_in_order_in_utc(job_text, written, means):
     assert parse_job(job_text.replace('["2017-04-27T12:00"]', written)).observations.times == means
 
 
+def test_a_year_of_hours_is_checked_at_once(job_text):
+    hours = ", ".join(
+        f'"2019-{1 + n // 672:02d}-{1 + n // 24 % 28:02d}T{n % 24:02d}:00"' for n in range(8064)
+    )
+    times = parse_job(job_text.replace('"2017-04-27T12:00"', hours)).observations.times
+    assert (len(times), times[-1]) == (8064, "2019-12-28T23:00")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("4GiB", 2**32), ("1.5 GB", 1_500_000_000), ("512mib", 2**29), ("4e9B", None)]
 )

@@ -172,6 +172,13 @@ def test_a_regional_source_gets_a_map_of_its_own_area():
     assert found.latitude_degrees[[0, -1]].tolist() == [31.0, 59.0]
 
 
+@pytest.mark.parametrize("resolution", [1e-9, 0.05])
+def test_a_map_of_too_many_cells_is_refused(resolution):
+    with pytest.raises(ConfigurationError, match=r"may have 10,000,000 at most\. Raise resolution_degrees"):
+        cells(resolution)
+    assert cells(1e-2, [1.0, 0.0, 0.0, 1.0]).size == 10_000
+
+
 def test_a_single_point_has_a_map_of_one_cell():
     found = cells(2.0, points=(np.array([10.0]), np.array([20.0])))
     assert (found.latitude_degrees.tolist(), found.longitude_degrees.tolist()) == ([10.0], [20.0])

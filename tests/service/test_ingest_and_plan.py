@@ -67,7 +67,7 @@ def test_ingest_returns_the_field_and_asks_the_source_once(make_job, store):
     store.rename(store.parent / "away")
     said = []
     again = ingest(job, report=said.append)
-    assert said == ["nothing to fetch: 2 times are in the store"]
+    assert said == ["nothing to fetch, 2 times in the store already"]
     xr.testing.assert_equal(again, field)
     with pytest.raises(DataError):
         ingest(make_job(times='times = ["2020-01-03"]'), report=quiet)
