@@ -1,0 +1,301 @@
+"""What every solver keeps, whatever its method."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.solvers import Solver
+
+from ..oracle import assert_close, assert_same_bits
+from ..problems import RegressionProblem, regression_problem
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+SOLVERS = {
+    "gauss-seidel": cagp.GaussSeidel(4),
+    "block-gauss-seidel": cagp.BlockGaussSeidel(4, block_size=40),
+    "small-blocks": cagp.BlockGaussSeidel(3, block_size=3),
+    "one-block": cagp.BlockGaussSeidel(2, block_size=500),
+    "conjugate-gradient": cagp.ConjugateGradient(6),
+    "random-actions": cagp.RandomActions(6, seed=4),
+    "cholesky": cagp.Cholesky(),
+}
+every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
+SWEEPS = {name: SOLVERS[name] for name in ("gauss-seidel", "block-gauss-seidel", "small-blocks", "one-block")}
+
+
+@pytest.fixture(scope="module")
+def problem() -> RegressionProblem:
+    return regression_problem(140, q=30, lengthscale=0.25)
+
+
+def variant(problem: RegressionProblem, **changes) -> RegressionProblem:
+    return dataclasses.replace(problem, **changes)
+
+
+@every_solver
+def test_a_solver_is_a_frozen_value_with_its_promises(solver: Solver):
+    assert dataclasses.replace(solver) == solver
+    assert hash(solver) == hash(dataclasses.replace(solver))
+    assert type(solver).__name__ in repr(solver)
+    assert solver.calibrated is (type(solver) is not cagp.ConjugateGradient)
+    assert solver.many_fields is (type(solver) is not cagp.ConjugateGradient)
+    assert type(solver).__doc__.startswith(("Point", "Block", "Conjugate", "Gaussian", "The exact"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        solver.iterations = 3
+
+
+@every_solver
+def test_exact_variance_bounds_from_below_the_prior_from_above_and_more_work_never_harms(problem, solver):
+    exact = problem.dense.exact()[1]
+    posterior = problem.condition(solver)
+    prior_variance = problem.prior.kernel.variance
+    variances = [step.variance for step in posterior.trace]
+    assert (variances[0] == prior_variance).all()
+    for earlier, later in itertools.pairwise(variances):
+        assert (later <= earlier + 1e-13 * prior_variance).all()
+    assert (posterior.variance >= exact.diagonal() - 1e-12 * prior_variance).all()
+    # the same as matrices: exact <= kt <= prior
+    for larger, smaller in ((posterior.covariance, exact), (problem.dense.K2, posterior.covariance)):
+        assert np.linalg.eigvalsh(larger - smaller).min() > -1e-11 * prior_variance
+
+
+@every_solver
+def test_trace_runs_from_the_prior_to_the_posterior(problem, solver):
+    posterior = problem.condition(solver)
+    assert [step.iteration for step in posterior.trace] == list(range(posterior.stats.iterations + 1))
+    assert posterior.stats.iterations == solver.iterations
+    np.testing.assert_array_equal(posterior.trace[0].mean, problem.dense.centre)
+    np.testing.assert_array_equal(posterior.trace[-1].mean, posterior.mean)
+    np.testing.assert_array_equal(posterior.trace[-1].variance, posterior.variance)
+
+
+@every_solver
+def test_covariance_is_symmetric_and_has_the_variances_on_its_diagonal(problem, solver):
+    full, diagonal = problem.condition(solver), problem.condition(solver, covariance="diagonal")
+    np.testing.assert_array_equal(full.covariance, full.covariance.T)
+    np.testing.assert_array_equal(full.covariance.diagonal(), full.variance)
+    assert diagonal.covariance is None
+    assert_close(diagonal.variance, full.variance, relative=1e-12)
+    assert_close(diagonal.mean, full.mean, relative=1e-12)
+
+
+@every_solver
+def test_same_call_same_bits(problem, solver):
+    assert_same_bits(problem.condition(solver), problem.condition(solver))
+
+
+@every_solver
+def test_nothing_the_caller_gave_is_changed(problem, solver):
+    arrays = problem.X.copy(), problem.y.copy(), problem.X_test.copy()
+    frozen = variant(problem, X=problem.X.copy(), y=problem.y.copy(), X_test=problem.X_test.copy())
+    for array in (frozen.X, frozen.y, frozen.X_test):
+        array.flags.writeable = False
+    posterior = frozen.condition(solver)
+    for array, before in zip((frozen.X, frozen.y, frozen.X_test), arrays, strict=True):
+        np.testing.assert_array_equal(array, before)
+    assert_same_bits(posterior, problem.condition(solver))
+
+
+@every_solver
+def test_lists_and_other_memory_orders_are_the_same_points(problem, solver):
+    reference = problem.condition(solver)
+    listed = variant(problem, X=problem.X.tolist(), y=problem.y.tolist(), X_test=problem.X_test.tolist())
+    assert_same_bits(listed.condition(solver), reference)
+    strided = np.repeat(problem.y, 2)[::2]
+    turned = variant(problem, X=np.asfortranarray(problem.X), y=strided)
+    assert_same_bits(turned.condition(solver), reference)
+
+
+@every_solver
+def test_no_test_points(problem, solver):
+    posterior = variant(problem, X_test=np.zeros((0, 2))).condition(solver)
+    assert posterior.mean.shape == posterior.variance.shape == (0,)
+    assert posterior.covariance.shape == (0, 0)
+    assert posterior.status.ok
+
+
+@every_solver
+def test_one_test_point_is_one_of_many(problem, solver):
+    alone = variant(problem, X_test=problem.X_test[4:5]).condition(solver)
+    together = problem.condition(solver)
+    assert alone.mean[0] == pytest.approx(together.mean[4], rel=1e-12)
+    assert alone.variance[0] == pytest.approx(together.variance[4], rel=1e-12)
+
+
+@every_solver
+def test_one_observation(solver):
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.5, variance=2.0), noise_variance=0.5, mean=1.0)
+    X_test = np.array([[0.0], [0.4]])
+    posterior = cagp.condition(prior, [[0.0]], [4.0], X_test, solver=solver, covariance="full")
+    k = prior.kernel([[0.0]], X_test)[0]
+    np.testing.assert_allclose(posterior.mean, 1.0 + k * 3.0 / 2.5, rtol=1e-14)
+    np.testing.assert_allclose(
+        posterior.covariance, prior.kernel(X_test, X_test) - np.outer(k, k) / 2.5, rtol=1e-14
+    )
+
+
+@every_solver
+@pytest.mark.parametrize("kind", ["observed", "some-observed", "more-than-observed", "twice"])
+def test_where_the_test_points_are_does_not_matter(problem, solver, kind):
+    X_test = {
+        "observed": problem.X,
+        "some-observed": np.concatenate([problem.X[5:9], problem.X_test]),
+        "more-than-observed": np.random.default_rng(0).uniform(size=(200, 2)),
+        "twice": np.concatenate([problem.X_test, problem.X_test]),
+    }[kind]
+    asked = variant(problem, X_test=X_test)
+    posterior, (_, exact) = asked.condition(solver), asked.dense.exact()
+    assert (posterior.variance >= exact.diagonal() - 1e-12).all()
+    assert np.linalg.eigvalsh(posterior.covariance).min() > -1e-11
+    if kind == "twice":
+        assert_close(posterior.mean[:30], posterior.mean[30:], relative=1e-12)
+        assert_close(posterior.covariance[:30, :30], posterior.covariance[30:, :30], relative=1e-12)
+
+
+@every_solver
+def test_duplicate_observations(problem, solver):
+    """G is then positive definite through the noise alone; two noisy copies count as two."""
+    doubled = variant(problem, X=np.repeat(problem.X[:60], 2, axis=0), y=np.repeat(problem.y[:60], 2))
+    posterior = doubled.condition(solver)
+    once = dataclasses.replace(problem.prior, noise_variance=problem.prior.noise_variance / 2.0)
+    mean, exact = RegressionProblem(once, problem.X[:60], problem.y[:60], problem.X_test).dense.exact()
+    assert (posterior.variance >= exact.diagonal() - 1e-10).all()
+    if posterior.status is cagp.Status.EXACT:
+        assert_close(posterior.mean, mean)
+        assert_close(posterior.covariance, exact)
+
+
+@every_solver
+def test_observations_equal_to_the_prior_mean(problem, solver):
+    """b = 0: nothing is learnt about the mean; conjugate gradients have no direction to go."""
+    posterior = variant(problem, y=problem.prior.mean(problem.X)).condition(solver)
+    np.testing.assert_array_equal(posterior.mean, problem.prior.mean(problem.X_test))
+    if isinstance(solver, cagp.ConjugateGradient):
+        assert posterior.status is cagp.Status.CONVERGED
+        assert posterior.stats.iterations == 0
+        assert posterior.stats.relative_residual == 0.0
+        assert (posterior.variance == problem.prior.kernel.variance).all()
+    else:
+        np.testing.assert_array_equal(posterior.variance, problem.condition(solver).variance)
+
+
+@every_solver
+def test_constant_observations(problem, solver):
+    prior = dataclasses.replace(problem.prior, mean=0.0)
+    posterior = RegressionProblem(prior, problem.X, np.full(140, 7.0), problem.X_test).condition(solver)
+    assert np.isfinite(posterior.mean).all()
+    if solver.calibrated:  # y enters the mean linearly and the variance not at all
+        twice = RegressionProblem(prior, problem.X, np.full(140, 14.0), problem.X_test).condition(solver)
+        np.testing.assert_array_equal(twice.mean, 2.0 * posterior.mean)
+        np.testing.assert_array_equal(twice.variance, posterior.variance)
+
+
+@every_solver
+def test_units_of_the_field_do_not_matter(problem, solver):
+    """Scaling y by 1,024 scales mean and variance; powers of two are exact, hence the same bits."""
+    scale = 1024.0
+    kernel = dataclasses.replace(problem.prior.kernel, variance=scale**2 * problem.prior.kernel.variance)
+    prior = cagp.Prior(
+        kernel, scale**2 * problem.prior.noise_variance, mean=lambda X: scale * problem.prior.mean(X)
+    )
+    scaled = variant(problem, prior=prior, y=scale * problem.y).condition(solver)
+    posterior = problem.condition(solver)
+    assert_close(scaled.mean, scale * posterior.mean, relative=1e-12)
+    assert_close(scaled.covariance, scale**2 * posterior.covariance, relative=1e-12)
+
+
+@every_solver
+def test_moving_and_turning_the_points_changes_nothing(problem, solver):
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    prior = dataclasses.replace(problem.prior, mean=0.0)
+    plain = variant(problem, prior=prior)
+    moved = variant(plain, X=plain.X @ turn + 3.0, X_test=plain.X_test @ turn + 3.0)
+    assert_close(moved.condition(solver).mean, plain.condition(solver).mean)
+    assert_close(moved.condition(solver).covariance, plain.condition(solver).covariance)
+
+
+@every_solver
+@pytest.mark.parametrize("p", [1, 3, 7])
+def test_any_number_of_coordinates(solver, p):
+    problem = regression_problem(90, q=15, p=p, lengthscale=0.5)
+    posterior, (_, exact) = problem.condition(solver), problem.dense.exact()
+    assert (posterior.variance >= exact.diagonal() - 1e-12).all()
+    assert (posterior.variance <= 2.0).all()
+    assert posterior.variance.mean() < 2.0
+    if posterior.status is cagp.Status.EXACT:
+        assert_close(posterior.covariance, exact)
+
+
+@every_solver
+def test_points_far_apart_do_not_learn_from_each_other(problem, solver):
+    far = variant(
+        problem, prior=dataclasses.replace(problem.prior, mean=0.0), X_test=problem.X_test + 1e150
+    ).condition(solver)
+    assert (np.abs(far.mean) < 1e-290).all()
+    assert (far.variance == 2.0).all()
+
+
+@every_solver
+def test_several_fields_are_several_solves(solver):
+    """Variances to the last bit; means to rounding, because BLAS multiplies several columns otherwise."""
+    problem = regression_problem(140, q=30, fields=3)
+    if not solver.many_fields:
+        with pytest.raises(ArgumentError, match="y holds 3 fields; .* Call condition\\(\\) once per field"):
+            problem.condition(solver)
+        return
+    together = problem.condition(solver)
+    assert together.mean.shape == (30, 3)
+    assert [step.mean.shape for step in together.trace] == [(30, 3)] * len(together.trace)
+    for field in range(3):
+        prior = dataclasses.replace(problem.prior, mean=lambda X, t=field: problem.prior.mean(X)[:, t])
+        alone = variant(problem, prior=prior, y=problem.y[:, field]).condition(solver)
+        assert_close(together.mean[:, field], alone.mean, relative=1e-13)
+        np.testing.assert_array_equal(together.variance, alone.variance)
+        np.testing.assert_array_equal(together.covariance, alone.covariance)
+    one = variant(problem, y=problem.y[:, :1], prior=dataclasses.replace(problem.prior, mean=0.0))
+    assert one.condition(solver).mean.shape == (30, 1)
+
+
+@pytest.mark.parametrize("solver", SWEEPS.values(), ids=SWEEPS.keys())
+def test_the_first_sweeps_of_many_are_the_sweeps_of_few(problem, solver):
+    """To the last bit, although the last sweep leaves out what nobody reads."""
+    longer = problem.condition(dataclasses.replace(solver, iterations=solver.iterations + 2))
+    for step, other in zip(problem.condition(solver).trace, longer.trace, strict=False):
+        np.testing.assert_array_equal(step.mean, other.mean)
+        np.testing.assert_array_equal(step.variance, other.variance)
+
+
+@every_solver
+def test_progress_reports_every_iteration_and_ends_at_one(problem, solver):
+    seen: list[cagp.Progress] = []
+    posterior = problem.condition(solver, progress=seen.append)
+    assert [report.iteration for report in seen] == list(range(1, solver.iterations + 1))
+    assert all(report.iterations == solver.iterations for report in seen)
+    assert all(earlier.fraction < later.fraction for earlier, later in itertools.pairwise(seen))
+    assert seen[-1].fraction == pytest.approx(1.0)
+    assert 0.0 <= seen[0].seconds <= seen[-1].seconds <= posterior.stats.seconds
+
+
+@every_solver
+def test_stats_tell_what_was_done(problem, solver):
+    posterior = problem.condition(solver)
+    stats = posterior.stats
+    assert stats.plan.n == 140
+    assert stats.plan.q == 30
+    assert stats.gram_entries == stats.plan.gram_entries > 0
+    assert "thread" in stats.executor
+    assert (stats.relative_residual is not None) == isinstance(solver, cagp.ConjugateGradient)
+    assert posterior.status.advice.endswith(".")
+
+
+@every_solver
+def test_a_solve_that_cannot_fit_is_refused_before_it_starts(problem, solver):
+    begun: list[cagp.Progress] = []
+    with pytest.raises(BudgetError, match=r"on 140 points needs .*, more than the 4.88 KiB that may be used"):
+        problem.condition(solver, memory_limit_bytes=5000, progress=begun.append)
+    assert begun == []
