@@ -245,7 +245,7 @@ def test_several_fields_are_several_solves(solver):
     """Variances to the last bit; means to rounding, because BLAS multiplies several columns otherwise."""
     problem = regression_problem(140, q=30, fields=3)
     if not solver.many_fields:
-        with pytest.raises(ArgumentError, match="y holds 3 fields; .* Call condition\\(\\) once per field"):
+        with pytest.raises(ArgumentError, match=r"y holds 3 fields; .* Call condition\(\) once per field"):
             problem.condition(solver)
         return
     together = problem.condition(solver)
