@@ -9,7 +9,7 @@ so that ``mean = V A b`` and ``downdate = V D(A) V'`` with ``D(A) = A + A' - A G
 makes the error of the mean exactly ``N(0, K'' - V D V')`` under the model (theorem 1.1).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.status import Status
 from cagp_dist.solvers.sweep import Solved, SweepSystem
+from cagp_dist.tiling import Range
 
 
 def adjoint_states(
@@ -46,34 +47,38 @@ def adjoint_states(
     system = SweepSystem(
         problem.gram, problem.residuals, plan=plan, whole_blocks=whole_blocks, executor=executor
     )
-    status = Status.EXACT if whole_blocks and len(system.blocks) == 1 else Status.COMPLETED
-    for batch in plan.batches:
-        homes = [index * len(system.panels) for index in range(len(batch))]
-        panels = [
-            system.cross_panels(problem.test_points[start:stop], home=home)
-            for (start, stop), home in zip(batch, homes, strict=True)
-        ]
+    for batch in plan.batches:  # what a batch held is gone before the next one begins
+        yield from _batch_states(system, problem, batch, iterations=plan.iterations, executor=executor)
+
+
+def _batch_states(
+    system: SweepSystem, problem: Problem, batch: Sequence[Range], *, iterations: int, executor: Executor
+) -> Iterator[State]:
+    status = Status.EXACT if system.exact else Status.COMPLETED
+    homes = [index * len(system.panels) for index in range(len(batch))]
+    panels = [
+        system.cross_panels(problem.test_points[start:stop], home=home)
+        for (start, stop), home in zip(batch, homes, strict=True)
+    ]
+    sums = [
+        executor.submit(no_sums, stop - start, problem.residuals.shape[1], problem.full_covariance)
+        for start, stop in batch
+    ]
+    for iteration in range(1, iterations + 1):
         sums = [
-            executor.submit(no_sums, stop - start, problem.residuals.shape[1], problem.full_covariance)
-            for start, stop in batch
-        ]
-        for iteration in range(1, plan.iterations + 1):
-            sums = [
-                _last(
-                    system.sweep(
-                        group_panels, group_sums, adjoint=True, final=iteration == plan.iterations, home=home
-                    )
-                )
-                for group_panels, group_sums, home in zip(panels, sums, homes, strict=True)
-            ]
-            done = executor.gather([executor.submit(only_sums, handle) for handle in sums])
-            yield State(
-                iteration=iteration,
-                columns=slice(batch[0][0], batch[-1][1]),
-                mean=np.concatenate([part.mean for part in done]),
-                downdate=np.concatenate([part.downdate for part in done]),
-                status=status,
+            _last(
+                system.sweep(group_panels, group_sums, adjoint=True, final=iteration == iterations, home=home)
             )
+            for group_panels, group_sums, home in zip(panels, sums, homes, strict=True)
+        ]
+        done = executor.gather([executor.submit(only_sums, handle) for handle in sums])
+        yield State(
+            iteration=iteration,
+            columns=slice(batch[0][0], batch[-1][1]),
+            mean=np.concatenate([part.mean for part in done]),
+            downdate=np.concatenate([part.downdate for part in done]),
+            status=status,
+        )
 
 
 def representer_weights(problem: Problem, *, plan: Plan, whole_blocks: bool, executor: Executor) -> Array:

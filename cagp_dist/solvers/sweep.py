@@ -12,7 +12,7 @@ the result is that of point Gauss-Seidel. After an adjoint sweep Y = Y_old - G Z
 (T12), and ``sum_b Z[b]' W[b] Z[b]`` is the downdate, W the diagonal (point) or diagonal block (block).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -153,8 +153,7 @@ class SweepSystem:
         for step, b in enumerate(steps):
             own = self._panel_of_block[b]
             sums = self._executor.submit(
-                solve_block,
-                self._factor(b),
+                *self._solve_with(b),
                 panels[own],
                 self._within_panel(b),
                 self._residuals[b],
@@ -186,21 +185,25 @@ class SweepSystem:
                 )
             yield sums
 
-    def _factor(self, b: int) -> Handle[Factor]:
-        factor = self._factors.get(b)
-        if factor is None:
-            factor = self._executor.submit(
-                factor_block,
-                self._kernel,
-                self._block_points[b],
-                self._noise[b],
-                self._whole_blocks,
-                priority=2,
-                home=self._panel_of_block[b],
+    @property
+    def exact(self) -> bool:
+        """Whether one sweep solves the whole system: one block, solved as a whole."""
+        return self._whole_blocks and len(self.blocks) == 1
+
+    def _solve_with(self, b: int) -> tuple[Callable[..., Solved], *tuple[object, ...]]:
+        """Task function and first arguments that solve block b: with its kept factor, or a fresh one.
+
+        A factor that is not kept is made inside the solve: as a task of its own it could run long before
+        it is needed, and all factors would be in memory after all.
+        """
+        evaluated = self._kernel, self._block_points[b], self._noise[b], self._whole_blocks
+        if not self._keep_factors:
+            return factor_and_solve_block, *evaluated
+        if b not in self._factors:
+            self._factors[b] = self._executor.submit(
+                factor_block, *evaluated, priority=2, home=self._panel_of_block[b]
             )
-            if self._keep_factors:
-                self._factors[b] = factor
-        return factor
+        return solve_block, self._factors[b]
 
     def _panel_tiles(self, index: int) -> list[Handle[Array]]:
         return self._tile_points[slice(*self._tiles_of_panel[index])]
@@ -262,6 +265,22 @@ def solve_block(
         half = solution * np.sqrt(factor.lower.diagonal())
     part = half @ half.T if sums.downdate.ndim == 2 else np.einsum("ij,ij->i", half, half)
     return Solved(solution.T, sums.downdate + part, sums.mean + solution @ residuals)
+
+
+def factor_and_solve_block(
+    kernel: Parameters,
+    points: Array,
+    noise_variance: Array,
+    whole_block: bool,
+    panel: Array,
+    rows: Range,
+    residuals: Array,
+    sums: Solved,
+    adjoint: bool,
+) -> Solved:
+    """`solve_block` with a factor that nobody keeps."""
+    factor = factor_block(kernel, points, noise_variance, whole_block)
+    return solve_block(factor, panel, rows, residuals, sums, adjoint)
 
 
 def update_panel(
