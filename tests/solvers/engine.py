@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 import cagp_dist as cagp
 from cagp_dist.budget import Demand
 from cagp_dist.gram import TiledGram
-from cagp_dist.runtime import SerialExecutor
+from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers import Problem
 from cagp_dist.solvers.adjoint import no_sums, representer_weights
 from cagp_dist.solvers.sweep import SweepSystem
@@ -34,13 +34,13 @@ def plan_of(solver: Sweeps, n: int, *, q: int = 1, fields: int = 1, workers: int
 
 def weights(problem: RegressionProblem, solver: Sweeps, b: Array, *, executor=SERIAL) -> Array:
     """``A b`` by the forward engine, for b (n, T)."""
-    plan = plan_of(solver, len(b), fields=b.shape[1], workers=executor.workers)
-    return representer_weights(
-        Problem(tiled(problem), b, problem.X_test, full_covariance=False),
-        plan=plan,
-        whole_blocks=isinstance(solver, cagp.BlockGaussSeidel),
-        executor=executor,
-    )
+    with single_threaded_blas():
+        return representer_weights(
+            Problem(tiled(problem), b, problem.X_test, full_covariance=False),
+            plan=plan_of(solver, len(b), fields=b.shape[1], workers=executor.workers),
+            whole_blocks=isinstance(solver, cagp.BlockGaussSeidel),
+            executor=executor,
+        )
 
 
 def solver_matrix(problem: RegressionProblem, solver: Sweeps) -> Array:

@@ -1,0 +1,121 @@
+"""Serial, threads and Dask with any number of workers: the same result to the last bit.
+
+The problem is large enough for several blocks, row panels, column groups and kept tiles. Only workers
+that share memory keep tiles, so the comparison also shows that keeping them changes nothing.
+"""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import BudgetError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+
+from ..clusters import local_cluster
+from ..oracle import assert_same_bits
+from ..problems import RegressionProblem
+from .engine import weights
+
+N = 1500
+SOLVERS = {
+    "gauss-seidel": cagp.GaussSeidel(2),
+    "small-blocks": cagp.BlockGaussSeidel(2, block_size=100),
+    "blocks": cagp.BlockGaussSeidel(2, block_size=300),
+    "conjugate-gradient": cagp.ConjugateGradient(5),
+    "random-actions": cagp.RandomActions(12, seed=0),
+    "few-random-actions": cagp.RandomActions(3, seed=0),
+    "cholesky": cagp.Cholesky(),
+}
+QUESTIONS = {"wide": (600, "diagonal"), "narrow": (40, "full")}
+CASES = [(name, question) for name in SOLVERS for question in QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X = X[cagp.space_filling_order(X, block_size=300)]
+    X_test = rng.normal(size=(600, 3))
+    return X, X[:, 0] + rng.normal(size=N) / 10.0, X_test / np.linalg.norm(X_test, axis=1, keepdims=True)
+
+
+def solve(points, name, question, executor):
+    X, y, X_test = points
+    q, covariance = QUESTIONS[question]
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.1), noise_variance=0.01)
+    return cagp.condition(
+        prior, X, y, X_test[:q], solver=SOLVERS[name], covariance=covariance, executor=executor
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(points):
+    return {case: solve(points, *case, SerialExecutor()) for case in CASES}
+
+
+def test_the_problem_exercises_panels_groups_and_kept_tiles(points, reference):
+    with ThreadExecutor(3) as executor:
+        wide = solve(points, "blocks", "wide", executor).stats.plan
+        narrow = solve(points, "blocks", "narrow", executor).stats.plan
+    assert len(wide.batches[0]) == 2
+    assert wide.panels > 1
+    assert wide.cached_tiles == 0
+    assert narrow.panels > 2
+    assert narrow.cached_tiles == 15
+    assert reference["blocks", "narrow"].stats.plan.panels == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_threads(points, reference, workers):
+    with ThreadExecutor(workers) as executor:
+        for case in CASES:
+            assert_same_bits(solve(points, *case, executor), reference[case])
+
+
+def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
+    """Less and less memory, until the solve is refused."""
+    X, y, X_test = points
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.1), noise_variance=0.01)
+    plans = []
+    for question, (q, covariance) in QUESTIONS.items():
+        generous = reference["blocks", question]
+        for percent in range(90, 0, -10):
+            limit = generous.stats.plan.peak_bytes * percent // 100
+            try:
+                with ThreadExecutor(2) as executor:
+                    posterior = cagp.condition(
+                        prior,
+                        X,
+                        y,
+                        X_test[:q],
+                        solver=SOLVERS["blocks"],
+                        covariance=covariance,
+                        executor=executor,
+                        memory_limit_bytes=limit,
+                    )
+            except BudgetError:
+                break
+            assert posterior.stats.plan.peak_bytes <= limit
+            plans.append(posterior.stats.plan)
+            assert_same_bits(posterior, generous)
+    assert {len(plan.batches) for plan in plans} == {1, 2}
+    assert {plan.keep_factors for plan in plans} == {True, False}
+    assert len({plan.cached_tiles for plan in plans}) > 3
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_dask(points, reference, workers):
+    X, y, X_test = points
+    problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)
+    forward = cagp.BlockGaussSeidel(2, block_size=300)
+    with local_cluster(workers) as client:
+        executor = DaskExecutor(client)
+        assert executor.workers == workers
+        for case in CASES:
+            assert_same_bits(solve(points, *case, executor), reference[case])
+        np.testing.assert_array_equal(
+            weights(problem, forward, y[:, None], executor=executor), weights(problem, forward, y[:, None])
+        )
