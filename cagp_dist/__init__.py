@@ -9,8 +9,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cagp_dist.assembly import Step
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
-    from cagp_dist.gp import Posterior, Prior, Progress, Step, condition
+    from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, TiledGram
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
     from cagp_dist.runtime import open_executor
@@ -33,8 +34,9 @@ _HOME = {
     "Posterior": "gp",
     "Prior": "gp",
     "Progress": "gp",
-    "Step": "gp",
+    "Step": "assembly",
     "condition": "gp",
+    "posterior_mean": "gp",
     "DenseGram": "gram",
     "TiledGram": "gram",
     "Matern12": "kernels",
@@ -72,6 +74,7 @@ __all__ = [
     "area_weights",
     "condition",
     "open_executor",
+    "posterior_mean",
     "space_filling_order",
     "unit_sphere",
 ]

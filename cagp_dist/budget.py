@@ -1,10 +1,9 @@
 """How many tasks, bytes and seconds a solve takes: decided from integers before any work.
 
-Seconds are estimates from two measured constants (one thread, see the benchmark); bytes are upper
-bounds of what the solve itself allocates, beside the interpreter and the caller's arrays.
+Seconds are estimates from measured constants (one thread, see the benchmark); bytes are upper bounds of
+what the solve itself allocates, beside the interpreter and the caller's arrays.
 """
 
-import os
 from dataclasses import dataclass
 
 from cagp_dist.errors import BudgetError
@@ -23,8 +22,12 @@ FLOP_NANOSECONDS = 1 / 45
 DOUBLE = 8
 
 
-TILE_CACHE_BYTES = 320 * 2**20
+TILE_CACHE_BYTES = 340 * 2**20
 """Tiles kept between sweeps, at most: a constant, however many points there are."""
+
+TASK_SECONDS = 5e-5
+DASK_TASK_SECONDS = 1e-3
+"""What it costs to hand out a task, to a thread and through a Dask scheduler."""
 
 TILE_CACHE_COLUMNS = 122
 """Above this many columns evaluating a tile is too small a part of the work to keep it."""
@@ -46,6 +49,8 @@ class Demand:
         Whether the workers share this process's memory.
     memory_limit_bytes : int
         What the solve may allocate.
+    p : int
+        Coordinates of a point.
     """
 
     n: int
@@ -55,6 +60,7 @@ class Demand:
     workers: int
     shares_memory: bool
     memory_limit_bytes: int
+    p: int = 3
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,11 @@ class Plan:
         Row panels of a column group.
     keep_factors : bool
         Whether the factors of the diagonal blocks stay in memory between sweeps.
-    cached_tiles : int
-        Tiles below the diagonal that are kept between sweeps (workers that share memory only).
-    tasks, gram_entries, flops, peak_bytes : int
-        Tasks submitted; kernel evaluations; floating-point operations; memory.
+    stored_rows : tuple of int
+        Rows of tiles, left of the diagonal and on it, that are kept between sweeps (only where workers
+        share memory).
+    tasks, gram_entries, flops, peak_bytes, workers : int
+        Tasks submitted; kernel evaluations; floating-point operations; memory; tasks that run at once.
     seconds : float
         Rough time on the given workers.
     """
@@ -92,12 +99,13 @@ class Plan:
     batches: tuple[tuple[Range, ...], ...]
     panels: int
     keep_factors: bool
-    cached_tiles: int
+    stored_rows: tuple[int, ...]
     tasks: int
     gram_entries: int
     flops: int
     peak_bytes: int
     workers: int
+    seconds: float
 
     @property
     def widest_group(self) -> int:
@@ -105,13 +113,9 @@ class Plan:
         return max((stop - start for batch in self.batches for start, stop in batch), default=0)
 
     @property
-    def seconds(self) -> float:
-        """Rough time on ``workers`` workers."""
-        return (
-            1e-9
-            * (ENTRY_NANOSECONDS * self.gram_entries + FLOP_NANOSECONDS * self.flops)
-            / max(self.workers, 1)
-        )
+    def cached_tiles(self) -> int:
+        """Tiles in the stored rows."""
+        return sum(row + 1 for row in self.stored_rows)
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
@@ -138,11 +142,6 @@ class Plan:
         return text
 
 
-def available_bytes() -> int:
-    """Four fifths of the physical memory that is free now (POSIX)."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 4 // 5
-
-
 def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int) -> Plan:
     """Plan the adjoint sweeps of the Gauss-Seidel family.
 
@@ -151,30 +150,30 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     BudgetError
         If even one column group at a time does not fit into ``memory_limit_bytes``.
     """
-    n, q, fields, workers = demand.n, demand.q, demand.fields, demand.workers
-    full_covariance, memory_limit_bytes = demand.full_covariance, demand.memory_limit_bytes
+    n, q, workers = demand.n, demand.q, demand.workers
     size = min(block_size, max(n, 1))
     blocks = len(block_ranges(n, size))
-    groups = [(0, q)] if full_covariance and q else column_groups(q)
-    widest = max((stop - start for start, stop in groups), default=0)
     row_tiles = len(block_ranges(n, row_tile_size(size)))
+    if iterations == 0:
+        groups: list[Range] = []
+    else:
+        groups = [(0, q)] if demand.full_covariance and q else column_groups(q)
+    widest = max((stop - start for start, stop in groups), default=0)
 
     factor_bytes = DOUBLE * n * size
-    keep_factors = factor_bytes <= memory_limit_bytes // 3
-    fixed = (factor_bytes if keep_factors else 0) + DOUBLE * size * (size + widest) * (workers + 1)
-    fixed += DOUBLE * q * (fields + 1) * (iterations + 1) + (3 * DOUBLE * q * q if full_covariance else 0)
-    panel_bytes = 2 * DOUBLE * n * widest  # a panel and its successor
-    room = memory_limit_bytes - fixed
+    keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
+    # a factor is copied while it is made; a solve holds its columns twice
+    in_flight = DOUBLE * size * (2 * size + 2 * widest) * workers
+    fixed = _common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
+    panel_bytes = 3 * DOUBLE * n * widest  # panels, their successors, and solutions still in use
+    room = demand.memory_limit_bytes - fixed
     at_once = min(len(groups), room // panel_bytes) if panel_bytes else 0
     if groups and at_once < 1:
+        remedy = 'covariance="diagonal"' if demand.full_covariance else "fewer test points or smaller blocks"
         raise BudgetError(
             f"{method} on {n:,} points needs {_bytes(fixed + panel_bytes)} even for {widest} test points "
-            f"at once, more than the {_bytes(memory_limit_bytes)} that may be used. Raise memory_limit, add "
-            + (
-                'workers, or ask for covariance="diagonal".'
-                if full_covariance
-                else "workers, or lower block_size."
-            )
+            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used. Raise the memory "
+            f"limit, or ask for {remedy}."
         )
     batches = tuple(
         tuple(groups[start:stop])
@@ -183,97 +182,118 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     together = max((len(batch) for batch in batches), default=0)
     panels = panel_count(row_tiles, together, workers)
 
-    tile_bytes = DOUBLE * size * size
-    lower_tiles = blocks * (blocks + 1) // 2
-    cacheable = (
+    repeats = (
         demand.shares_memory
         and iterations > 1
         and 1 < q <= TILE_CACHE_COLUMNS
         and row_tile_size(size) == size
     )
-    spare = max(0, min(TILE_CACHE_BYTES, room - together * panel_bytes))
-    cached_tiles = min(lower_tiles, spare // tile_bytes) if cacheable else 0
-    repeated = 1.0 - cached_tiles / max(lower_tiles, 1)
+    spare = min(TILE_CACHE_BYTES, room - together * panel_bytes) if repeats else 0
+    stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
+    stored = sum(row + 1 for row in stored_rows)
+    fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
     sweeps = max(iterations - 0.5, 0.0)  # the last one leaves out the rows it has visited
-    entries = n * n * (1.0 - repeated) / 2 + n * n * sweeps * len(groups) * repeated
-
+    factored = 1 if keep_factors else iterations
+    entries = round(n * n * sweeps * len(groups) * fresh) + (stored + blocks * factored) * size * size + n * q
+    flops = round(2 * n * n * q * sweeps) + 2 * n * size * q * iterations + n * size * size // 3 * factored
+    tasks = len(groups) * iterations * blocks * (1 + panels)
     return Plan(
         method=method,
         n=n,
         q=q,
-        fields=fields,
+        fields=demand.fields,
         iterations=iterations,
         block_size=size,
         batches=batches,
         panels=panels,
         keep_factors=keep_factors,
-        cached_tiles=cached_tiles,
-        tasks=len(groups) * iterations * blocks * (1 + panels),
-        gram_entries=round(entries) + n * q,
-        flops=round(2 * n * n * q * sweeps),
-        peak_bytes=fixed + together * panel_bytes + cached_tiles * tile_bytes,
+        stored_rows=stored_rows,
+        tasks=tasks,
+        gram_entries=entries if groups else 0,
+        flops=flops if groups else 0,
+        peak_bytes=fixed + together * panel_bytes + stored * DOUBLE * size * size,
         workers=workers,
+        seconds=_seconds(demand, entries, flops, tasks) if groups else 0.0,
     )
 
 
 def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors: int, products: int) -> Plan:
-    """Plan a solver of the action family that stores ``stored_vectors`` vectors per iteration."""
-    n, q, fields = demand.n, demand.q, demand.fields
-    peak = DOUBLE * (
-        n * (stored_vectors * iterations + 16)
-        + q * (iterations + (fields + 1) * (iterations + 1))
-        + (3 * q * q if demand.full_covariance else 0)
-    )
-    _check_fits(method, n, peak, demand.memory_limit_bytes, "lower iterations")
-    return Plan(
-        method=method,
-        n=n,
-        q=q,
-        fields=fields,
-        iterations=iterations,
-        block_size=min(POINT_TILE, max(n, 1)),
-        batches=(),
-        panels=0,
-        keep_factors=False,
-        cached_tiles=0,
-        tasks=products * 16,
-        gram_entries=products * n * n // 2 + n * q,
-        flops=2 * n * n * iterations + 2 * n * q * iterations + 4 * n * iterations**2,
-        peak_bytes=peak,
-        workers=demand.workers,
-    )
+    """Plan a solver of the action family that holds ``stored_vectors`` vectors per action.
+
+    At most n actions are used. ``products`` counts products with G in units of n^2 / 2 evaluations.
+    """
+    n, q, used = demand.n, demand.q, min(iterations, demand.n)
+    peak = _common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
+    if peak > demand.memory_limit_bytes:
+        raise _too_large(demand, method, peak, "lower iterations")
+    working = used > 0 and q > 0
+    entries = products * n * n // 2 + n * q
+    flops = 2 * n * n * used + 2 * n * q * used + 4 * n * used**2
+    return _plan_without_tiles(demand, method, used, peak, entries * working, flops * working, products * 16)
 
 
 def plan_exact(demand: Demand) -> Plan:
     """Plan the exact solve by a dense Cholesky factor."""
     n, q, fields = demand.n, demand.q, demand.fields
-    peak = DOUBLE * (2 * n * n + 2 * n * (q + fields) + (3 * q * q if demand.full_covariance else 0))
-    _check_fits("exact Cholesky", n, peak, demand.memory_limit_bytes, "use block Gauss-Seidel")
+    peak = _common_bytes(demand, 1) + DOUBLE * (2 * n * n + 3 * n * (q + fields))
+    if peak > demand.memory_limit_bytes:
+        raise _too_large(demand, "exact Cholesky", peak, "use block Gauss-Seidel")
+    flops = n**3 // 3 + n * n * (q + fields)
+    return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
+
+
+def _plan_without_tiles(
+    demand: Demand, method: str, iterations: int, peak: int, entries: int, flops: int, tasks: int
+) -> Plan:
     return Plan(
-        method="exact Cholesky",
-        n=n,
-        q=q,
-        fields=fields,
-        iterations=1,
-        block_size=max(n, 1),
+        method=method,
+        n=demand.n,
+        q=demand.q,
+        fields=demand.fields,
+        iterations=iterations,
+        block_size=min(POINT_TILE, max(demand.n, 1)),
         batches=(),
         panels=0,
         keep_factors=False,
-        cached_tiles=0,
-        tasks=1,
-        gram_entries=n * n + n * q,
-        flops=n**3 // 3 + n * n * (q + fields),
+        stored_rows=(),
+        tasks=tasks,
+        gram_entries=entries,
+        flops=flops,
         peak_bytes=peak,
         workers=demand.workers,
+        seconds=_seconds(demand, entries, flops, tasks),
     )
 
 
-def _check_fits(method: str, n: int, peak: int, limit: int, remedy: str) -> None:
-    if peak > limit:
-        raise BudgetError(
-            f"{method} on {n:,} points needs about {_bytes(peak)}, more than the {_bytes(limit)} that may be "
-            f"used. Raise memory_limit, or {remedy}."
-        )
+def _common_bytes(demand: Demand, iterations: int) -> int:
+    """Count copies of the inputs, and the posterior after every iteration twice (sums, and the trace)."""
+    inputs = demand.n * (5 * demand.p + 3 * demand.fields)
+    outputs = demand.q * (2 * (demand.fields + 1) * (iterations + 1) + 3 * demand.p)
+    # downdate, its successor and the part of a block, for a few blocks; prior covariance and result
+    squares = 8 * demand.q**2 if demand.full_covariance else 0
+    return DOUBLE * (inputs + outputs + squares)
+
+
+def _rows_that_fit(blocks: int, tiles: int) -> tuple[int, ...]:
+    """Choose tile rows, long ones first, with at most ``tiles`` tiles in all."""
+    chosen = []
+    for row in reversed(range(blocks)):
+        if row + 1 <= tiles:
+            chosen.append(row)
+            tiles -= row + 1
+    return tuple(chosen)
+
+
+def _seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
+    working = 1e-9 * (ENTRY_NANOSECONDS * entries + FLOP_NANOSECONDS * flops) / max(demand.workers, 1)
+    return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
+
+
+def _too_large(demand: Demand, method: str, peak: int, remedy: str) -> BudgetError:
+    return BudgetError(
+        f"{method} on {demand.n:,} points needs about {_bytes(peak)}, more than the "
+        f"{_bytes(demand.memory_limit_bytes)} that may be used. Raise the memory limit, or {remedy}."
+    )
 
 
 def _bytes(count: float) -> str:

@@ -11,10 +11,12 @@ Numba does not vectorise the C library's ``exp``, so the exponential is written 
 and sums keep their order, hence results do not depend on who calls or on how work is split.
 """
 
+import logging
 import math
+from functools import partial
 
+import numba
 import numpy as np
-from numba import njit
 
 MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
 
@@ -27,6 +29,8 @@ TILE_ROWS = 128
 TILE_COLUMNS = 256
 # Entries that are turned from distances into kernel values at a time: 16 KiB, half a first-level cache.
 FIRST_LEVEL = 2048
+
+_log = logging.getLogger(__name__)
 
 _CONTRACT = {"contract"}
 _LOG2_E = 1.4426950408889634
@@ -50,7 +54,18 @@ _Q8 = 1.0205905413765595e-07
 _Q9 = 7.070977866508138e-09
 
 
-@njit(inline="always", fastmath=_CONTRACT)
+def compiled(function=None, **options):
+    """`numba.njit` that keeps what it compiled on disk where some folder for it can be written."""
+    if function is None:
+        return partial(compiled, **options)
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError as error:  # no folder to write to
+        _log.warning("%s; set NUMBA_CACHE_DIR to a folder you can write to save seconds at start", error)
+        return numba.njit(**options)(function)
+
+
+@numba.njit(inline="always", fastmath=_CONTRACT)
 def _exp_minus(a):
     """``exp(-a)`` for 0 <= a <= 700, relative error below 1.5e-15 + 1.2e-16 a (argument rounding)."""
     t = -a * _LOG2_E
@@ -71,7 +86,7 @@ def _exp_minus(a):
     return np.int64(bits).view(np.float64)
 
 
-@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+@compiled(nogil=True, fastmath=_CONTRACT)
 def _squared_distances(X, i, Z, start, out):
     """``out[j] = |X[:, i] - Z[:, start + j]|^2`` by differences (never 2 - 2 x.z, math 8)."""
     size = out.size
@@ -92,7 +107,7 @@ def _squared_distances(X, i, Z, start, out):
                 out[j] += d0 * d0
 
 
-@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+@compiled(nogil=True, fastmath=_CONTRACT)
 def _profile(family, inverse_lengthscale, variance, row):
     """Turn squared distances into kernel values, in place."""
     if family == MATERN12:
@@ -113,7 +128,7 @@ def _profile(family, inverse_lengthscale, variance, row):
             row[j] = variance * _exp_minus(min(0.5 * (u * u), _FAR))
 
 
-@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+@compiled(nogil=True, fastmath=_CONTRACT)
 def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``.
 
@@ -134,7 +149,7 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
         )
 
 
-@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+@compiled(nogil=True, fastmath=_CONTRACT)
 def _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, width, out):
     """Rows ``first`` .. of the tile, columns ``start`` .. ``start + width``, into the flat ``out``."""
     rows = out.size // width
@@ -146,7 +161,7 @@ def _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start,
         _profile(family, inverse_lengthscale, variance, out[group * width : last * width])
 
 
-@njit(cache=True)
+@compiled
 def _boxes(points, size):
     """Bounding boxes of consecutive groups of ``size`` points: lower and upper corners, (groups, p)."""
     p, n = points.shape
@@ -164,7 +179,7 @@ def _boxes(points, size):
     return lower, upper
 
 
-@njit(cache=True)
+@compiled
 def _apart(lower, upper, other_lower, other_upper, distance):
     """Whether two boxes are more than ``distance`` apart."""
     squared = 0.0
@@ -174,7 +189,7 @@ def _apart(lower, upper, other_lower, other_upper, distance):
     return squared > distance * distance
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, out):
     """Store the tile ``k(X, Z)`` for `add_product`: sub-tile after sub-tile, each contiguous.
 
@@ -205,7 +220,7 @@ def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, ou
             offset += size
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed, columns, height, width, out):
     """``out += T @ columns`` or ``out += T' @ columns`` with the tile ``T = k(X, Z)``.
 
@@ -266,7 +281,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
                     target[i, c] += product[i, c]
 
 
-@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+@compiled(nogil=True, fastmath=_CONTRACT)
 def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out):
     """``out += k(X, Z) @ column`` for one column: the tile never leaves the first-level cache.
 
@@ -298,7 +313,7 @@ def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out)
                         target[i] += weight * row[i]
 
 
-@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+@compiled(nogil=True, fastmath=_CONTRACT)
 def _dot(left, right):
     """Inner product with eight partial sums: a vector reduction whose order is fixed."""
     lanes = np.zeros(8)
@@ -314,7 +329,7 @@ def _dot(left, right):
     return total
 
 
-@njit(nogil=True, fastmath=_CONTRACT, cache=True)
+@compiled(nogil=True, fastmath=_CONTRACT)
 def add_symmetric_product_vector(
     family, inverse_lengthscale, variance, X, Z, column_x, column_z, out_x, out_z
 ):

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 
 Array = NDArray[np.float64]
@@ -46,13 +47,9 @@ def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Ar
             f"latitude has shape {latitude.shape} and longitude {longitude.shape}; "
             "expected two vectors of one length, one entry per point. Use .ravel() on gridded coordinates."
         )
-    if not (np.isfinite(latitude).all() and np.isfinite(longitude).all()):
-        raise ArgumentError("latitude or longitude holds NaN or infinity; drop those points first.")
-    if latitude.size and np.abs(latitude).max() > 90.0:
-        raise ArgumentError(
-            f"latitude reaches {latitude[np.abs(latitude).argmax()]:g} degrees; expected -90..90. "
-            "Check that latitude and longitude were not swapped."
-        )
+    _check_latitude(latitude)
+    if not np.isfinite(longitude).all():
+        raise ArgumentError("longitude holds NaN or infinity; drop those points first.")
     phi, lam = np.deg2rad(latitude), np.deg2rad(longitude)
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
 
@@ -68,8 +65,21 @@ def area_weights(latitude_degrees: ArrayLike) -> Array:
     Returns
     -------
     array of float64, shape (n,)
+
+    Raises
+    ------
+    ArgumentError
+        If a latitude is not finite or lies outside [-90, 90].
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> cagp.area_weights([0.0, 60.0]).round(3)
+    array([1.333, 0.667])
     """
-    weights = np.cos(np.deg2rad(np.asarray(latitude_degrees, dtype=np.float64)))
+    latitude = np.asarray(latitude_degrees, dtype=np.float64)
+    _check_latitude(latitude)
+    weights = np.cos(np.deg2rad(latitude))
     weights = np.maximum(weights, 0.0)  # cos(90 degrees) is 6e-17, of either sign
     total = weights.sum()
     return weights * (weights.size / total) if total > 0.0 else np.ones_like(weights)
@@ -93,13 +103,21 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
     Returns
     -------
     array of int, shape (n,)
-        A permutation: ``X[order]`` is the solver order. Cost O(n log n) time, O(n) memory.
+        A permutation: ``X[order]`` is the solver order. Cost O(n log^2 n) time, O(n) memory.
+
+    Raises
+    ------
+    ArgumentError
+        If X is no finite (n, p) array or ``block_size`` is below 1.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> cagp.space_filling_order([[0.0], [2.0], [1.0], [3.0]], block_size=2)
+    array([0, 2, 1, 3])
     """
-    points = np.asarray(X, dtype=np.float64)
-    if points.ndim != 2:
-        raise ArgumentError(f"X has shape {points.shape}; expected (n, p), one row per point.")
-    if block_size < 1:
-        raise ArgumentError(f"block_size is {block_size}; expected at least 1.")
+    points = as_points("X", X)
+    check_count("block_size", block_size, least=1)
     order = np.arange(len(points))
     pending = [(0, len(points))]
     while pending:
@@ -115,3 +133,13 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
         order[start:stop] = members[np.argsort(along, kind="stable")]
         pending += [(start, middle), (middle, stop)]
     return order
+
+
+def _check_latitude(latitude_degrees: Array) -> None:
+    if not np.isfinite(latitude_degrees).all():
+        raise ArgumentError("latitude holds NaN or infinity; drop those points first.")
+    if latitude_degrees.size and np.abs(latitude_degrees).max() > 90.0:
+        raise ArgumentError(
+            f"latitude reaches {latitude_degrees[np.abs(latitude_degrees).argmax()]:g} degrees; expected "
+            "-90..90. Check that latitude and longitude were not swapped."
+        )

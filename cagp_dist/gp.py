@@ -20,19 +20,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.budget import Demand, available_bytes
-from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.kernels import Kernel, as_points, check_positive
+from cagp_dist.budget import Demand
+from cagp_dist.checks import as_numbers, as_points, check_positive
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import Kernel
 
 if TYPE_CHECKING:
+    from cagp_dist.assembly import Step
     from cagp_dist.runtime import Executor
-    from cagp_dist.solvers import Solver, State, Stats, Status
+    from cagp_dist.solvers import BlockGaussSeidel, GaussSeidel, Problem, Solver, Stats, Status
 
 Array = NDArray[np.float64]
 Mean = float | Callable[[Array], ArrayLike]
-
-VARIANCE_ROUNDING = 1e-8
-"""Variances below minus this fraction of the prior variance are errors, not rounding."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +81,6 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Step:
-    """The posterior after some iterations: ``mean`` and ``variance`` as in `Posterior`."""
-
-    iteration: int
-    mean: Array
-    variance: Array
-
-
-@dataclass(frozen=True)
 class Progress:
     """How far a solve is.
 
@@ -110,7 +100,7 @@ class Progress:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """The field at the test points after the solve.
 
@@ -120,7 +110,9 @@ class Posterior:
         Posterior mean, unit of y.
     variance : array, shape (q,)
         Variance of the latent field about the mean, without observation noise, squared unit of y;
-        the same for all T fields. Add ``prior.noise_variance`` to predict a new observation.
+        the same for all T fields. Add ``prior.noise_variance`` to predict a new observation. Never
+        clipped: where it is zero, rounding may leave it slightly negative (by at most 1e-8 of the prior
+        variance; beyond that the solve raises).
     covariance : array, shape (q, q), or None
         Only when ``covariance="full"`` was asked for.
     status : Status
@@ -136,7 +128,7 @@ class Posterior:
     covariance: Array | None
     status: "Status"
     stats: "Stats"
-    trace: tuple[Step, ...]
+    trace: "tuple[Step, ...]"
 
 
 def condition(
@@ -187,7 +179,10 @@ def condition(
     BudgetError
         If the solve does not fit into memory; raised before any work.
     NumericalError
-        If the Gram matrix is not positive definite or a variance is negative beyond rounding.
+        If the Gram matrix is not positive definite, a mean is not finite or a variance is negative
+        beyond rounding.
+    ClusterError
+        If the Dask cluster of the executor is lost.
 
     Notes
     -----
@@ -203,42 +198,23 @@ def condition(
     >>> bool(abs(posterior.mean[0] - np.sin(3.0)) < 0.01)
     True
     """
-    points, test_points = as_points("X", X), as_points("X_test", X_test)
-    if len(points) == 0:
-        raise ArgumentError(f"X has shape {points.shape}: nothing was observed; expected at least one point.")
-    observed = _observations(y, len(points))
-    if test_points.shape[1] != points.shape[1]:
-        raise ArgumentError(
-            f"X has {points.shape[1]} columns, X_test {test_points.shape[1]}; both need the same coordinates."
-        )
+    points, observed, test_points = _checked(prior, X, y, X_test)
     if covariance not in ("diagonal", "full"):
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
 
-    from cagp_dist.gram import TiledGram
+    from cagp_dist.assembly import Assembly
     from cagp_dist.runtime import ThreadExecutor
-    from cagp_dist.solvers import Problem, Stats, Status
+    from cagp_dist.solvers import Stats, Status
 
     started = time.perf_counter()
-    gram = TiledGram(prior.kernel, points, noise_variance=np.full(len(points), float(prior.noise_variance)))
-    residuals = observed - prior.mean_at(points)
-    assembly = _Assembly(prior, test_points, fields=residuals.shape[1], full=covariance == "full")
+    problem = _problem(prior, points, observed, test_points, full_covariance=covariance == "full")
+    assembly = Assembly(prior.kernel, problem, prior.mean_at(test_points))
     with ExitStack() as stack:
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
-        plan = solver.plan(
-            Demand(
-                n=len(points),
-                q=len(test_points),
-                fields=residuals.shape[1],
-                full_covariance=covariance == "full",
-                workers=executor.workers,
-                shares_memory=executor.shares_memory,
-                memory_limit_bytes=available_bytes() if memory_limit_bytes is None else memory_limit_bytes,
-            )
-        )
+        plan = solver.plan(_demand(problem, executor, memory_limit_bytes))
         status, residual = Status.COMPLETED, None
         if solver.iterations > 0 and len(test_points) > 0:
-            problem = Problem(gram, residuals, test_points, full_covariance=covariance == "full")
             for state in solver.states(problem, executor=executor, plan=plan):
                 assembly.add(state)
                 status, residual = state.status, state.relative_residual
@@ -247,9 +223,9 @@ def condition(
                     elapsed = time.perf_counter() - started
                     progress(Progress(state.iteration, solver.iterations, fraction, elapsed))
         description = executor.description
-    trace = assembly.trace()
+    trace = assembly.trace(single_field=np.ndim(y) == 1)
     return Posterior(
-        mean=trace[-1].mean[:, 0] if np.ndim(y) == 1 else trace[-1].mean,
+        mean=trace[-1].mean,
         variance=trace[-1].variance,
         covariance=assembly.covariance(),
         status=status,
@@ -261,74 +237,119 @@ def condition(
             plan=plan,
             executor=description,
         ),
-        trace=tuple(
-            Step(step.iteration, step.mean[:, 0], step.variance) if np.ndim(y) == 1 else step
-            for step in trace
-        ),
+        trace=trace,
     )
 
 
-class _Assembly:
-    """Collects states, batch by batch, into means and variances per iteration."""
+def posterior_mean(
+    prior: Prior,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_test: ArrayLike,
+    *,
+    solver: "GaussSeidel | BlockGaussSeidel",
+    executor: "Executor | None" = None,
+    memory_limit_bytes: int | None = None,
+) -> Array:
+    """Posterior mean alone, for many test points: forward sweeps instead of adjoint ones.
 
-    def __init__(self, prior: Prior, test_points: Array, *, fields: int, full: bool) -> None:
-        self._prior = prior
-        self._points = test_points
-        self._shape = (len(test_points), fields)
-        prior_mean = prior.mean_at(test_points)
-        if prior_mean.shape[1] not in (1, fields):
-            raise ArgumentError(f"the prior mean has {prior_mean.shape[1]} columns for {fields} fields.")
-        self._prior_mean = np.broadcast_to(prior_mean, self._shape)
-        self._full = full
-        self._downdate = np.zeros((len(test_points),) * 2) if full else None
-        self._steps: dict[int, tuple[Array, Array]] = {0: self._blank()}
+    The same mean as that of `condition`, ``m0(X') + V v`` with ``v = A b``, up to rounding (T2). The sweeps
+    carry the T fields instead of the q test points, so that a fine map costs little more than a coarse one.
 
-    def _blank(self) -> tuple[Array, Array]:
-        return np.zeros(self._shape), np.zeros(self._shape[0])
+    Parameters
+    ----------
+    prior, X, y, X_test, executor, memory_limit_bytes
+        As for `condition`.
+    solver : GaussSeidel or BlockGaussSeidel
+        Solvers whose weights a forward sweep yields.
 
-    def add(self, state: "State") -> None:
-        mean, downdate = self._steps.setdefault(state.iteration, self._blank())
-        mean[state.columns] = state.mean
-        if self._full:
-            self._downdate = state.downdate
-        downdate[state.columns] = state.downdate.diagonal() if self._full else state.downdate
+    Returns
+    -------
+    array of float64, shape (q,), or (q, T) when y is (n, T)
+        Unit of y. Cost 2 n^2 T flops per sweep, n q evaluations and 2 n q T flops at the end.
 
-    def fraction(self, state: "State", iterations: int) -> float:
-        q = self._shape[0]
-        own = (state.columns.stop - state.columns.start) * min(1.0, state.iteration / iterations)
-        return float((state.columns.start + own) / q)
+    Raises
+    ------
+    ArgumentError, BudgetError, NumericalError
+        As for `condition`.
 
-    def trace(self) -> list[Step]:
-        return [
-            Step(iteration, self._prior_mean + mean, self._variance(downdate))
-            for iteration, (mean, downdate) in sorted(self._steps.items())
-        ]
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> X = np.linspace(0.0, 1.0, 50).reshape(-1, 1)
+    >>> prior = cagp.Prior(cagp.Matern52(lengthscale=0.3), noise_variance=1e-4)
+    >>> mean = cagp.posterior_mean(prior, X, np.sin(6.0 * X[:, 0]), X, solver=cagp.GaussSeidel(20))
+    >>> mean.shape
+    (50,)
+    """
+    points, observed, test_points = _checked(prior, X, y, X_test)
 
-    def covariance(self) -> Array | None:
-        if self._downdate is None:
-            return None
-        covariance = self._prior.kernel(self._points, self._points)
-        covariance -= self._downdate
-        return 0.5 * (covariance + covariance.T)
+    from cagp_dist.gram.tiled import cross_product
+    from cagp_dist.runtime import ThreadExecutor, single_threaded_blas
+    from cagp_dist.solvers import BlockGaussSeidel, GaussSeidel
 
-    def _variance(self, downdate: Array) -> Array:
-        variance = self._prior.kernel.variance - downdate
-        least = float(variance.min(initial=np.inf))
-        if not least >= -VARIANCE_ROUNDING * self._prior.kernel.variance:
-            raise NumericalError(
-                f"a posterior variance is {least:.3g}, negative beyond rounding: the Gram matrix is nearly "
-                "singular. Raise noise_variance, thin points that nearly coincide, or use fewer iterations."
-            )
-        return variance
+    if not isinstance(solver, (GaussSeidel, BlockGaussSeidel)):
+        raise ArgumentError(
+            f"solver is {solver!r}; forward sweeps need GaussSeidel or BlockGaussSeidel. Use condition()."
+        )
+    # the sweeps carry one column per field: plan them as test points
+    problem = _problem(prior, points, observed, points[: observed.shape[1]], full_covariance=False)
+    with ExitStack() as stack:
+        if executor is None:
+            executor = stack.enter_context(ThreadExecutor())
+        plan = solver.plan(_demand(problem, executor, memory_limit_bytes))
+        weights = solver.weights(problem, executor=executor, plan=plan)
+        with single_threaded_blas():
+            mean = cross_product(prior.kernel, test_points, points, weights, executor=executor)
+    mean += prior.mean_at(test_points)
+    return mean[:, 0] if np.ndim(y) == 1 else mean
+
+
+def _checked(prior: Prior, X: ArrayLike, y: ArrayLike, X_test: ArrayLike) -> tuple[Array, Array, Array]:
+    """Points (n, p), observations (n, T) and test points (q, p), or `ArgumentError`."""
+    if not isinstance(prior, Prior):
+        raise ArgumentError(f"prior is a {type(prior).__name__}; expected a cagp_dist.Prior.")
+    points, test_points = as_points("X", X), as_points("X_test", X_test)
+    if len(points) == 0:
+        raise ArgumentError(f"X has shape {points.shape}: nothing was observed; expected at least one point.")
+    if test_points.shape[1] != points.shape[1]:
+        raise ArgumentError(
+            f"X has {points.shape[1]} columns, X_test {test_points.shape[1]}; both need the same coordinates."
+        )
+    return points, _observations(y, len(points)), test_points
+
+
+def _problem(
+    prior: Prior, points: Array, observed: Array, test_points: Array, *, full_covariance: bool
+) -> "Problem":
+    from cagp_dist.gram import TiledGram
+    from cagp_dist.solvers import Problem
+
+    centre = prior.mean_at(points)
+    if centre.shape[1] not in (1, observed.shape[1]):
+        raise ArgumentError(
+            f"the prior mean has {centre.shape[1]} columns for {observed.shape[1]} fields; expected one "
+            "column, or one per field."
+        )
+    gram = TiledGram(prior.kernel, points, noise_variance=np.full(len(points), float(prior.noise_variance)))
+    return Problem(gram, observed - centre, test_points, full_covariance=full_covariance)
+
+
+def _demand(problem: "Problem", executor: "Executor", memory_limit_bytes: int | None) -> Demand:
+    return Demand(
+        n=problem.gram.shape[0],
+        q=len(problem.test_points),
+        fields=problem.residuals.shape[1],
+        full_covariance=problem.full_covariance,
+        workers=executor.workers,
+        shares_memory=executor.shares_memory,
+        memory_limit_bytes=executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes,
+        p=problem.test_points.shape[1],
+    )
 
 
 def _observations(y: ArrayLike, n: int) -> Array:
-    try:
-        values = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"y is not numeric: {error}. Expected numbers of shape (n,) or (n, T)."
-        ) from error
+    values = as_numbers("y", y)
     if values.ndim not in (1, 2) or len(values) != n or values.size == 0:
         raise ArgumentError(
             f"y has shape {values.shape} but X has {n} points; expected ({n},), or ({n}, T) for T fields."

@@ -11,41 +11,16 @@ each times ``variance``. On the sphere use chordal distance, that is `cagp_dist.
 coordinates: great-circle distance makes Matern kernels with smoothness above 1/2 indefinite.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cagp_dist.checks import LARGEST, as_points, check_positive
 from cagp_dist.errors import ArgumentError
 
 Array = NDArray[np.float64]
-
-
-def as_points(name: str, X: ArrayLike) -> Array:
-    """Check and return points as a C-contiguous float64 array of shape (n, p)."""
-    try:
-        points = np.ascontiguousarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"{name} is not numeric: {error}. Expected an (n, p) array of numbers."
-        ) from error
-    if points.ndim != 2 or points.shape[1] == 0:
-        raise ArgumentError(
-            f"{name} has shape {points.shape}; expected (n, p), one row per point. "
-            f"For points on a line use {name}.reshape(-1, 1)."
-        )
-    if not np.isfinite(points).all():
-        bad = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
-        raise ArgumentError(f"{name} holds NaN or infinity (first in row {bad}); drop those points first.")
-    return points
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raise `ArgumentError` unless ``value`` is a finite number above zero."""
-    if not (isinstance(value, (int, float, np.floating, np.integer)) and math.isfinite(value) and value > 0):
-        raise ArgumentError(f"{name} is {value!r}; expected a finite number above zero.")
 
 
 @dataclass(frozen=True)
@@ -58,6 +33,11 @@ class Kernel:
         In the unit of X (chord of the unit sphere for `unit_sphere` points), above zero.
     variance : float
         Prior variance of the field, squared unit of y, above zero.
+
+    Raises
+    ------
+    ArgumentError
+        If a parameter is not a finite number above zero.
 
     Examples
     --------
@@ -76,10 +56,9 @@ class Kernel:
     def __post_init__(self) -> None:
         if type(self) is Kernel:
             raise ArgumentError("Kernel is abstract; use Matern12, Matern32, Matern52 or SquaredExponential.")
-        check_positive("lengthscale", self.lengthscale)
-        check_positive("variance", self.variance)
-        if self.lengthscale < 1e-150:  # its inverse, squared, must stay finite
-            raise ArgumentError(f"lengthscale is {self.lengthscale!r}; expected at least 1e-150.")
+        # squares of distances and lengthscales, and variance times distance, must stay finite
+        check_positive("lengthscale", self.lengthscale, least=1.0 / LARGEST, most=LARGEST)
+        check_positive("variance", self.variance, most=LARGEST)
 
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> Array:
         """Kernel matrix ``k(X, Z)`` of shape (n, m) for X (n, p) and Z (m, p), n m 8 bytes."""

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from cagp_dist.calibration.pit import NormalTests, normal_tests
+from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gp import Posterior, Prior, condition
-from cagp_dist.kernels import as_points
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor

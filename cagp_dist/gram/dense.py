@@ -6,6 +6,7 @@ import numpy as np
 
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import Array
+from cagp_dist.gram.tiled import check_noise
 from cagp_dist.kernels import Kernel
 
 
@@ -23,6 +24,7 @@ class DenseGram:
     """
 
     def __init__(self, kernel: Kernel, X: Array, *, noise_variance: Array) -> None:
+        check_noise(noise_variance, n=len(X))
         self._matrix = kernel(X, X)
         self._matrix[np.diag_indices(len(X))] += noise_variance
 

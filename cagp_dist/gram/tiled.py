@@ -1,7 +1,7 @@
 """The Gram matrix as tiles that are computed where they are used; nothing n x n is stored.
 
-`TiledGram` holds the points and the noise, 8 n (p + 1) bytes. The functions below it are the tasks
-that executors run: plain functions of arrays.
+`TiledGram` holds the points twice (by row and by coordinate) and the noise, 8 n (2 p + 1) bytes. The
+functions below it are the tasks that executors run: plain functions of arrays.
 """
 
 from collections.abc import Sequence
@@ -10,15 +10,14 @@ from functools import cached_property
 
 import numpy as np
 
+from cagp_dist.checks import as_points, check_count
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Array
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
 
 Parameters = tuple[int, float, float]
-
-NARROW = 8
-"""Products of at most this many columns use every tile twice (evaluation is most of their cost)."""
 
 STRIPS = 16
 """Tasks of a symmetric product; a constant, so that the order of its sums never changes."""
@@ -38,9 +37,14 @@ class TiledGram:
     X : array of float64, shape (n, p)
         Observed points, in solver order.
     noise_variance : array of float64, shape (n,)
-        Added to the diagonal; squared unit of y.
+        Added to the diagonal; squared unit of y, at least zero.
     tile : int
         Points of a tile side.
+
+    Raises
+    ------
+    ArgumentError
+        If points are not finite, or the noise has another shape or a negative entry.
 
     Examples
     --------
@@ -55,6 +59,11 @@ class TiledGram:
     X: Array
     noise_variance: Array
     tile: int = POINT_TILE
+
+    def __post_init__(self) -> None:
+        as_points("X", self.X)
+        check_noise(self.noise_variance, n=len(self.X))
+        check_count("tile", self.tile, least=1)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -86,8 +95,9 @@ class TiledGram:
     def product(self, columns: Array, *, executor: Executor) -> Array:
         """``G @ columns``.
 
-        Up to `NARROW` columns each tile below the diagonal is evaluated once and used for both of
-        its places; wider products evaluate every tile and need no sums across tasks.
+        With one column each tile below the diagonal is evaluated once and used for both of its
+        places; with more, evaluation is a small part of the work, every tile is evaluated where it
+        stands, and no sums across tasks are needed.
 
         Parameters
         ----------
@@ -99,52 +109,69 @@ class TiledGram:
         Returns
         -------
         array of float64, the shape of ``columns``
-            Cost n^2 evaluations (half of that when narrow) and 2 n^2 r flops; memory 8 n r bytes,
-            times up to `STRIPS` when narrow.
+            Cost n^2 evaluations (half of that for one column) and 2 n^2 r flops; memory 8 n r bytes,
+            times up to `STRIPS` for one column.
+
+        Raises
+        ------
+        ArgumentError
+            If ``columns`` has no n rows.
         """
-        tall = np.ascontiguousarray(columns.reshape(len(self.X), -1), dtype=np.float64)
-        if tall.shape[1] <= NARROW:
-            result = self._narrow_product(tall, executor)
+        n = len(self.X)
+        if columns.ndim not in (1, 2) or len(columns) != n:
+            raise ArgumentError(f"columns has shape {columns.shape}; expected ({n},) or ({n}, r).")
+        tall = np.ascontiguousarray(columns[:, None] if columns.ndim == 1 else columns, dtype=np.float64)
+        if tall.shape[1] == 1:
+            result = self._vector_product(tall[:, 0], executor)[:, None]
         else:
-            result = self._wide_product(tall, executor)
+            result = cross_product(self.kernel, self.X, self.X, tall, executor=executor, tile=self.tile)
         result += self.noise_variance[:, None] * tall
         return result.reshape(columns.shape)
 
-    def _narrow_product(self, columns: Array, executor: Executor) -> Array:
+    def _vector_product(self, column: Array, executor: Executor) -> Array:
         tiles = block_ranges(len(self.X), self.tile)
         points: Handle[Array] = executor.submit(identity, self.points)
-        shared: Handle[Array] = executor.submit(identity, columns)
+        shared: Handle[Array] = executor.submit(identity, column)
         parts = [
-            executor.submit(lower_strip_product, self.kernel.parameters, points, shared, tiles, strip)
-            for strip in triangle_strips(len(tiles), STRIPS)
+            executor.submit(
+                lower_strip_product, self.kernel.parameters, points, shared, tiles, strip, home=index
+            )
+            for index, strip in enumerate(triangle_strips(len(tiles), STRIPS))
         ]
-        result = np.zeros_like(columns)
+        result = np.zeros_like(column)
         for part in parts:  # in strip order, whoever finishes first
             (rows,) = executor.gather([part])
             result[: len(rows)] += rows
         return result
 
-    def _wide_product(self, columns: Array, executor: Executor) -> Array:
-        return cross_product(self.kernel, self.X, self.X, columns, executor=executor, tile=self.tile)
+
+def check_noise(noise_variance: Array, *, n: int) -> None:
+    """Raise `ArgumentError` unless there is one finite noise variance of at least zero per point."""
+    noise = np.asarray(noise_variance)
+    if noise.shape != (n,) or not (np.isfinite(noise).all() and (noise >= 0.0).all()):
+        raise ArgumentError(
+            f"noise_variance has shape {noise.shape}; expected ({n},), one finite variance of at least "
+            "zero for each point. Use numpy.full(n, value) for equal noise."
+        )
 
 
 def cross_product(
     kernel: Kernel, rows: Array, X: Array, columns: Array, *, executor: Executor, tile: int = POINT_TILE
 ) -> Array:
     """``k(rows, X) @ columns`` by tiles, shape (q, r) for rows (q, p), X (n, p), columns (n, r)."""
-    points, coefficients = coordinates(X), np.ascontiguousarray(columns)
-    shared_points: Handle[Array] = executor.submit(identity, points)
-    shared_columns: Handle[Array] = executor.submit(identity, coefficients)
+    points: Handle[Array] = executor.submit(identity, coordinates(X))
+    shared: Handle[Array] = executor.submit(identity, np.ascontiguousarray(columns))
     parts = [
         executor.submit(
             rows_product,
             kernel.parameters,
             coordinates(rows[start:stop]),
-            shared_points,
-            shared_columns,
+            points,
+            shared,
             tile,
+            home=index,
         )
-        for start, stop in block_ranges(len(rows), tile)
+        for index, (start, stop) in enumerate(block_ranges(len(rows), tile))
     ]
     return np.concatenate(executor.gather(parts)) if parts else np.empty((0, columns.shape[1]))
 
@@ -156,113 +183,102 @@ def identity(value: Array) -> Array:
 
 def rows_product(kernel: Parameters, rows: Array, points: Array, columns: Array, tile: int) -> Array:
     """``k(rows, points) @ columns`` for one tile of rows."""
-    from cagp_dist.compiled import add_product, add_product_vector
-
     out = np.zeros((rows.shape[1], columns.shape[1]))
-    if columns.shape[1] == 1:
-        add_product_vector(*kernel, rows, points, columns[:, 0].copy(), out[:, 0])
-        return out
-    shape = subtile_shape(columns.shape[1])
     for start, stop in block_ranges(points.shape[1], tile):
         Z = np.ascontiguousarray(points[:, start:stop])
-        add_product(*kernel, rows, Z, NOT_STORED, False, columns[start:stop], *shape, out)
+        add_tile_product(kernel, rows, Z, columns[start:stop], above=False, stored=NOT_STORED, out=out)
     return out
 
 
 def lower_strip_product(
-    kernel: Parameters, points: Array, columns: Array, tiles: Sequence[Range], strip: Range
+    kernel: Parameters, points: Array, column: Array, tiles: Sequence[Range], strip: Range
 ) -> Array:
-    """Contribution of the tile rows ``strip`` of the lower triangle, used on both sides.
+    """Contribution of the tile rows ``strip`` of the lower triangle to ``G @ column``, used on both sides.
 
     Returns
     -------
-    array of float64, shape (last row of the strip, r)
+    array of float64, shape (last row of the strip,)
         To be added to the first rows of the product.
     """
     from cagp_dist.compiled import add_product_vector, add_symmetric_product_vector
 
-    n = tiles[strip[1] - 1][1]
-    out = np.zeros((columns.shape[1], n))
-    vectors = np.ascontiguousarray(columns[:n].T)
+    out = np.zeros(tiles[strip[1] - 1][1])
     for a in range(*strip):
         row = slice(*tiles[a])
         X = np.ascontiguousarray(points[:, row])
-        for vector, target in zip(vectors, out, strict=True):
-            add_product_vector(*kernel, X, X, vector[row], target[row])
-            for b in range(a):
-                column = slice(*tiles[b])
-                Z = np.ascontiguousarray(points[:, column])
-                add_symmetric_product_vector(
-                    *kernel, X, Z, vector[row], vector[column], target[row], target[column]
-                )
-    return out.T
-
-
-def lower_tile(kernel: Parameters, X: Array, Z: Array, columns: int) -> Array:
-    """Evaluate the tile ``k(X, Z)`` to be kept and multiplied by ``columns`` columns many times."""
-    from cagp_dist.compiled import evaluate_tile
-
-    stored = np.empty(X.shape[1] * Z.shape[1])
-    evaluate_tile(*kernel, X, Z, *subtile_shape(columns), stored)
-    return stored
-
-
-def kernel_panel(kernel: Parameters, tiles: Sequence[Array], Z: Array) -> Array:
-    """``k(X, Z)`` for the row tiles of a panel, one below the other."""
-    from cagp_dist.compiled import evaluate
-
-    out = np.empty((sum(tile.shape[1] for tile in tiles), Z.shape[1]))
-    start = 0
-    for tile in tiles:
-        evaluate(*kernel, tile, Z, out[start : start + tile.shape[1]])
-        start += tile.shape[1]
+        add_product_vector(*kernel, X, X, column[row], out[row])
+        for b in range(a):
+            other = slice(*tiles[b])
+            Z = np.ascontiguousarray(points[:, other])
+            add_symmetric_product_vector(*kernel, X, Z, column[row], column[other], out[row], out[other])
     return out
 
 
-def subtract_block_column(
-    kernel: Parameters,
-    tiles: Sequence[Array],
-    Z: Array,
-    columns: Array,
-    *,
-    above: int,
-    stored: Sequence[Array],
-    out: Array,
-) -> None:
-    """``out -= k(rows, Z) @ columns`` for the rows of some tiles: one step of a sweep (math 3).
-
-    Every tile is one compiled call of its own, so a row of the result does not depend on how row
-    tiles are gathered into panels.
+def stored_tile_row(kernel: Parameters, blocks: Sequence[Array], columns: int) -> Array:
+    """Evaluate the tiles left of and on the diagonal in one row, to be multiplied many times.
 
     Parameters
     ----------
     kernel : tuple
         Kernel parameters.
-    tiles : list of arrays, shapes (p, rows of the tile)
-        Points of the row tiles.
-    Z : array of float64, shape (p, m)
-        Points of the block that was eliminated.
+    blocks : list of arrays, shapes (p, points of the block)
+        Points of the blocks 0 .. a; the last one is the row's own.
+    columns : int
+        Columns of the products to come; they decide the sub-tiles.
+
+    Returns
+    -------
+    array of float64, shape (entries,)
+        Tile after tile, each as `cagp_dist.compiled.evaluate_tile` leaves it.
+    """
+    from cagp_dist.compiled import evaluate_tile
+
+    X = blocks[-1]
+    out = np.empty(X.shape[1] * sum(Z.shape[1] for Z in blocks))
+    start = 0
+    for Z in blocks:
+        stop = start + X.shape[1] * Z.shape[1]
+        evaluate_tile(*kernel, X, Z, *subtile_shape(columns), out[start:stop])
+        start = stop
+    return out
+
+
+def kernel_panel(kernel: Parameters, points: Array, Z: Array) -> Array:
+    """``k(points, Z)`` for the rows of a panel."""
+    from cagp_dist.compiled import evaluate
+
+    out = np.empty((points.shape[1], Z.shape[1]))
+    evaluate(*kernel, points, Z, out)
+    return out
+
+
+def add_tile_product(
+    kernel: Parameters, X: Array, Z: Array, columns: Array, *, above: bool, stored: Array, out: Array
+) -> None:
+    """``out += k(X, Z) @ columns``, in the one way every executor computes this tile.
+
+    Parameters
+    ----------
+    kernel : tuple
+        Kernel parameters.
+    X, Z : array of float64, shapes (p, n) and (p, m)
+        Points of the tile's rows and columns.
     columns : array of float64, shape (m, r)
-        Solution of the block.
-    above : int
-        How many of the tiles lie above the block: their part of G is used as the transpose of the
-        tile below the diagonal, so that one stored tile serves both places.
-    stored : list of arrays
-        Per tile, its stored entries, or an empty array.
-    out : array of float64, shape (rows of all tiles, r)
+        Right-hand sides.
+    above : bool
+        Whether the tile lies above the diagonal: it is then used as the transpose of the tile below,
+        so that one stored tile serves both places.
+    stored : array
+        Entries of the tile (or of the one below), or `NOT_STORED`.
+    out : array of float64, shape (n, r)
         Changed in place.
     """
     from cagp_dist.compiled import add_product, add_product_vector
 
-    change = np.negative(columns)
     shape = subtile_shape(columns.shape[1])
-    start = 0
-    for index, X in enumerate(tiles):
-        rows = out[start : start + X.shape[1]]
-        if columns.shape[1] == 1:
-            add_product_vector(*kernel, X, Z, change[:, 0], rows[:, 0])
-        elif index < above:
-            add_product(*kernel, Z, X, stored[index], True, change, *shape, rows)
-        else:
-            add_product(*kernel, X, Z, stored[index], False, change, *shape, rows)
-        start += X.shape[1]
+    if columns.shape[1] == 1:
+        add_product_vector(*kernel, X, Z, columns[:, 0], out[:, 0])
+    elif above:
+        add_product(*kernel, Z, X, stored, True, columns, *shape, out)
+    else:
+        add_product(*kernel, X, Z, stored, False, columns, *shape, out)

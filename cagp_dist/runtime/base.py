@@ -4,6 +4,7 @@ Three executors keep this contract with the same bits: `SerialExecutor` (the ref
 `ThreadExecutor` (default of a plain call) and `DaskExecutor`. Dropping a handle releases its value.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
+    from threadpoolctl import _ThreadpoolLimiter as _ThreadpoolLimiter
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -35,6 +37,10 @@ class Executor(Protocol):
         For people: "2 threads", "Dask cluster tcp://... with 4 workers".
     dashboard : str or None
         Address of the dashboard, where there is one.
+    processes : int
+        Processes that hold data: 1, or the number of Dask workers.
+    memory_bytes : int
+        What a solve may allocate, over all processes, where nothing else was said.
     shares_memory : bool
         Whether handles cost nothing to pass around (then tiles may be kept, see `cagp_dist.budget`).
     """
@@ -47,6 +53,12 @@ class Executor(Protocol):
 
     @property
     def dashboard(self) -> str | None: ...
+
+    @property
+    def processes(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
 
     @property
     def shares_memory(self) -> bool: ...
@@ -83,11 +95,38 @@ def _blas_controller() -> "ThreadpoolController":
     return ThreadpoolController()
 
 
+class _BlasLimit:
+    """One limit for all solves of the process that overlap; lifted when the last one ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._limiter: _ThreadpoolLimiter | None = None
+
+    def acquire(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limiter = _blas_controller().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._limiter is not None:
+                self._limiter.restore_original_limits()
+
+
+_blas_limit = _BlasLimit()
+
+
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """One BLAS thread while tasks run: tasks are the parallelism, and splits must not change bits."""
-    with _blas_controller().limit(limits=1, user_api="blas"):
+    _blas_limit.acquire()
+    try:
         yield
+    finally:
+        _blas_limit.release()
 
 
 @lru_cache(maxsize=1)

@@ -1,12 +1,15 @@
 """Tasks as futures of a Dask cluster. The only module that imports `distributed`."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from cagp_dist.errors import ClusterError, ConfigurationError
+from cagp_dist.memory import available_bytes
 from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
 
 if TYPE_CHECKING:
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 20
 """How long to wait for a scheduler to answer, and for its first worker."""
@@ -42,7 +47,12 @@ class DaskExecutor:
         workers, address = info["workers"], info["address"]
         if not workers:
             raise ClusterError(f"the Dask scheduler at {address} has no workers; start some.")
+        _check_versions(client)
         self._addresses = sorted(workers)
+        self.processes = len(workers)
+        limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
+        # Dask spills to disk above six tenths of a worker's limit
+        self.memory_bytes = sum(limits) * 6 // 10
         self.workers = sum(worker["nthreads"] for worker in workers.values())
         self.description = f"Dask cluster {address}, {len(workers)} workers, {self.workers} threads"
         self.dashboard: str | None = client.dashboard_link
@@ -66,6 +76,7 @@ class DaskExecutor:
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
         """Fetch the values, in order."""
         from distributed.client import FutureCancelledError
+        from distributed.comm.core import CommClosedError
         from distributed.scheduler import KilledWorker
 
         try:
@@ -75,10 +86,26 @@ class DaskExecutor:
                 f"a task was lost with several workers in a row: {error}. Workers probably run out of "
                 "memory; give them more, or lower [solver] block_size."
             ) from error
-        except (FutureCancelledError, OSError) as error:
+        except (FutureCancelledError, CommClosedError) as error:
             raise ClusterError(
                 f"the connection to the Dask scheduler broke: {error}. Run the same job again."
             ) from error
+
+
+def _check_versions(client: "Client") -> None:
+    """Raise `ClusterError` unless all workers have this version of the package."""
+    here = version("cagp-dist")
+    try:
+        found = client.run(version, "cagp-dist")
+    except ImportError as error:
+        raise ClusterError(
+            f"a worker has no cagp-dist ({error}); install version {here} in the environment of the workers."
+        ) from error
+    if others := {address: there for address, there in found.items() if there != here}:
+        raise ClusterError(
+            f"workers have other versions of cagp-dist than {here}: {others}. Install the same everywhere, "
+            "or results would depend on which worker computed what."
+        )
 
 
 def _run(function: Callable[..., T], *arguments: object) -> T:
@@ -106,17 +133,19 @@ def connect(
     Raises
     ------
     ClusterError
-        If nothing answers within `CONNECT_SECONDS`.
+        If nothing answers within `CONNECT_SECONDS`, or workers have another version of the package.
+    ConfigurationError
+        If SLURM or PBS is asked for and dask-jobqueue is not installed.
     """
     from distributed import Client
 
     with ExitStack() as stack:
         if scheduler in ("slurm", "pbs"):
-            cluster = stack.enter_context(
-                _job_queue(scheduler, workers or 2, memory_limit_bytes or 4 * 2**30)
-            )
-            client = stack.enter_context(Client(cluster))
-            client.wait_for_workers(1)
+            wanted = 2 if workers is None else workers
+            cluster = stack.enter_context(_job_queue(scheduler, wanted, memory_limit_bytes or 4 * 2**30))
+            client = stack.enter_context(Client(cluster, set_as_default=False))
+            _log.info("waiting for %d worker jobs of %s", wanted, scheduler)
+            client.wait_for_workers(wanted)
         else:
             client = stack.enter_context(_connected_client(scheduler))
         _wait_for_the_others(client)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import ClassVar, Generic, TypeVar, cast
 
+from cagp_dist.memory import available_bytes
 from cagp_dist.runtime.base import Handle
 
 T = TypeVar("T")
@@ -24,10 +25,16 @@ class Value(Generic[T]):
 class SerialExecutor:
     """Runs each task when it is submitted, in the calling thread."""
 
-    workers: int = 1
-    description: str = "serial"
-    dashboard: str | None = None
-    shares_memory: bool = True
+    workers: ClassVar[int] = 1
+    processes: ClassVar[int] = 1
+    description: ClassVar[str] = "serial"
+    dashboard: ClassVar[str | None] = None
+    shares_memory: ClassVar[bool] = True
+
+    @property
+    def memory_bytes(self) -> int:
+        """What can be allocated now."""
+        return available_bytes()
 
     def submit(
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0

@@ -2,17 +2,22 @@
 
 Task functions release the GIL, so two threads do twice the work. Unlike
 `concurrent.futures.ThreadPoolExecutor` a task may wait for other tasks without holding a thread, and
-the update of the next block overtakes the others (look-ahead).
+the update of the next block overtakes the others (look-ahead). A task that nobody waits for any more, its
+handle dropped, is not run.
 """
 
 import heapq
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
+from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
+from cagp_dist.memory import available_bytes
 from cagp_dist.runtime.base import Handle
 
 T = TypeVar("T")
@@ -20,10 +25,24 @@ T = TypeVar("T")
 _CLOSED = "the thread pool is not open"
 
 
+Entry = tuple[int, int, "weakref.ref[Task[object]]"]
+"""Urgency, order of submission, and the task, for as long as somebody holds its handle."""
+
+
 class Task(Generic[T]):
     """A function call that runs once its arguments are there; also the handle of its value."""
 
-    __slots__ = ("_arguments", "_error", "_executor", "_function", "_value", "dependents", "done", "missing")
+    __slots__ = (
+        "__weakref__",
+        "_arguments",
+        "_error",
+        "_executor",
+        "_function",
+        "_value",
+        "dependents",
+        "done",
+        "missing",
+    )
 
     def __init__(
         self, executor: "ThreadExecutor", function: Callable[..., T], arguments: tuple[object, ...]
@@ -33,7 +52,7 @@ class Task(Generic[T]):
         self._arguments = arguments
         self._value: T | None = None
         self._error: BaseException | None = None
-        self.dependents: list[tuple[int, int, Task[object]]] = []
+        self.dependents: list[Entry] = []
         self.missing = 0
         self.done = False
 
@@ -68,13 +87,13 @@ class ThreadExecutor:
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
-        if self.workers < 1:
-            raise ArgumentError(f"workers is {workers!r}; expected at least 1.")
+        check_count("workers", 1 if workers is None else workers, least=1)
+        self.workers = usable_cores() if workers is None else workers
         self.description = f"{self.workers} thread{'s' if self.workers > 1 else ''}"
         self.dashboard: str | None = None
+        self.processes = 1
         self.shares_memory = True
-        self._ready: list[tuple[int, int, Task[object]]] = []
+        self._ready: list[Entry] = []
         self._submitted = 0
         self._changed = threading.Condition()
         self._open = False
@@ -82,6 +101,11 @@ class ThreadExecutor:
             threading.Thread(target=self._work, name=f"cagp-{index}", daemon=True)
             for index in range(self.workers)
         ]
+
+    @property
+    def memory_bytes(self) -> int:
+        """What can be allocated now."""
+        return available_bytes()
 
     def __enter__(self) -> Self:
         self._open = True
@@ -107,7 +131,7 @@ class ThreadExecutor:
         with self._changed:
             if not self._open:
                 raise ArgumentError(f"{_CLOSED}; use it inside `with ThreadExecutor() as executor:`.")
-            entry = (-priority, self._submitted, cast("Task[object]", task))
+            entry: Entry = (-priority, self._submitted, weakref.ref(cast("Task[object]", task)))
             self._submitted += 1
             for needed in _tasks(arguments):
                 if not needed.done:
@@ -136,21 +160,32 @@ class ThreadExecutor:
             del task  # else an idle thread would keep the last value alive
 
     def _next(self) -> Task[object] | None:
-        """Wait for the most urgent ready task; None when the pool closes."""
+        """Wait for the most urgent ready task that is still wanted; None when the pool closes."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._open or bool(self._ready))
-            return heapq.heappop(self._ready)[2] if self._open else None
+            while True:
+                self._changed.wait_for(lambda: not self._open or bool(self._ready))
+                if not self._open:
+                    return None
+                if (task := heapq.heappop(self._ready)[2]()) is not None:
+                    return task
 
     def _finish(self, task: Task[object]) -> None:
         """Mark a task as done and queue those that waited for it alone."""
         with self._changed:
             task.done = True
             for entry in task.dependents:
-                entry[2].missing -= 1
-                if entry[2].missing == 0:
+                if (waiting := entry[2]()) is None:
+                    continue
+                waiting.missing -= 1
+                if waiting.missing == 0:
                     heapq.heappush(self._ready, entry)
             task.dependents = []
             self._changed.notify_all()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _tasks(arguments: Sequence[object]) -> Iterator[Task[object]]:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cagp_dist.budget import Demand, Plan, available_bytes
+from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.design import map_cells
@@ -18,6 +18,7 @@ from cagp_dist.solvers import Solver
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
 _JOB_QUEUE_WORKERS = 2
+_JOB_QUEUE_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def plan_job(job: Job) -> JobPlan:
     size = size_of_job(job)
     scheduler = scheduler_of(job)
     if scheduler in ("slurm", "pbs"):
-        crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS, shares_memory=False)
+        crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS)
         return plan_solve(job, size, solver_of(job), crew)
     with open_executor(scheduler, workers=job.cluster.workers) as executor:
         return plan_solve(job, size, solver_of(job), executor)
@@ -99,15 +100,31 @@ class Workforce(Protocol):
     def workers(self) -> int: ...
 
     @property
+    def processes(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @property
     def shares_memory(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that are not there yet."""
+    """Workers that are not there yet: single-threaded processes with the usual memory."""
 
     workers: int
-    shares_memory: bool
+    shares_memory: bool = False
+
+    @property
+    def processes(self) -> int:
+        """As many as workers."""
+        return self.workers
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all of them."""
+        return _JOB_QUEUE_BYTES * self.workers
 
 
 def plan_solve(job: Job, size: Size, solver: Solver, workforce: Workforce) -> JobPlan:
@@ -121,7 +138,7 @@ def plan_solve(job: Job, size: Size, solver: Solver, workforce: Workforce) -> Jo
             full_covariance=False,
             workers=workforce.workers,
             shares_memory=workforce.shares_memory,
-            memory_limit_bytes=memory_limit(job, workforce) or available_bytes(),
+            memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
         )
     )
     return JobPlan(size=size, plan=plan, solves=size.times // together)
@@ -133,7 +150,7 @@ def memory_limit(job: Job, workforce: Workforce) -> int | None:
     The limit of a job is that of a worker; threads of one process are one worker.
     """
     limit = job.cluster.memory_limit
-    return limit if limit is None or workforce.shares_memory else limit * workforce.workers
+    return limit if limit is None else limit * workforce.processes
 
 
 def scheduler_of(job: Job) -> str:

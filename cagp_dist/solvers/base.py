@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.tiled import TiledGram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """Solve ``G v = b`` as far as the test points need it (math 0).
 
@@ -34,7 +33,7 @@ class Problem:
     full_covariance: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
     """The belief after some iterations, for a range of test points.
 
@@ -60,6 +59,11 @@ class State:
     downdate: Array
     status: Status = Status.COMPLETED
     relative_residual: float | None = None
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the solve ends here, whatever was asked for."""
+        return self.status in (Status.CONVERGED, Status.BREAKDOWN)
 
 
 class Solver(Protocol):
@@ -92,9 +96,3 @@ class Solver(Protocol):
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Iterate; each state replaces the one before it for its test points."""
         ...
-
-
-def check_count(name: str, value: int, *, least: int) -> None:
-    """Raise `ArgumentError` unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ArgumentError(f"{name} is {value!r}; expected an integer of at least {least}.")

@@ -36,7 +36,9 @@ def conjugate_gradient_states(problem: Problem, *, iterations: int, executor: Ex
         Keeps 3 vectors of length n per action.
     """
     gram, points = problem.gram, problem.test_points
-    residual = problem.residuals[:, 0].copy()
+    # in units of its largest entry, so that no square under- or overflows
+    unit = float(np.abs(problem.residuals).max(initial=0.0)) or 1.0
+    residual = problem.residuals[:, 0] / unit
     start_norm = float(np.linalg.norm(residual))
     n, q = len(residual), len(points)
     steps = min(iterations, n)
@@ -47,7 +49,7 @@ def conjugate_gradient_states(problem: Problem, *, iterations: int, executor: Ex
 
     def state(iteration: int, status: Status) -> State:
         relative = float(np.linalg.norm(residual)) / start_norm if start_norm else 0.0
-        return State(iteration, slice(0, q), mean[:, None].copy(), downdate.copy(), status, relative)
+        return State(iteration, slice(0, q), unit * mean[:, None], downdate.copy(), status, relative)
 
     if start_norm == 0.0:
         yield state(0, Status.CONVERGED)
@@ -99,8 +101,9 @@ def random_action_states(
     """
     gram, points = problem.gram, problem.test_points
     n, q = gram.shape[0], len(points)
-    draws = np.random.default_rng(seed).standard_normal((n, min(iterations, n)))
-    basis = np.linalg.qr(draws).Q
+    # action by action, so that more iterations begin with the same actions
+    draws = np.random.default_rng(seed).standard_normal((min(iterations, n), n))
+    basis = np.linalg.qr(draws.T).Q
     factor = cholesky_lower(basis.T @ gram.product(basis, executor=executor))
     seen = cross_product(gram.kernel, points, gram.X, basis, executor=executor)
     half = _forward_solve(factor, seen.T)
@@ -110,7 +113,8 @@ def random_action_states(
     for i in range(basis.shape[1]):
         mean += np.outer(half[i], data[i])
         downdate += np.outer(half[i], half[i]) if problem.full_covariance else half[i] ** 2
-        yield State(i + 1, slice(0, q), mean.copy(), downdate.copy())
+        status = Status.EXACT if i + 1 == n else Status.COMPLETED
+        yield State(i + 1, slice(0, q), mean.copy(), downdate.copy(), status)
 
 
 def _forward_solve(factor: Array, columns: Array) -> Array:

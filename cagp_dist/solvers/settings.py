@@ -7,11 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan, plan_actions, plan_exact, plan_sweeps
+from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.base import Array
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.solvers.adjoint import adjoint_states
-from cagp_dist.solvers.base import Problem, State, check_count
+from cagp_dist.solvers.adjoint import adjoint_states, representer_weights
+from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.projection import conjugate_gradient_states, random_action_states
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import POINT_TILE
@@ -57,6 +59,11 @@ class GaussSeidel:
         with single_threaded_blas():
             yield from adjoint_states(problem, plan=plan, whole_blocks=False, executor=executor)
 
+    def weights(self, problem: Problem, *, executor: Executor, plan: Plan) -> Array:
+        """Representer weights ``A b``, shape (n, T), by forward sweeps."""
+        with single_threaded_blas():
+            return representer_weights(problem, plan=plan, whole_blocks=False, executor=executor)
+
 
 @dataclass(frozen=True)
 class BlockGaussSeidel:
@@ -98,6 +105,11 @@ class BlockGaussSeidel:
         with single_threaded_blas():
             yield from adjoint_states(problem, plan=plan, whole_blocks=True, executor=executor)
 
+    def weights(self, problem: Problem, *, executor: Executor, plan: Plan) -> Array:
+        """Representer weights ``A b``, shape (n, T), by forward sweeps."""
+        with single_threaded_blas():
+            return representer_weights(problem, plan=plan, whole_blocks=True, executor=executor)
+
 
 @dataclass(frozen=True)
 class ConjugateGradient:
@@ -127,7 +139,7 @@ class ConjugateGradient:
             method="conjugate gradients",
             iterations=self.iterations,
             stored_vectors=3,
-            products=self.iterations,
+            products=min(self.iterations, demand.n),
         )
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
@@ -169,7 +181,7 @@ class RandomActions:
             demand,
             method="random actions",
             iterations=self.iterations,
-            stored_vectors=3,
+            stored_vectors=6,
             products=2,
         )
 
@@ -185,7 +197,8 @@ class RandomActions:
 class Cholesky:
     """The exact posterior by a dense Cholesky factor: n^3 / 3 flops, 16 n^2 bytes.
 
-    Runs in the calling process, whatever the executor.
+    Runs in the calling process, whatever the executor, on all threads of BLAS; their number may change
+    its last bits.
     """
 
     iterations: ClassVar[int] = 1

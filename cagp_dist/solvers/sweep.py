@@ -14,7 +14,6 @@ the result is that of point Gauss-Seidel. After an adjoint sweep Y = Y_old - G Z
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -25,16 +24,16 @@ from cagp_dist.gram.tiled import (
     NOT_STORED,
     Parameters,
     TiledGram,
+    add_tile_product,
     identity,
     kernel_panel,
-    lower_tile,
-    subtract_block_column,
+    stored_tile_row,
 )
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.tiling import Range, block_ranges, row_tile_size, split
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factor:
     """What solves with a diagonal block: its Cholesky factor, or the block itself for its triangle.
 
@@ -45,7 +44,7 @@ class Factor:
     whole_block: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solved:
     """Solution of one block and the running sums of the sweep (in block order).
 
@@ -55,6 +54,19 @@ class Solved:
     columns: Array
     downdate: Array
     mean: Array
+
+
+@dataclass(frozen=True)
+class PanelTile:
+    """A row tile of a panel in one step: its rows, and where it stands.
+
+    ``rows`` counts from the panel's first row; ``above`` says whether the tile lies above the diagonal;
+    ``entries`` is its place in the stored tile row, if that is stored.
+    """
+
+    rows: Range
+    above: bool
+    entries: Range
 
 
 class SweepSystem:
@@ -83,41 +95,40 @@ class SweepSystem:
         self._keep_factors = plan.keep_factors
         n = gram.shape[0]
         self.blocks = block_ranges(n, plan.block_size)
-        self._tiles = tiles = block_ranges(n, row_tile_size(plan.block_size))
-        self._tiles_are_blocks = tiles == self.blocks
-        self._tiles_of_panel = split(len(tiles), plan.panels)
-        self.panels = [(tiles[first][0], tiles[last - 1][1]) for first, last in self._tiles_of_panel]
+        self._tiles = block_ranges(n, row_tile_size(plan.block_size))
+        self._tiles_are_blocks = self._tiles == self.blocks
+        self._tiles_of_panel = split(len(self._tiles), plan.panels)
+        self.panels = [
+            (self._tiles[first][0], self._tiles[last - 1][1]) for first, last in self._tiles_of_panel
+        ]
         self._panel_of_block = [
             next(index for index, panel in enumerate(self.panels) if start < panel[1])
             for start, _ in self.blocks
         ]
-        self._block_points = self._pieces(gram.points, self.blocks)
-        self._tile_points = self._block_points if self._tiles_are_blocks else self._pieces(gram.points, tiles)
+        self._panel_points = self._pieces(gram.points, self.panels, range(len(self.panels)))
+        self._block_points = self._pieces(gram.points, self.blocks, self._panel_of_block)
         self._noise = [gram.noise_variance[start:stop] for start, stop in self.blocks]
         self._residuals = [
-            executor.submit(identity, np.ascontiguousarray(residuals[start:stop]))
-            for start, stop in self.blocks
+            executor.submit(identity, np.ascontiguousarray(residuals[start:stop]), home=home)
+            for (start, stop), home in zip(self.blocks, self._panel_of_block, strict=True)
         ]
         self._factors: dict[int, Handle[Factor]] = {}
-        below = ((a, b) for a in range(len(self.blocks)) for b in range(a + 1))
         self._stored = {
-            (a, b): executor.submit(
-                lower_tile, self._kernel, self._block_points[a], self._block_points[b], plan.widest_group
-            )
-            for a, b in islice(below, plan.cached_tiles)
+            a: executor.submit(stored_tile_row, self._kernel, self._block_points[: a + 1], plan.widest_group)
+            for a in plan.stored_rows
         }
 
-    def _pieces(self, points: Array, ranges: Sequence[Range]) -> list[Handle[Array]]:
+    def _pieces(self, points: Array, ranges: Sequence[Range], homes: Sequence[int]) -> list[Handle[Array]]:
         return [
-            self._executor.submit(identity, np.ascontiguousarray(points[:, start:stop]))
-            for start, stop in ranges
+            self._executor.submit(identity, np.ascontiguousarray(points[:, start:stop]), home=home)
+            for (start, stop), home in zip(ranges, homes, strict=True)
         ]
 
     def cross_panels(self, points: Array, *, home: int = 0) -> list[Handle[Array]]:
         """``k(X, points)`` by panels: the start ``Y = V'`` of the adjoint sweeps; points (r, p)."""
         Z = self._executor.submit(identity, np.ascontiguousarray(points.T), home=home)
         return [
-            self._executor.submit(kernel_panel, self._kernel, self._panel_tiles(index), Z, home=home + index)
+            self._executor.submit(kernel_panel, self._kernel, self._panel_points[index], Z, home=home + index)
             for index in range(len(self.panels))
         ]
 
@@ -165,18 +176,17 @@ class SweepSystem:
             # look-ahead: the panel of the next block goes first
             following = self._panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
             for index in sorted(range(len(panels)), key=lambda index: index != following):
-                needed = self._unvisited(index, b, adjoint=adjoint) if final else self._tiles_of_panel[index]
-                if needed[0] == needed[1]:
+                tiles = self._unvisited(index, b, adjoint=adjoint) if final else self._tiles_of_panel[index]
+                if tiles[0] == tiles[1]:
                     continue
                 panels[index] = self._executor.submit(
                     update_panel,
                     self._kernel,
                     panels[index],
-                    self._rows_of_tiles(index, needed),
-                    self._tile_points[slice(*needed)],
+                    self._panel_points[index],
+                    self._panel_tiles(index, tiles, b),
+                    self._stored_rows(tiles, b),
                     self._block_points[b],
-                    self._tiles_above(needed, b),
-                    self._stored_tiles(needed, b),
                     sums,
                     self._noise[b] if index == own and not final else None,
                     self._within_panel(b),
@@ -205,9 +215,6 @@ class SweepSystem:
             )
         return solve_block, self._factors[b]
 
-    def _panel_tiles(self, index: int) -> list[Handle[Array]]:
-        return self._tile_points[slice(*self._tiles_of_panel[index])]
-
     def _unvisited(self, index: int, b: int, *, adjoint: bool) -> Range:
         """Tiles of a panel with rows that come after block b in the sweep."""
         first, last = self._tiles_of_panel[index]
@@ -218,16 +225,22 @@ class SweepSystem:
         ahead = sum(tile[1] > stop for tile in self._tiles[first:last])
         return last - ahead, last
 
-    def _rows_of_tiles(self, index: int, tiles: Range) -> Range:
+    def _panel_tiles(self, index: int, tiles: Range, b: int) -> list[PanelTile]:
         offset = self.panels[index][0]
-        return self._tiles[tiles[0]][0] - offset, self._tiles[tiles[1] - 1][1] - offset
+        width = self.blocks[b][1] - self.blocks[b][0]
+        found = []
+        for a in range(*tiles):
+            start, stop = self._tiles[a]
+            above = self._tiles_are_blocks and a < b
+            # a stored row holds its tiles one after the other; above the diagonal, that of block b
+            before = width * start if above else (stop - start) * self.blocks[b][0]
+            entries = (before, before + width * (stop - start))
+            found.append(PanelTile((start - offset, stop - offset), above, entries))
+        return found
 
-    def _stored_tiles(self, tiles: Range, b: int) -> list[Handle[Array] | Array]:
-        return [self._stored.get((max(a, b), min(a, b)), NOT_STORED) for a in range(*tiles)]
-
-    def _tiles_above(self, tiles: Range, b: int) -> int:
-        """How many of the tiles lie above block b (none when tiles gather small blocks)."""
-        return min(max(b - tiles[0], 0), tiles[1] - tiles[0]) if self._tiles_are_blocks else 0
+    def _stored_rows(self, tiles: Range, b: int) -> list[Handle[Array] | None]:
+        """Per tile the stored row that holds it, if it is stored: the row of the lower block."""
+        return [self._stored.get(max(a, b)) for a in range(*tiles)] if self._stored else []
 
     def _within_panel(self, b: int) -> Range:
         offset = self.panels[self._panel_of_block[b]][0]
@@ -286,23 +299,32 @@ def factor_and_solve_block(
 def update_panel(
     kernel: Parameters,
     panel: Array,
-    rows: Range,
-    tiles: Sequence[Array],
+    points: Array,
+    tiles: Sequence[PanelTile],
+    stored: Sequence[Array | None],
     block_points: Array,
-    above: int,
-    stored: Sequence[Array],
     solved: Solved,
     noise_variance: Array | None,
     block_rows: Range,
 ) -> Array:
-    """``Y[panel] - G[panel, b] Z[b]`` in the given rows, those of ``tiles``; the others are kept.
+    """``Y[panel] - G[panel, b] Z[b]`` in the rows of the given tiles; other rows are kept.
 
-    The noise is part of G where the panel holds block b, at ``block_rows``.
+    The noise is part of G where the panel holds block b, at ``block_rows``. Every tile is one call of its
+    own, so a row of the result does not depend on how tiles are gathered into panels.
     """
     out = panel.copy()
-    subtract_block_column(
-        kernel, tiles, block_points, solved.columns, above=above, stored=stored, out=out[slice(*rows)]
-    )
+    change = np.negative(solved.columns)
+    for index, tile in enumerate(tiles):
+        row = stored[index] if stored else None
+        add_tile_product(
+            kernel,
+            np.ascontiguousarray(points[:, slice(*tile.rows)]),
+            block_points,
+            change,
+            above=tile.above,
+            stored=NOT_STORED if row is None else row[slice(*tile.entries)],
+            out=out[slice(*tile.rows)],
+        )
     if noise_variance is not None:
         out[slice(*block_rows)] -= noise_variance[:, None] * solved.columns
     return out

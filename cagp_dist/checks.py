@@ -1,0 +1,64 @@
+"""Checks of arguments at the boundary: what came, what was expected, what to do."""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cagp_dist.errors import ArgumentError
+
+Array = NDArray[np.float64]
+
+LARGEST = 1e150
+"""Largest coordinate, lengthscale and variance: their squares are finite."""
+
+
+def as_points(name: str, X: ArrayLike) -> Array:
+    """Check and return points as a C-contiguous float64 array of shape (n, p)."""
+    try:
+        points = np.ascontiguousarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{name} is not numeric: {error}. Expected an (n, p) array of numbers."
+        ) from error
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ArgumentError(
+            f"{name} has shape {points.shape}; expected (n, p), one row per point. "
+            f"For points on a line use {name}.reshape(-1, 1)."
+        )
+    if not np.isfinite(points).all():
+        bad = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
+        raise ArgumentError(f"{name} holds NaN or infinity (first in row {bad}); drop those points first.")
+    if points.size and np.abs(points).max() > LARGEST:
+        raise ArgumentError(
+            f"{name} reaches {np.abs(points).max():.3g}, squared distances would overflow; expected at most "
+            f"{LARGEST:g}. Use a larger unit of length."
+        )
+    return points
+
+
+def as_numbers(name: str, values: ArrayLike) -> Array:
+    """Return values as float64; masked entries and complex numbers are refused, not converted."""
+    if np.ma.is_masked(values):
+        raise ArgumentError(f"{name} has masked entries; drop those points first.")
+    try:
+        if np.iscomplexobj(values):
+            raise TypeError("complex numbers")
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} is not numeric: {error}. Expected an array of numbers.") from error
+
+
+def check_positive(name: str, value: float, *, least: float = 0.0, most: float = math.inf) -> None:
+    """Raise `ArgumentError` unless ``value`` is a finite number above zero and within the limits."""
+    number = isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool)
+    if not (number and 0.0 < value < math.inf):
+        raise ArgumentError(f"{name} is {value!r}; expected a finite number above zero.")
+    if not least <= value <= most:
+        raise ArgumentError(f"{name} is {value!r}; expected {least:g} to {most:g}. Use another unit.")
+
+
+def check_count(name: str, value: int, *, least: int) -> None:
+    """Raise `ArgumentError` unless ``value`` is an integer of at least ``least``."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ArgumentError(f"{name} is {value!r}; expected an integer of at least {least}.")

@@ -1,0 +1,31 @@
+"""How much memory this process may still use."""
+
+from pathlib import Path
+
+import psutil
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+"""Where Linux shows the limits that SLURM, Docker and systemd set."""
+
+
+def available_bytes() -> int:
+    """Four fifths of what can be allocated now: free memory of the machine, or of the control group."""
+    free = int(psutil.virtual_memory().available)
+    return min([free, *_group_rooms()]) * 4 // 5
+
+
+def _group_rooms() -> list[int]:
+    """Bytes left in each control group (version 2) this process is in, from the inside out."""
+    try:
+        line = Path("/proc/self/cgroup").read_text().splitlines()[-1]
+    except OSError:  # no Linux, no control groups
+        return []
+    group = CONTROL_GROUPS / line.rpartition(":")[2].lstrip("/")
+    rooms = []
+    for folder in [group, *group.parents]:
+        limit, used = folder / "memory.max", folder / "memory.current"
+        if limit.is_file() and used.is_file() and (text := limit.read_text().strip()) != "max":
+            rooms.append(max(int(text) - int(used.read_text()), 0))
+        if folder == CONTROL_GROUPS:
+            break
+    return rooms
