@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -129,12 +130,23 @@ def test_job_script_without_a_job_file_says_which_variable_is_needed(
     assert "CAGP_JOB: name the job file" in (tmp_path / "cagp-job.log").read_text()
 
 
-def test_cancelled_job_leaves_no_process_and_no_file(
+def test_cluster_of_one_node_listens_on_loopback_alone_and_a_cancelled_job_leaves_nothing(
     slurm: dict[str, str], repository: Path, tmp_path: Path, write_job: Callable[[Path], Path]
 ) -> None:
     job = write_job(tmp_path)
     number = _sbatch(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path)
-    _wait_for(lambda: any(tmp_path.glob(".cagp-*/scheduler.json")), tmp_path, 60)
+    cluster_log = tmp_path / f"cagp-{number}.cluster.log"
+    _wait_for(
+        lambda: cluster_log.exists() and cluster_log.read_text().count("Registered to") == 2, tmp_path, 60
+    )
+    listening = [
+        (connection.laddr.ip, process["name"])
+        for process in _working_in(tmp_path)
+        for connection in process["net_connections"]
+        if connection.status == psutil.CONN_LISTEN and process["name"] != "srun"  # that is SLURM's own
+    ]
+    assert len(listening) >= 5, "a scheduler, two workers and their nannies"
+    assert [found for found in listening if found[0] != "127.0.0.1"] == []
     # What SLURM itself sends before the time limit, see --signal in the script.
     subprocess.run(["scancel", "--batch", "--signal=TERM", number], env=slurm, check=True, timeout=20)
     _wait_for(lambda: _state(number, slurm)["JobState"] not in ALIVE, tmp_path, 60)
@@ -197,9 +209,10 @@ def _daemon(command: Sequence[str], folder: Path, environment: dict[str, str]) -
 def _assert_nothing_left(folder: Path) -> None:
     """No scheduler file and no process that works in the folder."""
     assert not list(folder.glob(".cagp-*"))
-    working_here = [
-        process.info["cmdline"]
-        for process in psutil.process_iter(["cwd", "cmdline"])
-        if process.info["cwd"] == str(folder)
-    ]
-    assert working_here == []
+    assert [process["cmdline"] for process in _working_in(folder)] == []
+
+
+def _working_in(folder: Path) -> list[dict[str, Any]]:
+    """What there is to know of each process whose working directory is the folder."""
+    found = [process.info for process in psutil.process_iter(["cwd", "name", "cmdline", "net_connections"])]
+    return [process for process in found if process["cwd"] == str(folder)]
