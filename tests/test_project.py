@@ -49,12 +49,14 @@ def test_heavy_modules_are_imported_where_they_are_used(module: str) -> None:
     assert run.stdout.split() == []
 
 
-def test_every_public_name_can_be_imported() -> None:
+def test_every_public_name_can_be_imported_and_is_in_the_reference() -> None:
     import cagp_dist
 
+    reference = (REPOSITORY / "docs" / "reference" / "api.md").read_text()
     assert dir(cagp_dist) == sorted(cagp_dist.__all__)
     for name in cagp_dist.__all__:
         assert getattr(cagp_dist, name).__doc__
+        assert f"   ~cagp_dist.{name}\n" in reference
     with pytest.raises(AttributeError, match="no attribute 'GausSeidel'"):
         _ = cagp_dist.GausSeidel  # type: ignore[attr-defined]
 
