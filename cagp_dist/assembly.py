@@ -72,9 +72,10 @@ class Assembly:
             If its mean is not finite, or a variance is negative beyond rounding.
         """
         mean, variance = self._steps.get(state.iteration) or self._add_step(state.iteration)
-        if state.iteration > 0:
-            mean[state.columns] += state.mean
-            variance[state.columns] -= state.downdate.diagonal() if self._full else state.downdate
+        downdate = state.downdate.diagonal() if self._full else state.downdate
+        # set, not added: a solver that breaks down yields its last iteration again
+        mean[state.columns] = self._prior_mean[state.columns] + state.mean
+        variance[state.columns] = self._kernel.variance - downdate
         if self._full:
             self._downdate = state.downdate
         self._check(state, mean[state.columns], variance[state.columns])
