@@ -64,7 +64,7 @@ class Assembly:
         return step
 
     def add(self, state: State) -> None:
-        """Add a state.
+        """Take a state; it replaces what was known after its iteration for its test points.
 
         Raises
         ------

@@ -172,8 +172,8 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
         remedy = 'covariance="diagonal"' if demand.full_covariance else "fewer test points or smaller blocks"
         raise BudgetError(
             f"{method} on {n:,} points needs {_bytes(fixed + panel_bytes)} even for {widest} test points "
-            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used. Raise the memory "
-            f"limit, or ask for {remedy}."
+            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used. Raise "
+            f"memory_limit, or ask for {remedy}."
         )
     batches = tuple(
         tuple(groups[start:stop])
@@ -292,7 +292,7 @@ def _seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
 def _too_large(demand: Demand, method: str, peak: int, remedy: str) -> BudgetError:
     return BudgetError(
         f"{method} on {demand.n:,} points needs about {_bytes(peak)}, more than the "
-        f"{_bytes(demand.memory_limit_bytes)} that may be used. Raise the memory limit, or {remedy}."
+        f"{_bytes(demand.memory_limit_bytes)} that may be used. Raise memory_limit, or {remedy}."
     )
 
 

@@ -94,7 +94,12 @@ def test_area_weights_are_cosines_with_mean_one():
 
 def test_area_weights_of_poles_alone_are_equal():
     assert cagp.area_weights([90.0, 90.0]).tolist() == pytest.approx([1.0, 1.0])
-    assert cagp.area_weights([95.0, 100.0]).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("latitude", [95.0, -91.0, np.nan, np.inf])
+def test_area_weights_refuse_what_is_no_latitude(latitude):
+    with pytest.raises(ArgumentError, match="latitude"):
+        cagp.area_weights([0.0, latitude])
 
 
 @given(n=st.integers(0, 400), p=st.integers(1, 4), block_size=st.integers(1, 450))
@@ -141,8 +146,8 @@ def test_points_that_coincide_are_ordered_too():
     ("X", "block_size", "text"),
     [
         (np.zeros(5), 2, r"X has shape \(5,\); expected \(n, p\)"),
-        (np.zeros((5, 2)), 0, "block_size is 0; expected at least 1"),
-        (np.zeros((5, 2)), -3, "block_size is -3; expected at least 1"),
+        (np.zeros((5, 2)), 0, "block_size is 0; expected an integer of at least 1"),
+        (np.zeros((5, 2)), -3, "block_size is -3; expected an integer of at least 1"),
     ],
 )
 def test_wrong_arguments_of_the_order_are_refused(X, block_size, text):

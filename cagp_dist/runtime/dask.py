@@ -1,5 +1,6 @@
 """Tasks as futures of a Dask cluster. The only module that imports `distributed`."""
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -156,17 +157,14 @@ def connect(
 def _connected_client(scheduler: str) -> "Iterator[Client]":
     from distributed import Client
 
-    advice = "Check that `dask scheduler` runs there and that its port is open."
-    if scheduler.endswith(".json"):
-        if not Path(scheduler).is_file():
-            raise ClusterError(f"scheduler file {scheduler} does not exist. {advice}")
-        source = {"scheduler_file": scheduler}
-    else:
-        source = {"address": scheduler}
+    address = _address_in(Path(scheduler)) if scheduler.endswith(".json") else scheduler
     try:
-        client = Client(timeout=CONNECT_SECONDS, set_as_default=False, **source)
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterError(f"no Dask scheduler answers at {scheduler} ({error}). {advice}") from error
+        raise ClusterError(
+            f"no Dask scheduler answers at {scheduler} ({error}). Check that `dask scheduler` runs there and "
+            "that its port is open."
+        ) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
@@ -176,6 +174,26 @@ def _connected_client(scheduler: str) -> "Iterator[Client]":
                 "start some with `dask worker`."
             ) from error
         yield client
+
+
+def _address_in(scheduler_file: Path) -> str:
+    """Address that a scheduler left in its file; waits where it is still being written."""
+    if not scheduler_file.is_file():
+        raise ClusterError(
+            f"scheduler file {scheduler_file} does not exist. Check that `dask scheduler --scheduler-file` "
+            "runs and that this machine sees its folder."
+        )
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            return str(json.loads(scheduler_file.read_text())["address"])
+        except (ValueError, KeyError, TypeError) as error:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"scheduler file {scheduler_file} names no scheduler ({error!r}); expected what "
+                    "`dask scheduler --scheduler-file` writes. Delete it and start the scheduler again."
+                ) from error
+        time.sleep(0.1)
 
 
 def _wait_for_the_others(client: "Client") -> None:

@@ -101,9 +101,8 @@ def random_action_states(
     """
     gram, points = problem.gram, problem.test_points
     n, q = gram.shape[0], len(points)
-    # action by action, so that more iterations begin with the same actions
-    draws = np.random.default_rng(seed).standard_normal((min(iterations, n), n))
-    basis = np.linalg.qr(draws.T).Q
+    draws = np.random.default_rng(seed).standard_normal((n, min(iterations, n)))
+    basis = np.linalg.qr(draws).Q
     factor = cholesky_lower(basis.T @ gram.product(basis, executor=executor))
     seen = cross_product(gram.kernel, points, gram.X, basis, executor=executor)
     half = _forward_solve(factor, seen.T)
