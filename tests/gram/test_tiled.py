@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.tiled import (
-    NARROW,
     NOT_STORED,
+    add_tile_product,
     cross_product,
     kernel_panel,
-    lower_tile,
     rows_product,
-    subtract_block_column,
+    stored_tile_row,
 )
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
@@ -30,7 +30,7 @@ def points(n, p=3, seed=0):
     return np.random.default_rng([seed, n]).uniform(size=(n, p))
 
 
-@pytest.mark.parametrize("columns", [1, NARROW, NARROW + 1, 40])
+@pytest.mark.parametrize("columns", [1, 2, 40])
 def test_product_does_not_depend_on_the_executor(columns):
     gram = cagp.TiledGram(KERNEL, points(900), noise_variance=np.full(900, 0.1), tile=128)
     v = np.random.default_rng(1).normal(size=(900, columns))
@@ -41,11 +41,11 @@ def test_product_does_not_depend_on_the_executor(columns):
             np.testing.assert_array_equal(gram.product(v, executor=executor), expected)
 
 
-def test_narrow_and_wide_products_agree():
+def test_product_with_one_column_and_with_more_agree():
+    """The first uses every tile twice, the second evaluates all of them."""
     gram = cagp.TiledGram(KERNEL, points(300), noise_variance=np.full(300, 0.1), tile=50)
-    v = np.random.default_rng(1).normal(size=(300, NARROW + 1))
-    wide = gram @ v
-    np.testing.assert_allclose(gram @ v[:, :NARROW], wide[:, :NARROW], rtol=1e-12, atol=1e-13)
+    v = np.random.default_rng(1).normal(size=(300, 3))
+    np.testing.assert_allclose((gram @ v)[:, 0], gram @ v[:, 0], rtol=1e-12, atol=1e-13)
     np.testing.assert_array_equal((gram @ v[:, 0]), (gram @ v[:, :1])[:, 0])
 
 
@@ -68,69 +68,57 @@ def test_rows_of_a_product_do_not_depend_on_their_tile_but_for_rounding():
     np.testing.assert_allclose(alone, together[40:50], rtol=1e-12, atol=1e-14)
 
 
-def block_column(tiles, Z, columns, out, *, above=0, stored=None):
-    subtract_block_column(
-        KERNEL.parameters,
-        [coordinates(tile) for tile in tiles],
-        coordinates(Z),
-        columns,
-        above=above,
-        stored=[NOT_STORED] * len(tiles) if stored is None else stored,
-        out=out,
-    )
-    return out
-
-
-@pytest.mark.parametrize("columns", [1, 3, 40, 130])
-def test_row_tiles_gathered_differently_give_the_same_bits(columns):
-    X, Z = points(700), points(256, seed=1)
-    v = np.random.default_rng(2).normal(size=(256, columns))
-    start = np.random.default_rng(3).normal(size=(700, columns))
-    tiles = [X[a:b] for a, b in block_ranges(700, 256)]
-    together = block_column(tiles, Z, v, start.copy())
-    np.testing.assert_allclose(together, start - kernel_matrix(KERNEL, X, Z) @ v, rtol=1e-11, atol=1e-12)
-    alone = [block_column([X[a:b]], Z, v, start[a:b].copy()) for a, b in block_ranges(700, 256)]
-    np.testing.assert_array_equal(np.concatenate(alone), together)
-    pairs = [block_column(tiles[:2], Z, v, start[:512].copy()), alone[2]]
-    np.testing.assert_array_equal(np.concatenate(pairs), together)
-
-
 @given(
     n=st.integers(1, 600),
     block=st.integers(1, 300),
-    columns=st.integers(1, 130),
+    columns=st.integers(2, 130),
     which=st.integers(0, 100),
 )
 def test_stored_tiles_above_and_below_give_the_bits_of_fresh_ones(n, block, columns, which):
-    """A tile is stored as k(lower block, upper block); above the block its transpose is used."""
+    """A tile is stored in the row of its lower block; above the diagonal its transpose is used."""
     X = points(n, p=2)
-    ranges = block_ranges(n, block)
-    b = which % len(ranges)
-    Z, tiles = X[slice(*ranges[b])], [X[slice(*r)] for r in ranges]
-    v = np.random.default_rng(2).normal(size=(len(Z), columns))
-    start = np.random.default_rng(3).normal(size=(n, columns))
-    stored = [
-        lower_tile(KERNEL.parameters, *map(coordinates, (Z, tile) if a < b else (tile, Z)), columns)
-        for a, tile in enumerate(tiles)
-    ]
-    fresh = block_column(tiles, Z, v, start.copy(), above=b)
-    np.testing.assert_array_equal(block_column(tiles, Z, v, start.copy(), above=b, stored=stored), fresh)
-    half = [tile if a % 2 else NOT_STORED for a, tile in enumerate(stored)]
-    np.testing.assert_array_equal(block_column(tiles, Z, v, start.copy(), above=b, stored=half), fresh)
-    expected = start - kernel_matrix(KERNEL, X, Z) @ v
-    np.testing.assert_allclose(fresh, expected, rtol=1e-11, atol=1e-11 * np.abs(v).max() * len(Z))
+    blocks = [X[start:stop] for start, stop in block_ranges(n, block)]
+    a = which % len(blocks)
+    row = stored_tile_row(KERNEL.parameters, [coordinates(points) for points in blocks[: a + 1]], columns)
+    assert row.shape == (len(blocks[a]) * sum(map(len, blocks[: a + 1])),)
+    before = 0
+    for b, other in enumerate(blocks[: a + 1]):
+        entries = row[before : before + len(blocks[a]) * len(other)]
+        before += len(entries)
+        for above in {False, a != b}:
+            rows, source = (other, blocks[a]) if above else (blocks[a], other)
+            v = np.random.default_rng(2).normal(size=(len(source), columns))
+            fresh, kept = np.ones((2, len(rows), columns))
+            for out, stored in ((fresh, NOT_STORED), (kept, entries)):
+                add_tile_product(
+                    KERNEL.parameters,
+                    coordinates(rows),
+                    coordinates(source),
+                    v,
+                    above=above,
+                    stored=stored,
+                    out=out,
+                )
+            np.testing.assert_array_equal(kept, fresh)
+            T = kernel_matrix(KERNEL, rows, source)
+            assert (np.abs(fresh - 1.0 - T @ v) <= 1e-12 * (1.0 + T @ np.abs(v))).all()
 
 
-def test_block_column_leaves_the_columns_alone():
-    v = np.ones((20, 4))
-    v.flags.writeable = False
-    block_column([points(30)], points(20, seed=1), v, np.zeros((30, 4)))
+def test_a_tile_product_with_one_column_ignores_where_the_tile_stands():
+    X, Z, v = points(30), points(20, seed=1), np.ones((20, 1))
+    below, above = np.zeros((2, 30, 1))
+    for out, is_above in ((below, False), (above, True)):
+        add_tile_product(
+            KERNEL.parameters, coordinates(X), coordinates(Z), v, above=is_above, stored=NOT_STORED, out=out
+        )
+    np.testing.assert_array_equal(above, below)
+    np.testing.assert_allclose(below, kernel_matrix(KERNEL, X, Z) @ v, rtol=1e-13)
 
 
 def test_kernel_panel_is_the_kernel():
-    tiles, Z = [points(40), points(7, seed=2)], points(13, seed=1)
-    panel = kernel_panel(KERNEL.parameters, [coordinates(tile) for tile in tiles], coordinates(Z))
-    np.testing.assert_array_equal(panel, KERNEL(np.concatenate(tiles), Z))
+    X, Z = points(47), points(13, seed=1)
+    panel = kernel_panel(KERNEL.parameters, coordinates(X), coordinates(Z))
+    np.testing.assert_array_equal(panel, KERNEL(X, Z))
 
 
 def test_gram_holds_points_only():
@@ -143,3 +131,27 @@ def test_gram_holds_points_only():
     np.testing.assert_allclose(product[rows], expected, rtol=1e-11)
     held = [value for value in vars(gram).values() if isinstance(value, np.ndarray)]
     assert sum(value.nbytes for value in held) <= 8 * 20_000 * 7
+
+
+@pytest.mark.parametrize("columns", [np.ones(29), np.ones((29, 2)), np.ones((30, 2, 1)), np.float64(1.0)])
+def test_columns_of_another_length_are_refused(columns):
+    gram = cagp.TiledGram(KERNEL, points(30), noise_variance=np.zeros(30))
+    with pytest.raises(ArgumentError, match=r"columns has shape .*; expected \(30,\) or \(30, r\)"):
+        gram @ columns
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"noise_variance": np.zeros(4)}, r"noise_variance has shape \(4,\); expected \(5,\)"),
+        ({"noise_variance": 0.1}, r"noise_variance has shape \(\); .* Use numpy.full\(n, value\)"),
+        ({"noise_variance": np.array([0.0, 1.0, 2.0, np.nan, 1.0])}, "one finite variance"),
+        ({"noise_variance": np.array([0.0, 1.0, 2.0, -1e-9, 1.0])}, "at least zero for each point"),
+        ({"X": np.full((5, 2), np.nan)}, "X holds NaN or infinity"),
+        ({"X": np.zeros(5)}, r"X has shape \(5,\)"),
+        ({"tile": 0}, "tile is 0; expected an integer of at least 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(settings, text):
+    with pytest.raises(ArgumentError, match=text):
+        cagp.TiledGram(**{"kernel": KERNEL, "X": points(5), "noise_variance": np.zeros(5), **settings})

@@ -1,0 +1,148 @@
+"""What every executor keeps: handles, order, errors, and use after an error."""
+
+import operator
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import NumericalError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor
+from cagp_dist.runtime.dask import DaskExecutor
+
+from ..clusters import local_cluster
+from ..oracle import assert_same_bits
+from ..problems import regression_problem
+
+
+@contextmanager
+def dask_executor():
+    with local_cluster(2) as client:
+        yield DaskExecutor(client)
+
+
+OPENERS = {
+    "serial": lambda: open_executor("serial"),
+    "one-thread": lambda: ThreadExecutor(1),
+    "three-threads": lambda: open_executor("local", workers=3),
+    "dask": dask_executor,
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.cluster if name == "dask" else ()) for name in OPENERS],
+)
+def executor(request):
+    with OPENERS[request.param]() as opened:
+        yield opened
+
+
+class CustomError(Exception):
+    """An error only this module knows."""
+
+
+def test_value_of_a_task(executor):
+    handle = executor.submit(operator.add, 2, 3)
+    assert handle.result() == 5
+    assert handle.result() == 5
+    assert executor.gather([handle, handle]) == [5, 5]
+
+
+def test_gather_keeps_the_order(executor):
+    def later(seconds, value):
+        time.sleep(seconds)
+        return value
+
+    handles = [executor.submit(later, 0.05 * (index == 0), index) for index in range(6)]
+    assert executor.gather(handles) == list(range(6))
+    assert executor.gather([]) == []
+
+
+def test_handles_are_arguments(executor):
+    two = executor.submit(operator.add, 1, 1)
+    four = executor.submit(operator.mul, two, two)
+    assert executor.submit(operator.sub, 10, four).result() == 6
+
+
+def test_handles_inside_lists_also_nested(executor):
+    one, two = executor.submit(int, 1), executor.submit(int, 2)
+
+    def shape(values):
+        return repr(values)
+
+    handle = executor.submit(shape, [one, [two, 5, [one]], [], None])
+    assert handle.result() == "[1, [2, 5, [1]], [], None]"
+
+
+def test_arrays_pass_unchanged(executor):
+    array = np.arange(12.0).reshape(3, 4)
+    echoed = executor.submit(np.negative, executor.submit(np.transpose, array)).result()
+    np.testing.assert_array_equal(echoed, -array.T)
+    pieces = executor.submit(np.concatenate, [executor.submit(np.negative, array), array])
+    np.testing.assert_array_equal(pieces.result(), np.concatenate([-array, array]))
+    assert executor.submit(operator.itemgetter(0), [None]).result() is None
+
+
+def test_long_chains_and_wide_sums(executor):
+    handle = executor.submit(int, 0)
+    for _ in range(100):
+        handle = executor.submit(operator.add, handle, 1)
+    many = [executor.submit(operator.mul, handle, factor) for factor in range(30)]
+    assert executor.submit(sum, many).result() == 100 * sum(range(30))
+
+
+def test_priority_and_home_are_wishes(executor):
+    handles = [executor.submit(int, index, priority=index % 3, home=7 * index) for index in range(12)]
+    assert executor.gather(handles) == list(range(12))
+
+
+@pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError, CustomError])
+def test_errors_keep_their_type_and_text(executor, kind):
+    def fail(text):
+        raise kind(text)
+
+    # the serial executor raises at once, the others when the value is wanted
+    with pytest.raises(kind, match="this went wrong"):
+        executor.submit(fail, "this went wrong").result()
+    with pytest.raises(kind, match="this went wrong"):
+        executor.gather([executor.submit(int, 1), executor.submit(fail, "this went wrong")])
+
+
+def test_errors_reach_those_who_depend_on_them_and_nobody_else(executor):
+    def fail():
+        raise ZeroDivisionError("at the root")
+
+    good = executor.submit(int, 3)
+    with pytest.raises(ZeroDivisionError, match="at the root"):
+        executor.submit(operator.add, 1, executor.submit(operator.neg, executor.submit(fail))).result()
+    with pytest.raises(ZeroDivisionError, match="at the root"):
+        executor.submit(sum, [good, executor.submit(fail)]).result()
+    assert executor.submit(operator.add, good, 1).result() == 4
+
+
+def test_it_describes_itself(executor):
+    assert executor.workers >= 1
+    assert executor.description
+    assert executor.shares_memory is not isinstance(executor, DaskExecutor)
+    assert executor.dashboard is None or executor.dashboard.startswith("http://")
+    if not isinstance(executor, SerialExecutor):
+        assert f"{executor.workers} thread" in executor.description
+
+
+def test_a_solve_is_the_same_everywhere_and_says_where_it_was(executor):
+    problem = regression_problem(200, q=20)
+    solver = cagp.BlockGaussSeidel(2, block_size=30)
+    posterior = problem.condition(solver, executor=executor)
+    assert_same_bits(posterior, problem.condition(solver, executor=SerialExecutor()))
+    assert posterior.stats.executor == executor.description
+
+
+def test_a_solve_that_fails_leaves_the_executor_usable(executor):
+    X = np.zeros((40, 2))  # coincident points and hardly any noise: not positive definite
+    prior = cagp.Prior(cagp.Matern32(0.3), noise_variance=1e-300)
+    with pytest.raises(NumericalError, match=r"not positive definite .* raise noise_variance"):
+        cagp.condition(prior, X, np.ones(40), X, solver=cagp.BlockGaussSeidel(2, 40), executor=executor)
+    assert executor.submit(int, 1).result() == 1

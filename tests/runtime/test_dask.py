@@ -1,0 +1,233 @@
+"""Dask clusters: reached, not reached, and workers that die in the middle of a solve."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+
+import cagp_dist as cagp
+from cagp_dist.errors import ClusterError, ConfigurationError
+from cagp_dist.runtime import SerialExecutor, open_executor
+from cagp_dist.runtime import dask as runtime_dask
+from cagp_dist.runtime.dask import DaskExecutor
+
+from ..clusters import local_cluster
+from ..oracle import assert_same_bits
+from ..problems import regression_problem
+
+pytestmark = pytest.mark.cluster
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(runtime_dask, "CONNECT_SECONDS", 0.5)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as opened:
+        yield opened
+
+
+def process_ids(client) -> list[int]:
+    return list(client.run(os.getpid).values())
+
+
+@pytest.mark.slow
+def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():
+    """What it held is computed again by others; nothing was scattered."""
+    problem = regression_problem(900, q=60, lengthscale=0.1)
+    solvers = [cagp.BlockGaussSeidel(4, 100), cagp.ConjugateGradient(6), cagp.GaussSeidel(4)]
+    with local_cluster(2) as client:
+        executor = DaskExecutor(client)
+        for solver in solvers:
+            victims: list[int] = []
+
+            def kill_one(progress, victims=victims):
+                if progress.iteration == 1:
+                    victims.append(process_ids(client)[0])
+                    os.kill(victims[0], signal.SIGKILL)
+
+            posterior = problem.condition(solver, executor=executor, progress=kill_one)
+            assert_same_bits(posterior, problem.condition(solver, executor=SerialExecutor()))
+            client.wait_for_workers(2, timeout=60)
+            assert victims[0] not in process_ids(client)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [cagp.GaussSeidel(1), cagp.RandomActions(2)], ids=["sweep", "action"])
+def test_a_task_that_kills_its_workers_is_a_cluster_error(solver, monkeypatch):
+    """Out of memory looks like this: the worker is gone, and so is the next one that tries."""
+
+    def die(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), local_cluster(1) as client:
+        executor = DaskExecutor(client)
+        monkeypatch.setattr("cagp_dist.solvers.sweep.update_panel", die)
+        monkeypatch.setattr("cagp_dist.solvers.sweep.solve_block", die)
+        monkeypatch.setattr("cagp_dist.gram.tiled.rows_product", die)
+        with pytest.raises(ClusterError, match=r"lost with several workers in a row: .* lower .* block_size"):
+            regression_problem(40).condition(solver, executor=executor)
+
+
+@pytest.fixture
+def start():
+    """A function that starts a process of Dask's command line; what still runs at the end is killed."""
+    processes: list[subprocess.Popen] = []
+
+    def begin(*arguments: str) -> subprocess.Popen:
+        command = [Path(sys.executable).with_name("dask"), *arguments]
+        processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away_is_a_cluster_error(start, tmp_path):
+    file = str(tmp_path / "scheduler.json")
+    scheduler = start("scheduler", "--scheduler-file", file, "--port", "0", "--no-dashboard")
+    start("worker", "--scheduler-file", file, "--nthreads", "1", "--no-dashboard", "--no-nanny")
+    while not Path(file).is_file():
+        time.sleep(0.05)
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), open_executor(file) as executor:
+        handle = executor.submit(time.sleep, 60.0)
+        scheduler.kill()
+        with pytest.raises(
+            ClusterError, match=r"(?s)connection to the Dask scheduler broke: .* Run the same job"
+        ):
+            executor.gather([handle])
+
+
+def test_address_where_nobody_answers(impatient):
+    address = f"tcp://127.0.0.1:{closed_port()}"
+    began = time.monotonic()
+    with pytest.raises(
+        ClusterError, match=rf"no Dask scheduler answers at {address} .*`dask scheduler` runs"
+    ):
+        open_executor(address).__enter__()
+    assert time.monotonic() - began < 10.0
+
+
+def test_address_that_is_no_address(impatient):
+    with pytest.raises(ClusterError, match="no Dask scheduler answers at pigeon://roof"):
+        open_executor("pigeon://roof").__enter__()
+
+
+def test_scheduler_file_that_is_not_there(tmp_path):
+    path = tmp_path / "scheduler.json"
+    with pytest.raises(
+        ClusterError, match=f"scheduler file {path} does not exist. Check that `dask scheduler --"
+    ):
+        open_executor(str(path)).__enter__()
+
+
+def test_scheduler_file_of_another_time(tmp_path, impatient):
+    path = tmp_path / "scheduler.json"
+    path.write_text(json.dumps({"address": "tcp://127.0.0.1:1"}))
+    with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {path}"):
+        open_executor(str(path)).__enter__()
+
+
+@pytest.mark.parametrize("text", ["", "{", "not json", "[1]", "{}"])
+def test_scheduler_file_that_names_no_scheduler(tmp_path, text, impatient):
+    path = tmp_path / "scheduler.json"
+    path.write_text(text)
+    with pytest.raises(ClusterError, match=f"scheduler file {path} names no scheduler .*Delete it and start"):
+        open_executor(str(path)).__enter__()
+
+
+def test_scheduler_file_that_is_being_written(cluster, tmp_path):
+    path = tmp_path / "scheduler.json"
+    path.write_text("")
+    text = json.dumps({"address": cluster.scheduler.address})
+    threading.Timer(0.3, path.write_text, [text]).start()
+    with open_executor(str(path)) as executor:
+        assert executor.workers == 2
+
+
+def test_address_and_scheduler_file_lead_to_the_cluster_and_leave_it_running(cluster, tmp_path):
+    path = tmp_path / "scheduler.json"
+    with Client(cluster, set_as_default=False) as client:
+        client.write_scheduler_file(str(path))
+    for scheduler in (cluster.scheduler.address, str(path)):
+        with open_executor(scheduler) as executor:
+            assert executor.workers == 2
+            assert executor.description == f"Dask cluster {cluster.scheduler.address}, 2 workers, 2 threads"
+            assert executor.dashboard.startswith("http://")
+            assert executor.submit(abs, -3).result() == 3
+
+
+@pytest.fixture
+def empty_cluster():
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as opened:
+        yield opened
+
+
+def test_a_scheduler_without_workers(empty_cluster, impatient):
+    with pytest.raises(ClusterError, match=r"has no workers after 0.5 s; start some with `dask worker`"):
+        open_executor(empty_cluster.scheduler.address).__enter__()
+    with (
+        Client(empty_cluster, set_as_default=False) as client,
+        pytest.raises(ClusterError, match="has no workers; start some"),
+    ):
+        DaskExecutor(client)
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
+def test_batch_systems_need_their_extra(scheduler, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    with pytest.raises(
+        ConfigurationError,
+        match=rf'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist\[hpc\]"',
+    ):
+        open_executor(scheduler).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "settings", "workers", "memory"),
+    [
+        ("slurm", {}, 2, "4096MiB"),
+        ("pbs", {"workers": 3, "memory_limit_bytes": 2**30}, 3, "1024MiB"),
+    ],
+)
+def test_batch_systems_start_worker_jobs(scheduler, settings, workers, memory, monkeypatch):
+    """A stand-in for dask-jobqueue whose jobs are workers of this process."""
+    asked = {}
+
+    class Jobs(LocalCluster):
+        def __init__(self, *, cores, processes, memory):
+            asked.update(cores=cores, processes=processes, memory=memory)
+            super().__init__(n_workers=0, threads_per_worker=cores, processes=False, dashboard_address=":0")
+
+        def scale(self, count):
+            asked.setdefault("jobs", count)  # closing scales to none
+            super().scale(count)
+
+    name = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
+    module = types.SimpleNamespace(SLURMCluster=None, PBSCluster=None)
+    setattr(module, name[scheduler], Jobs)
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", module)
+    with open_executor(scheduler, **settings) as executor:
+        assert executor.submit(abs, -3).result() == 3
+    assert asked == {"cores": 1, "processes": 1, "memory": memory, "jobs": workers}
