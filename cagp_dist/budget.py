@@ -29,6 +29,10 @@ TASK_SECONDS = 5e-5
 DASK_TASK_SECONDS = 1e-3
 """What it costs to hand out a task, to a thread and through a Dask scheduler."""
 
+TASK_BYTES = 1500
+TASK_TILE_BYTES = 300
+"""What a task that was handed out takes in this process, and for each of its tiles (measured)."""
+
 TILE_CACHE_COLUMNS = 122
 """Above this many columns evaluating a tile is too small a part of the work to keep it."""
 
@@ -165,13 +169,16 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     # a factor is copied while it is made; a solve holds its columns twice
     in_flight = DOUBLE * size * (2 * size + 2 * widest) * workers
     fixed = _common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
-    panel_bytes = 3 * DOUBLE * n * widest  # panels, their successors, and solutions still in use
+    # panels, their successors, and solutions still in use; all tasks of a sweep are handed out at once
+    group_bytes = 3 * DOUBLE * n * widest + blocks * (
+        TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
+    )
     room = demand.memory_limit_bytes - fixed
-    at_once = min(len(groups), room // panel_bytes) if panel_bytes else 0
+    at_once = min(len(groups), room // group_bytes) if groups else 0
     if groups and at_once < 1:
         remedy = 'covariance="diagonal"' if demand.full_covariance else "fewer test points or smaller blocks"
         raise BudgetError(
-            f"{method} on {n:,} points needs {_bytes(fixed + panel_bytes)} even for {widest} test points "
+            f"{method} on {n:,} points needs {_bytes(fixed + group_bytes)} even for {widest} test points "
             f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used. Raise "
             f"memory_limit, or ask for {remedy}."
         )
@@ -188,7 +195,7 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
         and 1 < q <= TILE_CACHE_COLUMNS
         and row_tile_size(size) == size
     )
-    spare = min(TILE_CACHE_BYTES, room - together * panel_bytes) if repeats else 0
+    spare = min(TILE_CACHE_BYTES, room - together * group_bytes) if repeats else 0
     stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
     stored = sum(row + 1 for row in stored_rows)
     fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
@@ -211,7 +218,7 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
         tasks=tasks,
         gram_entries=entries if groups else 0,
         flops=flops if groups else 0,
-        peak_bytes=fixed + together * panel_bytes + stored * DOUBLE * size * size,
+        peak_bytes=fixed + together * group_bytes + stored * DOUBLE * size * size,
         workers=workers,
         seconds=_seconds(demand, entries, flops, tasks) if groups else 0.0,
     )
