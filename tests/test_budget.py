@@ -1,0 +1,311 @@
+"""Plans: everything is covered once, nothing exceeds the limit, and the bytes are those of the solve."""
+
+import re
+import subprocess
+import sys
+import tracemalloc
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cagp_dist as cagp
+from cagp_dist.budget import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS, Demand, Plan
+from cagp_dist.errors import BudgetError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.tiling import COLUMN_GROUP, POINT_TILE, block_ranges, row_tile_size
+
+MIB = 2**20
+
+
+def demand(n=1000, q=100, fields=1, *, full=False, workers=2, shares=True, limit=2**30, p=3) -> Demand:
+    return Demand(n, q, fields, full, workers, shares, limit, p)
+
+
+demands = st.builds(
+    Demand,
+    n=st.integers(1, 30_000),
+    q=st.integers(0, 4000),
+    fields=st.integers(1, 60),
+    full_covariance=st.booleans(),
+    workers=st.integers(1, 64),
+    shares_memory=st.booleans(),
+    memory_limit_bytes=st.integers(10**5, 10**11),
+    p=st.integers(1, 8),
+)
+sweep_solvers = st.one_of(
+    st.builds(cagp.GaussSeidel, st.integers(0, 30)),
+    st.builds(cagp.BlockGaussSeidel, st.integers(0, 30), block_size=st.integers(1, 40_000)),
+)
+action_solvers = st.one_of(
+    st.builds(cagp.ConjugateGradient, st.integers(0, 100)),
+    st.builds(cagp.RandomActions, st.integers(0, 100)),
+    st.just(cagp.Cholesky()),
+)
+
+
+def attempt(solver, asked: Demand) -> Plan | None:
+    """The plan, or None if it is refused with numbers and a way out."""
+    try:
+        return solver.plan(asked)
+    except BudgetError as error:
+        text = str(error)
+        numbers = r"[\d.e+]+ (B|KiB|MiB|GiB|TiB)"
+        assert re.search(
+            rf"on {asked.n:,} points needs .*{numbers}.* more than the {numbers} that may be used", text
+        )
+        assert "Raise memory_limit, or" in text
+        return None
+
+
+@given(solver=sweep_solvers, asked=demands)
+def test_sweeps_cover_the_test_points_once_within_the_limit(solver, asked):
+    plan = attempt(solver, asked)
+    if plan is None:
+        return
+    groups = [group for batch in plan.batches for group in batch]
+    wanted = asked.q if solver.iterations else 0
+    assert [column for start, stop in groups for column in range(start, stop)] == list(range(wanted))
+    assert all(batch for batch in plan.batches)
+    if groups:
+        assert plan.peak_bytes <= asked.memory_limit_bytes
+        assert plan.widest_group == max(stop - start for start, stop in groups)
+        assert asked.full_covariance or plan.widest_group <= COLUMN_GROUP
+        assert len(groups) == 1 or not asked.full_covariance
+        assert plan.tasks == len(groups) * solver.iterations * len(block_ranges(asked.n, plan.block_size)) * (
+            1 + plan.panels
+        )
+        assert plan.seconds > 0.0
+    else:
+        assert plan.gram_entries == plan.flops == plan.tasks == plan.widest_group == plan.seconds == 0
+    row_tiles = -(-asked.n // row_tile_size(plan.block_size))
+    assert 1 <= plan.panels <= row_tiles
+    assert plan.iterations == solver.iterations
+    assert plan.block_size == min(getattr(solver, "block_size", POINT_TILE), asked.n)
+    assert not plan.keep_factors or 8 * asked.n * plan.block_size <= asked.memory_limit_bytes / 3
+
+
+@given(solver=sweep_solvers, asked=demands)
+def test_tiles_are_kept_only_where_that_helps(solver, asked):
+    plan = attempt(solver, asked)
+    if plan is None or not plan.stored_rows:
+        return
+    assert asked.shares_memory
+    assert solver.iterations > 1
+    assert 1 < asked.q <= TILE_CACHE_COLUMNS
+    assert row_tile_size(plan.block_size) == plan.block_size
+    blocks = len(block_ranges(asked.n, plan.block_size))
+    assert len(set(plan.stored_rows)) == len(plan.stored_rows)
+    assert all(0 <= row < blocks for row in plan.stored_rows)
+    assert plan.cached_tiles <= blocks * (blocks + 1) // 2
+    assert plan.cached_tiles * 8 * plan.block_size**2 <= TILE_CACHE_BYTES
+    without = solver.plan(Demand(**{**vars(asked), "shares_memory": False}))
+    assert plan.gram_entries < without.gram_entries
+    assert plan.peak_bytes > without.peak_bytes
+
+
+@given(solver=sweep_solvers, asked=demands, factor=st.integers(2, 50))
+def test_more_memory_never_means_more_batches(solver, asked, factor):
+    plan = attempt(solver, asked)
+    richer = attempt(
+        solver, Demand(**{**vars(asked), "memory_limit_bytes": factor * asked.memory_limit_bytes})
+    )
+    assert plan is None or (richer is not None and len(richer.batches) <= len(plan.batches))
+
+
+@given(solver=action_solvers, asked=demands)
+def test_actions_stay_within_the_limit(solver, asked):
+    plan = attempt(solver, asked)
+    if plan is None:
+        return
+    assert plan.peak_bytes <= asked.memory_limit_bytes
+    assert plan.batches == ()
+    assert plan.widest_group == 0
+    assert plan.cached_tiles == 0
+    assert plan.iterations == min(solver.iterations, asked.n)
+
+
+@given(solver=st.one_of(sweep_solvers, action_solvers), asked=demands)
+def test_a_plan_is_told_in_sentences(solver, asked):
+    plan = attempt(solver, asked)
+    if plan is None:
+        return
+    lines = plan.lines()
+    assert f"{asked.n:,} observed points, {asked.q:,} test points" in lines[0]
+    assert f"{asked.fields} field" in lines[0]
+    assert f"Gram matrix {asked.n:,} x {asked.n:,} would take" in lines[1]
+    assert any("column groups" in line for line in lines) == bool(plan.batches)
+    assert any("are kept between sweeps" in line for line in lines) == bool(plan.cached_tiles)
+    assert "peak memory about" in lines[-1]
+    assert lines[-1].endswith("1 worker" if asked.workers == 1 else f"{asked.workers} workers")
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "iterations", "text"),
+    [
+        (100, 10, 1, "time about 1 s"),
+        (10_000, 1000, 5, r"time about \d+ s"),
+        (64_700, 1000, 30, r"time about \d+ min"),
+        (1_000_000, 1000, 5, r"time about \d+\.\d h"),
+    ],
+)
+def test_durations_have_a_fitting_unit(n, q, iterations, text):
+    plan = cagp.BlockGaussSeidel(iterations, 1024).plan(demand(n, q, limit=2**40))
+    assert re.search(text, plan.lines()[-1])
+
+
+def test_bytes_have_a_fitting_unit():
+    units = [
+        cagp.GaussSeidel(1).plan(demand(n, 1, limit=2**50)).lines()[1].split("would take ")[1].split(";")[0]
+        for n in (10, 300, 1000, 64_700, 1_038_240)
+    ]
+    assert units == ["800 B", "703 KiB", "7.63 MiB", "31.2 GiB", "7.84 TiB"]
+
+
+def test_seconds_follow_the_work_and_the_workers():
+    solver = cagp.BlockGaussSeidel(5, 1024)
+    one, four = (solver.plan(demand(30_000, 1000, workers=w, limit=2**40)).seconds for w in (1, 4))
+    assert 3.0 < one / four <= 4.0
+    double = cagp.BlockGaussSeidel(10, 1024).plan(demand(30_000, 1000, workers=1, limit=2**40)).seconds
+    assert 1.9 < double / one < 2.2
+    dask = solver.plan(demand(30_000, 1000, workers=4, shares=False, limit=2**40)).seconds
+    assert dask > four
+
+
+def test_a_wide_question_is_answered_in_batches_when_memory_is_short():
+    solver = cagp.BlockGaussSeidel(2, 512)
+    plans = [solver.plan(demand(20_000, 4000, limit=limit * MIB)) for limit in (8000, 1200, 400)]
+    assert [len(plan.batches) for plan in plans] == [1, 2, 8]
+    with pytest.raises(
+        BudgetError, match=r"even for 500 test points at once, .* fewer test points or smaller"
+    ):
+        solver.plan(demand(20_000, 4000, limit=200 * MIB))
+    with pytest.raises(BudgetError, match=r'ask for covariance="diagonal"'):
+        solver.plan(demand(20_000, 4000, full=True, limit=600 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("solver", "text"),
+    [
+        (cagp.ConjugateGradient(100), "conjugate gradients on 20,000 points needs .* or lower iterations"),
+        (cagp.RandomActions(100), "random actions on 20,000 points needs .* or lower iterations"),
+        (
+            cagp.Cholesky(),
+            r"exact Cholesky on 20,000 points needs about 6.\d+ GiB, .* use block Gauss-Seidel",
+        ),
+    ],
+)
+def test_refusals_say_what_to_do(solver, text):
+    with pytest.raises(BudgetError, match=text):
+        solver.plan(demand(20_000, 100, limit=40 * MIB))
+
+
+def test_no_iteration_and_no_test_points_need_no_work():
+    for solver in (cagp.GaussSeidel(0), cagp.ConjugateGradient(0), cagp.RandomActions(0)):
+        plan = solver.plan(demand())
+        assert plan.gram_entries == plan.flops == 0
+    for solver in (cagp.GaussSeidel(3), cagp.ConjugateGradient(3), cagp.RandomActions(3)):
+        assert solver.plan(demand(q=0)).gram_entries == 0
+
+
+def gaussian_problem(n, q, fields):
+    rng = np.random.default_rng(0)
+    shape = n if fields == 1 else (n, fields)
+    return rng.uniform(size=(n, 3)), rng.normal(size=shape), rng.uniform(size=(q, 3))
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """Imports and compiled code are there before memory is measured."""
+    X, y, X_test = gaussian_problem(100, 20, 1)
+    for solver in (cagp.BlockGaussSeidel(2, 30), cagp.ConjugateGradient(2), cagp.Cholesky()):
+        cagp.condition(cagp.Prior(cagp.Matern32(0.1), 0.1), X, y, X_test, solver=solver)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+@pytest.mark.parametrize(
+    ("n", "q", "fields", "solver", "covariance", "limit"),
+    [
+        (3000, 400, 1, cagp.BlockGaussSeidel(2, 256), "diagonal", None),
+        (3000, 40, 1, cagp.BlockGaussSeidel(2, 512), "diagonal", None),
+        (3000, 40, 1, cagp.BlockGaussSeidel(2, 512), "diagonal", 40 * MIB),
+        (2000, 1200, 1, cagp.BlockGaussSeidel(2, 256), "diagonal", 40 * MIB),
+        (2000, 5, 1, cagp.BlockGaussSeidel(1, 10), "diagonal", None),
+        (1000, 150, 300, cagp.BlockGaussSeidel(2, 256), "diagonal", None),
+        (2000, 400, 1, cagp.GaussSeidel(2), "full", None),
+        (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
+        (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
+        (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
+        (2000, 100, 60, cagp.RandomActions(20), "diagonal", None),
+        (1000, 300, 1, cagp.Cholesky(), "diagonal", None),
+        (700, 300, 1, cagp.Cholesky(), "full", None),
+        (700, 200, 300, cagp.Cholesky(), "diagonal", None),
+    ],
+)
+def test_planned_bytes_bound_what_is_allocated(n, q, fields, solver, covariance, limit, workers, warm):
+    """Every array that NumPy allocates counts; buffers of compiled functions are below a MiB per worker."""
+    X, y, X_test = gaussian_problem(n, q, fields)
+    prior = cagp.Prior(cagp.Matern32(0.1), 0.1)
+    with ExitStack() as stack:
+        executor = stack.enter_context(ThreadExecutor(workers)) if workers else SerialExecutor()
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        posterior = cagp.condition(
+            prior,
+            X,
+            y,
+            X_test,
+            solver=solver,
+            covariance=covariance,
+            executor=executor,
+            memory_limit_bytes=limit,
+        )
+        peak = tracemalloc.get_traced_memory()[1] - before
+    planned = posterior.stats.plan.peak_bytes
+    assert peak <= planned + MIB / 4  # objects of the interpreter
+    assert planned <= 6 * peak  # and the bound is worth something
+
+
+MEASURE = """
+import re
+from pathlib import Path
+import numpy as np, cagp_dist as cagp
+from cagp_dist.runtime import ThreadExecutor
+
+def high_water_bytes():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+def solve(n, q, executor):
+    X = np.random.default_rng(0).uniform(size=(n, 3))
+    prior = cagp.Prior(cagp.Matern32(0.1), 0.1)
+    y, X_test = np.ones(n), X[:q] + 0.01
+    return cagp.condition(
+        prior, X, y, X_test, solver=cagp.BlockGaussSeidel(2, 512), executor=executor, memory_limit_bytes=2**28
+    )
+
+with ThreadExecutor(2) as executor:
+    solve(600, 40, executor)  # imports, compiled code, buffers of BLAS
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from what is held now
+    before = high_water_bytes()
+    posterior = solve(8000, 500, executor)
+print(high_water_bytes() - before, posterior.stats.plan.peak_bytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_planned_bytes_bound_the_growth_of_the_process():
+    run = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True)
+    grown, planned = map(int, run.stdout.split())
+    assert planned < 2**28
+    assert grown < 1.1 * planned + 8 * MIB  # compiled buffers, stacks and pages of the allocator
+    assert grown > planned / 3
+
+
+def test_tile_cache_is_bounded_however_many_points_there_are():
+    for n in (20_000, 200_000, 2_000_000):
+        plan = cagp.BlockGaussSeidel(5, 1024).plan(demand(n, 50, limit=2**50))
+        assert 0 < plan.cached_tiles * 8 * 1024**2 <= TILE_CACHE_BYTES
