@@ -1,0 +1,307 @@
+"""`condition` and `posterior_mean`: arguments, the prior, batches and progress."""
+
+import dataclasses
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.solvers import State
+
+from .oracle import assert_close, assert_same_bits
+from .problems import regression_problem
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+KERNEL = cagp.Matern32(lengthscale=0.3, variance=2.0)
+PRIOR = cagp.Prior(KERNEL, noise_variance=0.1)
+X = np.random.default_rng(0).uniform(size=(30, 2))
+Y = np.random.default_rng(1).normal(size=30)
+X_TEST = np.random.default_rng(2).uniform(size=(7, 2))
+SOLVER = cagp.BlockGaussSeidel(2, block_size=10)
+
+
+def condition(**changes):
+    given = {"prior": PRIOR, "X": X, "y": Y, "X_test": X_TEST, "solver": SOLVER, **changes}
+    positional = [given.pop(name) for name in ("prior", "X", "y", "X_test")]
+    return cagp.condition(*positional, **given)
+
+
+@pytest.mark.parametrize("noise_variance", [0.0, -0.1, np.nan, np.inf, "0.1", None])
+def test_noise_must_be_finite_and_positive(noise_variance):
+    with pytest.raises(ArgumentError, match=r"noise_variance is .*; expected a finite number above zero"):
+        cagp.Prior(KERNEL, noise_variance=noise_variance)
+
+
+@pytest.mark.parametrize("kernel", [None, "matern32", cagp.Matern32, np.exp])
+def test_kernel_must_be_a_kernel(kernel):
+    with pytest.raises(ArgumentError, match=r"kernel is a \w+; expected Matern12, Matern32, Matern52"):
+        cagp.Prior(kernel, noise_variance=0.1)
+
+
+@pytest.mark.parametrize("mean", [np.nan, np.inf, "zero", None, np.zeros(3), [0.0]])
+def test_mean_must_be_a_number_or_a_function(mean):
+    with pytest.raises(ArgumentError, match=r"mean is .*; expected a finite number or a function of X"):
+        cagp.Prior(KERNEL, 0.1, mean=mean)
+
+
+def test_prior_is_a_value():
+    assert cagp.Prior(KERNEL, 0.1) == PRIOR
+    assert hash(PRIOR) == hash(cagp.Prior(KERNEL, 0.1, mean=0.0))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PRIOR.mean = 1.0
+
+
+@pytest.mark.parametrize("mean", [3, 3.0, np.float32(3.0), np.int64(3), lambda X: np.full(len(X), 3.0)])
+def test_a_constant_mean_shifts_the_field(mean):
+    shifted = condition(prior=cagp.Prior(KERNEL, 0.1, mean=mean), y=Y + 3.0)
+    plain = condition()
+    assert_close(shifted.mean, plain.mean + 3.0, relative=1e-14)
+    np.testing.assert_array_equal(shifted.variance, plain.variance)
+
+
+def test_a_mean_that_varies_is_taken_off_and_put_back():
+    def slope(points):
+        return 10.0 * points[:, 0]
+
+    tilted = condition(prior=cagp.Prior(KERNEL, 0.1, mean=slope), y=Y + slope(X))
+    assert_close(tilted.mean, condition().mean + slope(X_TEST), relative=1e-13)
+
+
+def test_a_mean_of_its_own_for_every_field():
+    y = np.stack([Y, Y + 5.0, Y - 7.0], axis=1)
+    prior = cagp.Prior(KERNEL, 0.1, mean=lambda points: np.tile([0.0, 5.0, -7.0], (len(points), 1)))
+    posterior = condition(prior=prior, y=y)
+    for field, offset in enumerate((0.0, 5.0, -7.0)):
+        assert_close(posterior.mean[:, field], condition().mean + offset, relative=1e-13)
+    one_for_all = condition(prior=cagp.Prior(KERNEL, 0.1, mean=lambda points: points[:, 0]), y=y)
+    assert one_for_all.mean.shape == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("mean", "text"),
+    [
+        (lambda X: np.zeros(len(X) + 1), "the prior mean returned shape (31,) for 30 points"),
+        (
+            lambda X: 0.0,
+            "the prior mean returned shape () for 30 points; expected finite values of shape (n,)",
+        ),
+        (lambda X: np.zeros((len(X), 2, 2)), "the prior mean returned shape (30, 2, 2)"),
+        (lambda X: np.full(len(X), np.nan), "expected finite values"),
+        (
+            lambda X: np.zeros((len(X), 2)),
+            "the prior mean has 2 columns for 1 fields; expected one column, or one",
+        ),
+    ],
+)
+def test_a_mean_of_the_wrong_shape_is_refused(mean, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        condition(prior=cagp.Prior(KERNEL, 0.1, mean=mean))
+
+
+def test_a_mean_that_changes_its_mind_at_the_test_points_is_refused():
+    prior = cagp.Prior(KERNEL, 0.1, mean=lambda points: np.zeros((len(points), 1 + (len(points) == 7))))
+    with pytest.raises(ArgumentError, match="the prior mean has 2 columns for 1 fields"):
+        condition(prior=prior)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"X": X[:, 0]},
+            "X has shape (30,); expected (n, p), one row per point. For points on a line use X.",
+        ),
+        ({"X": np.zeros((0, 2)), "y": []}, "X has shape (0, 2): nothing was observed; expected at least one"),
+        ({"X": np.where(X > 0.9, np.nan, X)}, "X holds NaN or infinity (first in row"),
+        ({"X": np.where(X > 0.9, np.inf, X)}, "X holds NaN or infinity (first in row"),
+        ({"X": [["a", "b"]]}, "X is not numeric"),
+        ({"X_test": X_TEST[:, :1]}, "X has 2 columns, X_test 1; both need the same coordinates"),
+        ({"X_test": X_TEST[0]}, "X_test has shape (2,); expected (n, p)"),
+        ({"X_test": np.full((1, 2), np.nan)}, "X_test holds NaN or infinity (first in row 0)"),
+        ({"y": Y[:-1]}, "y has shape (29,) but X has 30 points; expected (30,), or (30, T) for T fields"),
+        ({"y": 1.0}, "y has shape () but X has 30 points"),
+        ({"y": np.zeros((30, 0))}, "y has shape (30, 0) but X has 30 points"),
+        ({"y": np.zeros((30, 2, 2))}, "y has shape (30, 2, 2) but"),
+        ({"y": np.zeros((2, 30))}, "y has shape (2, 30) but X has 30 points"),
+        ({"y": np.where(Y > 1.0, np.nan, Y)}, "y holds NaN or infinity; drop those points first"),
+        ({"y": np.where(Y > 1.0, np.inf, Y)}, "y holds NaN or infinity; drop those points first"),
+        ({"y": ["a"] * 30}, "y is not numeric"),
+        ({"y": Y + 1j}, "y is not numeric: complex numbers"),
+        ({"y": np.ma.masked_greater(Y, 1.0)}, "y has masked entries; drop those points first"),
+        ({"covariance": "sparse"}, 'covariance is \'sparse\'; expected "diagonal" or "full"'),
+        ({"prior": KERNEL}, "prior is a Matern32; expected a cagp_dist.Prior"),
+    ],
+)
+def test_wrong_arguments_are_refused(changes, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        condition(**changes)
+
+
+def test_settings_are_given_by_name():
+    with pytest.raises(TypeError):
+        cagp.condition(PRIOR, X, Y, X_TEST, SOLVER)
+
+
+def test_posterior_is_frozen():
+    posterior = condition()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        posterior.mean = None
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        posterior.trace[0].mean = None
+
+
+def test_test_points_that_do_not_fit_at_once_come_in_batches():
+    """Batch by batch: the same bits, and progress that covers all of them."""
+    problem = regression_problem(300, q=1100, lengthscale=0.1)
+    solver = cagp.BlockGaussSeidel(3, 64)
+    together = problem.condition(solver, covariance="diagonal")
+    assert len(together.stats.plan.batches) == 1
+    seen: list[cagp.Progress] = []
+    apart = problem.condition(
+        solver,
+        covariance="diagonal",
+        memory_limit_bytes=together.stats.plan.peak_bytes // 2,
+        progress=seen.append,
+    )
+    assert len(apart.stats.plan.batches) == 3
+    assert_same_bits(apart, together)
+    assert [report.iteration for report in seen] == [1, 2, 3] * 3
+    fractions = [report.fraction for report in seen]
+    np.testing.assert_allclose(fractions, np.arange(1, 10) / 9.0, atol=1e-3)
+    assert all(earlier < later for earlier, later in itertools.pairwise(fractions))
+    with pytest.raises(BudgetError, match="even for 367 test points at once"):
+        problem.condition(solver, covariance="diagonal", memory_limit_bytes=2**20)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scripted:
+    """A solver that yields what it was told."""
+
+    downdates: tuple[float, ...]
+    mean: float = 0.0
+    calibrated = True
+    many_fields = True
+
+    @property
+    def iterations(self):
+        return len(self.downdates)
+
+    def plan(self, demand):
+        return cagp.GaussSeidel(self.iterations).plan(demand)
+
+    def states(self, problem, *, executor, plan):
+        q = len(problem.test_points)
+        for iteration, downdate in enumerate(self.downdates, start=1):
+            yield State(iteration, slice(0, q), np.full((q, 1), self.mean), np.full(q, downdate))
+
+
+def test_a_negative_variance_is_an_error_and_not_clipped():
+    with pytest.raises(NumericalError, match=r"variance is -0.5 after iteration 2, negative beyond rounding"):
+        condition(solver=Scripted((1.0, 2.5, 1.0)))
+    with pytest.raises(NumericalError, match=r"variance is nan after iteration 1"):
+        condition(solver=Scripted((np.nan,)))
+
+
+def test_a_variance_negative_by_rounding_is_left_as_it_is():
+    posterior = condition(solver=Scripted((2.0 + 1e-9,)))
+    assert (posterior.variance < 0.0).all()
+    assert (posterior.variance > -2e-9).all()
+
+
+@pytest.mark.parametrize("mean", [np.nan, np.inf])
+def test_a_mean_that_is_not_finite_is_an_error(mean):
+    with pytest.raises(
+        NumericalError, match=r"mean is not finite after iteration 1: values of y .* another unit"
+    ):
+        condition(solver=Scripted((1.0,), mean=mean))
+
+
+def test_values_beyond_float64_are_an_error():
+    prior = cagp.Prior(KERNEL, 0.1, mean=-1.7e308)
+    with (
+        np.errstate(over="ignore", invalid="ignore"),
+        pytest.raises(NumericalError, match="mean is not finite"),
+    ):
+        condition(y=np.full(30, 1.7e308), prior=prior, executor=SerialExecutor())
+
+
+def test_an_iteration_that_is_told_again_replaces_itself():
+    """What a solver that breaks down does."""
+
+    class Stammering(Scripted):
+        def states(self, problem, *, executor, plan):
+            for state in super().states(problem, executor=executor, plan=plan):
+                yield state
+                yield state
+
+    posterior = condition(solver=Stammering((0.5, 1.0), mean=3.0))
+    assert [step.iteration for step in posterior.trace] == [0, 1, 2]
+    assert posterior.mean.tolist() == [3.0] * 7
+    assert posterior.variance.tolist() == [1.0] * 7
+
+
+def test_the_bound_of_memory_is_that_of_the_executor_if_none_is_given():
+    @dataclasses.dataclass(frozen=True)
+    class Cramped(SerialExecutor):
+        @property
+        def memory_bytes(self):
+            return 1000
+
+    with pytest.raises(BudgetError, match="more than the 1e\\+03 B that may be used"):
+        condition(executor=Cramped())
+    assert condition(executor=Cramped(), memory_limit_bytes=2**24).status.ok
+
+
+SWEEPS = [cagp.GaussSeidel(3), cagp.BlockGaussSeidel(3, 20), cagp.BlockGaussSeidel(2, 1), cagp.GaussSeidel(0)]
+
+
+@pytest.mark.parametrize("solver", SWEEPS, ids=repr)
+@pytest.mark.parametrize("fields", [None, 1, 5])
+def test_posterior_mean_alone_is_the_same_mean(solver, fields):
+    problem = regression_problem(130, q=50, fields=fields)
+    mean = cagp.posterior_mean(problem.prior, problem.X, problem.y, problem.X_test, solver=solver)
+    expected = problem.condition(solver).mean
+    assert mean.shape == expected.shape
+    assert_close(mean, expected, relative=1e-11)
+
+
+def test_posterior_mean_does_not_depend_on_the_executor_or_on_how_many_points_are_asked():
+    problem = regression_problem(700, q=900, lengthscale=0.1)
+    solver = cagp.BlockGaussSeidel(2, 100)
+    given = problem.prior, problem.X, problem.y
+    reference = cagp.posterior_mean(*given, problem.X_test, solver=solver, executor=SerialExecutor())
+    for workers in (1, 3):
+        with ThreadExecutor(workers) as executor:
+            mean = cagp.posterior_mean(*given, problem.X_test, solver=solver, executor=executor)
+        np.testing.assert_array_equal(mean, reference)
+    few = cagp.posterior_mean(*given, problem.X_test[:3], solver=solver)
+    assert_close(few, reference[:3], relative=1e-13)
+    assert cagp.posterior_mean(*given, problem.X_test[:0], solver=solver).shape == (0,)
+
+
+def test_posterior_mean_of_more_fields_than_points():
+    problem = regression_problem(20, q=6, fields=30)
+    mean = cagp.posterior_mean(
+        problem.prior, problem.X, problem.y, problem.X_test, solver=cagp.GaussSeidel(2)
+    )
+    assert_close(mean, problem.condition(cagp.GaussSeidel(2)).mean, relative=1e-11)
+
+
+@pytest.mark.parametrize("solver", [cagp.ConjugateGradient(3), cagp.Cholesky(), cagp.RandomActions(3), None])
+def test_posterior_mean_needs_sweeps(solver):
+    with pytest.raises(
+        ArgumentError, match=r"forward sweeps need GaussSeidel or BlockGaussSeidel. Use condition"
+    ):
+        cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=solver)
+
+
+def test_posterior_mean_checks_its_arguments_and_its_memory():
+    with pytest.raises(ArgumentError, match="y has shape"):
+        cagp.posterior_mean(PRIOR, X, Y[:-1], X_TEST, solver=SOLVER)
+    with pytest.raises(BudgetError, match="more than the 1e\\+03 B"):
+        cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=SOLVER, memory_limit_bytes=1000)
