@@ -95,6 +95,19 @@ def _blas_controller() -> "ThreadpoolController":
     return ThreadpoolController()
 
 
+def _limit_blas() -> "_ThreadpoolLimiter":
+    controller = _blas_controller()
+    _take_control_of_blas()
+    return controller.limit(limits=1, user_api="blas")
+
+
+def _take_control_of_blas() -> None:
+    """Let whichever thread comes next set limits: threadpoolctl heeds the first one alone, in silence."""
+    from threadpoolctl import OpenBLASController
+
+    OpenBLASController.clear_controlling_thread(force=True)
+
+
 class _BlasLimit:
     """One limit for all solves of the process that overlap; lifted when the last one ends."""
 
@@ -106,14 +119,16 @@ class _BlasLimit:
     def acquire(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._limiter = _blas_controller().limit(limits=1, user_api="blas")
+                self._limiter = _limit_blas()
             self._users += 1
 
     def release(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._limiter is not None:
+                _take_control_of_blas()
                 self._limiter.restore_original_limits()
+                _take_control_of_blas()
 
 
 _blas_limit = _BlasLimit()
@@ -132,4 +147,4 @@ def single_threaded_blas() -> Iterator[None]:
 @lru_cache(maxsize=1)
 def limit_blas_of_this_process() -> None:
     """Set BLAS to one thread for the rest of this (worker) process."""
-    _blas_controller().limit(limits=1, user_api="blas")
+    _limit_blas()
