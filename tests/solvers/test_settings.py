@@ -1,0 +1,59 @@
+"""Settings of the solvers and what a status says."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+
+
+@pytest.mark.parametrize(
+    "solver", [cagp.GaussSeidel, cagp.ConjugateGradient, cagp.RandomActions, cagp.BlockGaussSeidel]
+)
+@pytest.mark.parametrize("iterations", [-1, 2.0, "2", None, True, np.float64(4.0)])
+def test_iterations_must_be_a_count(solver, iterations):
+    with pytest.raises(ArgumentError, match=r"iterations is .*; expected an integer of at least 0"):
+        solver(iterations)
+
+
+@pytest.mark.parametrize(
+    "solver", [cagp.GaussSeidel, cagp.ConjugateGradient, cagp.RandomActions, cagp.BlockGaussSeidel]
+)
+def test_counts_of_numpy_are_counts(solver):
+    assert solver(np.int64(3)).iterations == 3
+
+
+@pytest.mark.parametrize("block_size", [0, -1, 2.5, "all", None, False])
+def test_block_size_must_be_a_count(block_size):
+    with pytest.raises(ArgumentError, match=r"block_size is .*; expected an integer of at least 1"):
+        cagp.BlockGaussSeidel(2, block_size=block_size)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, None, "seed"])
+def test_seed_must_be_a_count(seed):
+    with pytest.raises(ArgumentError, match=r"seed is .*; expected an integer of at least 0"):
+        cagp.RandomActions(2, seed=seed)
+
+
+def test_seeds_differ():
+    rng = np.random.default_rng(0)
+    X, y, X_test = rng.uniform(size=(40, 2)), rng.normal(size=40), rng.uniform(size=(5, 2))
+    prior = cagp.Prior(cagp.Matern32(0.3), 0.1)
+    one, two = (cagp.condition(prior, X, y, X_test, solver=cagp.RandomActions(3, seed=s)) for s in (1, 2))
+    assert np.abs(one.mean - two.mean).max() > 1e-6
+
+
+def test_exact_solver_has_no_settings():
+    assert cagp.Cholesky().iterations == 1
+    with pytest.raises(TypeError):
+        cagp.Cholesky(iterations=3)
+
+
+def test_every_status_says_what_it_means_and_what_to_do():
+    assert {status.value for status in cagp.Status} == {"exact", "completed", "converged", "breakdown"}
+    assert [status.ok for status in cagp.Status] == [True, True, True, False]
+    for status in cagp.Status:
+        assert status.advice.endswith(".")
+    assert "More iterations give smaller error bars" in cagp.Status.COMPLETED.advice
+    assert "exact up to rounding" in cagp.Status.EXACT.advice
+    assert "Raise noise_variance" in cagp.Status.BREAKDOWN.advice
