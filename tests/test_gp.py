@@ -159,23 +159,21 @@ def test_test_points_that_do_not_fit_at_once_come_in_batches():
     """Batch by batch: the same bits, and progress that covers all of them."""
     problem = regression_problem(300, q=1100, lengthscale=0.1)
     solver = cagp.BlockGaussSeidel(3, 64)
-    together = problem.condition(solver, covariance="diagonal")
-    assert len(together.stats.plan.batches) == 1
     seen: list[cagp.Progress] = []
-    apart = problem.condition(
-        solver,
-        covariance="diagonal",
-        memory_limit_bytes=together.stats.plan.peak_bytes // 2,
-        progress=seen.append,
-    )
+    with ThreadExecutor(2) as executor:
+        given = {"covariance": "diagonal", "executor": executor}
+        together = problem.condition(solver, **given)
+        assert len(together.stats.plan.batches) == 1
+        limit = together.stats.plan.peak_bytes // 2
+        apart = problem.condition(solver, memory_limit_bytes=limit, progress=seen.append, **given)
+        with pytest.raises(BudgetError, match="even for 367 test points at once"):
+            problem.condition(solver, memory_limit_bytes=2**20, **given)
     assert len(apart.stats.plan.batches) == 3
     assert_same_bits(apart, together)
     assert [report.iteration for report in seen] == [1, 2, 3] * 3
     fractions = [report.fraction for report in seen]
     np.testing.assert_allclose(fractions, np.arange(1, 10) / 9.0, atol=1e-3)
     assert all(earlier < later for earlier, later in itertools.pairwise(fractions))
-    with pytest.raises(BudgetError, match="even for 367 test points at once"):
-        problem.condition(solver, covariance="diagonal", memory_limit_bytes=2**20)
 
 
 @dataclasses.dataclass(frozen=True)
