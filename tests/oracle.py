@@ -138,22 +138,22 @@ def algorithm_2(G: Array, V: Array, b: Array, iterations: int) -> tuple[Array, A
 def conjugate_gradients(G: Array, b: Array, iterations: int) -> tuple[list[Array], Array]:
     """Textbook conjugate gradients, residuals made orthogonal to all earlier ones: iterates, directions."""
     v, r = np.zeros_like(b), b.copy()
-    residuals, directions, iterates = [r / np.linalg.norm(r)], [], []
+    residuals, directions, iterates = [], [np.empty((len(b), 0))], []
     d = r.copy()
     for _ in range(iterations):
+        residuals.append(r / np.linalg.norm(r))
         Gd = G @ d
         step = (r @ r) / (d @ Gd)
-        directions.append(d)
+        directions.append(d[:, None])
         v = v + step * d
         iterates.append(v)
         successor = r - step * Gd
         for _ in range(2):
             for earlier in residuals:
                 successor = successor - (earlier @ successor) * earlier
-        residuals.append(successor / np.linalg.norm(successor))
         d = successor + (successor @ successor) / (r @ r) * d
         r = successor
-    return iterates, np.stack(directions, axis=1)
+    return iterates, np.concatenate(directions, axis=1)
 
 
 def assert_close(actual: Array, expected: Array, *, relative: float = 1e-9) -> None:

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cagp_dist as cagp
+from cagp_dist.runtime import ThreadExecutor
 
 from ..oracle import (
     KERNELS,
@@ -183,3 +186,40 @@ def test_tiles_that_are_left_out_do_not_matter():
     assert_belief(apart.condition(cagp.BlockGaussSeidel(3, 64)), dense.belief(A))
     A, _, _ = compose(dense.G, [point_stage(dense.G)] * 3)
     assert_belief(apart.condition(cagp.GaussSeidel(3)), dense.belief(A))
+
+
+shapes = {
+    "n": st.integers(1, 140),
+    "q": st.integers(1, 40),
+    "p": st.integers(1, 4),
+    "iterations": st.integers(0, 4),
+    "workers": st.integers(1, 4),
+}
+
+
+@given(block_size=st.integers(1, 150), fields=st.sampled_from([None, 1, 3]), **shapes)
+def test_sweeps_of_any_shape(n, q, p, iterations, workers, block_size, fields):
+    problem = regression_problem(n, q=q, p=p, lengthscale=0.4, fields=fields)
+    dense = problem.dense
+    with ThreadExecutor(workers) as executor:
+        for solver, Mt in (
+            (cagp.BlockGaussSeidel(iterations, block_size), block_stage(dense.G, block_size)),
+            (cagp.GaussSeidel(iterations), point_stage(dense.G)),
+        ):
+            A, _, _ = compose(dense.G, [Mt] * iterations)
+            assert_belief(problem.condition(solver, executor=executor), dense.belief(A))
+
+
+@given(**shapes)
+def test_actions_of_any_shape(n, q, p, iterations, workers):
+    problem = regression_problem(n, q=q, p=p, lengthscale=0.4)
+    dense = problem.dense
+    with ThreadExecutor(workers) as executor:
+        posterior = problem.condition(cagp.RandomActions(iterations, seed=3), executor=executor)
+        S = np.random.default_rng(3).standard_normal((n, min(iterations, n)))
+        assert_belief(posterior, dense.projected(S))
+        posterior = problem.condition(cagp.ConjugateGradient(iterations), executor=executor)
+        used = posterior.stats.iterations
+        _, S = conjugate_gradients(dense.G, dense.b, used)
+        assert_belief(posterior, dense.projected(S / np.linalg.norm(S, axis=0)))
+        assert used == iterations or posterior.stats.relative_residual < 1e-12
