@@ -45,7 +45,7 @@ class Kernel:
     >>> kernel = cagp.Matern32(lengthscale=0.5, variance=2.0)
     >>> kernel([[0.0], [0.5]], [[0.0]]).round(4)
     array([[2.    ],
-           [0.9671]])
+           [0.9667]])
     """
 
     lengthscale: float

@@ -52,7 +52,7 @@ class TiledGram:
     >>> X = np.linspace(0.0, 1.0, 5).reshape(-1, 1)
     >>> gram = cagp.TiledGram(cagp.Matern12(lengthscale=1.0), X, noise_variance=np.full(5, 0.1))
     >>> (gram @ np.ones(5)).round(3)
-    array([3.625, 3.953, 4.057, 3.953, 3.625])
+    array([3.326, 3.736, 3.871, 3.736, 3.326])
     """
 
     kernel: Kernel
