@@ -169,12 +169,14 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     # a factor is copied while it is made; a solve holds its columns twice
     in_flight = DOUBLE * size * (2 * size + 2 * widest) * workers
     fixed = _common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
-    # panels, their successors, and solutions still in use; all tasks of a sweep are handed out at once
-    group_bytes = 3 * DOUBLE * n * widest + blocks * (
+    # panels, their successors, and solutions still in use (between processes, also the panels before);
+    # all tasks of a sweep are handed out at once
+    group_bytes = (3 if demand.shares_memory else 4) * DOUBLE * n * widest + blocks * (
         TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
     )
     room = demand.memory_limit_bytes - fixed
-    at_once = min(len(groups), room // group_bytes) if groups else 0
+    # two groups per worker keep it busy; more would only take memory
+    at_once = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
     if groups and at_once < 1:
         remedy = 'covariance="diagonal"' if demand.full_covariance else "fewer test points or smaller blocks"
         raise BudgetError(

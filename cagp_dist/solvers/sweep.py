@@ -14,6 +14,7 @@ the result is that of point Gauss-Seidel. After an adjoint sweep Y = Y_old - G Z
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -93,9 +94,12 @@ class SweepSystem:
         self._executor = executor
         self._whole_blocks = whole_blocks
         self._keep_factors = plan.keep_factors
+        # between processes a step costs messages: solve the next block before its panel is updated
+        self._solves_ahead = executor.processes > 1
         n = gram.shape[0]
         self.blocks = block_ranges(n, plan.block_size)
-        self._tiles = block_ranges(n, row_tile_size(plan.block_size))
+        self._row_tile = row_tile_size(plan.block_size)
+        self._tiles = block_ranges(n, self._row_tile)
         self._tiles_are_blocks = self._tiles == self.blocks
         self._tiles_of_panel = split(len(self._tiles), plan.panels)
         self.panels = [
@@ -161,18 +165,22 @@ class SweepSystem:
         """
         order = range(len(self.blocks))
         steps: Sequence[int] = list(reversed(order)) if adjoint else list(order)
+        before = panels
         for step, b in enumerate(steps):
             own = self._panel_of_block[b]
+            ahead = self._solves_ahead and step > 0
             sums = self._executor.submit(
                 *self._solve_with(b),
-                panels[own],
+                before[own] if ahead else panels[own],
                 self._within_panel(b),
+                self._pending_update(b, steps[step - 1]) if ahead else [],
                 self._residuals[b],
                 sums,
                 adjoint,
                 priority=2,
                 home=home + own,
             )
+            before = list(panels)
             # look-ahead: the panel of the next block goes first
             following = self._panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
             for index in sorted(range(len(panels)), key=lambda index: index != following):
@@ -225,6 +233,16 @@ class SweepSystem:
         ahead = sum(tile[1] > stop for tile in self._tiles[first:last])
         return last - ahead, last
 
+    def _pending_update(self, b: int, previous: int) -> list[object]:
+        """Collect what `solve_block` needs to update the rows of block b by the step before."""
+        own, tile = self._panel_of_block[b], self.blocks[b][0] // self._row_tile
+        return [
+            self._kernel,
+            self._panel_points[own],
+            *self._panel_tiles(own, (tile, tile + 1), previous),
+            self._block_points[previous],
+        ]
+
     def _panel_tiles(self, index: int, tiles: Range, b: int) -> list[PanelTile]:
         offset = self.panels[index][0]
         width = self.blocks[b][1] - self.blocks[b][0]
@@ -260,14 +278,24 @@ def factor_block(kernel: Parameters, points: Array, noise_variance: Array, whole
 
 
 def solve_block(
-    factor: Factor, panel: Array, rows: Range, residuals: Array, sums: Solved, adjoint: bool
+    factor: Factor,
+    panel: Array,
+    rows: Range,
+    pending: list[object],
+    residuals: Array,
+    sums: Solved,
+    adjoint: bool,
 ) -> Solved:
     """Solve with a diagonal block and add its part of the downdate and of the mean (math 3).
 
-    Cost m^2 r flops for a triangle, twice that for a block.
+    ``pending`` is empty, or says how to update the block's rows by the step before, whose solution is in
+    ``sums``: then the block is solved while panels are still being updated. Cost m^2 r flops for a triangle,
+    twice that for a block.
     """
     from scipy.linalg.blas import dtrsm
 
+    if pending:
+        panel, rows = _updated_rows(panel, rows, sums, *cast("PendingUpdate", tuple(pending)))
     # BLAS wants columns contiguous: work on the transposes, Z' = Y' op(L)^-1
     target = panel[slice(*rows)].T
     if factor.whole_block:
@@ -280,6 +308,32 @@ def solve_block(
     return Solved(solution.T, sums.downdate + part, sums.mean + solution @ residuals)
 
 
+PendingUpdate = tuple[Parameters, Array, PanelTile, Array]
+
+
+def _updated_rows(
+    panel: Array,
+    rows: Range,
+    solved: Solved,
+    kernel: Parameters,
+    points: Array,
+    tile: PanelTile,
+    block_points: Array,
+) -> tuple[Array, Range]:
+    """Rows of one tile after the step of ``solved``, by the call `update_panel` makes; ``rows`` within it."""
+    out = panel[slice(*tile.rows)].copy()
+    add_tile_product(
+        kernel,
+        np.ascontiguousarray(points[:, slice(*tile.rows)]),
+        block_points,
+        np.negative(solved.columns),
+        above=tile.above,
+        stored=NOT_STORED,
+        out=out,
+    )
+    return out, (rows[0] - tile.rows[0], rows[1] - tile.rows[0])
+
+
 def factor_and_solve_block(
     kernel: Parameters,
     points: Array,
@@ -287,13 +341,14 @@ def factor_and_solve_block(
     whole_block: bool,
     panel: Array,
     rows: Range,
+    pending: list[object],
     residuals: Array,
     sums: Solved,
     adjoint: bool,
 ) -> Solved:
     """`solve_block` with a factor that nobody keeps."""
     factor = factor_block(kernel, points, noise_variance, whole_block)
-    return solve_block(factor, panel, rows, residuals, sums, adjoint)
+    return solve_block(factor, panel, rows, pending, residuals, sums, adjoint)
 
 
 def update_panel(
