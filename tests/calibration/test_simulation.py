@@ -85,15 +85,15 @@ def test_calibrated_solvers_pass_at_the_rate_of_chance(points, solver):
 
 
 def test_conjugate_gradients_fail_and_are_conservative(points):
-    # sd of z is near 0.8 here (math 5: 0.82 at 10 iterations of a like problem): with 20 x 50 = 1,000 draws
-    # that is nine standard errors (1 / sqrt(2,000) = 0.022) below 1.
+    # sd of z is near 0.8 here (math 5: 0.82 at 10 iterations of a like problem): with 20 x 30 = 600 draws
+    # that is seven standard errors (1 / sqrt(1,200) = 0.029) below 1.
     z = np.concatenate(
         [
             simulate(
                 PRIOR,
                 *points,
                 solver=cagp.ConjugateGradient(iterations=5),
-                simulations=50,
+                simulations=30,
                 generator=np.random.default_rng(seed),
             ).z
             for seed in range(20)
