@@ -156,6 +156,12 @@ def test_durations_have_a_fitting_unit(n, q, iterations, text):
     assert re.search(text, plan.lines()[-1])
 
 
+def test_kept_tiles_are_told():
+    lines = cagp.BlockGaussSeidel(3, 500).plan(demand(2000, 50)).lines()
+    assert "10 tiles (19.1 MiB) are kept between sweeps" in lines
+    assert "4 blocks of 500 points, 1 column groups in 1 batches" in lines[2]
+
+
 def test_bytes_have_a_fitting_unit():
     units = [
         cagp.GaussSeidel(1).plan(demand(n, 1, limit=2**50)).lines()[1].split("would take ")[1].split(";")[0]

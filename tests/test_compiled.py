@@ -244,3 +244,20 @@ def test_products_release_the_interpreter():
         time.sleep(0.002)
         turns += 1
     assert turns > 5
+
+
+def test_code_is_compiled_also_where_nothing_can_be_kept_on_disk(monkeypatch, caplog):
+    def njit(*arguments, cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return original(*arguments, **options)
+
+    original = numba.njit
+    monkeypatch.setattr(numba, "njit", njit)
+
+    @compiled.compiled(nogil=True)
+    def double(x):
+        return 2 * x
+
+    assert double(21) == 42
+    assert "no locator available; set NUMBA_CACHE_DIR to a folder you can write to" in caplog.text

@@ -194,6 +194,26 @@ def test_a_scheduler_without_workers(empty_cluster, impatient):
         DaskExecutor(client)
 
 
+def test_workers_of_another_version_are_refused(cluster, monkeypatch):
+    with Client(cluster, set_as_default=False) as client:
+        monkeypatch.setattr(runtime_dask, "version", lambda name: "0.0.1")
+        monkeypatch.setattr(client, "run", lambda function, name: {"tcp://a": "0.0.1", "tcp://b": "0.0.2"})
+        with pytest.raises(
+            ClusterError, match=r"other versions of cagp-dist than 0.0.1: {'tcp://b': '0.0.2'}"
+        ):
+            DaskExecutor(client)
+
+
+def test_workers_without_the_package_are_refused(cluster, monkeypatch):
+    def run(function, name):
+        return function("a-package-that-no-worker-has")
+
+    with Client(cluster, set_as_default=False) as client:
+        monkeypatch.setattr(client, "run", run)
+        with pytest.raises(ClusterError, match=r"a worker has no cagp-dist .*install version \d+\."):
+            DaskExecutor(client)
+
+
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
 def test_batch_systems_need_their_extra(scheduler, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
