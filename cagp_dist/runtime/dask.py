@@ -69,10 +69,15 @@ class DaskExecutor:
             pure=False,
             key=None,
             priority=priority,
-            workers=[self._addresses[home % len(self._addresses)]],
+            workers=[self._address(home)],
             allow_other_workers=True,
         )
         return cast("Handle[T]", future)
+
+    def _address(self, home: int) -> str:
+        """Go through the workers there and back: work that falls or grows with ``home`` is shared evenly."""
+        turn, place = divmod(home, len(self._addresses))
+        return self._addresses[place if turn % 2 == 0 else -1 - place]
 
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
         """Fetch the values, in order."""
