@@ -114,6 +114,7 @@ def test_t20_n_actions_are_the_exact_posterior(problem, iterations):
     exact = problem.condition(cagp.Cholesky())
     posterior = problem.condition(cagp.RandomActions(iterations, seed=2))
     assert posterior.stats.iterations == N
+    assert posterior.status is cagp.Status.EXACT
     assert_close(posterior.mean, exact.mean)
     assert_close(posterior.covariance, exact.covariance)
 
