@@ -74,6 +74,17 @@ def test_threads(points, reference, workers):
             assert_same_bits(solve(points, *case, executor), reference[case])
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_threads_that_pretend_to_be_processes(points, reference, workers):
+    """Between processes the next block is solved before its panel is updated, and no tile is kept."""
+    with ThreadExecutor(workers) as executor:
+        executor.processes, executor.shares_memory = 2, False
+        for case in CASES:
+            posterior = solve(points, *case, executor)
+            assert posterior.stats.plan.cached_tiles == 0
+            assert_same_bits(posterior, reference[case])
+
+
 def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
     """Less and less memory, until the solve is refused."""
     X, y, X_test = points
