@@ -49,7 +49,7 @@ class DaskExecutor:
         if not workers:
             raise ClusterError(f"the Dask scheduler at {address} has no workers; start some.")
         _check_versions(client)
-        self._addresses = sorted(workers)
+        self._addresses: list[str] = sorted(workers)
         self.processes = len(workers)
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
         # Dask spills to disk above six tenths of a worker's limit
