@@ -17,8 +17,9 @@ from cagp_dist.budget import Plan
 from cagp_dist.gram.base import Array
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.block_tasks import Solved
 from cagp_dist.solvers.status import Status
-from cagp_dist.solvers.sweep import Solved, SweepSystem
+from cagp_dist.solvers.sweep import SweepSystem
 from cagp_dist.tiling import Range
 
 
