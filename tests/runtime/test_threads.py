@@ -145,7 +145,15 @@ def test_even_an_interrupt_inside_a_task_reaches_whoever_gathers():
         assert executor.submit(abs, -2).result() == 2
 
 
-def test_an_interrupt_while_waiting_ends_the_pool_without_the_queued_tasks():
+@pytest.fixture
+def interrupts():
+    """Interrupts raise KeyboardInterrupt, also where the tests were started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_while_waiting_ends_the_pool_without_the_queued_tasks(interrupts):
     ran = []
     before = threading.active_count()
 
