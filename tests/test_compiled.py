@@ -148,7 +148,7 @@ def clusters(per_cluster: int, distance: float, seed: int = 0) -> np.ndarray:
 
 
 @by_family
-@pytest.mark.parametrize("factor", [0.5, 1.5])
+@pytest.mark.parametrize("factor", [0.9, 1.5])
 def test_far_subtiles_are_left_out_below_rounding(kernel, factor):
     """Beyond the negligible distance the product changes by less than n 2^-60 variance."""
     distance = factor * compiled.NEGLIGIBLE_DISTANCE[kernel.family] * kernel.lengthscale
