@@ -19,10 +19,13 @@ import numba
 import numpy as np
 
 MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
+SLOPE = 4
+"""Added to a family it stands for the derivative of that kernel by the logarithm of its lengthscale."""
 
-# Distance, in lengthscales, at which each kernel has fallen to 2^-60 (9e-19) of its variance. What lies
-# beyond is below the rounding of any sum it would enter, so sub-tiles wholly beyond are left out.
-NEGLIGIBLE_DISTANCE = (41.6, 26.3, 21.7, 9.13)
+# Distance, in lengthscales, at which each kernel, then each slope, has fallen to 2^-60 (9e-19) of its
+# variance. What lies beyond is below the rounding of any sum it would enter, so sub-tiles wholly
+# beyond are left out.
+NEGLIGIBLE_DISTANCE = (41.6, 26.3, 21.7, 9.13, 45.5, 28.7, 23.5, 9.61)
 
 # Rows and columns of a sub-tile in products with one column (rows stay in first-level cache).
 TILE_ROWS = 128
@@ -122,10 +125,34 @@ def _profile(family, inverse_lengthscale, variance, row):
         for j in range(row.size):
             a = min(math.sqrt(row[j]) * (_SQRT5 * inverse_lengthscale), _FAR)
             row[j] = variance * (1.0 + a + a * a * (1.0 / 3.0)) * _exp_minus(a)
-    else:
+    elif family == SQUARED_EXPONENTIAL:
         for j in range(row.size):
             u = math.sqrt(row[j]) * inverse_lengthscale
             row[j] = variance * _exp_minus(min(0.5 * (u * u), _FAR))
+    else:
+        _slope_profile(family - SLOPE, inverse_lengthscale, variance, row)
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _slope_profile(family, inverse_lengthscale, variance, row):
+    """Turn squared distances into ``dk / d log(lengthscale)``, in place (math 9)."""
+    if family == MATERN12:
+        for j in range(row.size):
+            a = min(math.sqrt(row[j]) * inverse_lengthscale, _FAR)
+            row[j] = variance * a * _exp_minus(a)
+    elif family == MATERN32:
+        for j in range(row.size):
+            a = min(math.sqrt(row[j]) * (_SQRT3 * inverse_lengthscale), _FAR)
+            row[j] = variance * a * a * _exp_minus(a)
+    elif family == MATERN52:
+        for j in range(row.size):
+            a = min(math.sqrt(row[j]) * (_SQRT5 * inverse_lengthscale), _FAR)
+            row[j] = variance * (1.0 / 3.0) * a * a * (1.0 + a) * _exp_minus(a)
+    else:
+        for j in range(row.size):
+            u = math.sqrt(row[j]) * inverse_lengthscale
+            a = min(0.5 * (u * u), _FAR)
+            row[j] = variance * 2.0 * a * _exp_minus(a)
 
 
 @compiled(nogil=True, fastmath=_CONTRACT)
@@ -135,7 +162,7 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     Parameters
     ----------
     family : int
-        One of ``MATERN12`` .. ``SQUARED_EXPONENTIAL``.
+        One of ``MATERN12`` .. ``SQUARED_EXPONENTIAL``, plus `SLOPE` for the derivative.
     inverse_lengthscale, variance : float
         Kernel parameters, per unit of X and in squared units of y.
     X, Z : C-contiguous array of float64, shapes (p, n) and (p, m)

@@ -78,6 +78,14 @@ class Kernel:
         """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
         return self.family, 1.0 / float(self.lengthscale), float(self.variance)
 
+    @property
+    def slope_parameters(self) -> tuple[int, float, float]:
+        """The same for ``dk / d log(lengthscale)``, which the compiled functions treat as a kernel."""
+        from cagp_dist.compiled import SLOPE
+
+        family, inverse_lengthscale, variance = self.parameters
+        return family + SLOPE, inverse_lengthscale, variance
+
 
 def coordinates(points: Array) -> Array:
     """Points (n, p) as a C-contiguous (p, n) array, the layout of the compiled functions."""
