@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cagp_dist.assembly import Step
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
-    from cagp_dist.gram import DenseGram, TiledGram
+    from cagp_dist.gram import DenseGram, LatLonGrid, LeaveOneOut, RingGram, TiledGram
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
     from cagp_dist.runtime import open_executor
     from cagp_dist.solvers import (
@@ -38,6 +38,9 @@ _HOME = {
     "condition": "gp",
     "posterior_mean": "gp",
     "DenseGram": "gram",
+    "LatLonGrid": "gram",
+    "LeaveOneOut": "gram",
+    "RingGram": "gram",
     "TiledGram": "gram",
     "Matern12": "kernels",
     "Matern32": "kernels",
@@ -59,6 +62,8 @@ __all__ = [
     "ConjugateGradient",
     "DenseGram",
     "GaussSeidel",
+    "LatLonGrid",
+    "LeaveOneOut",
     "Matern12",
     "Matern32",
     "Matern52",
@@ -66,6 +71,7 @@ __all__ = [
     "Prior",
     "Progress",
     "RandomActions",
+    "RingGram",
     "SquaredExponential",
     "Stats",
     "Status",

@@ -177,6 +177,32 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
 
 
 @compiled(nogil=True, fastmath=_CONTRACT)
+def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out):
+    """Kernel between pairs of latitudes at every difference in longitude.
+
+    ``out[s, j] = k(r)`` with ``r^2 = gap[j] + girth[j] turn[s]``, the squared chord by the haversine
+    formula (math 8): ``gap = 4 sin^2(dphi / 2)``, ``girth = 4 cos(phi) cos(phi')``,
+    ``turn = sin^2(dlambda / 2)``.
+
+    Parameters
+    ----------
+    family, inverse_lengthscale, variance
+        As in `evaluate`.
+    gap, girth : array of float64, shape (pairs,)
+        Of the pairs of latitudes.
+    turn : array of float64, shape (s,)
+        Of the differences in longitude.
+    out : C-contiguous array of float64, shape (s, pairs)
+        Result; about 0.7 ns per entry.
+    """
+    for s in range(turn.size):
+        row = out[s]
+        for j in range(gap.size):
+            row[j] = gap[j] + girth[j] * turn[s]
+        _profile(family, inverse_lengthscale, variance, row)
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
 def _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, width, out):
     """Rows ``first`` .. of the tile, columns ``start`` .. ``start + width``, into the flat ``out``."""
     rows = out.size // width

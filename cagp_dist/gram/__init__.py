@@ -2,6 +2,8 @@
 
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
+from cagp_dist.gram.grid import LatLonGrid
+from cagp_dist.gram.rings import LeaveOneOut, RingGram
 from cagp_dist.gram.tiled import TiledGram
 
-__all__ = ["DenseGram", "Gram", "TiledGram"]
+__all__ = ["DenseGram", "Gram", "LatLonGrid", "LeaveOneOut", "RingGram", "TiledGram"]

@@ -1,0 +1,85 @@
+"""Tasks of a Gram matrix on a grid: make, factor and apply the blocks of a range of wavenumbers.
+
+Plain functions of arrays, to be run by executors; `cagp_dist.gram.rings.RingGram` puts them together. None
+changes its arguments.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cagp_dist.gram.base import Array
+from cagp_dist.gram.wavenumbers import Parameters, Wavenumbers, ring_blocks
+from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
+from cagp_dist.tiling import Range
+
+Factors = list[Array]
+"""Matrices of a range of wavenumbers, one stack (span, size, size) for each sector."""
+
+Apply = Callable[[Factors, list[Array]], list[Array]]
+"""Applies a matrix that is diagonal in wavenumbers to the columns of a range."""
+
+
+def factor_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array) -> Factors:
+    """Cholesky factors of ``G_k`` for a range of wavenumbers."""
+    blocks = ring_blocks(parameters, wavenumbers, span)
+    for block, values in zip(blocks, wavenumbers.by_ring(noise), strict=True):
+        block[:, np.arange(values.size), np.arange(values.size)] += values
+        cholesky_in_place(block)
+    return blocks
+
+
+def square_root_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -> Factors:
+    """Matrices R with ``R R' = K_k``, by Cholesky with pivoting: K may be singular up to rounding."""
+    from scipy.linalg.lapack import dpstrf
+
+    blocks = ring_blocks(parameters, wavenumbers, span)
+    for block in blocks:
+        for matrix in block:
+            factor, pivots, rank, _ = dpstrf(matrix, lower=1)
+            matrix[pivots - 1] = np.tril(factor)
+            matrix[:, rank:] = 0.0
+    return blocks
+
+
+def logdet_range(factors: Factors, weights: Array) -> float:
+    """Weighted sum of ``logdet G_k``."""
+    return float(
+        sum(2.0 * weights @ np.log(np.diagonal(part, axis1=1, axis2=2)).sum(axis=1) for part in factors)
+    )
+
+
+def inverse_diagonal_range(factors: Factors, weights: Array) -> list[Array]:
+    """Weighted sum of ``diag(G_k^-1)`` for each sector, shape (size,)."""
+    return [weights @ inverse_diagonals(part) for part in factors]
+
+
+def solve_range(factors: Factors, columns: list[Array]) -> list[Array]:
+    """``G_k^-1 columns``."""
+    solved = [part.copy() for part in columns]
+    for factor, part in zip(factors, solved, strict=True):
+        solve_lower(factor, part)
+        solve_lower(factor, part, transposed=True)
+    return solved
+
+
+def multiply_range(factors: Factors, columns: list[Array]) -> list[Array]:
+    """``G_k columns``."""
+    product = [part.copy() for part in columns]
+    for factor, part in zip(factors, product, strict=True):
+        multiply_lower(factor, part, transposed=True)
+        multiply_lower(factor, part)
+    return product
+
+
+def lower_range(factors: Factors, columns: list[Array]) -> list[Array]:
+    """``L_k columns``."""
+    product = [part.copy() for part in columns]
+    for factor, part in zip(factors, product, strict=True):
+        multiply_lower(factor, part)
+    return product
+
+
+def root_range(roots: Factors, columns: list[Array]) -> list[Array]:
+    """``R_k columns``."""
+    return [root @ part for root, part in zip(roots, columns, strict=True)]

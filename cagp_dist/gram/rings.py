@@ -1,0 +1,362 @@
+"""The exact Gram matrix of a whole latitude-longitude grid (math 7).
+
+G is block-circulant in longitude; `cagp_dist.gram.wavenumbers` turns it into one small dense block per
+wavenumber. Their Cholesky factors, 8 P^2 Q / 2 bytes (half of that on a mirrored grid), are kept by
+`RingGram` and give products, solves, determinant, samples and leave-one-out errors.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.checks import as_numbers, check_count
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.gram.base import Array
+from cagp_dist.gram.grid import LatLonGrid, as_fields
+from cagp_dist.gram.ring_tasks import (
+    Apply,
+    Factors,
+    factor_range,
+    inverse_diagonal_range,
+    logdet_range,
+    lower_range,
+    multiply_range,
+    root_range,
+    solve_range,
+    square_root_range,
+)
+from cagp_dist.gram.wavenumbers import Wavenumbers
+from cagp_dist.kernels import Kernel
+from cagp_dist.runtime import Executor, Handle, ThreadExecutor, single_threaded_blas
+from cagp_dist.tiling import Range
+
+
+class LeaveOneOut(NamedTuple):
+    """What all other points predict at each point.
+
+    Attributes
+    ----------
+    mean : array of float64, the shape of the field or stack of fields
+        Predicted value, in the unit of the field.
+    variance : array of float64, shape (P, Q)
+        Variance of the observed value about it, noise included.
+    """
+
+    mean: Array
+    variance: Array
+
+
+Kept = Sequence[Handle[Factors] | Factors]
+"""Factors of all ranges, in this process or as handles of what lies on the workers."""
+
+
+class RingGram:
+    """``G = k(X, X) + diag(noise)`` of all points of a latitude-longitude grid, by wavenumbers.
+
+    Fields are arrays (P, Q), stacks of fields (T, P, Q); flat columns (n,) and (n, r) with n = P Q in
+    latitude-major order are taken as well, as by every other Gram matrix. Results have the shape of the
+    argument.
+
+    Parameters
+    ----------
+    grid : LatLonGrid
+        Full-circle grid, any latitudes. The Q points of a pole row count as Q observations of one place.
+    kernel : Kernel
+        Covariance of the field, of the chord on the unit sphere.
+    noise_variance : float or array_like, shape (P,)
+        Noise variance, for all points or by latitude; squared unit of the field, above zero.
+    executor : Executor, optional
+        Where factors are made and kept; by default all cores of this process. On a Dask cluster they stay
+        on the workers, and the executor has to stay open.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is not what is described.
+    BudgetError
+        On the first use, if the factors do not fit into memory.
+    NumericalError
+        On the first use, if G is not positive definite in floating point.
+
+    Notes
+    -----
+    Factors cost P^2 Q / 2 kernel evaluations, P^2 Q^2 / 4 flops for their transform and P^3 Q / 6 for
+    factorisation; a mirrored grid (latitudes and noise symmetric about the equator) half, half and a quarter.
+    A solve or a product is 2 P^2 Q flops. Source: math 7, T26-T29; [Jun & Stein 2008].
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 5), 8)
+    >>> rings = cagp.RingGram(grid, cagp.Matern32(lengthscale=0.3), noise_variance=0.1)
+    >>> field = rings.sample(np.random.default_rng(0), noise=True)
+    >>> bool(np.allclose(rings @ rings.solve(field), field))
+    True
+    """
+
+    def __init__(
+        self,
+        grid: LatLonGrid,
+        kernel: Kernel,
+        *,
+        noise_variance: float | ArrayLike,
+        executor: Executor | None = None,
+    ) -> None:
+        if not isinstance(grid, LatLonGrid):
+            raise ArgumentError(
+                f"grid is a {type(grid).__name__}; expected a cagp_dist.LatLonGrid. For points that are no "
+                "full-circle grid use cagp_dist.condition, or TiledGram."
+            )
+        if not isinstance(kernel, Kernel):
+            raise ArgumentError(
+                f"kernel is a {type(kernel).__name__}; expected Matern12, Matern32, Matern52 or "
+                "SquaredExponential, of chordal distance (great-circle distance is not positive definite)."
+            )
+        self.grid, self.kernel = grid, kernel
+        self.noise_by_latitude = _noise(noise_variance, grid)
+        even_noise = bool((self.noise_by_latitude == self.noise_by_latitude[::-1]).all())
+        self._wavenumbers = Wavenumbers(
+            grid.latitude_degrees, grid.n_longitudes, grid.mirrored and even_noise
+        )
+        self._executor = executor
+        self._factors: Kept = []
+        self._roots: Kept = []
+        self._logdet: float | None = None
+        self._inverse_diagonal: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, n)."""
+        return self.grid.size, self.grid.size
+
+    def diagonal(self) -> Array:
+        """Diagonal of G, shape (n,)."""
+        return np.repeat(self.kernel.variance + self.noise_by_latitude, self.grid.n_longitudes)
+
+    def block(self, rows: slice, columns: slice) -> Array:
+        """Dense block ``G[rows, columns]``, points in latitude-major order."""
+        points, index = self.grid.points, np.arange(self.grid.size)
+        block = self.kernel(points[rows], points[columns])
+        same_row, same_column = np.nonzero(index[rows, None] == index[None, columns])
+        block[same_row, same_column] += np.repeat(self.noise_by_latitude, self.grid.n_longitudes)[rows][
+            same_row
+        ]
+        return block
+
+    def __matmul__(self, field: ArrayLike) -> Array:
+        """``G @ field``, as ``L (L' field)`` for each wavenumber."""
+        return self._apply(multiply_range, field)
+
+    def prior_product(self, field: ArrayLike) -> Array:
+        """``K @ field``, without the noise."""
+        fields, shaped = as_fields("field", field, self.grid)
+        return shaped(self._by_wavenumber(multiply_range, fields) - self._noise * fields)
+
+    def solve(self, field: ArrayLike) -> Array:
+        """``G^-1 @ field``."""
+        return self._apply(solve_range, field)
+
+    def logdet(self) -> float:
+        """Logarithm of the determinant of G (T26)."""
+        if self._logdet is None:
+            with self._workers() as executor:
+                parts = [
+                    executor.submit(logdet_range, factors, self._wavenumbers.weights[first:last], home=home)
+                    for home, (factors, (first, last)) in enumerate(self._ranges_with_factors())
+                ]
+                self._logdet = float(sum(executor.gather(parts)))
+        return self._logdet
+
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of ``G^-1``, the same along each ring (T27), shape (P,); P^3 Q / 6 flops once."""
+        if self._inverse_diagonal is None:
+            with self._workers() as executor:
+                parts = [
+                    executor.submit(
+                        inverse_diagonal_range, factors, self._wavenumbers.weights[first:last], home=home
+                    )
+                    for home, (factors, (first, last)) in enumerate(self._ranges_with_factors())
+                ]
+                by_sector = [sum(sector) for sector in zip(*executor.gather(parts), strict=True)]
+            diagonal = self._wavenumbers.to_rings([np.asarray(values) for values in by_sector])
+            self._inverse_diagonal = diagonal / self.grid.n_longitudes
+        return self._inverse_diagonal.copy()
+
+    def leave_one_out(self, field: ArrayLike) -> LeaveOneOut:
+        """Predict each point from all others, exactly and all at once.
+
+        ``mean = b - [G^-1 b]_i / [G^-1]_ii``, ``variance = 1 / [G^-1]_ii`` (math 7; [Rasmussen &
+        Williams 2006, 5.12]).
+
+        Parameters
+        ----------
+        field : array_like, shape (P, Q), (T, P, Q), (n,) or (n, r)
+            Observed values minus the prior mean.
+
+        Returns
+        -------
+        LeaveOneOut
+            Add the prior mean to ``mean``. Cost of `inverse_diagonal` and a solve.
+        """
+        fields, shaped = as_fields("field", field, self.grid)
+        variance = 1.0 / self.inverse_diagonal()
+        mean = fields - variance[:, None] * self._by_wavenumber(solve_range, fields)
+        return LeaveOneOut(shaped(mean), np.repeat(variance[:, None], self.grid.n_longitudes, axis=1))
+
+    def posterior(self, field: ArrayLike) -> tuple[Array, Array]:
+        """Exact posterior of the latent field at all points of the grid.
+
+        ``mean = K G^-1 b = b - N G^-1 b``, ``variance = N - N^2 diag(G^-1)`` with the noise variances N.
+
+        Parameters
+        ----------
+        field : array_like, shape (P, Q), (T, P, Q), (n,) or (n, r)
+            Observed values minus the prior mean.
+
+        Returns
+        -------
+        mean : array of float64, the shape of ``field``
+            Add the prior mean to it.
+        variance : array of float64, shape (P, Q)
+            Without noise.
+        """
+        fields, shaped = as_fields("field", field, self.grid)
+        mean = fields - self._noise * self._by_wavenumber(solve_range, fields)
+        noise = self.noise_by_latitude
+        variance = noise * (1.0 - noise * self.inverse_diagonal())
+        return shaped(mean), np.repeat(variance[:, None], self.grid.n_longitudes, axis=1)
+
+    def sample(
+        self, generator: np.random.Generator, noise: bool = False, *, fields: int | None = None
+    ) -> Array:
+        """Exact draws of the prior: of ``N(0, K)``, or of ``N(0, G)`` with noise.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Source of randomness; equal states give equal draws.
+        noise : bool
+            Whether the draws include observation noise.
+        fields : int, optional
+            How many independent draws.
+
+        Returns
+        -------
+        array of float64, shape (P, Q), or (fields, P, Q)
+            The first draw without noise makes and keeps square roots of K, once more the memory of the
+            factors; they exist where K is singular too, as in pole rows.
+        """
+        if not isinstance(generator, np.random.Generator):
+            raise ArgumentError(
+                f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
+            )
+        if fields is not None:
+            check_count("fields", fields, least=1)
+        white = generator.standard_normal((fields or 1, *self.grid.shape))
+        draws = self._by_wavenumber(lower_range if noise else root_range, white, roots=not noise)
+        return draws if fields is not None else draws[0]
+
+    def sample_posterior(
+        self, field: ArrayLike, generator: np.random.Generator, *, fields: int | None = None
+    ) -> Array:
+        """Exact draws of the latent field given the data, by Matheron's rule (math 1.5).
+
+        Parameters
+        ----------
+        field : array_like, shape (P, Q)
+            Observed values minus the prior mean.
+        generator : numpy.random.Generator
+            Source of randomness.
+        fields : int, optional
+            How many independent draws.
+
+        Returns
+        -------
+        array of float64, shape (P, Q), or (fields, P, Q)
+            ``f + K G^-1 (b - f - e)`` with draws f of the prior and e of the noise.
+        """
+        observed = as_numbers("field", field)
+        if observed.shape != self.grid.shape:
+            raise ArgumentError(f"field has shape {observed.shape}; expected {self.grid.shape}.")
+        prior = np.reshape(self.sample(generator, fields=fields), (-1, *self.grid.shape))
+        error = np.sqrt(self._noise) * generator.standard_normal(prior.shape)
+        draws = prior + self.prior_product(self.solve(observed - prior - error))
+        return draws if fields is not None else draws[0]
+
+    @property
+    def _noise(self) -> Array:
+        return self.noise_by_latitude[:, None]
+
+    def _apply(self, function: Apply, field: ArrayLike) -> Array:
+        fields, shaped = as_fields("field", field, self.grid)
+        return shaped(self._by_wavenumber(function, fields))
+
+    def _by_wavenumber(self, function: Apply, fields: Array, *, roots: bool = False) -> Array:
+        """Apply a matrix that is diagonal in wavenumbers to fields (T, P, Q)."""
+        if fields.size == 0:
+            return np.zeros_like(fields)
+        columns = self._wavenumbers.split(fields)
+        with self._workers() as executor:
+            kept = self._ranges_with_roots() if roots else self._ranges_with_factors()
+            parts = executor.gather(
+                [
+                    executor.submit(function, factors, [part[first:last] for part in columns], home=home)
+                    for home, (factors, (first, last)) in enumerate(kept)
+                ]
+            )
+        joined = [np.concatenate(sector) for sector in zip(*parts, strict=True)]
+        return self._wavenumbers.join(joined)
+
+    def _ranges_with_factors(self) -> list[tuple[Handle[Factors] | Factors, Range]]:
+        if not self._factors:
+            self._factors = self._make(factor_range, self.noise_by_latitude)
+        return list(zip(self._factors, self._wavenumbers.ranges(), strict=True))
+
+    def _ranges_with_roots(self) -> list[tuple[Handle[Factors] | Factors, Range]]:
+        if not self._roots:
+            self._roots = self._make(square_root_range)
+        return list(zip(self._roots, self._wavenumbers.ranges(), strict=True))
+
+    def _make(self, function: Callable[..., Factors], *arguments: object) -> Kept:
+        """Matrices of all ranges; on a cluster they stay where they were made."""
+        with self._workers() as executor:
+            _check_memory(self._wavenumbers, executor)
+            handles = [
+                executor.submit(
+                    function, self.kernel.parameters, self._wavenumbers, span, *arguments, home=home
+                )
+                for home, span in enumerate(self._wavenumbers.ranges())
+            ]
+            return executor.gather(handles) if executor.shares_memory else handles
+
+    @contextmanager
+    def _workers(self) -> Iterator[Executor]:
+        with single_threaded_blas():
+            if self._executor is not None:
+                yield self._executor
+            else:
+                with ThreadExecutor() as executor:
+                    yield executor
+
+
+def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:
+    noise = as_numbers("noise_variance", noise_variance)
+    if noise.shape not in ((), (grid.shape[0],)) or not (np.isfinite(noise).all() and (noise > 0.0).all()):
+        raise ArgumentError(
+            f"noise_variance has shape {noise.shape} and smallest value {noise.min(initial=np.inf):g}; "
+            f"expected one number above zero, or {grid.shape[0]} of them, one for each latitude."
+        )
+    return np.broadcast_to(noise, (grid.shape[0],)).copy()
+
+
+def _check_memory(wavenumbers: Wavenumbers, executor: Executor) -> None:
+    needed = wavenumbers.block_bytes
+    if needed > executor.memory_bytes:
+        raise BudgetError(
+            f"the factors of a {wavenumbers.latitude_degrees.size} x {wavenumbers.n_longitudes} grid take "
+            f"{needed / 2**30:.1f} GiB, and {executor.memory_bytes / 2**30:.1f} GiB are free. Use a coarser "
+            "grid, or an executor with more memory."
+        )

@@ -1,0 +1,216 @@
+"""The Gram matrix of a latitude-longitude grid as one small dense block per wavenumber (math 7).
+
+A chordal kernel on rings of Q equispaced longitudes depends on the difference in longitude alone, and evenly,
+so the discrete Fourier transform along longitude turns G into real symmetric P x P blocks, one for each
+wavenumber ``k = 0 .. Q // 2``::
+
+    G_k[p, p'] = sum over s < Q of  kappa(phi_p, phi_p', 2 pi s / Q) cos(2 pi k s / Q)  +  noise_p [p = p']
+
+Where the latitudes (and their noise) are their own mirror image beyond the equator, as in ERA5, G_k is
+centrosymmetric and splits once more: sums and differences of mirrored latitudes do not mix. That is two
+blocks of half the size, a quarter of the flops and half the memory.
+
+Blocks are made, used and dropped in ranges of wavenumbers; ranges depend on the grid alone, so that results
+do not depend on who works.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.gram.base import Array
+from cagp_dist.tiling import Range
+
+Parameters = tuple[int, float, float]
+Spectrum = NDArray[np.complex128]
+
+RANGE_BYTES = 96 * 2**20
+"""Blocks of one range of wavenumbers: large enough for a task, small enough for a worker."""
+
+FEWEST_RANGES = 4
+
+TABLE_ENTRIES = 200_000
+"""Kernel values that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wavenumbers:
+    """How fields of a grid are split into wavenumbers and, if the grid is mirrored, parities.
+
+    Parameters
+    ----------
+    latitude_degrees : array of float64, shape (P,)
+        Latitudes of the rings.
+    n_longitudes : int
+        Q.
+    mirrored : bool
+        Whether to split into sums and differences of mirrored latitudes: two sectors in place of one.
+    """
+
+    latitude_degrees: Array
+    n_longitudes: int
+    mirrored: bool
+
+    @property
+    def count(self) -> int:
+        """Wavenumbers, ``Q // 2 + 1``."""
+        return self.n_longitudes // 2 + 1
+
+    @cached_property
+    def weights(self) -> Array:
+        """How often each wavenumber counts in traces and inner products: 1 at 0 and Q / 2, else 2."""
+        weights = np.full(self.count, 2.0)
+        weights[0] = 1.0
+        if self.n_longitudes % 2 == 0:
+            weights[-1] = 1.0
+        return weights
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Size of the blocks of each sector: (P,), or (ceil(P / 2), P // 2)."""
+        rings = self.latitude_degrees.size
+        if not self.mirrored:
+            return (rings,)
+        return (rings - rings // 2, rings // 2) if rings > 1 else (1,)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of all blocks."""
+        return 8 * self.count * sum(size**2 for size in self.sizes)
+
+    def ranges(self) -> list[Range]:
+        """Consecutive ranges of wavenumbers, each a task."""
+        parts = min(self.count, max(FEWEST_RANGES, -(-self.block_bytes // RANGE_BYTES)))
+        edges = [self.count * part // parts for part in range(parts + 1)]
+        return list(pairwise(edges))
+
+    def by_ring(self, values: Array) -> tuple[Array, ...]:
+        """Values of the latitudes (P,), the same for mirror images, as values of the rows of each sector."""
+        return tuple(values[:size] for size in self.sizes)
+
+    def to_rings(self, values: Sequence[Array]) -> Array:
+        """Diagonals in each sector (size,) as the diagonal by latitude (P,); they may differ by sector.
+
+        The inverse of `by_ring` where sectors agree; else the average of the two parities, which is the
+        diagonal of the matrix that has these sectors.
+        """
+        rings = self.latitude_degrees.size
+        if len(self.sizes) == 1:
+            return np.asarray(values[0])
+        half = rings // 2
+        mean = 0.5 * (values[0][:half] + values[1])
+        return np.concatenate([mean, values[0][half:], mean[::-1]])
+
+    def split(self, fields: Array) -> list[Array]:
+        """Transform fields (T, P, Q) into the columns of each sector, (wavenumbers, size, 2 T).
+
+        Real and imaginary part of each field stand side by side. The transform is orthonormal: an inner
+        product of fields is the sum over sectors and wavenumbers of the inner products of the columns,
+        times `weights`.
+        """
+        spectrum = np.fft.rfft(fields, axis=2, norm="ortho")  # (T, P, wavenumbers)
+        return [self._columns(part) for part in self._parities(spectrum)]
+
+    def join(self, columns: Sequence[Array]) -> Array:
+        """Transform the columns of each sector back into fields (T, P, Q)."""
+        parts = [np.ascontiguousarray(part).view(np.complex128).transpose(2, 1, 0) for part in columns]
+        if len(parts) == 1:
+            spectrum = parts[0]
+        else:
+            even, odd = parts
+            half = odd.shape[1]
+            north = np.sqrt(0.5) * (even[:, :half] - odd)
+            spectrum = np.concatenate(
+                [np.sqrt(0.5) * (even[:, :half] + odd), even[:, half:], north[:, ::-1]], axis=1
+            )
+        return np.fft.irfft(spectrum, n=self.n_longitudes, axis=2, norm="ortho")
+
+    def _parities(self, spectrum: Spectrum) -> list[Spectrum]:
+        if len(self.sizes) == 1:
+            return [spectrum]
+        half = self.latitude_degrees.size // 2
+        first, last = spectrum[:, :half], spectrum[:, ::-1][:, :half]
+        middle = spectrum[:, half : spectrum.shape[1] - half]
+        even = np.concatenate([np.sqrt(0.5) * (first + last), middle], axis=1)
+        return [even, np.sqrt(0.5) * (first - last)]
+
+    @staticmethod
+    def _columns(part: Spectrum) -> Array:
+        return np.ascontiguousarray(part.transpose(2, 1, 0)).view(np.float64)
+
+
+def ring_blocks(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -> list[Array]:
+    """Blocks of the kernel matrix K for a range of wavenumbers.
+
+    Tile by tile of latitude pairs: the kernel at all differences in longitude, then its cosine transform at
+    the wavenumbers of the range as one matrix product, written straight to its place.
+
+    Parameters
+    ----------
+    parameters : tuple
+        Kernel parameters, or slope parameters for ``dK / d log(lengthscale)``.
+    wavenumbers : Wavenumbers
+        Rings and sectors.
+    span : (int, int)
+        First wavenumber, and the one after the last.
+
+    Returns
+    -------
+    list of arrays of float64, shape (span, size, size), one for each sector
+        Lower triangles; the upper ones are zero. Cost P^2 Q / 4 evaluations and P^2 Q span / 2 flops, half of
+        each if mirrored.
+    """
+    first, last = span
+    Q = wavenumbers.n_longitudes
+    order = np.arange(wavenumbers.count)
+    # k s modulo Q, so that the argument of the cosine is accurate for any k s
+    cosines = wavenumbers.weights * np.cos((np.outer(order[first:last], order) % Q) * (2.0 * np.pi / Q))
+    turn = np.sin(order * (np.pi / Q)) ** 2
+    latitude = np.deg2rad(wavenumbers.latitude_degrees)
+    sizes = wavenumbers.sizes
+    blocks = [np.zeros((last - first, size, size)) for size in sizes]
+    tile = max(1, int(np.sqrt(TABLE_ENTRIES / wavenumbers.count)))
+    half = latitude.size // 2
+    for i in range(0, sizes[0], tile):
+        rows = latitude[i : min(i + tile, sizes[0])]
+        for j in range(0, i + 1, tile):
+            columns = latitude[j : min(j + tile, sizes[0])]
+            values = _transformed(parameters, rows, columns, turn, cosines)
+            if len(sizes) == 1:
+                _store(blocks[0], values, i, j)
+                continue
+            mirror = _transformed(parameters, rows, -columns, turn, cosines)
+            _store(blocks[1], values - mirror, i, j)
+            values += mirror
+            if half < sizes[0]:  # the equator, the last row of this sector, is its own mirror image
+                values[:, half - i :] *= np.sqrt(0.5) if half >= i else 1.0
+                values[:, :, half - j :] *= np.sqrt(0.5) if half >= j else 1.0
+            _store(blocks[0], values, i, j)
+    return blocks
+
+
+def _store(block: Array, values: Array, i: int, j: int) -> None:
+    """Put a tile at its place, cut to the block; of diagonal tiles the lower triangle."""
+    size = block.shape[1]
+    rows, columns = min(values.shape[1], size - i), min(values.shape[2], size - j)
+    if rows <= 0 or columns <= 0:
+        return
+    cut = values[:, :rows, :columns]
+    block[:, i : i + rows, j : j + columns] = np.tril(cut) if i == j else cut
+
+
+def _transformed(parameters: Parameters, rows: Array, columns: Array, turn: Array, cosines: Array) -> Array:
+    """Cosine transform ``sum_s kappa(phi, phi', s) cosines[k, s]`` of a tile, (span, rows, columns)."""
+    from cagp_dist.compiled import NEGLIGIBLE_DISTANCE, evaluate_rings
+
+    gap = (4.0 * np.sin(0.5 * (rows[:, None] - columns)) ** 2).ravel()
+    girth = (4.0 * np.maximum(np.cos(rows)[:, None] * np.cos(columns), 0.0)).ravel()
+    reach = (NEGLIGIBLE_DISTANCE[parameters[0]] / parameters[1]) ** 2
+    near = int(np.searchsorted(gap.min() + girth.min() * turn, reach, side="right"))
+    table = np.empty((near, gap.size))
+    evaluate_rings(*parameters, gap, girth, turn[:near], table)
+    return (cosines[:, :near] @ table).reshape(len(cosines), rows.size, columns.size)

@@ -1,0 +1,117 @@
+"""BLAS and LAPACK on stacks of small matrices, in place and without the GIL.
+
+`numpy.linalg` works on stacks but copies and cannot use a triangle; `scipy.linalg` works in place but holds
+the GIL. The functions here call SciPy's own BLAS and LAPACK through the addresses it publishes for compiled
+code (`scipy.linalg.cython_blas`), matrix by matrix.
+
+A stack is a C-contiguous float64 array (count, m, m) of which only the lower triangles matter; columns are
+C-contiguous (count, m, r). Fortran sees the transposes: its upper triangle is our lower one, and it
+multiplies from the right.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.errors import NumericalError
+
+Array = NDArray[np.float64]
+
+_TEXT = ctypes.c_char_p
+_INT = ctypes.POINTER(ctypes.c_int)
+_REAL = ctypes.POINTER(ctypes.c_double)
+_DATA = ctypes.c_void_p
+_SIGNATURES = {
+    "dpotrf": ("lapack", (_TEXT, _INT, _DATA, _INT, _INT)),
+    "dtrsm": ("blas", (_TEXT, _TEXT, _TEXT, _TEXT, _INT, _INT, _REAL, _DATA, _INT, _DATA, _INT)),
+    "dtrmm": ("blas", (_TEXT, _TEXT, _TEXT, _TEXT, _INT, _INT, _REAL, _DATA, _INT, _DATA, _INT)),
+}
+
+
+STRIP = 96
+"""Columns of an inverse that are made at a time."""
+
+
+@lru_cache
+def _routine(name: str) -> Callable[..., None]:
+    from numba.extending import get_cython_function_address
+
+    library, arguments = _SIGNATURES[name]
+    address = get_cython_function_address(f"scipy.linalg.cython_{library}", name)
+    return ctypes.CFUNCTYPE(None, *arguments)(address)
+
+
+def cholesky_in_place(stack: Array) -> None:
+    """Replace the lower triangle of every matrix by its Cholesky factor, m^3 / 3 flops each.
+
+    Raises
+    ------
+    NumericalError
+        If a matrix is not positive definite in floating point.
+    """
+    factor = _routine("dpotrf")
+    size, info = ctypes.c_int(stack.shape[1]), ctypes.c_int()
+    for index, address in enumerate(_addresses(stack)):
+        factor(b"U", size, address, size, info)
+        if info.value != 0:
+            raise NumericalError(
+                f"matrix {index} of a stack of {stack.shape[1]} x {stack.shape[1]} ones is not positive "
+                f"definite (minor {info.value}). Points may coincide or nearly so: raise noise_variance."
+            )
+
+
+def inverse_diagonals(factors: Array) -> Array:
+    """Diagonals of ``(L L')^-1`` for every factor L, shape (count, m), m^3 / 3 flops each.
+
+    The squared columns of ``L^-1`` are summed; columns are made `STRIP` at a time, from the strip's own
+    rows on, which is several times faster than LAPACK's inverse of a triangle.
+    """
+    solve = _routine("dtrsm")
+    count, m = factors.shape[:2]
+    out = np.empty((count, m))
+    size, one = ctypes.c_int(m), ctypes.c_double(1.0)
+    for start in range(0, m, STRIP):
+        width = min(STRIP, m - start)
+        identity = np.eye(m - start, width)
+        columns = np.empty_like(identity)
+        rows, wide = ctypes.c_int(m - start), ctypes.c_int(width)
+        offset = 8 * start * (m + 1)
+        for index, address in enumerate(_addresses(factors)):
+            columns[:] = identity
+            solve(b"R", b"U", b"N", b"N", wide, rows, one, address + offset, size, columns.ctypes.data, wide)
+            np.einsum("ij,ij->j", columns, columns, out=out[index, start : start + width])
+    return out
+
+
+def solve_lower(factors: Array, columns: Array, *, transposed: bool = False) -> None:
+    """``columns <- L^-1 columns`` or ``L^-T columns`` for every matrix, m^2 r flops each."""
+    _triangular("dtrsm", factors, columns, transposed)
+
+
+def multiply_lower(factors: Array, columns: Array, *, transposed: bool = False) -> None:
+    """``columns <- L columns`` or ``L' columns`` for every matrix, m^2 r flops each."""
+    _triangular("dtrmm", factors, columns, transposed)
+
+
+def _triangular(name: str, factors: Array, columns: Array, transposed: bool) -> None:
+    routine = _routine(name)
+    flag = b"T" if transposed else b"N"
+    size, width = ctypes.c_int(factors.shape[1]), ctypes.c_int(columns.shape[2])
+    if columns.size == 0:
+        return
+    one = ctypes.c_double(1.0)
+    for matrix, right in zip(_addresses(factors), _addresses(columns), strict=True):
+        routine(b"R", b"U", flag, b"N", width, size, one, matrix, size, right, width)
+
+
+def _addresses(stack: Array) -> range:
+    """Addresses of the matrices of a stack."""
+    if not stack.flags.c_contiguous or stack.dtype != np.float64:
+        raise TypeError("a stack must be C-contiguous float64")
+    step = 8 * stack.shape[1] * stack.shape[2]
+    if step == 0:
+        return range(0)
+    return range(stack.ctypes.data, stack.ctypes.data + len(stack) * step, step)
