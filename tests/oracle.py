@@ -30,6 +30,19 @@ def kernel_matrix(kernel: cagp.Matern32, X: Array, Z: Array) -> Array:
     return kernel.variance * PROFILES[type(kernel).__name__](cdist(X, Z) / kernel.lengthscale)
 
 
+def ring_points(latitude_degrees: Array, n_longitudes: int) -> Array:
+    """Points of a full-circle grid on the unit sphere, latitude by latitude, shape (P Q, 3)."""
+    phi = np.repeat(np.deg2rad(latitude_degrees), n_longitudes)
+    lam = np.tile(2.0 * np.pi * np.arange(n_longitudes) / n_longitudes, len(latitude_degrees))
+    return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
+
+
+def ring_matrix(kernel: cagp.Matern32, latitude_degrees: Array, n_longitudes: int) -> Array:
+    """K of all points of a grid, shape (n, n): the brute-force counterpart of `cagp_dist.RingGram`."""
+    X = ring_points(latitude_degrees, n_longitudes)
+    return kernel_matrix(kernel, X, X)
+
+
 @dataclass(frozen=True)
 class Dense:
     """A regression problem as matrices: G (n, n), V (q, n), K2 = K'' (q, q), b (n, T) and the prior mean."""

@@ -66,7 +66,9 @@ class LatLonGrid:
                 "latitude_degrees goes up and down; expected ascending or descending. Sort the rows of the "
                 "field by latitude, or use cagp_dist.condition, which takes points in any order."
             )
-        object.__setattr__(self, "latitude_degrees", latitude.copy())
+        latitude = latitude.copy()
+        latitude.flags.writeable = False
+        object.__setattr__(self, "latitude_degrees", latitude)
         object.__setattr__(self, "n_longitudes", int(n_longitudes))
 
     @property

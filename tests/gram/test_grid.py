@@ -1,0 +1,190 @@
+"""Latitude-longitude grids: their points, their symmetry, shapes of fields, and what is refused."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.grid import NEAREST_DEGREES, as_fields
+
+from ..grids import LAYOUTS, gaussian_latitudes
+from ..oracle import ring_points
+
+GRID = cagp.LatLonGrid([-50.0, 0.0, 10.0], 4)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_points_are_latitude_by_latitude_on_the_unit_sphere(layout):
+    grid = cagp.LatLonGrid(layout.latitude, layout.n_longitudes)
+    assert grid.shape == (len(layout.latitude), layout.n_longitudes)
+    assert grid.points.shape == (grid.size, 3)
+    # 360 s / Q degrees and 2 pi s / Q are both rounded, by at most 2^-52 of an angle up to 2 pi
+    expected = ring_points(layout.latitude, layout.n_longitudes)
+    np.testing.assert_allclose(grid.points, expected, rtol=0.0, atol=4.0 * np.pi * 2.0**-52)
+    by_field = grid.points.reshape(*grid.shape, 3)
+    np.testing.assert_allclose(by_field[:, 0, 1], 0.0, atol=1e-15)  # every ring begins at longitude zero
+    np.testing.assert_allclose(np.rad2deg(np.arcsin(by_field[:, -1, 2])), layout.latitude, atol=1e-6)
+
+
+def test_longitudes_are_equispaced_from_zero_and_do_not_come_back_to_it():
+    assert GRID.longitude_degrees.tolist() == [0.0, 90.0, 180.0, 270.0]
+    longitude = cagp.LatLonGrid([0.0], 1440).longitude_degrees
+    assert longitude[1] == 0.25
+    assert longitude[-1] == 359.75
+    assert cagp.LatLonGrid([12.0], 1).longitude_degrees.tolist() == [0.0]
+
+
+def test_weights_are_areas_of_cells_with_mean_one():
+    weights = GRID.area_weights
+    assert weights.shape == (3, 4)
+    assert weights.mean() == pytest.approx(1.0, rel=1e-15)
+    ratios = weights[:, 0] / weights[1, 0]
+    np.testing.assert_allclose(ratios, np.cos(np.deg2rad([-50.0, 0.0, 10.0])), rtol=1e-15)
+    np.testing.assert_array_equal(weights, weights[:, :1].repeat(4, axis=1))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_grid_knows_whether_it_is_its_own_mirror_image(layout):
+    even_noise = np.array_equal(layout.noise, layout.noise[::-1])
+    grid = cagp.LatLonGrid(layout.latitude, layout.n_longitudes)
+    assert (grid.mirrored and even_noise) == layout.mirrored
+
+
+@pytest.mark.parametrize("P", [1, 2, 73, 145, 181, 361, 721])
+def test_regular_and_gaussian_latitudes_are_mirrored(P):
+    """Latitudes as files have them: rounded, from sums of steps, in single precision, Gaussian."""
+    step = 180.0 / (P - 1) if P > 1 else 0.0
+    for latitude in (
+        np.linspace(-90.0, 90.0, P) if P > 1 else np.zeros(1),
+        90.0 - step * np.arange(P) if P > 1 else np.zeros(1),
+        gaussian_latitudes(P),
+        gaussian_latitudes(P).astype(np.float32),
+    ):
+        assert cagp.LatLonGrid(latitude, 8).mirrored
+    assert not cagp.LatLonGrid(np.linspace(-90.0, 89.0, P), 8).mirrored
+
+
+def test_mirror_images_may_be_off_by_rounding_and_no_more():
+    assert cagp.LatLonGrid([-10.0, 10.0 + 0.5 * NEAREST_DEGREES], 4).mirrored
+    assert not cagp.LatLonGrid([-10.0, 10.0 + 2.0 * NEAREST_DEGREES], 4).mirrored
+    assert not cagp.LatLonGrid([-10.0, 0.1, 10.0], 4).mirrored
+
+
+@pytest.mark.parametrize(
+    "latitude",
+    [
+        [10.0, 20.0],
+        (10, 20),
+        np.array([10, 20]),
+        np.array([10.0, 20.0], dtype=np.float32),
+        np.ma.masked_array([10.0, 20.0], mask=[False, False]),
+    ],
+    ids=["list", "tuple", "integers", "single precision", "nothing masked"],
+)
+def test_latitudes_come_in_any_numeric_form(latitude):
+    grid = cagp.LatLonGrid(latitude, np.int64(3))
+    assert grid.latitude_degrees.dtype == np.float64
+    assert grid.latitude_degrees.tolist() == [10.0, 20.0]
+    assert type(grid.n_longitudes) is int
+
+
+def test_a_grid_does_not_change():
+    latitude = np.array([10.0, 20.0])
+    grid = cagp.LatLonGrid(latitude, 3)
+    latitude[0] = -80.0
+    assert grid.latitude_degrees.tolist() == [10.0, 20.0]
+    with pytest.raises(ValueError, match="read-only"):
+        grid.latitude_degrees[0] = -80.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        grid.n_longitudes = 4
+
+
+@pytest.mark.parametrize(
+    ("latitude", "text"),
+    [
+        ([10.0, 20.0, 20.0, 30.0], "latitude 20 is there twice (rows 1 and 2); a ring may appear once. Drop"),
+        ([10.0, 10.0 + 0.5 * NEAREST_DEGREES], "latitude 10 is there twice (rows 0 and 1)"),
+        ([10.0, 30.0, 20.0], "latitude_degrees goes up and down; expected ascending or descending. Sort"),
+        ([10.0, 20.0, 10.0], "latitude_degrees goes up and down"),
+        ([0.0, 90.5], "latitude reaches 90.5 degrees; expected -90..90"),
+        ([-91.0, 0.0], "latitude reaches -91 degrees"),
+        ([0.0, np.nan], "latitude holds NaN or infinity"),
+        ([-np.inf, 0.0], "latitude holds NaN or infinity"),
+        ([[0.0, 10.0], [0.0, 10.0]], "latitude_degrees has shape (2, 2); expected (P,), one entry for each"),
+        (10.0, "latitude_degrees has shape (); expected (P,)"),
+        ([], "latitude_degrees has shape (0,); expected (P,)"),
+        (["north"], "latitude_degrees is not numeric"),
+        ([1j], "latitude_degrees is not numeric: complex numbers"),
+        (np.ma.masked_array([0.0, 1.0], mask=[False, True]), "latitude_degrees has masked entries"),
+    ],
+)
+def test_latitudes_that_make_no_grid_are_refused(latitude, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        cagp.LatLonGrid(latitude, 8)
+
+
+@pytest.mark.parametrize("count", [0, -8, 8.0, "8", None, True])
+def test_numbers_of_longitudes_that_make_no_grid_are_refused(count):
+    with pytest.raises(ArgumentError, match=r"n_longitudes is .*; expected an integer of at least 1"):
+        cagp.LatLonGrid([0.0, 10.0], count)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 3, 4), (5, 3, 4), (0, 3, 4), (12,), (12, 1), (12, 5), (12, 0)])
+def test_fields_and_columns_are_the_same_numbers_and_come_back_in_their_shape(shape):
+    given = np.arange(float(np.prod(shape))).reshape(shape)
+    fields, shaped = as_fields("field", given, GRID)
+    assert fields.shape[1:] == (3, 4)
+    expected = given.T.reshape(-1, 3, 4) if len(shape) == 2 and shape[0] == 12 else given.reshape(-1, 3, 4)
+    np.testing.assert_array_equal(fields, expected)
+    back = shaped(2.0 * fields)
+    assert back.shape == shape
+    np.testing.assert_array_equal(back, 2.0 * given)
+
+
+@given(P=st.integers(1, 5), Q=st.integers(1, 5), r=st.integers(0, 4))
+def test_no_shape_means_two_things(P, Q, r):
+    """Columns (n, r) that look like a field (P, Q) are that field: one longitude, or one point."""
+    grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, P) if P > 1 else [0.0], Q)
+    columns = np.random.default_rng(0).normal(size=(P * Q, r))
+    fields, shaped = as_fields("field", columns, grid)
+    np.testing.assert_array_equal(fields.reshape(-1, P * Q), columns.T)
+    np.testing.assert_array_equal(shaped(fields), columns)
+
+
+@pytest.mark.parametrize("shape", [(), (4, 3), (3,), (4,), (13,), (13, 2), (2, 12), (2, 4, 3), (2, 1, 3, 4)])
+def test_fields_of_other_shapes_are_refused(shape):
+    text = (
+        f"field has shape {shape}; expected (3, 4) (latitude, longitude), a stack of such fields (T, 3, 4), "
+        "or columns (12,) or (12, r)."
+    )
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        as_fields("field", np.zeros(shape), GRID)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (12,), (12, 2)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_missing_values_are_refused_and_masked_rings_are_named(shape, value):
+    field = np.zeros(shape)
+    field.flat[[1, 5]] = value
+    with pytest.raises(
+        ArgumentError, match=r"field holds 2 values that are NaN or infinite; .* use cagp_dist.MaskedRings"
+    ):
+        as_fields("field", field, GRID)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        (np.full((3, 4), 1j), "field is not numeric: complex numbers"),
+        ([["a"] * 4] * 3, "field is not numeric"),
+        (np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4) > 0), "field has masked entries"),
+    ],
+)
+def test_fields_that_are_no_numbers_are_refused(field, text):
+    with pytest.raises(ArgumentError, match=text):
+        as_fields("field", field, GRID)
