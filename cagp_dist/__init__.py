@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cagp_dist.assembly import Step
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
-    from cagp_dist.gram import DenseGram, LatLonGrid, LeaveOneOut, RingGram, TiledGram
+    from cagp_dist.gram import DenseGram, LatLonGrid, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
     from cagp_dist.runtime import open_executor
     from cagp_dist.solvers import (
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
         Cholesky,
         ConjugateGradient,
         GaussSeidel,
+        GridState,
         RandomActions,
         Stats,
         Status,
+        conjugate_gradient_on_grid,
+        gauss_seidel_on_grid,
     )
 
 __version__ = version("cagp-dist")
@@ -40,6 +43,7 @@ _HOME = {
     "DenseGram": "gram",
     "LatLonGrid": "gram",
     "LeaveOneOut": "gram",
+    "MaskedRings": "gram",
     "RingGram": "gram",
     "TiledGram": "gram",
     "Matern12": "kernels",
@@ -51,9 +55,12 @@ _HOME = {
     "Cholesky": "solvers",
     "ConjugateGradient": "solvers",
     "GaussSeidel": "solvers",
+    "GridState": "solvers",
     "RandomActions": "solvers",
     "Stats": "solvers",
     "Status": "solvers",
+    "conjugate_gradient_on_grid": "solvers",
+    "gauss_seidel_on_grid": "solvers",
 }
 
 __all__ = [
@@ -62,8 +69,10 @@ __all__ = [
     "ConjugateGradient",
     "DenseGram",
     "GaussSeidel",
+    "GridState",
     "LatLonGrid",
     "LeaveOneOut",
+    "MaskedRings",
     "Matern12",
     "Matern32",
     "Matern52",
@@ -79,6 +88,8 @@ __all__ = [
     "TiledGram",
     "area_weights",
     "condition",
+    "conjugate_gradient_on_grid",
+    "gauss_seidel_on_grid",
     "open_executor",
     "posterior_mean",
     "space_filling_order",

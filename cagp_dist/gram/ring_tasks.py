@@ -20,11 +20,18 @@ Apply = Callable[[Factors, list[Array]], list[Array]]
 """Applies a matrix that is diagonal in wavenumbers to the columns of a range."""
 
 
-def factor_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array) -> Factors:
-    """Cholesky factors of ``G_k`` for a range of wavenumbers."""
+def gram_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array) -> Factors:
+    """Lower triangles of ``G_k`` for a range of wavenumbers."""
     blocks = ring_blocks(parameters, wavenumbers, span)
     for block, values in zip(blocks, wavenumbers.by_ring(noise), strict=True):
         block[:, np.arange(values.size), np.arange(values.size)] += values
+    return blocks
+
+
+def factor_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array) -> Factors:
+    """Cholesky factors of ``G_k`` for a range of wavenumbers."""
+    blocks = gram_range(parameters, wavenumbers, span, noise)
+    for block in blocks:
         cholesky_in_place(block)
     return blocks
 

@@ -118,9 +118,7 @@ class RingGram:
         self.grid, self.kernel = grid, kernel
         self.noise_by_latitude = _noise(noise_variance, grid)
         even_noise = bool((self.noise_by_latitude == self.noise_by_latitude[::-1]).all())
-        self._wavenumbers = Wavenumbers(
-            grid.latitude_degrees, grid.n_longitudes, grid.mirrored and even_noise
-        )
+        self.wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored and even_noise)
         self._executor = executor
         self._factors: Kept = []
         self._roots: Kept = []
@@ -162,9 +160,9 @@ class RingGram:
     def logdet(self) -> float:
         """Logarithm of the determinant of G (T26)."""
         if self._logdet is None:
-            with self._workers() as executor:
+            with self.workers() as executor:
                 parts = [
-                    executor.submit(logdet_range, factors, self._wavenumbers.weights[first:last], home=home)
+                    executor.submit(logdet_range, factors, self.wavenumbers.weights[first:last], home=home)
                     for home, (factors, (first, last)) in enumerate(self._ranges_with_factors())
                 ]
                 self._logdet = float(sum(executor.gather(parts)))
@@ -173,15 +171,15 @@ class RingGram:
     def inverse_diagonal(self) -> Array:
         """Diagonal of ``G^-1``, the same along each ring (T27), shape (P,); P^3 Q / 6 flops once."""
         if self._inverse_diagonal is None:
-            with self._workers() as executor:
+            with self.workers() as executor:
                 parts = [
                     executor.submit(
-                        inverse_diagonal_range, factors, self._wavenumbers.weights[first:last], home=home
+                        inverse_diagonal_range, factors, self.wavenumbers.weights[first:last], home=home
                     )
                     for home, (factors, (first, last)) in enumerate(self._ranges_with_factors())
                 ]
                 by_sector = [sum(sector) for sector in zip(*executor.gather(parts), strict=True)]
-            diagonal = self._wavenumbers.to_rings([np.asarray(values) for values in by_sector])
+            diagonal = self.wavenumbers.to_rings([np.asarray(values) for values in by_sector])
             self._inverse_diagonal = diagonal / self.grid.n_longitudes
         return self._inverse_diagonal.copy()
 
@@ -298,8 +296,8 @@ class RingGram:
         """Apply a matrix that is diagonal in wavenumbers to fields (T, P, Q)."""
         if fields.size == 0:
             return np.zeros_like(fields)
-        columns = self._wavenumbers.split(fields)
-        with self._workers() as executor:
+        columns = self.wavenumbers.split(fields)
+        with self.workers() as executor:
             kept = self._ranges_with_roots() if roots else self._ranges_with_factors()
             parts = executor.gather(
                 [
@@ -308,32 +306,33 @@ class RingGram:
                 ]
             )
         joined = [np.concatenate(sector) for sector in zip(*parts, strict=True)]
-        return self._wavenumbers.join(joined)
+        return self.wavenumbers.join(joined)
 
     def _ranges_with_factors(self) -> list[tuple[Handle[Factors] | Factors, Range]]:
         if not self._factors:
             self._factors = self._make(factor_range, self.noise_by_latitude)
-        return list(zip(self._factors, self._wavenumbers.ranges(), strict=True))
+        return list(zip(self._factors, self.wavenumbers.ranges(), strict=True))
 
     def _ranges_with_roots(self) -> list[tuple[Handle[Factors] | Factors, Range]]:
         if not self._roots:
             self._roots = self._make(square_root_range)
-        return list(zip(self._roots, self._wavenumbers.ranges(), strict=True))
+        return list(zip(self._roots, self.wavenumbers.ranges(), strict=True))
 
     def _make(self, function: Callable[..., Factors], *arguments: object) -> Kept:
         """Matrices of all ranges; on a cluster they stay where they were made."""
-        with self._workers() as executor:
-            _check_memory(self._wavenumbers, executor)
+        with self.workers() as executor:
+            check_memory(self.wavenumbers, executor)
             handles = [
                 executor.submit(
-                    function, self.kernel.parameters, self._wavenumbers, span, *arguments, home=home
+                    function, self.kernel.parameters, self.wavenumbers, span, *arguments, home=home
                 )
-                for home, span in enumerate(self._wavenumbers.ranges())
+                for home, span in enumerate(self.wavenumbers.ranges())
             ]
             return executor.gather(handles) if executor.shares_memory else handles
 
     @contextmanager
-    def _workers(self) -> Iterator[Executor]:
+    def workers(self) -> Iterator[Executor]:
+        """Open the executor on which work for this matrix runs."""
         with single_threaded_blas():
             if self._executor is not None:
                 yield self._executor
@@ -352,7 +351,8 @@ def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:
     return np.broadcast_to(noise, (grid.shape[0],)).copy()
 
 
-def _check_memory(wavenumbers: Wavenumbers, executor: Executor) -> None:
+def check_memory(wavenumbers: Wavenumbers, executor: Executor) -> None:
+    """Raise `BudgetError` if the blocks of all wavenumbers do not fit into memory."""
     needed = wavenumbers.block_bytes
     if needed > executor.memory_bytes:
         raise BudgetError(

@@ -1,6 +1,7 @@
 """Solvers that return a belief about ``G^-1 b``: affine sweeps, actions, and the exact one."""
 
 from cagp_dist.solvers.base import Problem, Solver, State
+from cagp_dist.solvers.on_rings import GridState, conjugate_gradient_on_grid, gauss_seidel_on_grid
 from cagp_dist.solvers.settings import (
     BlockGaussSeidel,
     Cholesky,
@@ -15,10 +16,13 @@ __all__ = [
     "Cholesky",
     "ConjugateGradient",
     "GaussSeidel",
+    "GridState",
     "Problem",
     "RandomActions",
     "Solver",
     "State",
     "Stats",
     "Status",
+    "conjugate_gradient_on_grid",
+    "gauss_seidel_on_grid",
 ]

@@ -13,21 +13,12 @@ from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.conjugacy import conjugate_directions
 from cagp_dist.solvers.status import Status
-
-RESIDUAL_AT_ROUNDING = 1e-14
-"""Relative residual below which further actions only add rounding errors."""
-
-DEPENDENT_ACTION = 1e-13
-"""An action whose G-norm squared shrinks below this fraction lies in the span of the earlier ones."""
 
 
 def conjugate_gradient_states(problem: Problem, *, iterations: int, executor: Executor) -> Iterator[State]:
-    """Conjugate gradients on ``G v = b`` from zero, with full reorthogonalisation (math 5).
-
-    The directions d_i are made G-conjugate twice in every iteration, so that
-    ``sum_i d_i d_i' / (d_i' G d_i)`` stays a valid downdate where the two-term recurrence would
-    overcount and give negative variances.
+    """Conjugate gradients on ``G v = b``: the belief after each of `conjugate_directions`.
 
     Yields
     ------
@@ -36,54 +27,25 @@ def conjugate_gradient_states(problem: Problem, *, iterations: int, executor: Ex
         Keeps 3 vectors of length n per action.
     """
     gram, points = problem.gram, problem.test_points
-    # in units of its largest entry, so that no square under- or overflows
-    unit = float(np.abs(problem.residuals).max(initial=0.0)) or 1.0
-    residual = problem.residuals[:, 0] / unit
-    start_norm = float(np.linalg.norm(residual))
-    n, q = len(residual), len(points)
-    steps = min(iterations, n)
-    actions, directions, products = (np.empty((steps, n)) for _ in range(3))
-    norms = np.empty(steps)
+    q = len(points)
     mean = np.zeros(q)
     downdate = np.zeros((q, q) if problem.full_covariance else q)
-
-    def state(iteration: int, status: Status) -> State:
-        relative = float(np.linalg.norm(residual)) / start_norm if start_norm else 0.0
-        return State(iteration, slice(0, q), unit * mean[:, None], downdate.copy(), status, relative)
-
-    if start_norm == 0.0:
-        yield state(0, Status.CONVERGED)
-        return
-    for i in range(steps):
-        action = residual / np.linalg.norm(residual)
-        for _ in range(2):
-            action -= actions[:i].T @ (actions[:i] @ action)
-        size = np.linalg.norm(action)
-        if size < DEPENDENT_ACTION:
-            yield state(i, Status.BREAKDOWN)
-            return
-        actions[i] = action / size
-        direction = actions[i].copy()
-        product = gram.product(direction, executor=executor)
-        before = float(direction @ product)
-        for _ in range(2):
-            along = (directions[:i] @ product) / norms[:i]
-            direction -= directions[:i].T @ along
-            product -= products[:i].T @ along
-        norms[i] = float(direction @ product)
-        if not norms[i] > DEPENDENT_ACTION * before:
-            yield state(i, Status.BREAKDOWN)
-            return
-        directions[i], products[i] = direction, product
-        step = float(direction @ residual) / norms[i]
-        residual -= step * product
-        seen = cross_product(gram.kernel, points, gram.X, direction[:, None], executor=executor)[:, 0]
-        mean += step * seen
-        downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / norms[i]
-        converged = float(np.linalg.norm(residual)) <= RESIDUAL_AT_ROUNDING * start_norm
-        yield state(i + 1, Status.CONVERGED if converged else Status.COMPLETED)
-        if converged:
-            return
+    found = conjugate_directions(
+        lambda direction: gram.product(direction, executor=executor),
+        problem.residuals[:, 0],
+        iterations=iterations,
+    )
+    done = 0
+    for item in found:
+        if item.step != 0.0:
+            column = item.direction[:, None]
+            seen = cross_product(gram.kernel, points, gram.X, column, executor=executor)[:, 0]
+            mean += item.step * seen
+            downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / item.norm
+            done += 1
+        yield State(
+            done, slice(0, q), mean[:, None].copy(), downdate.copy(), item.status, item.relative_residual
+        )
 
 
 def random_action_states(
