@@ -1,7 +1,7 @@
 """Latitude-longitude grids of every kind, small enough for dense formulas, and their matrices."""
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,41 +59,21 @@ LENGTHSCALES = (3.0, 0.3, 0.01)
 
 @dataclass(frozen=True, eq=False)
 class GridProblem:
-    """A Gram matrix by rings and the same matrix by brute force."""
+    """A Gram matrix by rings, and by brute force: points (n, 3), noise (n,), K and G = K + noise (n, n)."""
 
     layout: Layout
     kernel: cagp.Matern32
-
-    @cached_property
-    def grid(self) -> cagp.LatLonGrid:
-        return cagp.LatLonGrid(self.layout.latitude, self.layout.n_longitudes)
-
-    @cached_property
-    def rings(self) -> cagp.RingGram:
-        return cagp.RingGram(
-            self.grid, self.kernel, noise_variance=self.layout.noise, executor=SerialExecutor()
-        )
+    grid: cagp.LatLonGrid
+    rings: cagp.RingGram
+    points: Array
+    noise: Array
+    K: Array
+    G: Array
 
     @property
     def n(self) -> int:
-        return self.layout.latitude.size * self.layout.n_longitudes
-
-    @cached_property
-    def points(self) -> Array:
-        return ring_points(self.layout.latitude, self.layout.n_longitudes)
-
-    @cached_property
-    def noise(self) -> Array:
-        """Noise variance of every point, (n,)."""
-        return np.repeat(self.layout.noise, self.layout.n_longitudes)
-
-    @cached_property
-    def K(self) -> Array:
-        return ring_matrix(self.kernel, self.layout.latitude, self.layout.n_longitudes)
-
-    @cached_property
-    def G(self) -> Array:
-        return self.K + np.diag(self.noise)
+        """Number of points."""
+        return len(self.points)
 
     def solve(self, right: Array) -> Array:
         """``G^-1 right`` by a dense Cholesky factor."""
@@ -101,8 +81,24 @@ class GridProblem:
 
     def field(self, *stack: int, seed: int = 0) -> Array:
         """White noise, one field (P, Q) or a stack of fields."""
-        shape = (*stack, self.layout.latitude.size, self.layout.n_longitudes)
-        return np.random.default_rng([seed, self.n]).normal(size=shape)
+        return np.random.default_rng([seed, self.n]).normal(size=(*stack, *self.grid.shape))
+
+
+def make_problem(layout: Layout, kernel: cagp.Matern32) -> GridProblem:
+    """Both matrices of a layout."""
+    grid = cagp.LatLonGrid(layout.latitude, layout.n_longitudes)
+    noise = np.repeat(layout.noise, layout.n_longitudes)
+    K = ring_matrix(kernel, layout.latitude, layout.n_longitudes)
+    return GridProblem(
+        layout,
+        kernel,
+        grid,
+        cagp.RingGram(grid, kernel, noise_variance=layout.noise, executor=SerialExecutor()),
+        ring_points(layout.latitude, layout.n_longitudes),
+        noise,
+        K,
+        K + np.diag(noise),
+    )
 
 
 @cache
@@ -111,8 +107,8 @@ def grid_problem(
     kernel_class: type[cagp.Matern32] = cagp.Matern32,
     lengthscale: float = 0.3,
 ) -> GridProblem:
-    """The problem of a layout; made once."""
-    return GridProblem(LAYOUTS[name], kernel_class(lengthscale=lengthscale, variance=2.0))
+    """The problem of a named layout, of variance 2; made once."""
+    return make_problem(LAYOUTS[name], kernel_class(lengthscale=lengthscale, variance=2.0))
 
 
 EVERY_CASE = [
