@@ -1,13 +1,15 @@
 """Computation-aware solvers on a whole latitude-longitude grid, judged at every point of it (math 7, T29).
 
-Block Gauss-Seidel with rings as blocks does not mix wavenumbers: a sweep over the rings of a field is a point
-sweep over the rows of each block ``G_k = T + T' - D`` (T its lower triangle, D its diagonal)::
+Block Gauss-Seidel whose blocks are bands of whole rings does not mix wavenumbers: a sweep over the bands of
+a field is a block sweep over the rows of each ``G_k``. With R the Cholesky factors of its diagonal blocks,
+``R^-1 G_k R^-T = T + T' - I`` has identities on its diagonal, and the block sweep becomes the point sweep of
+this whitened matrix (T its lower triangle; v, b, Y whitened likewise)::
 
-    forward   v <- T^-1 (b - (T' - D) v)
-    adjoint   Z = T^-T Y,   Y <- (D - T) Z,   downdate += Z' D Z,     from Y = K_k
+    forward   v <- T^-1 (b - (T' - I) v)
+    adjoint   Z = T^-T Y,   Y <- (I - T) Z,   downdate += Z' Z,     from Y = R^-1 K_k
 
 With V = K, every point of the grid being a test point, the downdate depends on latitude alone. On a mirrored
-grid a block is a ring together with its mirror image, from the outermost pair to the equator.
+grid a block is a band together with its mirror image, from the outermost rings to the equator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +23,14 @@ from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import as_fields
-from cagp_dist.gram.ring_tasks import Factors, gram_range
+from cagp_dist.gram.ring_tasks import gram_range
 from cagp_dist.gram.rings import RingGram, check_memory
+from cagp_dist.gram.wavenumbers import Parameters, Wavenumbers
 from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.conjugacy import conjugate_directions
 from cagp_dist.solvers.status import Status
+from cagp_dist.tiling import Range, block_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +59,9 @@ class GridState:
 
 
 def gauss_seidel_on_grid(
-    rings: RingGram, field: ArrayLike, *, iterations: int, variance: bool = True
+    rings: RingGram, field: ArrayLike, *, iterations: int, rings_per_block: int = 1, variance: bool = True
 ) -> Iterator[GridState]:
-    """Block Gauss-Seidel with a latitude ring (or a mirrored pair of rings) as block.
+    """Block Gauss-Seidel with bands of latitude rings (on a mirrored grid, mirrored pairs) as blocks.
 
     Calibrated for any number of iterations: its matrix does not depend on the data (math 1.1).
 
@@ -69,6 +73,9 @@ def gauss_seidel_on_grid(
         Observed values minus the prior mean, at all points.
     iterations : int
         Sweeps, at least 0.
+    rings_per_block : int
+        Width of a band, at least 1. A ring is a long, thin block and converges slowly; bands about as wide as
+        a few lengthscales converge fast.
     variance : bool
         Whether to work out variances as well: P^3 Q / 2 flops per sweep (a quarter if mirrored), against
         2 P^2 Q for the mean of a field.
@@ -95,6 +102,7 @@ def gauss_seidel_on_grid(
     (True, True)
     """
     check_count("iterations", iterations, least=0)
+    check_count("rings_per_block", rings_per_block, least=1)
     given, shaped = as_fields("field", field, rings.grid)
     wavenumbers, noise = rings.wavenumbers, rings.noise_by_latitude
     right = wavenumbers.split(given)
@@ -102,7 +110,9 @@ def gauss_seidel_on_grid(
         ranges = wavenumbers.ranges()
         check_memory(wavenumbers, executor)
         blocks = [
-            executor.submit(gram_range, rings.kernel.parameters, wavenumbers, span, noise, home=home)
+            executor.submit(
+                whitened_range, rings.kernel.parameters, wavenumbers, span, noise, rings_per_block, home=home
+            )
             for home, span in enumerate(ranges)
         ]
         downdates = [np.zeros(0)] * iterations
@@ -186,52 +196,100 @@ def conjugate_gradient_on_grid(rings: RingGram, field: ArrayLike, *, iterations:
         )
 
 
+class Whitened(NamedTuple):
+    """``R^-1 G_k R^-T`` of a sector (lower triangles), and the diagonal blocks R and R^-1 of each band."""
+
+    gram: Array
+    bands: list[Range]
+    roots: list[Array]
+    inverse_roots: list[Array]
+
+    def apply(self, blocks: list[Array], columns: Array, *, transposed: bool = False) -> Array:
+        """Multiply columns by a block diagonal matrix: `roots` or `inverse_roots`."""
+        flip = (0, 2, 1) if transposed else (0, 1, 2)
+        return np.concatenate(
+            [
+                block.transpose(flip) @ columns[:, first:last]
+                for block, (first, last) in zip(blocks, self.bands, strict=True)
+            ],
+            axis=1,
+        )
+
+
 class Swept(NamedTuple):
-    """Columns of a range of wavenumbers after a sweep: ``(T' - D) v`` for the next one, and ``K v``."""
+    """Columns of a range of wavenumbers after a sweep: ``(T' - I) v`` for the next one, and ``K v``."""
 
     above: list[Array]
     seen: list[Array]
 
 
-def sweep_range(blocks: Factors, right: list[Array], above: list[Array], noise: Sequence[Array]) -> Swept:
+def whitened_range(
+    parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array, rings_per_block: int
+) -> list[Whitened]:
+    """Gram blocks of a range of wavenumbers, whitened by the factors of their diagonal blocks."""
+    whitened = []
+    for gram in gram_range(parameters, wavenumbers, span, noise):
+        bands = block_ranges(gram.shape[1], rings_per_block)
+        roots: list[Array] = []
+        inverse_roots: list[Array] = []
+        for first, last in bands:
+            # numpy.linalg.cholesky reads the lower triangle alone
+            root: Array = np.linalg.cholesky(gram[:, first:last, first:last])
+            inverse: Array = np.linalg.inv(root)
+            gram[:, first:last, :first] = inverse @ gram[:, first:last, :first]
+            gram[:, first:last, first:last] = np.eye(last - first)
+            gram[:, last:, first:last] = gram[:, last:, first:last] @ inverse.transpose(0, 2, 1)
+            roots.append(root)
+            inverse_roots.append(inverse)
+        whitened.append(Whitened(gram, bands, roots, inverse_roots))
+    return whitened
+
+
+def sweep_range(
+    sectors: list[Whitened], right: list[Array], above: list[Array], noise: Sequence[Array]
+) -> Swept:
     """One forward sweep for a range of wavenumbers."""
     swept = Swept([], [])
-    for block, b, before, variances in zip(blocks, right, above, noise, strict=True):
-        diagonal = np.diagonal(block, axis1=1, axis2=2)[:, :, None]
-        left = b - before
+    for sector, b, before, variances in zip(sectors, right, above, noise, strict=True):
+        left = sector.apply(sector.inverse_roots, b) - before
         v = left.copy()
-        solve_lower(block, v)
+        solve_lower(sector.gram, v)
         after = v.copy()
-        multiply_lower(block, after, transposed=True)
-        after -= diagonal * v
+        multiply_lower(sector.gram, after, transposed=True)
+        after -= v
+        product = sector.apply(sector.roots, left + after)  # G v = R (T v + (T' - I) v)
+        product -= variances[:, None] * sector.apply(sector.inverse_roots, v, transposed=True)
         swept.above.append(after)
-        swept.seen.append(left + after - variances[:, None] * v)  # G v = T v + (T' - D) v
+        swept.seen.append(product)
     return swept
 
 
-def downdate_range(blocks: Factors, noise: Sequence[Array], weights: Array, iterations: int) -> list[Array]:
+def downdate_range(
+    sectors: list[Whitened], noise: Sequence[Array], weights: Array, iterations: int
+) -> list[Array]:
     """Weighted sum of ``diag(K_k D_m K_k)`` after each adjoint sweep, (iterations, size) per sector."""
     found = []
-    for block, variances in zip(blocks, noise, strict=True):
-        diagonal = np.diagonal(block, axis1=1, axis2=2)[:, :, None]
-        Y = block + np.tril(block, -1).transpose(0, 2, 1)
-        Y[:, np.arange(variances.size), np.arange(variances.size)] -= variances
-        downdate = np.zeros((iterations, variances.size))
-        total = np.zeros(variances.size)
+    for sector, variances in zip(sectors, noise, strict=True):
+        # Y = R^-1 K = (R^-1 G R^-T) R' - R^-1 N
+        count, size = sector.gram.shape[:2]
+        whole = sector.gram + np.tril(sector.gram, -1).transpose(0, 2, 1)
+        Y = np.ascontiguousarray(sector.apply(sector.roots, whole.transpose(0, 2, 1)).transpose(0, 2, 1))
+        Y -= sector.apply(sector.inverse_roots, np.broadcast_to(np.diag(variances), (count, size, size)))
+        downdate = np.zeros((iterations, size))
+        total = np.zeros(size)
         for iteration in range(iterations):
-            solve_lower(block, Y, transposed=True)  # Y is Z from here on
-            total += weights @ np.einsum("kij,kij->kj", diagonal * Y, Y)
+            solve_lower(sector.gram, Y, transposed=True)  # Y is Z from here on
+            total += weights @ np.einsum("kij,kij->kj", Y, Y)
             downdate[iteration] = total
             image = Y.copy()
-            multiply_lower(block, image)
-            Y *= diagonal
+            multiply_lower(sector.gram, image)
             Y -= image
         found.append(downdate)
     return found
 
 
 def _downdates(
-    rings: RingGram, blocks: list[Handle[Factors]], executor: Executor, *, iterations: int
+    rings: RingGram, blocks: list[Handle[list[Whitened]]], executor: Executor, *, iterations: int
 ) -> list[Array]:
     """``diag(K D_m K)`` by latitude (P,) after each sweep."""
     wavenumbers = rings.wavenumbers
