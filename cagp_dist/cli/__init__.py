@@ -1,8 +1,8 @@
 """The `cagp` command: it parses, calls the service and prints. The only package that prints.
 
 Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
-nothing to do, 1 error, 2 bad job file or arguments, 3 solved but not converged, 75 data not there yet,
-130 interrupted.
+nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 75 data not there
+yet, 130 interrupted.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cagp_dist.cli.display import Display, reported_errors, show_outcome
+from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 
 if TYPE_CHECKING:
     from cagp_dist.service.tables import Job
@@ -118,6 +118,25 @@ def plan(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> Non
         found = plan_job(_placed(load_job(job), scheduler))
         for line in [found.size.line(), *found.lines()]:
             typer.echo(line)
+
+
+@app.command(epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))
+def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None:
+    """Fit the three numbers of the prior to the observations and print them as a table for the job file.
+
+    Numbers that the job states are not looked at. Nothing is published; the observations are kept, as by
+    `cagp ingest`. Exit code 3 says that the fit did not end well.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.service.config import load_job
+        from cagp_dist.service.run import fit as fit_job
+
+        placed = _placed(load_job(job), scheduler)
+        with Display() as display:
+            fitted = fit_job(placed, observe=display)
+        show_fit(placed, fitted)
+        if not fitted.result.status.ok:
+            raise typer.Exit(NOT_CONVERGED)
 
 
 @app.command(epilog=_examples("cagp ingest job.toml"))

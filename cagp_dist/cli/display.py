@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -27,12 +28,19 @@ from cagp_dist.errors import CagpError
 
 if TYPE_CHECKING:
     from cagp_dist.service.events import Event
+    from cagp_dist.service.fit import FittedPrior
     from cagp_dist.service.run import Outcome
+    from cagp_dist.service.tables import Job
 
 UNEXPECTED = 1
 INTERRUPTED = 130
 """What a shell reports of a program that was interrupted: 128 + SIGINT."""
 
+_NUMBERS = {
+    "lengthscale": ("", "chord on the unit sphere"),
+    "variance": ("K²", "of the temperature about its mean"),
+    "noise_variance": ("K²", "of a single observation"),
+}
 _SCORES = (
     ("rmse", "RMSE", "K", "error at the held-out points, root mean square"),
     ("rmse_area_weighted", "RMSE by area", "K", "the same, each point weighted with its area"),
@@ -118,8 +126,11 @@ class Display:
                 self._line(f"[green]done[/green]  {event.stage:<13} {escape(event.text)}".rstrip())
 
     def _advance(self, event: "Event") -> None:
-        """Move the bar; a log file gets a line for each tenth of the work."""
-        fraction = event.fraction or 0.0
+        """Move the bar; a log file gets a line for each tenth of the work, and none if it is not known."""
+        if event.fraction is None:
+            self._bars.update(self._bar, text=event.text)
+            return
+        fraction = event.fraction
         ends = self._started + (monotonic() - self._started) / fraction if fraction > 0.0 else None
         self._bars.update(self._bar, total=1.0, completed=fraction, text=event.text, ends=ends)
         if self._bars.disable and int(10 * fraction) > self._tenths:
@@ -164,3 +175,25 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
         out.print(f"run     {outcome.path}", soft_wrap=True)
     if page is not None:
         out.print(f"report  {page}", soft_wrap=True)
+
+
+def show_fit(job: "Job", fitted: "FittedPrior") -> None:
+    """Print the fitted numbers, how well they are known, and a table for the job file."""
+    from cagp_dist.service.fit import prior_table
+
+    out, result = Console(highlight=False), fitted.result
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("number")
+    for title in ("estimate", "standard error"):
+        table.add_column(title, justify="right")
+    table.add_column("meaning", style="dim")
+    for name, value, error in fitted.estimates():
+        unit, meaning = _NUMBERS[name]
+        known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
+        table.add_row(name, f"{value:.4g} {unit}".strip(), known, meaning)
+    out.print(table)
+    out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
+    if result.log_likelihood is not None:
+        out.print(f"log-likelihood  {result.log_likelihood:.2f}")
+    out.print(f"status  {result.status.value}: {result.status.advice}", soft_wrap=True)
+    out.print(f"\n{escape(prior_table(job, fitted))}", soft_wrap=True)

@@ -1,14 +1,15 @@
 """Fields from Zarr stores, local or in the cloud: only the chunks of the selection are fetched."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import xarray as xr
 
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.selection import Area
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import CagpError, ConfigurationError, DataError
 from cagp_dist.store.arrays import content_sha256
 
 
@@ -70,6 +71,26 @@ def open_zarr(
     ConfigurationError
         If the file system of the URL is not known or not installed.
     """
+    with opened_store(url) as dataset:
+        result = canonical(dataset, variable=variable, times=times, area=area, grid_degrees=grid_degrees)
+    result.attrs |= {"source": f"zarr:{url}", "source_sha256": content_sha256(result)}
+    return result
+
+
+@contextmanager
+def opened_store(url: str) -> Iterator[xr.Dataset]:
+    """Open a Zarr store, lazily; whatever goes wrong until it is closed is an error that names it.
+
+    Parameters
+    ----------
+    url : str
+        As for `open_zarr`.
+
+    Raises
+    ------
+    CagpError
+        As `open_zarr`, and what the caller raises while the store is open.
+    """
     public = PUBLIC_STORES.get(url)
     address = public.url if public else url
     options = dict(public.options) if public else _options(address)
@@ -81,8 +102,8 @@ def open_zarr(
                 address, engine="zarr", chunks=None, decode_timedelta=False, storage_options=options or None
             )
         with opened:
-            result = canonical(opened, variable=variable, times=times, area=area, grid_degrees=grid_degrees)
-    except (DataError, ConfigurationError) as error:
+            yield opened
+    except CagpError as error:
         raise type(error)(f"{address}: {error}") from error
     except ImportError as error:
         raise ConfigurationError(
@@ -104,8 +125,6 @@ def open_zarr(
             f"cannot read the Zarr store {address} ({type(error).__name__}: {error}). Check the address and "
             "the network, then run again; a store that stays unreadable is damaged."
         ) from error
-    result.attrs |= {"source": f"zarr:{url}", "source_sha256": content_sha256(result)}
-    return result
 
 
 def _options(address: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -14,7 +15,10 @@ from cagp_dist.era5.remote import PUBLIC_STORES, open_zarr
 from cagp_dist.era5.selection import Area, check_area, parse_times
 from cagp_dist.errors import ConfigurationError, DataError
 
-SOURCES = ("sample", "file:PATH", "zarr:URL", "cds")
+if TYPE_CHECKING:
+    from cagp_dist.era5.synthetic import Synthetic
+
+SOURCES = ("sample", "synthetic", "file:PATH", "zarr:URL", "cds")
 
 SAMPLE_FILE = "ecmwf_2t_2017-04-27T12_0p75_global.grib"
 SAMPLE_SHA256 = "80cbe25ca79229778675775c105d881358eccd0f813818a8780c83fe1e2fbd91"
@@ -29,6 +33,7 @@ def open_source(
     grid_degrees: float | None = None,
     cache_directory: Path,
     progress: Progress | None = None,
+    synthetic: "Synthetic | None" = None,
 ) -> xr.Dataset:
     """Read the selected part of a field into canonical form.
 
@@ -36,21 +41,25 @@ def open_source(
     ----------
     source : str
         ``"sample"``: the built-in ECMWF analysis of 2017-04-27T12:00, 241 x 480 points;
+        ``"synthetic"``: an exact draw of a known prior, see `cagp_dist.era5.synthetic`;
         ``"file:PATH"``: GRIB, NetCDF or a zip of them;
         ``"zarr:URL"``: anything fsspec opens, or ``zarr:arco-era5`` and ``zarr:weatherbench2``;
         ``"cds"``: the Climate Data Store, which needs a free key.
     variable : str
         Canonical name of the variable.
     times : sequence of str, optional
-        ISO times in UTC.  None: all times of the source; ``"cds"`` needs them.
+        ISO times in UTC.  None: all times of the source, one of ``"synthetic"``; ``"cds"`` needs them.
     area : tuple of float, optional
         North, west, south, east in degrees.
     grid_degrees : float, optional
-        Keep the grid points at multiples of this spacing; ``"cds"`` interpolates to it.
+        Keep the grid points at multiples of this spacing; ``"cds"`` interpolates to it, and
+        ``"synthetic"`` draws on it (1 degree if left out).
     cache_directory : path
         Folder for downloads and for decoded arrays on their way; created when absent.
     progress : callable, optional
         Called with lines of text while a source keeps one waiting.
+    synthetic : Synthetic, optional
+        What the source ``"synthetic"`` draws from; for no other source.
 
     Returns
     -------
@@ -86,8 +95,23 @@ def open_source(
         raise ConfigurationError(
             f"source {source!r} names nothing; expected {name}: and an address after it."
         )
+    if synthetic is not None and source != "synthetic":
+        raise ConfigurationError(
+            f"settings of a synthetic field came with source {source!r}; expected source 'synthetic'."
+        )
     if source == "sample":
         return _open_sample(variable, times, area, grid_degrees, cache_directory)
+    if source == "synthetic":
+        from cagp_dist.era5.synthetic import Synthetic, open_synthetic
+
+        return open_synthetic(
+            synthetic or Synthetic(),
+            variable=variable,
+            times=times,
+            area=area,
+            grid_degrees=grid_degrees,
+            progress=progress,
+        )
     if name == "file":
         return open_file(
             Path(address).expanduser(),
@@ -134,7 +158,7 @@ def _open_sample(
 
 
 def _unknown(source: str) -> ConfigurationError:
-    choices = ["sample", "cds", *(f"zarr:{name}" for name in PUBLIC_STORES)]
+    choices = ["sample", "synthetic", "cds", *(f"zarr:{name}" for name in PUBLIC_STORES)]
     near = get_close_matches(source, choices, n=1)
     guess = f" Did you mean {near[0]!r}?" if near else ""
     if Path(source).expanduser().exists():

@@ -61,6 +61,7 @@ def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
         ks_note=escape(CORRELATED_TEST_POINTS),
         plan=escape("\n".join(attributes.lines("plan")) or "not recorded"),
         timings=_timings(run),
+        prior=_prior(run),
         job=escape(attributes.text("job") or "not recorded"),
         record=_rows(tables.record_rows(run), numbers=()),
         footer=escape(
@@ -177,6 +178,17 @@ def _timings(run: PublishedRun) -> str:
         f'</span></td><td class="number">{escape(duration(value))}</td></tr>'
         for stage, value in seconds.items()
     )
+
+
+def _prior(run: PublishedRun) -> str:
+    """Fitted numbers with their standard errors; nothing if the job stated them."""
+    rows = tables.prior_rows(run)
+    if not rows:
+        return ""
+    head = "".join(f'<th class="number">{title}</th>' for title in ("estimate", "standard error"))
+    table = f"<table><caption>{escape(tables.fit_caption(run))}</caption>\n"
+    table += f"<tr><th>number</th>{head}<th>unit</th></tr>\n{_rows(rows, numbers=(1, 2))}</table>"
+    return f'<div>{table}<p class="note">{escape(tables.fit_note(run))}</p></div>'
 
 
 def _figure(svg: str, caption: str) -> str:

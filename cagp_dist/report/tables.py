@@ -15,6 +15,17 @@ Row = tuple[str, ...]
 
 _VERSION = re.compile(r"\d+(\.\w+)+")
 
+_NUMBERS = {
+    "lengthscale": "chord on the unit sphere",
+    "variance": "K² of the temperature about its mean",
+    "noise_variance": "K² of a single observation",
+}
+_METHODS = {
+    "rings": "Maximum of the exact likelihood of the grid",
+    "dense": "Maximum of the exact likelihood",
+    "pathwise": "Maximum of the likelihood, its gradient estimated from samples",
+}
+
 HEADLINE = 0.9
 """The level of which the page speaks in words."""
 
@@ -127,6 +138,32 @@ def seconds_by_stage(run: PublishedRun) -> dict[str, float]:
     }
 
 
+def prior_rows(run: PublishedRun) -> list[Row]:
+    """Name, estimate, standard error and meaning of the numbers that were fitted; empty if none were."""
+    errors = run.attributes.table("fit").get("standard_errors")
+    if not isinstance(errors, dict):
+        return []
+    numbers = run.attributes.table("prior")
+    return [
+        (_spoken(name), _number(numbers.get(name)), f"±{_number(errors.get(name), digits=2)}", unit)
+        for name, unit in _NUMBERS.items()
+    ]
+
+
+def fit_caption(run: PublishedRun) -> str:
+    """Say what the prior was fitted to."""
+    return f"Prior, fitted to {run.attributes.table('fit').get('where')}"
+
+
+def fit_note(run: PublishedRun) -> str:
+    """Say how the prior was fitted and how the fit ended."""
+    fit = run.attributes.table("fit")
+    likelihood = fit.get("log_likelihood")
+    height = f", log-likelihood {likelihood:,.1f}" if isinstance(likelihood, (int, float)) else ""
+    method = _METHODS.get(str(fit.get("method")), str(fit.get("method")))
+    return f"{method}{height}. {_spoken(str(fit.get('status')))}: {fit.get('status_advice')}"
+
+
 def record_rows(run: PublishedRun) -> list[Row]:
     """List what was run on what: solver, prior, counts, executor and provenance, as name and text."""
     attributes, origin = run.attributes, run.attributes.table("provenance")
@@ -152,6 +189,11 @@ def record_rows(run: PublishedRun) -> list[Row]:
         ("Versions", _joined(versions)),
     ]
     return [row for row in rows if row[1]]
+
+
+def _number(value: object, *, digits: int = 4) -> str:
+    """Write a number with so many significant digits; what is none says that it is unknown."""
+    return f"{value:.{digits}g}" if isinstance(value, (int, float)) else "unknown"
 
 
 def _spoken(name: str) -> str:

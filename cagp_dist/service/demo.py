@@ -20,9 +20,9 @@ map   = {{ kind = "grid", resolution_degrees = 5.0 }}
 [prior]
 kernel = "matern32"
 mean = "quadratic-latitude"
-lengthscale = 0.05
-variance = 22.0
-noise_variance = 0.5
+lengthscale = 0.05      # chord on the unit sphere
+variance = 22.0         # K^2
+noise_variance = 0.5    # K^2; without these three lines they are fitted first, see `cagp fit`
 
 [solver]
 name = "block-gauss-seidel"

@@ -52,8 +52,7 @@ def _sentence(model: type[BaseModel], tables: Mapping[str, object], error: Error
         noun = "table" if len(keys) == 1 and isinstance(came, Mapping) else "key"
         return f"unknown {noun} {place}{nearest(keys[-1], valid)}; valid here: {', '.join(valid)}."
     if kind == "missing":
-        advice = getattr(owner, "missing_advice", {}).get(keys[-1]) or f"expected {_expected(field)}"
-        return f"{place} is missing: {advice}."
+        return f"{place} is missing: expected {_expected(field)}."
     if kind == "value_error":
         said = error["ctx"]["error"]
         return f"{place}: {said}." if isinstance(came, Mapping) else f"{place} = {_toml(came)}: {said}."

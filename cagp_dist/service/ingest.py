@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cagp_dist.errors import DataError
-from cagp_dist.service.tables import Job, Observations
+from cagp_dist.service.solve import kernel_family
+from cagp_dist.service.tables import Job, Observations, SyntheticTable
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from cagp_dist.era5.synthetic import Synthetic
 
 Report = Callable[[str], None]
 
@@ -19,9 +22,9 @@ Report = Callable[[str], None]
 def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     """Bring the observations of a job into their store and return them; a second time adds nothing.
 
-    Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked only for times that
-    are not in the store yet; a local one is always read, so that a file that was replaced is noticed: its
-    observations go into a store of their own.
+    Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked, and a synthetic field
+    drawn, only for times that are not in the store yet; a file is always read, so that one that was replaced
+    is noticed: its observations go into a store of their own.
 
     Parameters
     ----------
@@ -45,7 +48,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     from cagp_dist.store.observations import append, open_observations
 
     table = job.observations
-    if is_remote(table) and (stored := stored_observations(job)) is not None:
+    if (stored := stored_observations(job)) is not None:
         report(f"nothing to fetch, {_times(stored.sizes['time'])} in the store already")
         return stored
     field = _open(table, cache=job.root / "downloads", report=report)
@@ -68,10 +71,12 @@ def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
     Returns
     -------
     xarray.Dataset or None
-        A remote source is never asked: what was ingested, or None.
+        A remote source is never asked: what was ingested, or None. A synthetic field that was not
+        ingested is drawn.
     """
-    if is_remote(job.observations):
-        return stored_observations(job)
+    stored = stored_observations(job)
+    if stored is not None or is_remote(job.observations):
+        return stored
     with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
         return _open(job.observations, cache=Path(scratch), report=report)
 
@@ -82,11 +87,19 @@ def is_remote(table: Observations) -> bool:
 
 
 def stored_observations(job: Job) -> "xr.Dataset | None":
-    """Observations of a remote source that are in the store, if all times of the job are."""
+    """Observations that are in the store, if all times of the job are, whatever the source holds now.
+
+    None for a file, whose content is known only once it was read.
+    """
     from cagp_dist.store.observations import open_observations
 
-    path = _store_path(job.root, job.observations, content=None)
-    if job.observations.times is None or not path.exists():
+    table, content = job.observations, None
+    if table.source == "synthetic":
+        content = _synthetic(table).sha256(table.grid_degrees)
+    elif not is_remote(table):
+        return None
+    path = _store_path(job.root, table, content=content)
+    if table.times is None or not path.exists():
         return None
     try:
         return open_observations(path, times=job.observations.times)
@@ -105,11 +118,21 @@ def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
         grid_degrees=table.grid_degrees,
         cache_directory=cache,
         progress=report,
+        synthetic=None if table.synthetic is None else _synthetic(table),
     )
 
 
+def _synthetic(table: Observations) -> "Synthetic":
+    """Build the settings of the source ``synthetic``."""
+    from cagp_dist.era5.synthetic import Synthetic
+
+    settings = table.synthetic or SyntheticTable()
+    kernel = kernel_family(settings.kernel)(lengthscale=settings.lengthscale, variance=settings.variance)
+    return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed)
+
+
 def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:
-    """One store for each source and grid; for local files, for each content of the file."""
+    """One store for each source and grid; for files and synthetic fields, for each content or settings."""
     kind = table.source.partition(":")[0]
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]

@@ -1,19 +1,21 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime import open_executor
-from cagp_dist.service.design import map_cells
+from cagp_dist.service.design import Design, map_cells
+from cagp_dist.service.fit import fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.solve import solver_of
 from cagp_dist.service.tables import Job, RandomPoints
-from cagp_dist.service.task import Task, prepare
+from cagp_dist.service.task import Task, choose
 from cagp_dist.solvers import Solver
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
@@ -46,15 +48,26 @@ class Size:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """Size of a job and the plan of its solver; ``solves`` is how often the plan is carried out."""
+    """Size of a job and the plan of its solver.
+
+    Attributes
+    ----------
+    size : Size
+    plan : Plan
+    solves : int
+        How often the plan is carried out.
+    fit : str
+        What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
+    """
 
     size: Size
     plan: Plan
     solves: int
+    fit: str = ""
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
-        text = self.plan.lines()
+        text = [self.fit] * bool(self.fit) + self.plan.lines()
         if self.solves > 1:
             text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
         return text
@@ -84,13 +97,18 @@ def plan_job(job: Job) -> JobPlan:
     ClusterError
         If the scheduler does not answer.
     """
-    size = size_of_job(job)
-    scheduler = scheduler_of(job)
+    seen = _seen(job)
+    size, scheduler = _size(job, seen), scheduler_of(job)
     if scheduler in ("slurm", "pbs"):
         crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS)
-        return plan_solve(job, size, solver_of(job), crew)
-    with open_executor(scheduler, workers=job.cluster.workers) as executor:
-        return plan_solve(job, size, solver_of(job), executor)
+        found = plan_solve(job, size, solver_of(job), crew)
+    else:
+        with open_executor(scheduler, workers=job.cluster.workers) as executor:
+            found = plan_solve(job, size, solver_of(job), executor)
+    if job.prior.numbers is not None:
+        return found
+    target = fitted_to(None if seen is None else seen[0], size.observed)
+    return replace(found, fit=f"the three numbers of [prior] are fitted first, to {target}")
 
 
 class Workforce(Protocol):
@@ -160,20 +178,32 @@ def scheduler_of(job: Job) -> str:
 
 def size_of_task(task: Task) -> Size:
     """Count the points of a task."""
-    cells = task.design.cells
-    return Size(
-        observed=task.design.train.size,
-        tested=task.design.test.size,
-        mapped=0 if cells is None else cells.size,
-        times=task.points.times.size,
-    )
+    return _counted(task.points, task.design)
 
 
 def size_of_job(job: Job) -> Size:
     """Count the points of a job; see `plan_job` for what is read and raised."""
+    return _size(job, _seen(job))
+
+
+def _counted(points: Points, design: Design) -> Size:
+    return Size(
+        observed=design.train.size,
+        tested=design.test.size,
+        mapped=0 if design.cells is None else design.cells.size,
+        times=points.times.size,
+    )
+
+
+def _seen(job: Job) -> tuple[Points, Design] | None:
+    """Points of a job whose field can be looked at without a download."""
     field = peek(job, report=lambda text: None)
-    if field is not None:
-        return size_of_task(prepare(job, field))
+    return None if field is None else choose(job, field)
+
+
+def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
+    if seen is not None:
+        return _counted(*seen)
     design, table = job.design, job.observations
     if (
         table.times is None

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
 from cagp_dist.geometry import area_weights
+from cagp_dist.gp import Prior
+from cagp_dist.service.fit import FittedPrior
 from cagp_dist.service.solve import Solution, Step
 from cagp_dist.service.task import Task
 from cagp_dist.store import schema
@@ -23,7 +25,7 @@ Array = NDArray[np.float64]
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
-def groups_of(task: Task, solution: Solution) -> "dict[str, xr.Dataset]":
+def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dataset]":
     """Score a solution and arrange everything for publication.
 
     Scores compare with observations, hence with noise in the standard deviation; what is published as
@@ -32,7 +34,9 @@ def groups_of(task: Task, solution: Solution) -> "dict[str, xr.Dataset]":
     Parameters
     ----------
     task : Task
-        Points, values and noise.
+        Points and values.
+    prior : Prior
+        The prior of the solve, for its noise.
     solution : Solution
         Posterior at the test points, then the map cells, after every iteration.
 
@@ -49,14 +53,14 @@ def groups_of(task: Task, solution: Solution) -> "dict[str, xr.Dataset]":
         "longitude_degrees": points.longitude_degrees[design.test],
     }
     observed = points.values_kelvin[:, design.test]
-    trace = [_scores(task, step, observed) for step in solution.steps]
+    trace = [_scores(task, prior, step, observed) for step in solution.steps]
     groups = {
         "posterior": schema.posterior_group(
             **test, mean=last.mean[:, :q], std=last.std[:, :q], observed=observed
         ),
         "calibration": schema.calibration_group(
             **test,
-            pit=pit(last.mean[:, :q], _predictive(task, last.std[:, :q]), observed),
+            pit=pit(last.mean[:, :q], _predictive(prior, last.std[:, :q]), observed),
             scores=trace[-1],
         ),
         "trace": schema.trace_group(trace, seconds=[step.seconds for step in solution.steps]),
@@ -79,29 +83,41 @@ def groups_of(task: Task, solution: Solution) -> "dict[str, xr.Dataset]":
     return groups
 
 
-def _scores(task: Task, step: Step, observed: Array) -> Scores:
+def _scores(task: Task, prior: Prior, step: Step, observed: Array) -> Scores:
     q = task.design.test.size
     weights = area_weights(task.points.latitude_degrees[task.design.test])
-    return scores(step.mean[:, :q], _predictive(task, step.std[:, :q]), observed, weights=weights)
+    return scores(step.mean[:, :q], _predictive(prior, step.std[:, :q]), observed, weights=weights)
 
 
-def _predictive(task: Task, std: Array) -> Array:
-    return np.asarray(np.sqrt(std**2 + task.prior.noise_variance), dtype=np.float64)
+def _predictive(prior: Prior, std: Array) -> Array:
+    return np.asarray(np.sqrt(std**2 + prior.noise_variance), dtype=np.float64)
 
 
 def attributes_of(
-    task: Task, solution: Solution, *, executor: str, seconds: Mapping[str, float]
+    task: Task,
+    prior: Prior,
+    solution: Solution,
+    *,
+    fitted: FittedPrior | None,
+    executor: str,
+    seconds: Mapping[str, float],
 ) -> dict[str, object]:
-    """Say where a run comes from: the job as written, versions, plan, timings and status."""
+    """Say where a run comes from: the job as written, prior, fit, versions, plan, timings and status."""
     job, points = task.job, task.points
-    return {
+    attributes: dict[str, object] = {
         "job": job.text,
         "status": solution.status.value,
         "status_advice": solution.status.advice,
         "solver": repr(task.solver),
         "calibrated": task.solver.calibrated,
-        "noise_variance": job.prior.noise_variance,
-        "prior": job.prior.model_dump(mode="json"),
+        "noise_variance": prior.noise_variance,
+        "prior": {
+            "kernel": job.prior.kernel,
+            "mean": job.prior.mean,
+            "lengthscale": prior.kernel.lengthscale,
+            "variance": prior.kernel.variance,
+            "noise_variance": prior.noise_variance,
+        },
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
         "merged_pole_copies": points.merged_pole_copies,
@@ -115,3 +131,4 @@ def attributes_of(
             **{name: version(name) for name in _VERSIONS},
         },
     }
+    return attributes if fitted is None else {**attributes, "fit": fitted.attributes()}

@@ -1,12 +1,15 @@
-"""A job from beginning to end: observations, points, solve, scores, published run."""
+"""A job from beginning to end: observations, points, prior, solve, scores, published run."""
 
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.gp import Prior
 from cagp_dist.runtime import Executor, open_executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
+from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fitted_to
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.plan import memory_limit, plan_solve, scheduler_of, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of
@@ -47,7 +50,8 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
     """Do a job, or find that it is done.
 
     The name of the run is known before the solve: a digest of the job, the observations, the tiling
-    and the versions. If a run of this name is published and undamaged, nothing is computed.
+    and the versions. If a run of this name is published and undamaged, nothing is computed. A job that leaves
+    the numbers of its prior out fits them first.
 
     Parameters
     ----------
@@ -66,8 +70,9 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
     ------
     CagpError
         ConfigurationError, BudgetError, ClusterError: the job cannot be done as it is written; DataError,
-        NotReadyError: its observations; NumericalError: the solve; StoreError: the disk. Whatever is
-        raised, the runs published before are unchanged and no part of a new one is there.
+        NotReadyError: its observations; FitError: the fit of its prior did not end well; NumericalError:
+        the solve; StoreError: the disk. Whatever is raised, the runs published before are unchanged and no
+        part of a new one is there.
     """
     clock = Clock(observe)
     with output_lock(job.root):
@@ -80,27 +85,83 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
         done = published(job.root, run_key=task.run_key)
         if done is not None:
             return _already_done(job.root, done, task.run_key)
-        with (
-            clock.stage("Solve") as stage,
-            open_executor(
-                scheduler_of(job),
-                workers=job.cluster.workers,
-                memory_limit_bytes=job.cluster.memory_limit,
-            ) as executor,
-        ):
-            solution = _solve(task, executor, stage)
+        with ExitStack() as workers:
+            prior, fitted, executor = task.prior, None, None
+            if prior is None:
+                with clock.stage("Fit") as stage:
+                    executor = workers.enter_context(_executor(job))
+                    fitted = _fit(task, executor, stage)
+                check_fit(job, fitted)
+                prior = fitted.prior
+            with clock.stage("Solve") as stage:
+                executor = executor or workers.enter_context(_executor(job))
+                solution = _solve(task, prior, executor, stage)
             description = executor.description
         with clock.stage("Scores"):
-            groups = groups_of(task, solution)
+            groups = groups_of(task, prior, solution)
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
-        attributes = attributes_of(task, solution, executor=description, seconds=clock.seconds)
+        attributes = attributes_of(
+            task, prior, solution, fitted=fitted, executor=description, seconds=clock.seconds
+        )
         with clock.stage("Publication"):
             path = publish(job.root, groups, run_key=task.run_key, attributes=attributes)
     return Outcome(path, solution.status, groups["calibration"], already_done=False)
 
 
-def _solve(task: Task, executor: Executor, stage: Stage) -> Solution:
+def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
+    """Fit the numbers of a job's prior, whether it states them or not, and publish nothing.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file. Its observations are brought into its output folder, as by `ingest_only`.
+    observe : callable
+        Gets an `Event` for everything worth showing.
+
+    Returns
+    -------
+    FittedPrior
+        Also where the fit did not end well: see ``result.status``.
+
+    Raises
+    ------
+    CagpError
+        As `run`, but for `FitError`.
+    """
+    clock = Clock(observe)
+    with output_lock(job.root):
+        with clock.stage("Observations") as stage:
+            field = ingest(job, report=stage.note)
+            stage.summary = _described(field)
+        with clock.stage("Points") as stage:
+            task = prepare(job, field)
+            stage.summary = size_of_task(task).line()
+    with clock.stage("Fit") as stage, _executor(job) as executor:
+        return _fit(task, executor, stage)
+
+
+def _executor(job: Job) -> AbstractContextManager[Executor]:
+    """Open the workers of a job."""
+    return open_executor(
+        scheduler_of(job), workers=job.cluster.workers, memory_limit_bytes=job.cluster.memory_limit
+    )
+
+
+def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
+    """Say what is fitted to what, fit it, and sum it up."""
+    stage.note(f"to {fitted_to(task.points, task.design.train.size)}, on {executor.description}")
+    fitted = fit_prior(
+        task,
+        executor=executor,
+        memory_limit_bytes=memory_limit(task.job, executor),
+        progress=stage.progress,
+    )
+    stage.summary = fitted.line()
+    return fitted
+
+
+def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Solution:
     """Show where and how the solve runs, then run it."""
     plan = plan_solve(task.job, size_of_task(task), task.solver, executor)
     stage.note(f"on {executor.description}")
@@ -109,7 +170,7 @@ def _solve(task: Task, executor: Executor, stage: Stage) -> Solution:
     for line in plan.lines():
         stage.note(line)
     solution = solve(
-        task.prior,
+        prior,
         task.inputs,
         task.targets,
         task.new_inputs,

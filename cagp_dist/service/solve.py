@@ -75,9 +75,18 @@ class Solution:
     plan: tuple[str, ...]
 
 
-def kernel_of(job: Job) -> Kernel:
-    """Build the kernel of a job."""
-    return _KERNELS[job.prior.kernel](lengthscale=job.prior.lengthscale, variance=job.prior.variance)
+def kernel_family(name: KernelName) -> type[Kernel]:
+    """Give the class of kernels that a job names."""
+    return _KERNELS[name]
+
+
+def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
+    """Build the prior of a job, or None if its numbers are to be fitted."""
+    numbers = job.prior.numbers
+    if numbers is None:
+        return None
+    kernel = kernel_family(job.prior.kernel)(lengthscale=numbers.lengthscale, variance=numbers.variance)
+    return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
 
 
 def solver_of(job: Job) -> Solver:

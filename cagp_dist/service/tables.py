@@ -4,8 +4,9 @@ A field's ``description`` says what is expected and its first example is a valid
 messages are made from these two, so each fact about a key is stated once.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -26,7 +27,6 @@ class Table(BaseModel):
     """A table of the job file: unknown keys, wrong types, NaN and infinity are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-    missing_advice: ClassVar[dict[str, str]] = {}
 
 
 Times = Annotated[tuple[str, ...], BeforeValidator(values.times)]
@@ -41,6 +41,24 @@ _SEED = Field(description="an integer of at least 0", examples=[0], ge=0, le=2**
 _STEP = Field(description="an integer of at least 1", examples=[4], ge=1, le=_LARGEST_COUNT)
 _ITERATIONS = Field(description="an integer of at least 0 (0 is the prior)", examples=[5], ge=0, le=1_000_000)
 _DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], gt=0.0, le=90.0)
+_LENGTHSCALE = Field(
+    description="a positive chord length on the unit sphere", examples=[0.05], gt=0.0, le=1e6
+)
+_VARIANCE = Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
+_NOISE_VARIANCE = Field(description="a positive variance in K^2", examples=[0.5], gt=0.0, le=1e12)
+
+KernelName = Literal["matern12", "matern32", "matern52", "squared-exponential"]
+_KERNEL = Field(description="the name of a kernel", examples=["matern32"])
+
+
+class SyntheticTable(Table):
+    """``[observations.synthetic]``: the prior that the source ``synthetic`` draws from."""
+
+    kernel: Annotated[KernelName, _KERNEL] = "matern32"
+    lengthscale: Annotated[float, _LENGTHSCALE] = 0.05
+    variance: Annotated[float, _VARIANCE] = 22.0
+    noise_variance: Annotated[float, _NOISE_VARIANCE] = 0.5
+    seed: Annotated[int, _SEED] = 0
 
 
 class Observations(Table):
@@ -49,7 +67,11 @@ class Observations(Table):
     source: Annotated[
         str,
         AfterValidator(values.source),
-        Field(description='"sample", "file:PATH", "zarr:URL" or "cds"', examples=["sample"], min_length=1),
+        Field(
+            description='"sample", "synthetic", "file:PATH", "zarr:URL" or "cds"',
+            examples=["sample"],
+            min_length=1,
+        ),
     ]
     variable: Annotated[
         str, Field(description="the name of the variable", examples=["t2m"], min_length=1)
@@ -60,11 +82,31 @@ class Observations(Table):
     ] = None
     area: Annotated[Area | None, _AREA] = None
     grid_degrees: Annotated[float | None, _DEGREES] = None
+    synthetic: Annotated[
+        SyntheticTable | None,
+        Field(
+            description="the keys kernel, lengthscale, variance, noise_variance, seed",
+            examples=[{"lengthscale": 0.05, "seed": 1}],
+        ),
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _synthetic_by_default(cls, table: object) -> object:
+        """Fill in the defaults of a synthetic field, so that they are part of the job's canonical form."""
+        if isinstance(table, dict) and table.get("source") == "synthetic":
+            return {"synthetic": {}, **table}
+        return table
 
     @model_validator(mode="after")
-    def _cds_needs_times(self) -> Self:
+    def _keys_of_the_source(self) -> Self:
         if self.source == "cds" and self.times is None:
             raise ValueError('source "cds" needs times, for example times = ["2017-04-27T12:00"]')
+        if self.source != "synthetic" and self.synthetic is not None:
+            raise ValueError(
+                f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
+                'write source = "synthetic"'
+            )
         return self
 
 
@@ -131,38 +173,51 @@ class DesignTable(Table):
     ] = None
 
 
-_FITTING = (
-    "fitting the prior to the data is not available in this version, so all three numbers are needed. "
-    "Values that suit global 2 m temperature: lengthscale = 0.05 (chord on the unit sphere), "
-    "variance = 22.0 (K^2), noise_variance = 0.5 (K^2)"
-)
-KernelName = Literal["matern12", "matern32", "matern52", "squared-exponential"]
-MeanName = Literal["constant", "quadratic-latitude"]
+@dataclass(frozen=True)
+class Numbers:
+    """The three numbers of a prior: chord on the unit sphere, K^2, K^2."""
+
+    lengthscale: float
+    variance: float
+    noise_variance: float
 
 
 class PriorTable(Table):
-    """``[prior]``: kernel, mean and the three numbers."""
+    """``[prior]``: kernel, mean and the three numbers, which are fitted first if all are left out."""
 
-    missing_advice: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("lengthscale", "variance", "noise_variance"), _FITTING
-    )
-
-    kernel: Annotated[KernelName, Field(description="the name of a kernel", examples=["matern32"])] = (
-        "matern32"
-    )
+    kernel: Annotated[KernelName, _KERNEL] = "matern32"
     mean: Annotated[
-        MeanName, Field(description="the name of a prior mean", examples=["quadratic-latitude"])
+        str,
+        AfterValidator(values.mean),
+        Field(
+            description='"constant", "quadratic-latitude", "harmonic-latitude" or "climatology:PATH"',
+            examples=["quadratic-latitude"],
+        ),
     ] = "quadratic-latitude"
-    lengthscale: Annotated[
-        float,
-        Field(description="a positive chord length on the unit sphere", examples=[0.05], gt=0.0, le=1e6),
-    ]
-    variance: Annotated[
-        float, Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
-    ]
-    noise_variance: Annotated[
-        float, Field(description="a positive variance in K^2", examples=[0.5], gt=0.0, le=1e12)
-    ]
+    lengthscale: Annotated[float | None, _LENGTHSCALE] = None
+    variance: Annotated[float | None, _VARIANCE] = None
+    noise_variance: Annotated[float | None, _NOISE_VARIANCE] = None
+
+    @model_validator(mode="after")
+    def _all_numbers_or_none(self) -> Self:
+        given = {name: getattr(self, name) for name in ("lengthscale", "variance", "noise_variance")}
+        missing = [name for name, number in given.items() if number is None]
+        if 0 < len(missing) < len(given):
+            stated = [name for name, number in given.items() if number is not None]
+            raise ValueError(
+                f"{' and '.join(stated)} came without {' and '.join(missing)}; give all three "
+                "numbers, or none of them to have them fitted (`cagp fit` prints them). Values that suit "
+                "global 2 m temperature: lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 "
+                "(K^2), noise_variance = 0.5 (K^2)"
+            )
+        return self
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """The three numbers, or None if they are to be fitted."""
+        if self.lengthscale is None or self.variance is None or self.noise_variance is None:
+            return None
+        return Numbers(self.lengthscale, self.variance, self.noise_variance)
 
 
 class GaussSeidelTable(Table):

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from cagp_dist import tiling
 from cagp_dist.era5.canonical import Points, observation_points
+from cagp_dist.era5.climatology import open_climatology
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.service.design import Design, design_points
-from cagp_dist.service.mean import fit_mean
-from cagp_dist.service.solve import kernel_of, solver_of
+from cagp_dist.service.mean import FieldMean, fit_mean
+from cagp_dist.service.solve import prior_of, solver_of
 from cagp_dist.service.tables import Job
+from cagp_dist.service.values import climatology_address
 from cagp_dist.solvers import BlockGaussSeidel, Solver
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
@@ -38,18 +40,21 @@ class Task:
         All points of the field.
     design : Design
         Which of them are observed and scored, and the cells of the map.
-    prior : Prior
-        Kernel, noise, and the mean fitted to the observed values.
+    mean : FieldMean
+        The prior mean, fitted to the observed values.
+    prior : Prior or None
+        Kernel, noise and mean; None where the job leaves its numbers out, which are fitted first.
     solver : Solver
         Settings of the solve.
     provenance : mapping
-        Source of the field and digests of it.
+        Source of the field and digests of it, and of the climatology if the mean is one.
     """
 
     job: Job
     points: Points
     design: Design
-    prior: Prior
+    mean: FieldMean
+    prior: Prior | None
     solver: Solver
     provenance: Mapping[str, str]
 
@@ -77,10 +82,14 @@ class Task:
 
     @property
     def run_key(self) -> str:
-        """Name of the run: a digest of all that decides its result, and of nothing else."""
+        """Name of the run: a digest of all that decides its result, and of nothing else.
+
+        Numbers that are fitted have no part in it: they follow from the job, the data and the versions.
+        """
+        contents = (self.provenance.get(name) for name in ("content_sha256", "climatology_sha256"))
         return run_key(
             job=self.job.canonical(),
-            input_hash=self.provenance["content_sha256"],
+            input_hash=" ".join(content for content in contents if content is not None),
             tiling={
                 "block_size": block_size(self.solver),
                 "column_group": tiling.COLUMN_GROUP,
@@ -108,35 +117,45 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     Raises
     ------
     DataError
-        If the field has missing times.
+        If the field has missing times, or the climatology cannot be read.
     ConfigurationError
-        If the design asks for more points than there are, or for overlapping ones.
+        If the design asks for more points than there are, or for overlapping ones, or the climatology does
+        not cover them.
     """
-    points = observation_points(field)
-    solver = solver_of(job)
-    design = design_points(
-        points.latitude_degrees,
-        points.longitude_degrees,
-        table=job.design,
-        block_size=block_size(solver),
-    )
-    mean = fit_mean(
-        job.prior.mean,
-        points.latitude_degrees[design.train],
-        points.values_kelvin[:, design.train].T,
-    )
+    points, design = choose(job, field)
+    address = climatology_address(job.prior.mean)
+    climatology = None if address is None else open_climatology(address, variable=job.observations.variable)
+    if climatology is not None and design.cells is not None:
+        climatology.check_covers(*design.cells.points())
+    mean = fit_mean(job.prior.mean, points, design.train, climatology=climatology)
+    provenance = {
+        "source": str(field.attrs["source"]),
+        "source_sha256": str(field.attrs["source_sha256"]),
+        "content_sha256": content_sha256(field),
+    }
+    if climatology is not None:
+        provenance |= {"climatology": str(address), "climatology_sha256": climatology.content_sha256}
     return Task(
         job=job,
         points=points,
         design=design,
-        prior=Prior(kernel_of(job), noise_variance=job.prior.noise_variance, mean=mean),
-        solver=solver,
-        provenance={
-            "source": str(field.attrs["source"]),
-            "source_sha256": str(field.attrs["source_sha256"]),
-            "content_sha256": content_sha256(field),
-        },
+        mean=mean,
+        prior=prior_of(job, mean),
+        solver=solver_of(job),
+        provenance=provenance,
     )
+
+
+def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
+    """Points of the field, and which of them are observed, scored and mapped; raises as `prepare`."""
+    points = observation_points(field)
+    design = design_points(
+        points.latitude_degrees,
+        points.longitude_degrees,
+        table=job.design,
+        block_size=block_size(solver_of(job)),
+    )
+    return points, design
 
 
 def block_size(solver: Solver) -> int:

@@ -12,9 +12,12 @@ from collections.abc import Iterable
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-_SOURCES = "sample", "cds"
+_SOURCES = "sample", "synthetic", "cds"
 _SOURCE_KINDS = "file", "zarr"
+_MEANS = "constant", "quadratic-latitude", "harmonic-latitude"
+_CLIMATOLOGY = "climatology"
 _SCHEDULERS = "local", "serial", "slurm", "pbs"
+_EXPECTED_SOURCE = 'expected "sample", "synthetic", "file:PATH", "zarr:URL" or "cds"'
 _YEARS = 1700, 2250  # what datetime64[ns] holds, with a margin
 
 
@@ -79,9 +82,28 @@ def source(value: str) -> str:
         example = "file:field.grib" if kind == "file" else "zarr:gs://bucket/era5.zarr"
         raise ValueError(f'the address is missing after "{kind}:", for example "{example}"')
     if not colon and "." in value:
-        raise ValueError(f'expected "sample", "file:PATH", "zarr:URL" or "cds"; write "file:{value}"')
+        raise ValueError(f'{_EXPECTED_SOURCE}; write "file:{value}"')
     known = (*_SOURCES, *_SOURCE_KINDS)
-    raise ValueError('expected "sample", "file:PATH", "zarr:URL" or "cds"' + nearest(kind, known))
+    raise ValueError(_EXPECTED_SOURCE + nearest(kind, known))
+
+
+def mean(value: str) -> str:
+    """Check the name of a prior mean, or its kind and address."""
+    kind, _, address = value.partition(":")
+    if value in _MEANS or (kind == _CLIMATOLOGY and address and "\0" not in address):
+        return value
+    if kind == _CLIMATOLOGY:
+        raise ValueError(
+            f'the address is missing after "{kind}:", for example "climatology:monthly-means.zarr"'
+        )
+    names = ", ".join(f'"{name}"' for name in _MEANS)
+    raise ValueError(f'expected {names} or "climatology:PATH"' + nearest(kind, (*_MEANS, _CLIMATOLOGY)))
+
+
+def climatology_address(name: str) -> str | None:
+    """Address of the climatology that a prior mean names, or None if it is another mean."""
+    kind, _, address = name.partition(":")
+    return address if kind == _CLIMATOLOGY else None
 
 
 def scheduler(value: str | None) -> str | None:

@@ -53,7 +53,8 @@ def test_files_and_stores_are_opened_by_prefix(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("synthetic", r"'synthetic' is not known; expected one of sample, file:PATH, zarr:URL, cds\.$"),
+        ("other", r"'other' is not known; expected one of sample, synthetic, file:PATH, zarr:URL, cds\.$"),
+        ("syntetic", "Did you mean 'synthetic'"),
         ("smaple", "Did you mean 'sample'"),
         ("arco-era5", "Did you mean 'zarr:arco-era5'"),
         ("", "source '' is not known"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.config import load_job, parse_job
-from cagp_dist.service.tables import BlockGaussSeidelTable, GaussSeidelTable
+from cagp_dist.service.tables import BlockGaussSeidelTable, GaussSeidelTable, Numbers
 
 
 def refusal(text):
@@ -70,9 +70,22 @@ def test_a_job_is_frozen(job_text):
         ("lengthscale = 0.05", "lengthscale = nan", "lengthscale = nan is not allowed; expected a positive"),
         ("variance = 22.0", "variance = inf", "variance = inf is not allowed; expected a positive variance"),
         ("noise_variance = 0.5", "noise_variance = 0", "noise_variance = 0 is not allowed; expected a pos"),
-        ("lengthscale = 0.05", "", "fitting the prior to the data is not available in this version"),
+        (
+            "lengthscale = 0.05",
+            "",
+            "[prior]: variance and noise_variance came without lengthscale; give all three numbers, or none",
+        ),
+        ("variance = 22.0\nnoise_variance = 0.5", "", "lengthscale came without variance and noise_variance"),
         ('"matern32"', '"matern33"', 'nearest: "matern32"'),
-        ('"quadratic-latitude"', '"linear"', 'expected one of "constant", "quadratic-latitude"'),
+        (
+            '"quadratic-latitude"',
+            '"linear"',
+            '"linear": expected "constant", "quadratic-latitude", "harmonic-latitude" or "climatology:PATH".',
+        ),
+        ('"quadratic-latitude"', '"harmonic-latitud"', 'nearest: "harmonic-latitude"'),
+        ('"quadratic-latitude"', '"climatology"', 'the address is missing after "climatology:"'),
+        ('"quadratic-latitude"', '"climatolgy:a.zarr"', 'nearest: "climatology"'),
+        ('"quadratic-latitude"', "3", '[prior] mean = 3 is not allowed; expected "constant", "quadratic'),
         ('kind = "grid"', 'kind = "gird"', '[design] map.kind = "gird" is not allowed; expected "grid"'),
         ("resolution_degrees = 4.0", "resolution_degrees = 0", "map.resolution_degrees = 0 is not allowed"),
         (
@@ -100,10 +113,34 @@ def test_a_job_is_frozen(job_text):
             'kind = "stride", step = 2, offset = 2',
             "[design] test: offset = 2 is not below step = 2",
         ),
-        ('"sample"', '"sampel"', 'expected "sample", "file:PATH", "zarr:URL" or "cds"; nearest: "sample"'),
+        (
+            '"sample"',
+            '"sampel"',
+            'expected "sample", "synthetic", "file:PATH", "zarr:URL" or "cds"; nearest: "sample"',
+        ),
         ('"sample"', '"t2m.grib"', 'write "file:t2m.grib"'),
         ('"sample"', '"file:"', 'the address is missing after "file:", for example "file:field.grib"'),
-        ('"sample"', '"ftp:x"', 'expected "sample", "file:PATH", "zarr:URL" or "cds"'),
+        ('"sample"', '"ftp:x"', 'expected "sample", "synthetic", "file:PATH", "zarr:URL" or "cds"'),
+        (
+            "[design]",
+            "[observations.synthetic]\nseed = 3\n[design]",
+            'the table [observations.synthetic] came with source "sample"; leave it out',
+        ),
+        (
+            '"sample"',
+            '"synthetic"\nsynthetic = { lenghtscale = 0.1 }',
+            'unknown key [observations] synthetic.lenghtscale; nearest: "lengthscale"; valid here: kernel',
+        ),
+        (
+            '"sample"',
+            '"synthetic"\nsynthetic = 3',
+            "[observations] synthetic = 3 is not allowed; expected the keys",
+        ),
+        (
+            '"sample"',
+            '"synthetic"\nsynthetic = { variance = 0.0 }',
+            "[observations] synthetic.variance = 0.0 is not allowed; expected a positive variance",
+        ),
         ('"sample"\ntimes = ["2017-04-27T12:00"]', '"cds"', 'source "cds" needs times'),
         ('["2017-04-27T12:00"]', "[]", "the list is empty; leave the key out"),
         ('["2017-04-27T12:00"]', "[12]", "12 is not a time; expected an ISO 8601 time"),
@@ -187,7 +224,9 @@ def test_schedulers(job_text, scheduler):
     assert parse_job(job_text.replace('"local"', f'"{scheduler}"')).cluster.scheduler == scheduler
 
 
-@pytest.mark.parametrize("source", ["file:a b.grib", "zarr:gs://bucket/x.zarr", "zarr:arco-era5", "cds"])
+@pytest.mark.parametrize(
+    "source", ["file:a b.grib", "zarr:gs://bucket/x.zarr", "zarr:arco-era5", "cds", "synthetic"]
+)
 def test_sources(job_text, source):
     assert parse_job(job_text.replace('"sample"', f'"{source}"')).observations.source == source
 
@@ -200,6 +239,29 @@ def test_the_canonical_form_tells_apart_what_matters(job_text):
     other = job_text.replace('"block-gauss-seidel"', '"gauss-seidel"').replace("block_size = 1024", "")
     assert parse_job(other).solver == GaussSeidelTable(name="gauss-seidel", iterations=5)
     assert parse_job(other).canonical() != reference
+
+
+def test_a_prior_without_numbers_is_to_be_fitted(job_text):
+    assert parse_job(job_text).prior.numbers == Numbers(0.05, 22.0, 0.5)
+    numbers = "lengthscale = 0.05\nvariance = 22.0\nnoise_variance = 0.5\n"
+    assert parse_job(job_text.replace(numbers, "")).prior.numbers is None
+
+
+def test_a_synthetic_field_has_its_defaults_in_the_canonical_form(job_text):
+    bare = job_text.replace('"sample"', '"synthetic"')
+    written = bare.replace("[design]", "[observations.synthetic]\nlengthscale = 0.05\nseed = 0\n[design]")
+    assert parse_job(bare).canonical() == parse_job(written).canonical()
+    assert parse_job(bare).observations.synthetic.noise_variance == 0.5
+    assert (
+        parse_job(written.replace("seed = 0\n[des", "seed = 1\n[des")).canonical()
+        != parse_job(bare).canonical()
+    )
+    assert parse_job(job_text).observations.synthetic is None
+
+
+@pytest.mark.parametrize("mean", ["constant", "harmonic-latitude", "climatology:gs://bucket/a b.zarr"])
+def test_means(job_text, mean):
+    assert parse_job(job_text.replace("quadratic-latitude", mean)).prior.mean == mean
 
 
 def test_a_job_file_is_read(tmp_path, job_text):
@@ -256,7 +318,8 @@ def test_fuzzed_toml_gives_only_configuration_errors(lines):
 
 
 JOB_LINES = """[observations]
-source = "sample"
+source = "synthetic"
+synthetic = { seed = 1 }
 times = ["2017-04-27T12:00"]
 area = [60, -10, 30, 40]
 [design]

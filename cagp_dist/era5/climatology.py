@@ -1,0 +1,221 @@
+"""A climatology from a Zarr store: the usual temperature of each place, interpolated to any points."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.layout import find_variable
+from cagp_dist.era5.remote import opened_store
+from cagp_dist.errors import BudgetError, ConfigurationError, DataError
+from cagp_dist.memory import available_bytes
+from cagp_dist.store.arrays import content_sha256
+
+Array = NDArray[np.float64]
+
+MONTHS = 12
+_TOLERANCE_DEGREES = 1e-5
+_COPIES = 3
+"""Peak memory of reading a field in canonical form, in copies of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Climatology:
+    """Mean temperature of each place, for the whole year or for each calendar month.
+
+    Attributes
+    ----------
+    latitude_degrees : array of float64, shape (P,)
+        Ascending; the poles are rows if the store covers the globe.
+    west_degrees : float
+        Longitude of the first column.
+    eastward_degrees : array of float64, shape (Q,)
+        Degrees east of ``west_degrees``, ascending from 0; on a full circle the last is 360, the first again.
+    values_kelvin : array of float64, shape (P, Q, M)
+        M is 1, or 12 from January to December.
+    content_sha256 : str
+        Digest of the numbers that were read.
+    """
+
+    latitude_degrees: Array
+    west_degrees: float
+    eastward_degrees: Array
+    values_kelvin: Array
+    content_sha256: str
+
+    def at(self, latitude_degrees: Array, longitude_degrees: Array, times: NDArray[np.datetime64]) -> Array:
+        """Interpolate bilinearly in latitude and longitude.
+
+        Parameters
+        ----------
+        latitude_degrees, longitude_degrees : array of float64, shape (n,)
+            Any convention of longitude.
+        times : array of datetime64, shape (T,)
+            The calendar month of each is taken where there are twelve; nothing is interpolated in time.
+
+        Returns
+        -------
+        array of float64, shape (n, T)
+            Kelvin. Cost: n times the number of different months.
+
+        Raises
+        ------
+        ConfigurationError
+            If a point lies outside the climatology.
+        """
+        from scipy.interpolate import RegularGridInterpolator
+
+        self.check_covers(latitude_degrees, longitude_degrees)
+        rows = np.clip(latitude_degrees, self.latitude_degrees[0], self.latitude_degrees[-1])
+        columns = np.clip(self._eastward(longitude_degrees), 0.0, self.eastward_degrees[-1])
+        months = (
+            _month(times) if self.values_kelvin.shape[2] == MONTHS else np.zeros(len(times), dtype=np.intp)
+        )
+        used, which = np.unique(months, return_inverse=True)
+        interpolate = RegularGridInterpolator(
+            (self.latitude_degrees, self.eastward_degrees), self.values_kelvin[:, :, used], method="linear"
+        )
+        found = interpolate(np.stack([rows, columns], axis=1))
+        return np.asarray(found, dtype=np.float64)[:, which.reshape(-1)]
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if a point of (n,) latitudes and longitudes lies outside."""
+        south, north = self.latitude_degrees[[0, -1]]
+        width = self.eastward_degrees[-1]
+        outside = (
+            (latitude_degrees < south - _TOLERANCE_DEGREES)
+            | (latitude_degrees > north + _TOLERANCE_DEGREES)
+            | (self._eastward(longitude_degrees) > width + _TOLERANCE_DEGREES)
+        )
+        if outside.any():
+            first = int(np.flatnonzero(outside)[0])
+            raise ConfigurationError(
+                f"the climatology covers latitudes {south:g}..{north:g} and {width:g} degrees east of "
+                f"longitude {self.west_degrees:g}; {np.count_nonzero(outside):,} of {outside.size:,} points "
+                f"lie outside, such as {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E. Take a "
+                "climatology of the whole area, restrict observations.area and the map to it, or use another "
+                "mean."
+            )
+
+    def _eastward(self, longitude_degrees: Array) -> Array:
+        """Degrees east of the first column; what rounding put just west of it is slightly negative."""
+        shifted = longitude_degrees - self.west_degrees + _TOLERANCE_DEGREES
+        return np.asarray(np.mod(shifted, 360.0) - _TOLERANCE_DEGREES, dtype=np.float64)
+
+
+def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
+    """Read a climatology from a Zarr store.
+
+    A store with an axis ``month`` of 1..12, or with twelve times of twelve different calendar months, is a
+    climatology by month. Any other times are averaged with equal weights, and a field without a time is
+    taken as it is. On a full circle the seam is closed, a pole that is within one row of the last one gets
+    the mean of that row, and the copies of a pole row are averaged.
+
+    Parameters
+    ----------
+    address : str
+        A local path or what else `cagp_dist.era5.remote.open_zarr` takes.
+    variable : str
+        Canonical name of the variable.
+
+    Returns
+    -------
+    Climatology
+
+    Raises
+    ------
+    DataError
+        If there is no such store, it is damaged, is no temperature field in kelvin, or has missing values.
+    ConfigurationError
+        If the file system of the address is not known.
+    BudgetError
+        If the field of all times does not fit into memory.
+    """
+    with opened_store(address) as dataset:
+        _check_size(dataset, variable)
+        field = canonical(_timed(dataset), variable=variable)
+        values = field[variable].values
+        missing = int(np.isnan(values).sum())
+        if missing:
+            raise DataError(
+                f"{missing:,} of {values.size:,} values of the climatology are missing; expected a value at "
+                "every grid point. Fill them, or cut the store to where there are values."
+            )
+        if min(values.shape[1:]) < 2:
+            raise DataError(
+                f"the climatology has {values.shape[1]} x {values.shape[2]} points; expected at least two "
+                "rows and two columns to interpolate between."
+            )
+    return _closed(
+        field["latitude"].values,
+        field["longitude"].values,
+        np.moveaxis(_by_month(values, field["time"].values), 0, -1),
+        content_sha256(field),
+    )
+
+
+def _check_size(dataset: xr.Dataset, variable: str) -> None:
+    name = find_variable(dataset.data_vars, variable)
+    needed = 0 if name is None else _COPIES * 4 * dataset[name].size
+    free = available_bytes()
+    if needed > free:
+        raise BudgetError(
+            f"reading all times of the climatology takes {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} "
+            "GiB are free. Average it over time first, and name the store of the averages."
+        )
+
+
+def _timed(dataset: xr.Dataset) -> xr.Dataset:
+    """Give months, or a field that holds at all times, a time axis, which the layout asks for."""
+    if "time" in dataset.variables or "valid_time" in dataset.variables:
+        return dataset
+    if "month" not in dataset.dims:
+        return dataset.assign_coords(time=np.datetime64("2001-01-01", "ns"))
+    months = np.asarray(dataset["month"].values)
+    if sorted(months.tolist()) != list(range(1, MONTHS + 1)):
+        raise DataError(f"the axis month is {months.tolist()}; expected the numbers 1 to 12, each once.")
+    starts = np.array([f"2001-{int(month):02d}-01" for month in months], dtype="datetime64[ns]")
+    return dataset.assign_coords(time=("month", starts))
+
+
+def _by_month(values: NDArray[np.float32], times: NDArray[np.datetime64]) -> Array:
+    """Twelve fields from January on where there is one for each month, else the mean over all times."""
+    months = _month(times)
+    if months.size == MONTHS and np.unique(months).size == MONTHS:
+        return values[np.argsort(months)].astype(np.float64)
+    return np.asarray(values.mean(axis=0, dtype=np.float64, keepdims=True))
+
+
+def _month(times: NDArray[np.datetime64]) -> NDArray[np.intp]:
+    """Calendar month, 0 for January."""
+    return (times.astype("datetime64[M]").astype(np.int64) % MONTHS).astype(np.intp)
+
+
+def _closed(latitude: Array, longitude: Array, values: Array, digest: str) -> Climatology:
+    """Count longitudes from behind the widest gap; on a full circle close the seam and reach the poles."""
+    gaps = np.diff(longitude, append=longitude[0] + 360.0)
+    if gaps.max() <= 1.5 * float(np.median(gaps)):
+        eastward = np.append(longitude - longitude[0], 360.0)
+        closed = np.concatenate([values, values[:, :1]], axis=1)
+        latitude, closed = _with_poles(latitude, closed)
+        return Climatology(latitude, float(longitude[0]), eastward, closed, digest)
+    first = (int(np.argmax(gaps)) + 1) % longitude.size
+    west = float(longitude[first])
+    eastward = np.mod(np.roll(longitude, -first) - west, 360.0)
+    return Climatology(latitude, west, eastward, np.roll(values, -first, axis=1), digest)
+
+
+def _with_poles(latitude: Array, values: Array) -> tuple[Array, Array]:
+    """One value at each pole that is a row or within one row of the last one; values have a closed seam."""
+    row = float(np.median(np.diff(latitude)))
+    for end, pole in ((0, -90.0), (-1, 90.0)):
+        distance = abs(pole - float(latitude[end]))
+        average = np.broadcast_to(values[end, :-1].mean(axis=0), values[end].shape)
+        if distance < _TOLERANCE_DEGREES:
+            values[end] = average
+        elif distance < row + _TOLERANCE_DEGREES:
+            place = 0 if end == 0 else len(latitude)
+            latitude, values = np.insert(latitude, place, pole), np.insert(values, place, average, axis=0)
+    return latitude, values

@@ -1,0 +1,199 @@
+"""Synthetic temperature fields: exact draws of a known prior on any global grid, in ERA5's layout.
+
+Whoever knows the truth can judge a method: the three numbers of the prior are known exactly, so that a fit
+or an error bar can be checked against them, at any resolution and without data.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.checks import check_positive
+from cagp_dist.era5.canonical import COLDEST_KELVIN, WARMEST_KELVIN, assemble
+from cagp_dist.era5.selection import Area, inside_area, parse_times
+from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.gram.grid import LatLonGrid
+from cagp_dist.gram.rings import RingGram
+from cagp_dist.kernels import Kernel, Matern32
+
+Array = NDArray[np.float64]
+
+FORMULA = 1
+"""Part of every digest: another formula or another way of drawing has another number."""
+
+DEFAULT_TIMES = ("2001-01-01T00:00",)
+DEFAULT_GRID_DEGREES = 1.0
+
+_MID_JANUARY = np.datetime64("2000-01-15", "ns")
+_YEAR_DAYS = 365.2425
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """What a synthetic field is drawn from.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance of the latent anomaly, chord on the unit sphere and K^2.
+    noise_variance : float
+        Variance of the independent noise of every value, K^2, above zero.
+    seed : int
+        At least 0. Two seeds give independent fields.
+
+    Raises
+    ------
+    ArgumentError
+        If a setting is not what is described.
+    """
+
+    kernel: Kernel = field(default_factory=lambda: Matern32(lengthscale=0.05, variance=22.0))
+    noise_variance: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_positive("noise_variance", self.noise_variance)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
+
+    def sha256(self, grid_degrees: float | None) -> str:
+        """Digest of all that decides the numbers besides the time: settings, resolution and formula."""
+        settings = {
+            "formula": FORMULA,
+            "kernel": type(self.kernel).__name__,
+            "lengthscale": float(self.kernel.lengthscale),
+            "variance": float(self.kernel.variance),
+            "noise_variance": float(self.noise_variance),
+            "seed": self.seed,
+            "grid_degrees": float(DEFAULT_GRID_DEGREES if grid_degrees is None else grid_degrees),
+        }
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def open_synthetic(
+    settings: Synthetic,
+    *,
+    variable: str = "t2m",
+    times: Sequence[str] | None = None,
+    area: Area | None = None,
+    grid_degrees: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> xr.Dataset:
+    """Draw fields: a smooth climatology, plus an exact draw of the prior, plus independent noise.
+
+    The values of all grid points are one joint draw of ``N(0, K)`` (math 7), poles included: all copies of
+    a pole are one place with one value. Times are independent draws, with no memory from one to the next.
+    The field of a time depends on the settings, the resolution and that time alone, not on what else is
+    asked for.
+
+    Parameters
+    ----------
+    settings : Synthetic
+        Kernel, noise and seed.
+    variable : str
+        Canonical name of the variable.
+    times : sequence of str, optional
+        ISO times in UTC; 2001-01-01T00:00 if left out.
+    area : tuple of float, optional
+        North, west, south, east in degrees: this part of the global draw.
+    grid_degrees : float, optional
+        Spacing, 1 degree if left out; must divide 180.
+    progress : callable, optional
+        Called with a line of text before the draw.
+
+    Returns
+    -------
+    xarray.Dataset
+        Canonical, float32 kelvin; attributes ``source`` and ``source_sha256``, the digest of the settings.
+
+    Raises
+    ------
+    ConfigurationError
+        If the spacing does not divide 180 degrees, the selection is not valid, or the values leave what a
+        temperature can be.
+    BudgetError
+        If the draw does not fit into memory.
+
+    Notes
+    -----
+    The costs of a `RingGram` of P = 180 / spacing + 1 latitudes and Q = 360 / spacing longitudes, once for
+    all times. The same machine gives the same bits; others agree to rounding.
+
+    Examples
+    --------
+    >>> from cagp_dist.era5.synthetic import Synthetic, open_synthetic
+    >>> field = open_synthetic(Synthetic(seed=4), times=["2020-01-01", "2020-07-01"], grid_degrees=10.0)
+    >>> field.t2m.shape
+    (2, 19, 36)
+    """
+    grid = synthetic_grid(grid_degrees)
+    moments = parse_times(DEFAULT_TIMES if times is None else times)
+    rows, columns = np.arange(grid.shape[0]), np.arange(grid.shape[1])
+    if area is not None:
+        rows, columns = inside_area(grid.latitude_degrees, grid.longitude_degrees, area)
+    if progress is not None:
+        progress(f"drawing {moments.size} x {grid.shape[0]} x {grid.shape[1]} values of the prior")
+    rings = RingGram(grid, settings.kernel, noise_variance=settings.noise_variance)
+    values = np.empty((moments.size, rows.size, columns.size), dtype=np.float32)
+    for index, moment in enumerate(moments):
+        drawn = _draw(rings, settings, moment) + climatology(grid, moment)
+        values[index] = drawn[np.ix_(rows, columns)]
+    _check(values)
+    latitude, longitude = grid.latitude_degrees[rows], grid.longitude_degrees[columns]
+    dataset = assemble(values, moments, latitude, longitude, variable)
+    dataset.attrs |= {"source": "synthetic", "source_sha256": settings.sha256(grid_degrees)}
+    return dataset
+
+
+def synthetic_grid(grid_degrees: float | None) -> LatLonGrid:
+    """Global grid with both poles; raises `ConfigurationError` unless the spacing divides 180 degrees."""
+    spacing = DEFAULT_GRID_DEGREES if grid_degrees is None else grid_degrees
+    count = round(180.0 / spacing) if 0.0 < spacing <= 90.0 else 0
+    if count == 0 or abs(count * spacing - 180.0) > 1e-6:
+        raise ConfigurationError(
+            f"grid_degrees is {spacing:g}; a synthetic field needs a spacing that divides 180 degrees, so "
+            "that both poles are rows, for example 5, 1, 0.75 or 0.25."
+        )
+    return LatLonGrid(np.linspace(-90.0, 90.0, count + 1), 2 * count)
+
+
+def climatology(grid: LatLonGrid, moment: np.datetime64) -> Array:
+    """Mean of the synthetic field in kelvin, shape (P, Q).
+
+    ``300 - 45 sin^2(lat) + 3 sin(lat) - 12 s sin(lat) + 3 cos^2(lat) sin(2 lon)``: warm tropics, a colder
+    south pole, a wave of two crests around the globe that knows nothing of land, and a season
+    ``s = cos(2 pi (days since 15 January) / 365.2425)`` of opposite sign in the two hemispheres.
+    """
+    days = (moment - _MID_JANUARY) / np.timedelta64(1, "D")
+    season = np.cos(2.0 * np.pi * days / _YEAR_DAYS)
+    sine = np.sin(np.deg2rad(grid.latitude_degrees))[:, None]
+    wave = np.sin(2.0 * np.deg2rad(grid.longitude_degrees))[None, :]
+    zonal = 300.0 - 45.0 * sine**2 + (3.0 - 12.0 * season) * sine
+    return np.asarray(zonal + 3.0 * (1.0 - sine**2) * wave, dtype=np.float64)
+
+
+def _draw(rings: RingGram, settings: Synthetic, moment: np.datetime64) -> Array:
+    """Latent anomaly and noise of one time, from a stream of its own; shape (P, Q)."""
+    stamp = int(moment.astype("datetime64[ns]").astype(np.int64)) + 2**63  # keys are not negative
+    generator = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(stamp,)))
+    latent = np.asarray(rings.sample(generator, noise=False), dtype=np.float64)
+    noise = np.sqrt(settings.noise_variance) * generator.standard_normal(latent.shape)
+    for pole in (0, -1):  # one place: copies of the latent value differ by rounding, the noise is drawn once
+        latent[pole] = latent[pole].mean()
+        noise[pole] = noise[pole, 0]
+    latent += noise
+    return latent
+
+
+def _check(values: NDArray[np.float32]) -> None:
+    low, high = float(values.min()), float(values.max())
+    if low < COLDEST_KELVIN or high > WARMEST_KELVIN:
+        raise ConfigurationError(
+            f"the synthetic field reaches from {low:g} to {high:g} K; expected {COLDEST_KELVIN:g}.."
+            f"{WARMEST_KELVIN:g} K. Lower variance or noise_variance; 22 and 0.5 K^2 resemble ERA5."
+        )

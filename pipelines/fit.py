@@ -1,0 +1,37 @@
+"""Fit the prior of a job and print it as a table for the job file: the step of a chain before `regress`.
+
+    python -m pipelines.fit JOB.toml
+
+Exit codes as of `cagp`: 3 says that the fit did not end well; nothing is printed then.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from cagp_dist.errors import CagpError
+from cagp_dist.service.config import load_job
+from cagp_dist.service.events import logged
+from cagp_dist.service.fit import check_fit, prior_table
+from cagp_dist.service.run import fit
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fit the prior of the job file that is named and print it."""
+    if len(arguments) != 1:
+        logging.error("usage: python -m pipelines.fit JOB.toml")
+        return 2
+    try:
+        job = load_job(arguments[0])
+        fitted = fit(job, observe=logged)
+        check_fit(job, fitted)
+    except CagpError as error:
+        logging.error("%s", error)
+        return error.exit_code
+    print(prior_table(job, fitted))
+    return 0
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    sys.exit(main(sys.argv[1:]))
