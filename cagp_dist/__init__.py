@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LatLonGrid, LeaveOneOut, MaskedRings, RingGram, TiledGram
+    from cagp_dist.grid_posterior import condition_on_grid
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
     from cagp_dist.runtime import open_executor
     from cagp_dist.solvers import (
@@ -39,6 +40,7 @@ _HOME = {
     "Progress": "gp",
     "Step": "assembly",
     "condition": "gp",
+    "condition_on_grid": "grid_posterior",
     "posterior_mean": "gp",
     "DenseGram": "gram",
     "LatLonGrid": "gram",
@@ -88,6 +90,7 @@ __all__ = [
     "TiledGram",
     "area_weights",
     "condition",
+    "condition_on_grid",
     "conjugate_gradient_on_grid",
     "gauss_seidel_on_grid",
     "open_executor",

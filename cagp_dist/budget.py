@@ -33,6 +33,9 @@ TASK_BYTES = 1500
 TASK_TILE_BYTES = 300
 """What a task that was handed out takes in this process, and for each of its tiles (measured)."""
 
+GRID_COLUMNS = 16
+"""Fields of a grid that are solved at once."""
+
 TILE_CACHE_COLUMNS = 122
 """Above this many columns evaluating a tile is too small a part of the work to keep it."""
 
@@ -249,6 +252,26 @@ def plan_exact(demand: Demand) -> Plan:
         raise _too_large(demand, "exact Cholesky", peak, "use block Gauss-Seidel")
     flops = n**3 // 3 + n * n * (q + fields)
     return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
+
+
+def plan_rings(demand: Demand, *, n_latitudes: int, n_longitudes: int, block_bytes: int, solves: int) -> Plan:
+    """Plan an exact solve on a latitude-longitude grid with ``solves`` right-hand sides.
+
+    ``block_bytes`` is what the blocks of all wavenumbers take (`cagp_dist.gram.wavenumbers`); it is half of
+    ``4 P^2 Q`` on a mirrored grid, with a quarter of the flops of the factorisation.
+    """
+    grid, wavenumbers = n_latitudes * n_longitudes, n_longitudes // 2 + 1
+    entries = block_bytes // DOUBLE
+    sectors = max(1, round(n_latitudes**2 * wavenumbers / max(entries, 1)))
+    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * grid
+    if demand.full_covariance:
+        in_flight += 3 * DOUBLE * grid * demand.q
+    peak = _common_bytes(demand, 1) + block_bytes + block_bytes // 4 * demand.workers + in_flight
+    if peak > demand.memory_limit_bytes:
+        raise _too_large(demand, "the exact solve on a grid", peak, "use a coarser grid")
+    flops = entries * (wavenumbers + n_latitudes // (3 * sectors) + 8 * solves)
+    evaluations = entries * 2 + demand.n * demand.q
+    return _plan_without_tiles(demand, "exact on the grid", 1, peak, evaluations, flops, 4)
 
 
 def _plan_without_tiles(

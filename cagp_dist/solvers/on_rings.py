@@ -234,8 +234,8 @@ def whitened_range(
         inverse_roots: list[Array] = []
         for first, last in bands:
             # numpy.linalg.cholesky reads the lower triangle alone
-            root: Array = np.linalg.cholesky(gram[:, first:last, first:last])
-            inverse: Array = np.linalg.inv(root)
+            root = np.asarray(np.linalg.cholesky(gram[:, first:last, first:last]), dtype=np.float64)
+            inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
             gram[:, first:last, :first] = inverse @ gram[:, first:last, :first]
             gram[:, first:last, first:last] = np.eye(last - first)
             gram[:, last:, first:last] = gram[:, last:, first:last] @ inverse.transpose(0, 2, 1)

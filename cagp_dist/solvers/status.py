@@ -12,6 +12,7 @@ class Status(Enum):
     EXACT = "exact"
     COMPLETED = "completed"
     CONVERGED = "converged"
+    SOLVED = "solved"
     BREAKDOWN = "breakdown"
 
     @property
@@ -32,6 +33,10 @@ _ADVICE = {
         "More iterations give smaller error bars."
     ),
     Status.CONVERGED: "The residual reached rounding level before all iterations were used.",
+    Status.SOLVED: (
+        "Solved iteratively to a relative residual of 1e-10: exact for every practical purpose, no "
+        "computational uncertainty is left."
+    ),
     Status.BREAKDOWN: (
         "The search directions became dependent before the residual was small: the Gram matrix is nearly "
         "singular. Raise noise_variance, or use block Gauss-Seidel."
