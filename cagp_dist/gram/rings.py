@@ -279,6 +279,7 @@ class RingGram:
         observed = as_numbers("field", field)
         if observed.shape != self.grid.shape:
             raise ArgumentError(f"field has shape {observed.shape}; expected {self.grid.shape}.")
+        as_fields("field", observed, self.grid)  # nothing is missing
         prior = np.reshape(self.sample(generator, fields=fields), (-1, *self.grid.shape))
         error = np.sqrt(self._noise) * generator.standard_normal(prior.shape)
         draws = prior + self.prior_product(self.solve(observed - prior - error))
