@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
-from pipelines.benchmarks import reference
+from pipelines.benchmarks import grids, reference
 
 Figures = dict[str, float]
 
@@ -158,6 +158,10 @@ CASES: dict[str, Callable[[], Figures]] = {
         gauss_seidel_scipy,
         large,
         dask_workers,
+        grids.whole_grid,
+        grids.grid_likelihood,
+        grids.grid_fit,
+        grids.missing_points,
         startup,
     )
 }

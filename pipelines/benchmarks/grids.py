@@ -1,0 +1,162 @@
+"""Measured cases on whole latitude-longitude grids; see `pipelines.benchmarks.cases`."""
+
+import resource
+import time
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cagp_dist as cagp
+from pipelines.benchmarks import reference
+
+Figures = dict[str, float]
+Array = NDArray[np.float64]
+
+# Maximum likelihood for the built-in field, K^2.
+KERNEL = cagp.Matern32(lengthscale=0.041, variance=22.4)
+NOISE_VARIANCE = 0.53
+
+
+def _seconds(function: object, *arguments: object) -> float:
+    start = time.perf_counter()
+    function(*arguments)  # type: ignore[operator]
+    return time.perf_counter() - start
+
+
+def _peak_mebibytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _warm() -> None:
+    """Compile and load everything on a tiny grid, so that seconds are those of the work."""
+    grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 5), 8)
+    rings = cagp.RingGram(grid, KERNEL, noise_variance=NOISE_VARIANCE)
+    rng = np.random.default_rng(0)
+    field = rings.sample(rng)
+    rings.leave_one_out(field)
+    list(cagp.gauss_seidel_on_grid(rings, field, iterations=1))
+
+
+def whole_grid() -> Figures:
+    """721 x 1440 points of the 0.25-degree grid, exactly: factors, solves, samples, leave-one-out, sweeps."""
+    _warm()
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 721), 1440)
+    field = np.random.default_rng(0).standard_normal(grid.shape)
+    rings = cagp.RingGram(grid, KERNEL, noise_variance=NOISE_VARIANCE)
+    start = time.perf_counter()
+    rings.logdet()
+    factor = time.perf_counter() - start
+    solution = rings.solve(field)
+    first = time.perf_counter() - start
+    peak = _peak_mebibytes()
+    residual = np.linalg.norm(rings @ solution - field) / np.linalg.norm(field)
+    figures = {
+        "seconds_factor_logdet": factor,
+        "seconds_factor_logdet_solve": first,
+        "peak_mebibytes_factor_logdet_solve": peak,
+        "relative_residual": float(residual),
+        "seconds_solve": min(_seconds(rings.solve, field) for _ in range(3)),
+        "seconds_leave_one_out": _seconds(rings.leave_one_out, field),
+    }
+    rng = np.random.default_rng(1)
+    figures["seconds_first_sample"] = _seconds(rings.sample, rng)
+    figures["seconds_sample"] = min(_seconds(rings.sample, rng) for _ in range(3))
+    del rings
+    fresh = cagp.RingGram(grid, KERNEL, noise_variance=NOISE_VARIANCE)
+    sweeps = cagp.gauss_seidel_on_grid(fresh, field, iterations=4, variance=False)
+    next(sweeps)  # makes the blocks
+    figures["seconds_sweep"] = min(_seconds(next, sweeps) for _ in range(3))
+    return figures
+
+
+def grid_likelihood() -> Figures:
+    """Likelihood and gradient on 72 x 144 points: ours, and dense Cholesky of the same 10,368 points."""
+    from cagp_dist.likelihood.rings import ring_likelihood
+
+    _warm()
+    grid = cagp.LatLonGrid(np.linspace(-88.75, 88.75, 72), 144)
+    field = cagp.RingGram(grid, KERNEL, noise_variance=NOISE_VARIANCE).sample(
+        np.random.default_rng(0), noise=True
+    )
+    found = ring_likelihood(KERNEL, grid, field, noise_variance=NOISE_VARIANCE)
+    ours = min(
+        _seconds(lambda: ring_likelihood(KERNEL, grid, field, noise_variance=NOISE_VARIANCE))
+        for _ in range(20)
+    )
+    start = time.perf_counter()
+    value, gradient = reference.likelihood(
+        grid.points,
+        field.ravel(),
+        lengthscale=KERNEL.lengthscale,
+        variance=KERNEL.variance,
+        noise_variance=NOISE_VARIANCE,
+    )
+    dense = time.perf_counter() - start
+    if abs(found.value - value) > 1e-8 * abs(value):
+        raise SystemExit(f"likelihoods differ: {found.value!r} and {value!r}")
+    if np.abs(np.asarray(found.gradient) - gradient).max() > 1e-6 * np.abs(gradient).max():
+        raise SystemExit(f"gradients differ: {found.gradient!r} and {gradient!r}")
+    return {"seconds": ours, "seconds_dense": dense, "ratio": dense / ours}
+
+
+@lru_cache
+def sample_field() -> tuple[cagp.LatLonGrid, Array]:
+    """Return the built-in field without its pole rows, minus a quadratic in latitude."""
+    import tempfile
+    from pathlib import Path
+
+    from cagp_dist.era5.sources import open_source
+
+    with tempfile.TemporaryDirectory() as folder:
+        field = open_source("sample", cache_directory=Path(folder)).load()
+    inner = field.isel(time=0, latitude=slice(1, -1))
+    grid = cagp.LatLonGrid(inner["latitude"].values, inner.sizes["longitude"])
+    values = inner["t2m"].values.astype(np.float64)
+    powers = np.vander(grid.latitude_degrees / 90.0, 3)
+    root = np.sqrt(cagp.area_weights(grid.latitude_degrees))
+    zonal = values.mean(axis=1)
+    coefficients = np.linalg.lstsq(root[:, None] * powers, root * zonal, rcond=None)[0]
+    return grid, values - (powers @ coefficients)[:, None]
+
+
+def grid_fit() -> Figures:
+    """Fit of three hyperparameters to the built-in field without poles, 114,720 points."""
+    _warm()
+    grid, residual = sample_field()
+    start = time.perf_counter()
+    result = cagp.fit(cagp.Matern32, grid, residual, mean=0.0)
+    return {
+        "seconds": time.perf_counter() - start,
+        "points": float(grid.size),
+        "evaluations": float(result.evaluations),
+        "lengthscale": result.prior.kernel.lengthscale,
+        "variance": result.prior.kernel.variance,
+        "noise_variance": result.prior.noise_variance,
+        "ok": float(result.status.ok),
+    }
+
+
+def missing_points() -> Figures:
+    """Leave out a fifth of 181 x 360 points, in one piece or scattered: products to 1e-8."""
+    _warm()
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 181), 360)
+    rng = np.random.default_rng(0)
+    rings = cagp.RingGram(grid, KERNEL, noise_variance=NOISE_VARIANCE)
+    field = rings.sample(rng, noise=True)
+    towards = (grid.points @ cagp.unit_sphere([10.0], [40.0])[0]).reshape(grid.shape)
+    masks = {
+        "continent": towards < np.quantile(towards, 0.8),
+        "scattered": rng.random(grid.shape) > 0.2,
+    }
+    figures: Figures = {}
+    for name, observed in masks.items():
+        masked = cagp.MaskedRings(rings, observed)
+        for kind, preconditioned in (("", True), ("_plain", False)):
+            start = time.perf_counter()
+            solution = masked.solution(field[observed], preconditioned=preconditioned)
+            if not solution.ok:
+                raise SystemExit(f"{name}{kind} did not converge: {solution.relative_residual}")
+            figures[f"products_{name}{kind}"] = float(solution.products)
+            figures[f"seconds_{name}{kind}"] = time.perf_counter() - start
+    return figures
