@@ -1,0 +1,98 @@
+"""Run us and our peers on the same problems and print what it took and how good it was.
+
+Usage: ``python -m pipelines.benchmarks.peers [--peer NAME ...] [--case NAME ...]``
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from pipelines.benchmarks.peers.catalogue import PEERS, Peer
+from pipelines.benchmarks.peers.comparing import Line, Settings, fit, predict
+from pipelines.benchmarks.peers.problems import CASES, FIT_CASES, make_problem
+from pipelines.benchmarks.peers.tables import aligned, fit_table, prediction_table
+
+
+def compare(case: str, peers: Sequence[Peer], *, threads: int, settings: Settings) -> list[Line]:
+    """Every method of every peer on one case, one after the other."""
+    lines: list[Line] = []
+    if case in FIT_CASES:
+        problem, _ = make_problem(FIT_CASES[case], threads=threads)
+        for peer in peers:
+            for method in peer.fits:
+                lines.append(_told(fit(case, problem, peer=peer, method=method, settings=settings)))
+        return lines
+    problem, held_out = make_problem(CASES[case], threads=threads)
+    for peer in peers:
+        for method in peer.methods:
+            if not method.needs_grid or problem.observed.size:
+                line = predict(case, problem, held_out, peer=peer, method=method, settings=settings)
+                lines.append(_told(line))
+    return lines
+
+
+def _told(line: Line) -> Line:
+    figures = line.figures
+    what = f"{figures['seconds']:.3g} s, {figures['peak_mebibytes']:.0f} MiB" if figures else line.outcome
+    print(f"    {line.peer}, {line.label}: {what}", flush=True)
+    return line
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    every = (*CASES, *FIT_CASES)
+    parser.add_argument("--peer", action="append", choices=tuple(PEERS), help="who (repeat; default: all)")
+    parser.add_argument("--case", action="append", choices=every, help="what (repeat; default: all)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of every program (default: 2)")
+    parser.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="SECONDS", help="of one run (default: 600)"
+    )
+    parser.add_argument(
+        "--environments", type=Path, default=Path(".peers"), help="folder of the environments"
+    )
+    parser.add_argument("--output", type=Path, default=Path("out/peers.json"), help="where the JSON goes")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the tables as the documentation holds them"
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Compare, print, write."""
+    arguments = _arguments()
+    peers = [peer for name, peer in PEERS.items() if not arguments.peer or name in arguments.peer]
+    settings = Settings(arguments.environments, arguments.time_limit)
+    results: dict[str, list[Line]] = {}
+    cases = {
+        name: case
+        for name, case in (CASES | FIT_CASES).items()
+        if not arguments.case or name in arguments.case
+    }
+    for case, what in cases.items():
+        print(f"{case}: {what.text}", flush=True)
+        results[case] = compare(case, peers, threads=arguments.threads, settings=settings)
+    for case, lines in results.items():
+        table = fit_table(lines) if case in FIT_CASES else prediction_table(lines)
+        heading = f"`{case}`: {cases[case].text}"
+        print(f"\n### {heading}\n\n{table}" if arguments.markdown else f"\n{heading}\n{aligned(table)}")
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "machine": {
+            "processor": platform.processor() or platform.machine(),
+            "python": platform.python_version(),
+            "threads": arguments.threads,
+        },
+        "requirements": {peer.name: peer.requirements for peer in peers},
+        "lines": [asdict(line) for lines in results.values() for line in lines],
+    }
+    arguments.output.write_text(json.dumps(document, indent=2) + "\n")
+    print(f"\nwritten to {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

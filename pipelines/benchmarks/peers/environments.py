@@ -1,0 +1,45 @@
+"""Environments of the peers: made by venv and pip, used again while the requirements are the same."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pipelines.benchmarks.peers.catalogue import Peer
+
+STAMP = "installed.txt"
+
+
+class AbsentError(Exception):
+    """A peer cannot be installed here; the text says why."""
+
+
+def interpreter(peer: Peer, folder: Path) -> Path:
+    """Python of the peer's environment, which is made if it is not there.
+
+    Raises
+    ------
+    AbsentError
+        If the environment cannot be made; the last line of what was said about it.
+    """
+    if not peer.requirements:
+        return Path(sys.executable)
+    home = (folder / peer.name).absolute()
+    python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
+    stamp, wanted = home / STAMP, "\n".join(peer.requirements)
+    if not (stamp.exists() and stamp.read_text() == wanted):
+        _run(sys.executable, "-m", "venv", "--clear", str(home))
+        _run(
+            str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.requirements
+        )
+        stamp.write_text(wanted)
+    return python
+
+
+def _run(*command: str) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in (error.stderr + error.stdout).splitlines() if line.strip()]
+        said = [line for line in lines if line.startswith("ERROR")] or lines or ["no reason given"]
+        raise AbsentError(said[-1]) from error
