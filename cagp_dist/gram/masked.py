@@ -98,7 +98,7 @@ class MaskedRings:
 
     def restrict(self, fields: Array) -> Array:
         """Values of fields (r, P, Q) at the observed points, rows (r, n)."""
-        return np.ascontiguousarray(fields.reshape(len(fields), -1)[:, self._index])
+        return np.ascontiguousarray(fields.reshape(-1, self.rings.grid.size)[:, self._index])
 
     def __matmul__(self, columns: ArrayLike) -> Array:
         """``G_o @ columns`` for columns (n,) or (n, r)."""
@@ -175,6 +175,11 @@ class MaskedRings:
             raise ArgumentError(
                 f"columns has shape {given.shape}; expected ({n},) or ({n}, r), an entry for each observed "
                 "point. From a field: field[observed]."
+            )
+        if not np.isfinite(given).all():
+            missing = int((~np.isfinite(given)).sum())
+            raise ArgumentError(
+                f"columns holds {missing} values that are NaN or infinite; mark those points as not observed."
             )
         return given
 
