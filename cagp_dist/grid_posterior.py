@@ -261,7 +261,7 @@ class _Data:
         if missing:
             raise ArgumentError(
                 f"y holds {missing} values that are NaN or infinite where a point was observed. Leave those "
-                "points out: observed=numpy.isfinite(y)."
+                "points out, at all times: observed=numpy.isfinite(y), or numpy.isfinite(y).all(axis=0)."
             )
         centre = prior.mean_at(grid.points)
         if centre.shape[1] not in (1, len(fields)):

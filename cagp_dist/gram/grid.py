@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,10 +16,13 @@ from cagp_dist.gram.base import Array
 NEAREST_DEGREES = 1e-9
 """Latitudes closer than this are taken for one latitude; mirror images may be this far from exact."""
 
+NEAREST_LONGITUDE_DEGREES = 1e-4
+"""An axis of longitudes may be this far from equispaced."""
+
 
 @dataclass(frozen=True, eq=False)
 class LatLonGrid:
-    """A full-circle grid: any P latitudes, each with Q equispaced longitudes from longitude zero.
+    """A full-circle grid: any P latitudes, each with the same Q equispaced longitudes.
 
     Fields on it are arrays (P, Q), a row for each latitude in the order given.
 
@@ -27,7 +31,9 @@ class LatLonGrid:
     latitude_degrees : array_like, shape (P,)
         Strictly ascending or descending, any spacing (regular, Gaussian, with or without poles).
     n_longitudes : int
-        Points of a ring, Q, at longitudes ``360 s / Q`` degrees, s = 0 .. Q - 1.
+        Points of a ring, Q.
+    first_longitude_degrees : float
+        Longitude of the first column; the others follow ``360 / Q`` degrees apart, eastward.
 
     Raises
     ------
@@ -44,8 +50,11 @@ class LatLonGrid:
 
     latitude_degrees: Array = field()
     n_longitudes: int
+    first_longitude_degrees: float
 
-    def __init__(self, latitude_degrees: ArrayLike, n_longitudes: int) -> None:
+    def __init__(
+        self, latitude_degrees: ArrayLike, n_longitudes: int, *, first_longitude_degrees: float = 0.0
+    ) -> None:
         latitude = as_numbers("latitude_degrees", latitude_degrees)
         if latitude.ndim != 1 or latitude.size == 0:
             raise ArgumentError(
@@ -54,6 +63,11 @@ class LatLonGrid:
             )
         check_count("n_longitudes", n_longitudes, least=1)
         area_weights(latitude)  # finite, and within -90..90
+        if not np.isfinite(first_longitude_degrees):
+            raise ArgumentError(
+                f"first_longitude_degrees is {first_longitude_degrees!r}; expected a finite "
+                "number of degrees."
+            )
         steps = np.diff(latitude)
         if steps.size and np.abs(steps).min() < NEAREST_DEGREES:
             where = int(np.abs(steps).argmin())
@@ -70,6 +84,48 @@ class LatLonGrid:
         latitude.flags.writeable = False
         object.__setattr__(self, "latitude_degrees", latitude)
         object.__setattr__(self, "n_longitudes", int(n_longitudes))
+        object.__setattr__(self, "first_longitude_degrees", float(first_longitude_degrees))
+
+    @classmethod
+    def from_axes(cls, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Self:
+        """Recognise the grid of a field from its two axes.
+
+        Parameters
+        ----------
+        latitude_degrees, longitude_degrees : array_like, shapes (P,) and (Q,)
+            Axes of the field; longitudes eastward, of any convention.
+
+        Returns
+        -------
+        LatLonGrid
+
+        Raises
+        ------
+        ArgumentError
+            If the longitudes are not equispaced around the full circle.
+
+        Examples
+        --------
+        >>> import cagp_dist as cagp
+        >>> cagp.LatLonGrid.from_axes([-45.0, 0.0, 45.0], [-180.0, -90.0, 0.0, 90.0]).first_longitude_degrees
+        -180.0
+        """
+        longitude = as_numbers("longitude_degrees", longitude_degrees)
+        if longitude.ndim != 1 or longitude.size == 0 or not np.isfinite(longitude).all():
+            raise ArgumentError(
+                f"longitude_degrees has shape {longitude.shape}; expected (Q,) finite values, "
+                "the longitude axis."
+            )
+        wanted = longitude[0] + np.arange(longitude.size) * (360.0 / longitude.size)
+        # float32 axes, as some files have them, are 1e-5 degrees off
+        if np.abs(longitude - wanted).max() > NEAREST_LONGITUDE_DEGREES:
+            where = int((np.abs(longitude - wanted) > NEAREST_LONGITUDE_DEGREES).argmax())
+            raise ArgumentError(
+                f"longitude {where} is {longitude[where]:g}, and {wanted[where]:g} would be equispaced around "
+                f"the full circle with {longitude.size} longitudes. For a part of the globe or an irregular grid "
+                "use cagp_dist.condition with cagp_dist.unit_sphere points."
+            )
+        return cls(latitude_degrees, longitude.size, first_longitude_degrees=float(longitude[0]))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -83,8 +139,9 @@ class LatLonGrid:
 
     @property
     def longitude_degrees(self) -> Array:
-        """Longitudes of every ring, shape (Q,), in [0, 360)."""
-        return np.arange(self.n_longitudes, dtype=np.float64) * (360.0 / self.n_longitudes)
+        """Longitudes of every ring, shape (Q,), eastward from the first."""
+        steps = np.arange(self.n_longitudes, dtype=np.float64)
+        return self.first_longitude_degrees + steps * (360.0 / self.n_longitudes)
 
     @cached_property
     def mirrored(self) -> bool:

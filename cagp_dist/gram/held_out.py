@@ -68,7 +68,7 @@ class Views:
     Attributes
     ----------
     latitude_degrees, longitude_degrees : array, shape (v,)
-        A point for each view, longitude in [0, 360 / Q).
+        A point for each view, less than one grid step east of the first longitude.
     view, steps : array of int, shape (q,)
         View of each test point, and its rotation to the east.
     """
@@ -82,8 +82,9 @@ class Views:
     def of(cls, targets: Targets, grid: LatLonGrid) -> Self:
         """Find the views of some test points."""
         spacing = 360.0 / grid.n_longitudes
-        steps = np.floor(targets.longitude_degrees / spacing + SAME_DEGREES)
-        offset = np.maximum(targets.longitude_degrees - steps * spacing, 0.0)
+        eastward = np.mod(targets.longitude_degrees - grid.first_longitude_degrees, 360.0)
+        steps = np.floor(eastward / spacing + SAME_DEGREES)
+        offset = grid.first_longitude_degrees + np.maximum(eastward - steps * spacing, 0.0)
         pairs = np.stack([targets.latitude_degrees, offset], axis=1)
         _, first, view = np.unique(
             np.round(pairs / SAME_DEGREES), axis=0, return_index=True, return_inverse=True
