@@ -50,17 +50,24 @@ def cholesky_in_place(stack: Array) -> None:
     Raises
     ------
     NumericalError
-        If a matrix is not positive definite in floating point.
+        If a matrix is not positive definite in floating point, or not finite.
     """
+    addresses = _addresses(stack, written=True)
     factor = _routine("dpotrf")
     size, info = ctypes.c_int(stack.shape[1]), ctypes.c_int()
-    for index, address in enumerate(_addresses(stack)):
+    for index, address in enumerate(addresses):
         factor(b"U", size, address, size, info)
         if info.value != 0:
             raise NumericalError(
                 f"matrix {index} of a stack of {stack.shape[1]} x {stack.shape[1]} ones is not positive "
                 f"definite (minor {info.value}). Points may coincide or nearly so: raise noise_variance."
             )
+    # LAPACK lets NaN pass, and it spreads to the last entry
+    finite = np.isfinite(stack[:, -1:, -1:]).all(axis=(1, 2))
+    if not finite.all():
+        raise NumericalError(
+            f"matrix {np.flatnonzero(~finite)[0]} of a stack holds NaN or infinity; check kernel and noise."
+        )
 
 
 def inverse_diagonals(factors: Array) -> Array:
@@ -69,6 +76,7 @@ def inverse_diagonals(factors: Array) -> Array:
     The squared columns of ``L^-1`` are summed; columns are made `STRIP` at a time, from the strip's own
     rows on, which is several times faster than LAPACK's inverse of a triangle.
     """
+    addresses = _addresses(factors)
     solve = _routine("dtrsm")
     count, m = factors.shape[:2]
     out = np.empty((count, m))
@@ -79,7 +87,7 @@ def inverse_diagonals(factors: Array) -> Array:
         columns = np.empty_like(identity)
         rows, wide = ctypes.c_int(m - start), ctypes.c_int(width)
         offset = 8 * start * (m + 1)
-        for index, address in enumerate(_addresses(factors)):
+        for index, address in enumerate(addresses):
             columns[:] = identity
             solve(b"R", b"U", b"N", b"N", wide, rows, one, address + offset, size, columns.ctypes.data, wide)
             np.einsum("ij,ij->j", columns, columns, out=out[index, start : start + width])
@@ -97,20 +105,28 @@ def multiply_lower(factors: Array, columns: Array, *, transposed: bool = False) 
 
 
 def _triangular(name: str, factors: Array, columns: Array, transposed: bool) -> None:
+    matrices, rights = _addresses(factors), _addresses(columns, columns_of=factors, written=True)
+    if columns.size == 0:
+        return
     routine = _routine(name)
     flag = b"T" if transposed else b"N"
     size, width = ctypes.c_int(factors.shape[1]), ctypes.c_int(columns.shape[2])
-    if columns.size == 0:
-        return
     one = ctypes.c_double(1.0)
-    for matrix, right in zip(_addresses(factors), _addresses(columns), strict=True):
+    for matrix, right in zip(matrices, rights, strict=True):
         routine(b"R", b"U", flag, b"N", width, size, one, matrix, size, right, width)
 
 
-def _addresses(stack: Array) -> range:
-    """Addresses of the matrices of a stack."""
+def _addresses(stack: Array, *, columns_of: Array | None = None, written: bool = False) -> range:
+    """Addresses of the matrices of a stack; what compiled code would read or write wrongly is refused."""
     if not stack.flags.c_contiguous or stack.dtype != np.float64:
         raise TypeError("a stack must be C-contiguous float64")
+    if written and not stack.flags.writeable:
+        raise ValueError("a stack that is written to is read-only")
+    if columns_of is None and (stack.ndim != 3 or stack.shape[1] != stack.shape[2]):
+        raise ValueError(f"a stack of shape {stack.shape}; expected (count, m, m)")
+    if columns_of is not None and (stack.ndim != 3 or stack.shape[:2] != columns_of.shape[:2]):
+        count, m = columns_of.shape[:2]
+        raise ValueError(f"columns have shape {stack.shape}; expected ({count}, {m}, r)")
     step = 8 * stack.shape[1] * stack.shape[2]
     if step == 0:
         return range(0)

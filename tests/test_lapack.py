@@ -1,0 +1,176 @@
+"""Stacks of small matrices against NumPy, and what they refuse: they write where they are told to."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cagp_dist import lapack
+from cagp_dist.errors import NumericalError
+from cagp_dist.lapack import STRIP, cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
+from cagp_dist.runtime import single_threaded_blas
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+SIZES = [1, 2, 5, 31]
+
+
+def positive_definite(count, m, seed=0):
+    A = np.random.default_rng([seed, count, m]).normal(size=(count, m, m + 5))
+    return A @ A.transpose(0, 2, 1) + np.eye(m)
+
+
+def factors(count, m):
+    """Cholesky factors, with what must not be read above the diagonal."""
+    lower = np.linalg.cholesky(positive_definite(count, m))
+    return lower, lower + np.triu(np.full((m, m), np.nan), 1)
+
+
+def columns_for(count, m, r):
+    return np.random.default_rng([count, m, r]).normal(size=(count, m, r))
+
+
+@pytest.mark.parametrize("m", SIZES)
+@pytest.mark.parametrize("count", [1, 4])
+def test_cholesky_reads_and_writes_the_lower_triangle_alone(count, m):
+    matrices = positive_definite(count, m)
+    above = np.triu(np.full((m, m), 777.0), 1)
+    stack = np.tril(matrices) + above
+    cholesky_in_place(stack)
+    np.testing.assert_allclose(np.tril(stack), np.linalg.cholesky(matrices), rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(np.triu(stack, 1), np.broadcast_to(above, stack.shape))
+
+
+@pytest.mark.parametrize("r", [1, 2, 7])
+@pytest.mark.parametrize("m", SIZES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_solves_and_products_with_triangles(m, r, transposed):
+    lower, stored = factors(3, m)
+    L = lower.transpose(0, 2, 1) if transposed else lower
+    columns = columns_for(3, m, r)
+    product = columns.copy()
+    multiply_lower(stored, product, transposed=transposed)
+    np.testing.assert_allclose(product, L @ columns, rtol=1e-12, atol=1e-12)
+    solved = columns.copy()
+    solve_lower(stored, solved, transposed=transposed)
+    np.testing.assert_allclose(solved, np.linalg.solve(L, columns), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("m", [1, 2, STRIP - 1, STRIP, STRIP + 1, 2 * STRIP + 7])
+def test_diagonals_of_inverses(m):
+    lower, stored = factors(2, m)
+    before = stored.copy()
+    expected = np.diagonal(np.linalg.inv(lower @ lower.transpose(0, 2, 1)), axis1=1, axis2=2)
+    np.testing.assert_allclose(inverse_diagonals(stored), expected, rtol=1e-11)
+    np.testing.assert_array_equal(stored, before)
+
+
+@given(m=st.integers(1, 20), strip=st.integers(1, 25))
+def test_strips_of_any_width_give_the_same_diagonals(m, strip):
+    lower, stored = factors(2, m)
+    expected = np.diagonal(np.linalg.inv(lower @ lower.transpose(0, 2, 1)), axis1=1, axis2=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lapack, "STRIP", strip)
+        np.testing.assert_allclose(inverse_diagonals(stored), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize(("count", "m"), [(0, 3), (2, 0), (0, 0)])
+def test_empty_stacks(count, m):
+    cholesky_in_place(np.zeros((count, m, m)))
+    assert inverse_diagonals(np.zeros((count, m, m))).shape == (count, m)
+    for apply in (solve_lower, multiply_lower):
+        columns = np.zeros((count, m, 2))
+        apply(np.zeros((count, m, m)), columns)
+
+
+@pytest.mark.parametrize("apply", [solve_lower, multiply_lower])
+def test_no_columns(apply):
+    columns = np.zeros((2, 3, 0))
+    apply(positive_definite(2, 3), columns)
+    assert columns.shape == (2, 3, 0)
+
+
+@pytest.mark.parametrize(("which", "minor"), [(0, 1), (2, 4), (1, 5)])
+def test_a_matrix_that_is_not_positive_definite_is_named(which, minor):
+    stack = positive_definite(3, 5)
+    stack[which, minor - 1, minor - 1] = -1.0
+    text = rf"matrix {which} of a stack of 5 x 5 ones is not positive definite \(minor {minor}\)"
+    with pytest.raises(NumericalError, match=text + r"\. Points may coincide .* raise noise_variance"):
+        cholesky_in_place(stack)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_matrix_that_is_not_finite_is_not_positive_definite(value):
+    stack = positive_definite(2, 4)
+    stack[1, 2, 1] = value
+    with pytest.raises(NumericalError, match=r"matrix 1 of a stack .*(not positive definite|NaN or infinity)"):
+        cholesky_in_place(stack)
+
+
+WRONG = {
+    "transposed": lambda stack: stack.transpose(0, 2, 1),
+    "every other": lambda stack: np.repeat(stack, 2, axis=0)[::2],
+    "part of a matrix": lambda stack: np.pad(stack, ((0, 0), (0, 1), (0, 1)))[:, :3, :3],
+    "single precision": lambda stack: stack.astype(np.float32),
+    "integers": lambda stack: stack.astype(np.int64),
+    "other byte order": lambda stack: stack.astype(stack.dtype.newbyteorder()),
+}
+
+
+@pytest.mark.parametrize("spoil", WRONG.values(), ids=WRONG)
+def test_stacks_of_another_layout_are_refused(spoil):
+    stack = positive_definite(4, 3)
+    bad = spoil(stack)
+    with pytest.raises(TypeError, match="must be C-contiguous float64"):
+        cholesky_in_place(bad)
+    with pytest.raises(TypeError, match="must be C-contiguous float64"):
+        inverse_diagonals(bad)
+    for apply in (solve_lower, multiply_lower):
+        with pytest.raises(TypeError, match="must be C-contiguous float64"):
+            apply(bad, np.ones((4, 3, 3)))
+        with pytest.raises(TypeError, match="must be C-contiguous float64"):
+            apply(stack, bad)
+
+
+def test_what_must_not_be_written_is_refused():
+    stack, columns = positive_definite(2, 3), np.ones((2, 3, 1))
+    for array in (stack, columns):
+        array.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        cholesky_in_place(stack)
+    for apply in (solve_lower, multiply_lower):
+        with pytest.raises(ValueError, match="read-only"):
+            apply(stack, columns)
+    np.testing.assert_array_equal(columns, 1.0)
+    assert inverse_diagonals(stack).shape == (2, 3)  # only read
+
+
+@pytest.mark.parametrize("apply", [solve_lower, multiply_lower])
+@pytest.mark.parametrize("shape", [(2, 3, 1), (4, 2, 1), (4, 4, 1), (3, 4, 1)])
+def test_columns_that_do_not_fit_the_matrices_are_refused(apply, shape):
+    """Instead of being read beyond their end."""
+    with pytest.raises(ValueError, match=r"columns have shape .*; expected \(4, 3, r\)"):
+        apply(positive_definite(4, 3), np.ones(shape))
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 4), (2, 2, 3, 3)])
+def test_what_is_no_stack_of_squares_is_refused(shape):
+    for use in (cholesky_in_place, inverse_diagonals):
+        with pytest.raises(ValueError, match=r"a stack of shape .*; expected \(count, m, m\)"):
+            use(np.ones(shape))
+
+
+def test_work_releases_the_interpreter():
+    """Another thread works on while one factorisation of about 0.1 s runs."""
+    stack = positive_definite(1, 1500)
+    with single_threaded_blas():
+        worker = threading.Thread(target=cholesky_in_place, args=(stack,))
+        worker.start()
+        turns = 0
+        while worker.is_alive():
+            time.sleep(0.001)
+            turns += 1
+    assert turns > 5
