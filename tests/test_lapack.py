@@ -106,7 +106,7 @@ def test_a_matrix_that_is_not_positive_definite_is_named(which, minor):
 def test_a_matrix_that_is_not_finite_is_not_positive_definite(value):
     stack = positive_definite(2, 4)
     stack[1, 2, 1] = value
-    with pytest.raises(NumericalError, match=r"matrix 1 of a stack .*(not positive definite|NaN or infinity)"):
+    with pytest.raises(NumericalError, match=r"matrix 1 of a stack .*(not positive|NaN or infinity)"):
         cholesky_in_place(stack)
 
 
