@@ -62,6 +62,9 @@ def folder(tmp_path, monkeypatch):
     """An empty current folder with a good field and a good job."""
     monkeypatch.chdir(tmp_path)
     temperature().to_netcdf("field.nc", engine="scipy")
+    temperature().sel(latitude=slice(70, 0), longitude=slice(0, 80)).to_zarr(
+        "europe.zarr", zarr_format=3, consolidated=False
+    )
     Path("job.toml").write_text(JOB)
     return tmp_path
 
@@ -125,6 +128,45 @@ TRAIN_AND_TEST = JOB.split("[design]\n")[1].split("\n\n")[0]
             ("area [10.0, 1.0, 5.0, 3.0]", "holds no grid point", "latitudes -82.5..82.5"),
         ),
         ('"file:field.nc"', '"file:field.nc"\nvariable = "tp"', ("variable 'tp' is not known", "'t2m'")),
+        ("lengthscale = 0.3\n", "", ("variance and noise_variance came without lengthscale", "all three")),
+        (
+            '"file:field.nc"',
+            '"synthetic"\n[observations.synthetic]\nlenghtscale = 0.1',
+            (
+                "unknown key [observations] synthetic.lenghtscale",
+                'nearest: "lengthscale"',
+                "noise_variance, seed",
+            ),
+        ),
+        (
+            '"file:field.nc"',
+            '"file:field.nc"\nsynthetic = { seed = 1 }',
+            ('[observations.synthetic] came with source "file:field.nc"', 'write source = "synthetic"'),
+        ),
+        (
+            '"file:field.nc"',
+            '"synthetic"\ngrid_degrees = 7.0',
+            ("grid_degrees is 7;", "divides 180 degrees"),
+        ),
+        (
+            '"file:field.nc"',
+            '"synthetic"\ngrid_degrees = 10.0\nsynthetic = { variance = 1e4 }',
+            ("the synthetic field reaches from", "Lower variance"),
+        ),
+        (
+            '"quadratic-latitude"',
+            '"quadratic-longitude"',
+            ("quadratic-longitude", 'nearest: "quadratic-latitude"'),
+        ),
+        ('"quadratic-latitude"', '"climatology:"', ('the address is missing after "climatology:"',)),
+        (
+            '"quadratic-latitude"',
+            '"climatology:europe.zarr"',
+            (
+                "the climatology covers latitudes 7.5..67.5 and 75 degrees east of longitude 0",
+                "use another mean",
+            ),
+        ),
     ],
 )
 def test_a_wrong_job_is_refused(folder, old, new, said):
@@ -136,6 +178,51 @@ def test_a_job_that_does_not_fit_into_memory_is_refused(folder):
     job = JOB.replace("[prior]", 'map = { kind = "grid", resolution_degrees = 1.0 }\n[prior]')
     job = job.replace("[cluster]", '[cluster]\nmemory_limit = "2MiB"')
     assert_refused(run(job=job), 2, "block Gauss-Seidel on 120 points needs", "2 MiB", "Raise memory_limit")
+
+
+def test_a_climatology_that_is_not_there_is_refused(folder):
+    job = JOB.replace('"quadratic-latitude"', '"climatology:none.zarr"')
+    assert_refused(run(job=job), 1, "there is no Zarr store at none.zarr")
+
+
+def test_a_climatology_with_gaps_is_refused(folder):
+    holed = temperature()
+    holed["t2m"][0, 3, 5:8] = np.nan
+    holed.to_zarr("holed.zarr", zarr_format=3, consolidated=False)
+    job = JOB.replace('"quadratic-latitude"', '"climatology:holed.zarr"')
+    assert_refused(run(job=job), 1, "holed.zarr: 3 of 288 values of the climatology are missing", "Fill them")
+
+
+NUMBERS = "lengthscale = 0.3\nvariance = 22.0\nnoise_variance = 0.5\n"
+
+
+def test_a_prior_that_the_data_do_not_hold_is_refused_with_what_to_do(folder):
+    """Without any noise in the field, the noise variance ends on its lower bound."""
+    result = run(job=JOB.replace(NUMBERS, ""))
+    assert_refused(
+        result,
+        3,
+        "the fit of the prior to the whole field of 288 points",
+        "noise_variance",
+        "put them into the job",
+    )
+
+
+def test_a_field_with_a_gap_is_fitted_at_its_observed_points(folder):
+    rng = np.random.default_rng(0)
+    field = temperature()
+    field["t2m"] += rng.normal(0.0, 1.0, field.t2m.shape).astype("f4")
+    field["t2m"][0, 4, 4] = np.nan
+    field.to_netcdf("field.nc", engine="scipy")
+    result = run("fit", "job.toml", job=JOB.replace(NUMBERS, ""))
+    assert result.exit_code in (0, 3), result.output  # 120 points may leave the likelihood flat
+    assert "fitted  to the 120 observed points in" in result.stdout
+
+
+def test_too_few_points_to_fit_are_refused(folder):
+    job = JOB.replace(NUMBERS, "").replace("count = 120", "count = 3").replace("count = 30", "count = 2")
+    job = job.replace('"file:field.nc"', '"file:field.nc"\narea = [60.0, 0.0, 0.0, 60.0]')
+    assert_refused(run(job=job), 2, "3 points are too few to learn three parameters")
 
 
 def test_a_missing_job_file_is_refused(folder):

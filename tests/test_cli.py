@@ -150,6 +150,111 @@ def test_plan_refuses_what_does_not_fit(tmp_path):
     assert "Raise memory_limit" in result.stderr
 
 
+FIT_JOB = """
+[observations]
+source = "synthetic"
+grid_degrees = 15.0
+synthetic = {{ lengthscale = 0.4, seed = 3 }}
+
+[design]
+train = {{ kind = "random", count = 100, seed = 0 }}
+test  = {{ kind = "random", count = 20, seed = 1 }}
+
+[prior]
+mean = "harmonic-latitude"
+
+[solver]
+name = "gauss-seidel"
+iterations = 2
+
+[cluster]
+scheduler = "serial"
+
+[output]
+root = "{root}"
+"""
+
+
+@pytest.fixture
+def fit_job(tmp_path):
+    path = tmp_path / "fit.toml"
+    path.write_text(FIT_JOB.format(root=tmp_path / "out"))
+    return path
+
+
+def test_fit_prints_numbers_and_a_table_to_paste(fit_job, tmp_path):
+    result = cagp("fit", fit_job)
+    assert result.exit_code == 0, result.output
+    for words in (
+        "estimate   standard error",
+        "lengthscale",
+        "K²",
+        "log-likelihood  -",
+        "status  converged: ",
+    ):
+        assert words in result.stdout
+    assert "fitted  to the whole field of 264 points, test points included in " in result.stdout
+    table = "[prior]" + result.stdout.split("[prior]")[1]
+    numbers = parse_job(
+        FIT_JOB.replace('[prior]\nmean = "harmonic-latitude"', table).format(root="x")
+    ).prior.numbers
+    assert 0.1 < numbers.lengthscale < 1.0
+    assert "to the whole field of 264 points, test points included, on serial" in result.stderr
+    assert "done  Fit           converged, lengthscale " in result.stderr
+    assert not (tmp_path / "out" / "CURRENT").exists()
+
+
+def test_run_fits_first_and_finds_its_run_without_fitting_again(fit_job, monkeypatch):
+    first = cagp("run", fit_job)
+    assert first.exit_code == 0, first.output
+    stages = [line.split()[1] for line in first.stderr.splitlines() if line.startswith("done")]
+    assert stages == ["Observations", "Points", "Fit", "Solve", "Scores", "Publication", "Report"]
+    page = Path(first.stdout.split("report  ")[1].strip()).read_text()
+    assert "Prior, fitted to the whole field of 264 points, test points included" in page
+    monkeypatch.setattr("cagp_dist.service.run.fit_prior", None)
+    again = cagp("run", fit_job)
+    assert again.exit_code == 0, again.output
+    assert "nothing was computed" in again.stdout
+
+
+def test_plan_says_that_the_prior_will_be_fitted(fit_job, tmp_path):
+    result = cagp("plan", fit_job)
+    assert result.exit_code == 0, result.output
+    assert "the three numbers of [prior] are fitted first, to the whole field of 264 points" in result.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fit_that_does_not_end_well_exits_with_3(fit_job, tmp_path, monkeypatch):
+    import dataclasses
+
+    import cagp_dist.service.run as service
+    from cagp_dist.likelihood.result import FitStatus, StandardErrors
+
+    fit_prior = service.fit_prior
+
+    def badly(*arguments, **settings):
+        fitted = fit_prior(*arguments, **settings)
+        unknown = StandardErrors(float("nan"), 1.0, 0.1)
+        result = dataclasses.replace(
+            fitted.result, status=FitStatus.FLAT, standard_errors=unknown, log_likelihood=None
+        )
+        return dataclasses.replace(fitted, result=result)
+
+    monkeypatch.setattr(service, "fit_prior", badly)
+    fitted = cagp("fit", fit_job)
+    assert fitted.exit_code == 3
+    assert "unknown" in fitted.stdout
+    assert "status  flat: The likelihood hardly depends" in fitted.stdout
+    assert "log-likelihood" not in fitted.stdout
+    ran = cagp("run", fit_job)
+    assert ran.exit_code == 3
+    assert ran.stdout == ""
+    message = " ".join(ran.stderr.split())
+    assert "Error: the fit of the prior to the whole field of 264 points, test points included" in message
+    assert "put them into the job: [prior] kernel" in message
+    assert not (tmp_path / "out" / "CURRENT").exists()
+
+
 def test_ingest_is_idempotent(job, tmp_path):
     first, second = cagp("ingest", job), cagp("ingest", job)
     assert first.exit_code == second.exit_code == 0
@@ -225,7 +330,7 @@ def test_version():
     assert (result.exit_code, result.stdout) == (0, f"cagp_dist {cagp_dist.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "plan", "ingest", "report", "verify", "example"])
+@pytest.mark.parametrize("command", ["demo", "run", "plan", "fit", "ingest", "report", "verify", "example"])
 def test_every_command_helps_with_examples(command):
     result = cagp(command, "--help")
     assert result.exit_code == 0
@@ -349,6 +454,9 @@ def test_a_terminal_sees_a_bar_with_the_time_left(terminal):
             shown = display._console.export_text()
             assert f"iteration {fraction}" in shown
             assert left in shown
+        display(Event("Solve", "progress", "some more"))  # how much is left is not known
+        display._bars.refresh()
+        assert "some more" in display._console.export_text()
         display(Event("Solve", "note", "[late] note"))
         display(Event("Solve", "done", "completed"))
     shown = display._console.export_text()

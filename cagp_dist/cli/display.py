@@ -38,7 +38,7 @@ INTERRUPTED = 130
 
 _NUMBERS = {
     "lengthscale": ("", "chord on the unit sphere"),
-    "variance": ("K²", "of the temperature about its mean"),
+    "variance": ("K²", "of the field about its mean"),
     "noise_variance": ("K²", "of a single observation"),
 }
 _SCORES = (

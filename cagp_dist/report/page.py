@@ -188,7 +188,7 @@ def _prior(run: PublishedRun) -> str:
     head = "".join(f'<th class="number">{title}</th>' for title in ("estimate", "standard error"))
     table = f"<table><caption>{escape(tables.fit_caption(run))}</caption>\n"
     table += f"<tr><th>number</th>{head}<th>unit</th></tr>\n{_rows(rows, numbers=(1, 2))}</table>"
-    return f'<div>{table}<p class="note">{escape(tables.fit_note(run))}</p></div>'
+    return f'<div class="card">{table}<p class="note">{escape(tables.fit_note(run))}</p></div>'
 
 
 def _figure(svg: str, caption: str) -> str:

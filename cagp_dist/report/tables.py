@@ -15,11 +15,14 @@ Row = tuple[str, ...]
 
 _VERSION = re.compile(r"\d+(\.\w+)+")
 
-_NUMBERS = {
-    "lengthscale": "chord on the unit sphere",
-    "variance": "K² of the temperature about its mean",
-    "noise_variance": "K² of a single observation",
+_UNITS = {
+    "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
+    "variance": "K², of the field about its mean",
+    "noise_variance": "K², of one observation",
 }
+_EARTH_RADIUS_KILOMETRES = 6371.0
+
+_STAGES = ("Observations", "Points", "Fit", "Solve", "Scores")
 _METHODS = {
     "rings": "Maximum of the exact likelihood of the grid",
     "dense": "Maximum of the exact likelihood",
@@ -131,11 +134,13 @@ def time_rows(scored: ByTime) -> tuple[list[Row], str]:
 
 def seconds_by_stage(run: PublishedRun) -> dict[str, float]:
     """Seconds of each stage, in the order in which they ran."""
-    return {
+    seconds = {
         stage: float(value)
         for stage, value in run.attributes.table("timings").items()
         if isinstance(value, (int, float))
     }
+    known = {stage: seconds[stage] for stage in _STAGES if stage in seconds}
+    return known | seconds
 
 
 def prior_rows(run: PublishedRun) -> list[Row]:
@@ -144,10 +149,14 @@ def prior_rows(run: PublishedRun) -> list[Row]:
     if not isinstance(errors, dict):
         return []
     numbers = run.attributes.table("prior")
-    return [
-        (_spoken(name), _number(numbers.get(name)), f"±{_number(errors.get(name), digits=2)}", unit)
-        for name, unit in _NUMBERS.items()
-    ]
+    rows: list[Row] = []
+    for name, unit in _UNITS.items():
+        value, error = numbers.get(name), errors.get(name)
+        known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
+        if isinstance(value, (int, float)):
+            unit = unit.format(kilometres=value * _EARTH_RADIUS_KILOMETRES)
+            rows.append((_spoken(name), f"{value:.4g}", known, unit))
+    return rows
 
 
 def fit_caption(run: PublishedRun) -> str:
@@ -159,9 +168,11 @@ def fit_note(run: PublishedRun) -> str:
     """Say how the prior was fitted and how the fit ended."""
     fit = run.attributes.table("fit")
     likelihood = fit.get("log_likelihood")
-    height = f", log-likelihood {likelihood:,.1f}" if isinstance(likelihood, (int, float)) else ""
+    height = ""
+    if isinstance(likelihood, (int, float)):
+        height = ", log-likelihood " + f"{likelihood:,.1f}".replace("-", "\N{MINUS SIGN}")
     method = _METHODS.get(str(fit.get("method")), str(fit.get("method")))
-    return f"{method}{height}. {_spoken(str(fit.get('status')))}: {fit.get('status_advice')}"
+    return f"{method}{height}. {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
 
 
 def record_rows(run: PublishedRun) -> list[Row]:
@@ -189,11 +200,6 @@ def record_rows(run: PublishedRun) -> list[Row]:
         ("Versions", _joined(versions)),
     ]
     return [row for row in rows if row[1]]
-
-
-def _number(value: object, *, digits: int = 4) -> str:
-    """Write a number with so many significant digits; what is none says that it is unknown."""
-    return f"{value:.{digits}g}" if isinstance(value, (int, float)) else "unknown"
 
 
 def _spoken(name: str) -> str:

@@ -66,6 +66,16 @@ def small_job(folder: Path) -> str:
     return text.replace('"sample"', f'"zarr:{field}"')
 
 
+def fit_job(root: Path, *, scheduler: str = "serial"):
+    """A job on two synthetic fields that leaves the numbers of its prior out."""
+    text = JOB.replace('"sample"', '"synthetic"\ngrid_degrees = 10.0\ntimes = ["2020-01-01", "2020-07-01"]')
+    text = text.replace("[design]", "[observations.synthetic]\nlengthscale = 0.3\n[design]")
+    text = text.replace(
+        "lengthscale = 0.2\nvariance = 60.0\nnoise_variance = 2.0", 'mean = "harmonic-latitude"'
+    )
+    return job_in(root, text.replace("count = 500", "count = 200"), scheduler=scheduler)
+
+
 def job_in(root: Path, text: str = JOB, *, scheduler: str = "serial"):
     changed = text.replace('scheduler = "serial"', f'scheduler = "{scheduler}"')
     return parse_job(f"{changed}\n[output]\nroot = {json.dumps(str(root))}\n")
@@ -99,8 +109,70 @@ def test_threads_give_the_same_bits(serial, tmp_path):
     assert_same_bits(serial, run(job_in(tmp_path, scheduler="local")).path)
 
 
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    return run(fit_job(tmp_path_factory.mktemp("fitted"))).path
+
+
+def test_a_fitted_prior_is_in_the_run(fitted):
+    attributes = xr.open_zarr(fitted).attrs
+    prior, fit = json.loads(attributes["prior"]), json.loads(attributes["fit"])
+    assert (prior["kernel"], prior["mean"]) == ("matern32", "harmonic-latitude")
+    for name, truth in (("lengthscale", 0.3), ("variance", 22.0), ("noise_variance", 0.5)):
+        assert abs(prior[name] - truth) < 4.0 * fit["standard_errors"][name]
+    assert attributes["noise_variance"] == prior["noise_variance"]
+    assert (fit["status"], fit["method"], fit["points"]) == ("converged", "rings", 17 * 36)
+    assert fit["where"] == "the whole field of 612 points, test points included"
+    assert fit["log_likelihood"] < 0.0
+    assert fit["gradient_norm"] < 1.0
+    assert json.loads(attributes["timings"]).keys() == {"Observations", "Points", "Fit", "Solve", "Scores"}
+    scores = xr.open_zarr(fitted, group="calibration")
+    assert 0.7 < float(scores.coverage.sel(level=0.8)) < 0.9
+
+
+def test_threads_fit_and_solve_to_the_same_bits(fitted, tmp_path):
+    other = run(fit_job(tmp_path, scheduler="local")).path
+    assert_same_bits(fitted, other)
+    for name in ("prior", "fit"):
+        assert xr.open_zarr(other).attrs[name] == xr.open_zarr(fitted).attrs[name]
+
+
+def test_a_fitted_job_is_done_once_without_fitting_again(tmp_path, monkeypatch):
+    first = run(fit_job(tmp_path))
+    monkeypatch.setattr("cagp_dist.service.run.fit_prior", None)
+    again = run(fit_job(tmp_path, scheduler="local"))
+    assert again.already_done
+    assert again.path == first.path
+
+
+def test_a_climatology_is_part_of_the_job(tmp_path):
+    """The field itself, shifted, as climatology is the prior mean; a changed climatology is another run."""
+    usual = tmp_path / "usual.zarr"
+
+    def write(shift):
+        with xr.open_zarr(tmp_path / "field.zarr", consolidated=False) as field:
+            shifted = (field.isel(valid_time=[0]) + shift).assign_attrs(field.attrs)
+            shifted.to_zarr(usual, mode="w", zarr_format=3, consolidated=False)
+
+    text = small_job(tmp_path).replace("[prior]", f'[prior]\nmean = "climatology:{usual}"')
+    text = text.replace("[observations]\n", '[observations]\ntimes = ["2020-01-01T00:00"]\n')
+    job = job_in(tmp_path / "out", text.replace("iterations = 3", "iterations = 0"))
+    write(5.0)
+    first = run(job)
+    posterior = xr.open_zarr(first.path, group="posterior").load()
+    np.testing.assert_allclose(posterior.t2m_mean, posterior.t2m, atol=1e-3)
+    provenance = json.loads(xr.open_zarr(first.path).attrs["provenance"])
+    assert provenance["climatology"] == str(usual)
+    assert run(job).already_done
+
+    write(6.0)
+    changed = run(job)
+    assert not changed.already_done
+    assert changed.path != first.path
+
+
 @pytest.mark.cluster
-def test_dask_processes_give_the_same_bits(serial, tmp_path, monkeypatch):
+def test_dask_processes_give_the_same_bits(serial, fitted, tmp_path, monkeypatch):
     from distributed import LocalCluster
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -108,6 +180,7 @@ def test_dask_processes_give_the_same_bits(serial, tmp_path, monkeypatch):
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
     ) as cluster:
         assert_same_bits(serial, run(job_in(tmp_path, scheduler=cluster.scheduler_address)).path)
+        assert_same_bits(fitted, run(fit_job(tmp_path / "fit", scheduler=cluster.scheduler_address)).path)
 
 
 def test_the_run_is_the_posterior_of_the_published_observations(serial):

@@ -86,7 +86,40 @@ def test_ingest_then_regress(job, tmp_path, capsys, caplog):
     np.testing.assert_allclose(test.t2m_std.values[0], np.sqrt(variance), rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["ingest", "regress"])
+NUMBERS = "lengthscale = 0.5\nvariance = 60.0\nnoise_variance = 1.0\n"
+
+
+def test_fit_prints_a_prior_that_regress_takes(tmp_path, capsys):
+    source = 'source = "synthetic"\ngrid_degrees = 15.0\nsynthetic = {{ lengthscale = 0.4 }}'
+    before, after = JOB.split("[prior]")
+    before = before.replace('source = "zarr:{folder}/field.zarr"', source)
+    path = tmp_path / "job.toml"
+    text = f"{before}[prior]{after.replace(NUMBERS, '')}".format(folder=tmp_path)
+    path.write_text(text)
+    assert load("fit")([str(path)]) == 0
+    table = capsys.readouterr().out
+    assert load("regress")([str(path)]) == 0
+    without = Path(capsys.readouterr().out.strip())
+    path.write_text(text.replace('[prior]\nmean = "constant"\n', table))
+    assert load("regress")([str(path)]) == 0
+    pasted = Path(capsys.readouterr().out.strip())
+    assert without != pasted  # another job, with nearly the same result: six digits were printed
+    means = [xr.open_zarr(run, group="posterior").t2m_mean.values for run in (without, pasted)]
+    np.testing.assert_allclose(*means, rtol=1e-6)
+    assert "fit" in xr.open_zarr(without).attrs
+    assert "fit" not in xr.open_zarr(pasted).attrs
+
+
+def test_fit_exits_with_3_when_it_does_not_end_well(job, capsys, monkeypatch, caplog):
+    from cagp_dist.likelihood.result import FitStatus
+
+    monkeypatch.setattr(FitStatus, "ok", False)
+    assert load("fit")([job]) == 3
+    assert "the fit of the prior to the whole field of 96 points" in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["ingest", "regress", "fit"])
 def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
     main = load(name)
     assert main([]) == 2

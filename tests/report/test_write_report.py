@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from cagp_dist.report import write_report
 from cagp_dist.report.maps import map_frame, spanning, symmetric
 from cagp_dist.report.page import render
 from cagp_dist.report.published import read_run
+from cagp_dist.report.tables import seconds_by_stage
 
 from .make_run import HOURS, make_run
 
@@ -308,6 +310,53 @@ def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:
     assert text.count("not recorded") == 3
     for absent in ("Empty", "Executor", "which adds the noise"):
         assert absent not in text
+
+
+FIT = {
+    "where": "the whole field of 114,720 points, test points included",
+    "points": 114_720,
+    "method": "rings",
+    "status": "converged",
+    "status_advice": "The parameters are an <optimum>.",
+    "log_likelihood": -192074.07,
+    "standard_errors": {"lengthscale": 0.00031, "variance": 0.32, "noise_variance": None},
+}
+
+
+def test_a_fitted_prior_is_shown_with_its_standard_errors(tmp_path: Path) -> None:
+    run = make_run(tmp_path, test_count=30, map_step=None, attributes={"fit": json.dumps(FIT)})
+    text = Document(page_of(run)).text
+    assert "Prior, fitted to the whole field of 114,720 points, test points included" in text
+    assert "lengthscale 0.05 ±0.00031 of the Earth's radius, 319 km" in text
+    assert "variance 22 ±0.32 K², of the field about its mean" in text
+    assert "noise variance 0.5 unknown K², of one observation" in text
+    assert "Maximum of the exact likelihood of the grid, log-likelihood −192,074.1. Converged: The" in text
+    assert "<optimum>" in text
+
+
+def test_a_fit_without_a_likelihood_has_none_shown(tmp_path: Path) -> None:
+    fit = FIT | {"log_likelihood": None, "method": "pathwise"}
+    run = make_run(tmp_path, test_count=30, map_step=None, attributes={"fit": json.dumps(fit)})
+    text = Document(page_of(run)).text
+    assert "its gradient estimated from samples. Converged" in text
+
+
+def test_a_stated_prior_has_no_table_of_its_fit(document: Document) -> None:
+    assert "fitted" not in document.text
+    assert "standard error unit" not in document.text
+
+
+def test_stages_are_in_the_order_in_which_they_ran(tmp_path: Path) -> None:
+    timings = {"Fit": 9.0, "Observations": 1.0, "Others": 2.0, "Points": 0.1, "Scores": 0.2, "Solve": 5.0}
+    run = make_run(tmp_path, test_count=30, map_step=None, attributes={"timings": json.dumps(timings)})
+    assert list(seconds_by_stage(read_run(run))) == [
+        "Observations",
+        "Points",
+        "Fit",
+        "Solve",
+        "Scores",
+        "Others",
+    ]
 
 
 def test_a_constant_field_and_a_perfect_prediction_are_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,254 @@
+"""Jobs that leave the numbers of their prior out: what they are fitted to, and what becomes of them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.era5.canonical import observation_points
+from cagp_dist.era5.synthetic import Synthetic, open_synthetic
+from cagp_dist.likelihood.fit import fit as fit_likelihood
+from cagp_dist.likelihood.result import FitStatus, StandardErrors
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.config import parse_job
+from cagp_dist.service.events import Event
+from cagp_dist.service.fit import FitError, check_fit, fit_prior, prior_table, whole_grid
+from cagp_dist.service.plan import plan_job
+from cagp_dist.service.run import fit
+from cagp_dist.service.task import prepare
+
+JOB = """
+[observations]
+source = "synthetic"
+times = ["2020-01-01", "2020-01-02"]
+grid_degrees = 10.0
+
+[observations.synthetic]
+lengthscale = 0.3
+noise_variance = 1.0
+seed = 5
+
+[design]
+train = {{ kind = "random", count = 250, seed = 0 }}
+test  = {{ kind = "random", count = 30, seed = 1 }}
+
+[prior]
+mean = "harmonic-latitude"
+
+[cluster]
+scheduler = "serial"
+
+[output]
+root = "{root}"
+"""
+REGION = "grid_degrees = 10.0\narea = [70.0, -60.0, -70.0, 120.0]"
+SETTINGS = Synthetic(cagp.Matern32(0.3, 22.0), noise_variance=1.0, seed=5)
+
+
+@pytest.fixture
+def field():
+    return open_synthetic(SETTINGS, grid_degrees=10.0, times=["2020-01-01", "2020-01-02"])
+
+
+@pytest.fixture
+def job_text(tmp_path):
+    return JOB.format(root=tmp_path / "out")
+
+
+def fitted_in(task):
+    said = []
+    fitted = fit_prior(task, executor=SerialExecutor(), progress=lambda part, text: said.append((part, text)))
+    assert said
+    assert all(part is None and text.startswith("likelihood ") for part, text in said)
+    return fitted
+
+
+def assert_within(fitted, *, standard_errors):
+    """The numbers that the synthetic field was drawn from."""
+    for (name, value, error), truth in zip(fitted.estimates(), (0.3, 22.0, 1.0), strict=True):
+        assert abs(value - truth) < standard_errors * error, name
+
+
+def test_a_whole_grid_is_found_without_its_poles(field):
+    points = observation_points(field)
+    grid, chosen = whole_grid(points)
+    np.testing.assert_array_equal(grid.latitude_degrees, np.arange(-80.0, 81.0, 10.0))
+    assert grid.shape == (17, 36)
+    np.testing.assert_array_equal(
+        points.values_kelvin[:, chosen].reshape(2, 17, 36), field.t2m.values[:, 1:-1].astype(float)
+    )
+
+
+def test_longitudes_may_begin_anywhere_and_latitudes_lie_anywhere(field):
+    gaussian = field.isel(latitude=[1, 2, 4, 8, 13]).assign_coords(longitude=field.longitude + 3.7)
+    grid, chosen = whole_grid(observation_points(gaussian))
+    np.testing.assert_array_equal(grid.latitude_degrees, gaussian.latitude)
+    assert (grid.n_longitudes, chosen.size) == (36, 5 * 36)
+
+
+def gap(field):
+    field.t2m[1, 4, 7] = np.nan
+    return field
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        gap,
+        lambda field: field.isel(longitude=slice(1, None)),
+        lambda field: field.isel(longitude=[0, 1, 2, 3, 5, 6]),
+        lambda field: field.sel(longitude=slice(100, 200)),
+        lambda field: field.isel(latitude=[0, -1]),
+    ],
+    ids=["gap", "one column less", "uneven columns", "region", "poles alone"],
+)
+def test_what_is_no_whole_grid(field, change):
+    assert whole_grid(observation_points(change(field.copy(deep=True)))) is None
+
+
+def test_the_whole_field_is_fitted_and_the_numbers_are_found(field, job_text):
+    task = prepare(parse_job(job_text), field)
+    assert task.prior is None
+    fitted = fitted_in(task)
+    assert_within(fitted, standard_errors=4.0)
+    assert fitted.where == "the whole field of 612 points, test points included"
+    assert (fitted.result.method, fitted.result.points) == ("rings", 612)
+    # the same, from the library, with the mean of the observed points
+    grid = cagp.LatLonGrid(np.arange(-80.0, 81.0, 10.0), 36)
+    mean = task.mean(grid.points).T.reshape(2, 17, 36)
+    direct = fit_likelihood(cagp.Matern32, grid, field.t2m.values[:, 1:-1] - mean, mean=0.0)
+    np.testing.assert_allclose(
+        [value for _, value, _ in fitted.estimates()],
+        [direct.prior.kernel.lengthscale, direct.prior.kernel.variance, direct.prior.noise_variance],
+        rtol=1e-6,
+    )
+    assert fitted.result.log_likelihood == pytest.approx(direct.log_likelihood, rel=1e-9)
+    X = task.new_inputs
+    np.testing.assert_array_equal(fitted.prior.mean_at(X), task.mean(X))
+
+
+def test_a_region_is_fitted_at_its_observed_points(field, job_text):
+    job = parse_job(job_text.replace("grid_degrees = 10.0", REGION).replace("count = 250", "count = 200"))
+    regional = open_synthetic(
+        SETTINGS, grid_degrees=10.0, times=job.observations.times, area=job.observations.area
+    )
+    task = prepare(job, regional)
+    fitted = fitted_in(task)
+    assert fitted.where == "the 200 observed points"
+    assert (fitted.result.method, fitted.result.points) == ("dense", 200)
+    assert_within(fitted, standard_errors=4.0)
+
+
+def test_a_missing_value_leaves_the_observed_points(field, job_text):
+    task = prepare(parse_job(job_text), gap(field))
+    assert fitted_in(task).where == "the 250 observed points"
+
+
+def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_path):
+    events: list[Event] = []
+    fitted = fit(parse_job(job_text), observe=events.append)
+    assert_within(fitted, standard_errors=4.0)
+    assert [event.stage for event in events if event.kind == "done"] == ["Observations", "Points", "Fit"]
+    texts = [event.text for event in events if event.stage == "Fit" and event.kind in ("note", "done")]
+    assert texts[0] == "to the whole field of 612 points, test points included, on serial"
+    assert texts[1].startswith("converged, lengthscale 0.")
+    assert not (tmp_path / "out" / "CURRENT").exists()
+    assert list((tmp_path / "out" / "runs").iterdir()) == []
+
+
+def test_numbers_of_the_job_are_not_looked_at(job_text):
+    stated = job_text.replace(
+        "[cluster]", "lengthscale = 5.0\nvariance = 1.0\nnoise_variance = 9.0\n[cluster]"
+    )
+    assert fit(parse_job(stated)).estimates() == fit(parse_job(job_text)).estimates()
+
+
+def test_the_table_can_be_pasted_into_the_job(job_text):
+    job = parse_job(job_text.replace('"harmonic-latitude"', '"constant"\nkernel = "matern52"'))
+    fitted = fit(job)
+    table = prior_table(job, fitted)
+    before, after = job_text.split("[prior]")
+    pasted = parse_job(f"{before}{table}\n[cluster]{after.split('[cluster]')[1]}")
+    assert (pasted.prior.kernel, pasted.prior.mean) == ("matern52", "constant")
+    numbers = dataclasses.astuple(pasted.prior.numbers)
+    np.testing.assert_allclose(numbers, [value for _, value, _ in fitted.estimates()], rtol=1e-5)
+
+
+def test_a_mean_with_odd_characters_is_quoted(job_text):
+    odd = 'climatology:a "b"\\ü.zarr'
+    job = parse_job(job_text.replace('"harmonic-latitude"', f"'{odd}'"))
+    fitted = fit(parse_job(job_text))
+    text = job_text.split("[prior]")[0] + prior_table(job, fitted)
+    assert parse_job(text).prior.mean == odd
+
+
+@pytest.mark.parametrize(
+    ("status", "at_bound", "said"),
+    [
+        (FitStatus.FLAT, (), r"ended flat: The likelihood hardly depends"),
+        (
+            FitStatus.AT_BOUND,
+            ("lengthscale", "variance"),
+            r"ended at-bound \(lengthscale and variance\): A param",
+        ),
+    ],
+)
+def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_text, status, at_bound, said):
+    job = parse_job(job_text)
+    good = fit(job)
+    check_fit(job, good)
+    result = dataclasses.replace(
+        good.result,
+        status=status,
+        at_bound=at_bound,
+        log_likelihood=None,
+        standard_errors=StandardErrors(np.nan, np.nan, 0.1),
+    )
+    bad = dataclasses.replace(good, result=result)
+    with pytest.raises(FitError, match=said) as caught:
+        check_fit(job, bad)
+    assert caught.value.exit_code == 3
+    assert str(caught.value).endswith(prior_table(job, good))
+    told = bad.attributes()
+    assert told["log_likelihood"] is None
+    assert told["standard_errors"] == {"lengthscale": None, "variance": None, "noise_variance": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("-", "-", "the whole field of 612 points, test points included"),
+        ("grid_degrees = 10.0", REGION, "the 250 observed points"),
+    ],
+)
+def test_a_plan_says_what_will_be_fitted(job_text, old, new, said, tmp_path):
+    lines = plan_job(parse_job(job_text.replace(old, new))).lines()
+    assert lines[0] == f"the three numbers of [prior] are fitted first, to {said}"
+    assert not (tmp_path / "out").exists()
+    numbers = "[prior]\nlengthscale = 0.3\nvariance = 22.0\nnoise_variance = 1.0\n"
+    stated = plan_job(parse_job(job_text.replace("[prior]", numbers))).lines()
+    assert not any("fitted" in line for line in stated)
+
+
+def test_a_plan_of_a_field_that_was_not_read_says_what_it_depends_on(job_text):
+    far = job_text.replace('"synthetic"', '"zarr:somewhere.zarr"').replace("[observations.synthetic]", "[zz]")
+    far = far.split("[zz]")[0] + "[design]" + far.split("[design]")[1]
+    first = plan_job(parse_job(far)).lines()[0]
+    assert first.endswith("to the whole field if it is a grid without gaps, else to the 250 observed points")
+
+
+def test_synthetic_fields_are_drawn_once(job_text, monkeypatch, tmp_path):
+    job = parse_job(job_text)
+    first = fit(job)
+    monkeypatch.setattr("cagp_dist.era5.synthetic.open_synthetic", None)  # what is stored is not drawn again
+    assert fit(job).estimates() == first.estimates()
+    assert plan_job(job).size.observed == 250
+    monkeypatch.undo()
+    other = parse_job(job_text.replace("seed = 5", "seed = 6"))
+    assert fit(other).estimates() != first.estimates()
+    stores = list((tmp_path / "out" / "observations").glob("synthetic-*.zarr"))
+    assert len(stores) == 2
+    with xr.open_zarr(next(stores[0].glob("2020*")), consolidated=False) as batch:
+        assert batch.attrs["source"] == "synthetic"
