@@ -4,6 +4,7 @@ Seconds are estimates from measured constants (one thread, see the benchmark); b
 what the solve itself allocates, beside the interpreter and the caller's arrays.
 """
 
+import math
 from dataclasses import dataclass
 
 from cagp_dist.errors import BudgetError
@@ -254,24 +255,25 @@ def plan_exact(demand: Demand) -> Plan:
     return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
 
 
-def plan_rings(demand: Demand, *, n_latitudes: int, n_longitudes: int, block_bytes: int, solves: int) -> Plan:
-    """Plan an exact solve on a latitude-longitude grid with ``solves`` right-hand sides.
+def plan_rings(demand: Demand) -> Plan:
+    """Plan an exact solve on a global latitude-longitude grid of about n points, twice as wide as high.
 
-    ``block_bytes`` is what the blocks of all wavenumbers take (`cagp_dist.gram.wavenumbers`); it is half of
-    ``4 P^2 Q`` on a mirrored grid, with a quarter of the flops of the factorisation.
+    One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field
+    and test point.
     """
-    grid, wavenumbers = n_latitudes * n_longitudes, n_longitudes // 2 + 1
-    entries = block_bytes // DOUBLE
-    sectors = max(1, round(n_latitudes**2 * wavenumbers / max(entries, 1)))
-    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * grid
+    latitudes = max(1, math.isqrt(max(demand.n, 1) // 2))
+    wavenumbers = latitudes + 1
+    blocks = DOUBLE * wavenumbers * latitudes**2
+    solves = demand.q + demand.fields + latitudes
+    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * demand.n
     if demand.full_covariance:
-        in_flight += 3 * DOUBLE * grid * demand.q
-    peak = _common_bytes(demand, 1) + block_bytes + block_bytes // 4 * demand.workers + in_flight
+        in_flight += 3 * DOUBLE * demand.n * demand.q
+    peak = _common_bytes(demand, 1) + blocks + blocks // 4 * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, "use a coarser grid")
-    flops = entries * (wavenumbers + n_latitudes // (3 * sectors) + 8 * solves)
-    evaluations = entries * 2 + demand.n * demand.q
-    return _plan_without_tiles(demand, "exact on the grid", 1, peak, evaluations, flops, 4)
+    entries = demand.n * latitudes // 2 + demand.n * demand.q
+    flops = wavenumbers * latitudes**2 * (wavenumbers + latitudes // 3 + 8 * solves)
+    return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
 
 
 def _plan_without_tiles(

@@ -16,8 +16,8 @@ from cagp_dist.gram.base import Array
 NEAREST_DEGREES = 1e-9
 """Latitudes closer than this are taken for one latitude; mirror images may be this far from exact."""
 
-NEAREST_LONGITUDE_DEGREES = 1e-4
-"""An axis of longitudes may be this far from equispaced."""
+NEAREST_LONGITUDE_DEGREES = 3e-5
+"""An axis of longitudes may be this far from equispaced: the rounding of float32 degrees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +121,9 @@ class LatLonGrid:
         if np.abs(longitude - wanted).max() > NEAREST_LONGITUDE_DEGREES:
             where = int((np.abs(longitude - wanted) > NEAREST_LONGITUDE_DEGREES).argmax())
             raise ArgumentError(
-                f"longitude {where} is {longitude[where]:g}, and {wanted[where]:g} would be equispaced around "
-                f"the full circle with {longitude.size} longitudes. For a part of the globe or an irregular grid "
-                "use cagp_dist.condition with cagp_dist.unit_sphere points."
+                f"longitude {where} is {longitude[where]:g}; {longitude.size} equispaced longitudes around "
+                f"the full circle would have {wanted[where]:g}. For a part of the globe, or an "
+                "irregular grid, use cagp_dist.condition with cagp_dist.unit_sphere points."
             )
         return cls(latitude_degrees, longitude.size, first_longitude_degrees=float(longitude[0]))
 

@@ -13,7 +13,7 @@ A test point sees the grid through ``k* = k(X, x*)``; points of equal latitude t
 longitudes of the grid see it rotated, and share one solve.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -103,7 +103,7 @@ class ObservedSystem(Protocol):
         """``G_o^-1 b_o`` as fields (T, P, Q), zero at missing points."""
         ...
 
-    def downdate(self, targets: Targets, *, full: bool, report: Callable[[float], None]) -> Array:
+    def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``k*' G_o^-1 k*``, shape (q,) or (q, q)."""
         ...
 
@@ -160,7 +160,7 @@ class FewMissing:
             weights[:, self.rows, self.columns] = 0.0  # up to rounding it is
         return weights
 
-    def downdate(self, targets: Targets, *, full: bool, report: Callable[[float], None]) -> Array:
+    def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``k*' u - u_m' [G^-1]_mm^-1 u_m`` with ``u = G^-1 k*``."""
         from scipy.linalg import solve_triangular
 
@@ -180,7 +180,6 @@ class FewMissing:
                 at_missing[:, i] = u[v, self.rows, (self.columns - steps) % grid.n_longitudes]
                 if full:
                     solved[i] = np.roll(u[v], steps, axis=1).ravel()
-            report(group.stop / len(views.latitude_degrees))
         half = at_missing
         if self.rows.size:
             half = solve_triangular(self.factor, at_missing, lower=True, check_finite=False)
@@ -212,7 +211,7 @@ class ManyMissing:
             )
         return solution.value
 
-    def downdate(self, targets: Targets, *, full: bool, report: Callable[[float], None]) -> Array:
+    def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``k_o*' G_o^-1 k_o*`` by one solve for each test point."""
         kernel, points, new = self._masked.rings.kernel, self._masked.points, targets.points
         q = len(new)
@@ -224,7 +223,6 @@ class ManyMissing:
                 out[:, group] = kernel(new, points) @ solved.T
             else:
                 out[group] = np.einsum("in,in->i", seen, solved)
-            report(group.stop / q)
         return 0.5 * (out + out.T) if full else out
 
 

@@ -8,6 +8,7 @@ from cagp_dist.solvers.settings import (
     ConjugateGradient,
     GaussSeidel,
     RandomActions,
+    Rings,
 )
 from cagp_dist.solvers.status import Stats, Status
 
@@ -19,6 +20,7 @@ __all__ = [
     "GridState",
     "Problem",
     "RandomActions",
+    "Rings",
     "Solver",
     "State",
     "Stats",

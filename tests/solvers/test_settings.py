@@ -50,7 +50,13 @@ def test_exact_solver_has_no_settings():
 
 
 def test_every_status_says_what_it_means_and_what_to_do():
-    assert {status.value for status in cagp.Status} == {"exact", "completed", "converged", "solved", "breakdown"}
+    assert {status.value for status in cagp.Status} == {
+        "exact",
+        "completed",
+        "converged",
+        "solved",
+        "breakdown",
+    }
     assert [status.ok for status in cagp.Status] == [True, True, True, True, False]
     for status in cagp.Status:
         assert status.advice.endswith(".")
