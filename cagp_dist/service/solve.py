@@ -16,6 +16,7 @@ from cagp_dist.solvers import (
     ConjugateGradient,
     GaussSeidel,
     RandomActions,
+    Rings,
     Solver,
     Status,
 )
@@ -34,6 +35,7 @@ _SOLVERS: dict[str, Callable[..., Solver]] = {
     "conjugate-gradient": ConjugateGradient,
     "random-actions": RandomActions,
     "cholesky": Cholesky,
+    "rings": Rings,
 }
 
 

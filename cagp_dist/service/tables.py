@@ -258,8 +258,19 @@ class CholeskyTable(Table):
     name: Literal["cholesky"]
 
 
+class RingsTable(Table):
+    """The exact solve where the observed points fill a latitude-longitude grid, or nearly."""
+
+    name: Literal["rings"]
+
+
 SolverTable = (
-    GaussSeidelTable | BlockGaussSeidelTable | ConjugateGradientTable | RandomActionsTable | CholeskyTable
+    GaussSeidelTable
+    | BlockGaussSeidelTable
+    | ConjugateGradientTable
+    | RandomActionsTable
+    | CholeskyTable
+    | RingsTable
 )
 
 
