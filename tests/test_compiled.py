@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 
 from cagp_dist import compiled
+from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import coordinates
 from cagp_dist.tiling import subtile_shape
 
@@ -71,6 +73,83 @@ def test_the_negligible_distance_is_where_the_kernel_falls_below_two_to_minus_si
     profile, distance = PROFILES[type(kernel).__name__], compiled.NEGLIGIBLE_DISTANCE[kernel.family]
     assert profile(np.float64(distance)) < 2.0**-60
     assert profile(np.float64(0.98 * distance)) > 2.0**-60  # and little is evaluated in vain
+
+
+def slope(kernel, distance):
+    """Derivative of the formula of math 8 by the logarithm of the lengthscale, by complex differentiation."""
+    h = 1e-30
+    u = distance / kernel.lengthscale * np.exp(-1j * h)
+    return kernel.variance * PROFILES[type(kernel).__name__](u).imag / h
+
+
+@by_family
+def test_slopes_are_the_derivative_of_the_formula(kernel):
+    X, Z, out = points(23, 3), points(31, 3, seed=1), np.empty((23, 31))
+    compiled.evaluate(*kernel.slope_parameters, coordinates(X), coordinates(Z), out)
+    np.testing.assert_allclose(out, slope(kernel, cdist(X, Z)), rtol=1e-12, atol=0.0)
+
+
+@by_family
+def test_the_negligible_distance_of_slopes_is_where_they_fall_below_two_to_minus_sixty(kernel):
+    unit = type(kernel)(lengthscale=1.0)
+    distance = compiled.NEGLIGIBLE_DISTANCE[kernel.family + compiled.SLOPE]
+    assert slope(unit, np.float64(distance)) < 2.0**-60
+    assert slope(unit, np.float64(0.98 * distance)) > 2.0**-60
+    assert (np.diff(slope(unit, np.linspace(distance, 3.0 * distance, 100))) <= 0.0).all()
+
+
+@by_family
+def test_slopes_far_away_are_zero_and_finite(kernel):
+    X = np.array([[0.0], [1e4], [1e150], [1e308]])
+    out = np.empty((4, 4))
+    with np.errstate(over="ignore"):  # as in the test of huge coordinates below
+        compiled.evaluate(*kernel.slope_parameters, coordinates(X), coordinates(X), out)
+    assert (np.abs(out) < 1e-290).all()
+
+
+@by_family
+def test_products_take_slopes_as_kernels(kernel):
+    X, Z = points(9, 2), points(14, 2, seed=1)
+    T, columns = slope(kernel, cdist(X, Z)), points(14, 3, seed=2)
+    out = np.zeros((9, 3))
+    arrays = coordinates(X), coordinates(Z)
+    compiled.add_product(*kernel.slope_parameters, *arrays, NOT_STORED, False, columns, 4, 5, out)
+    np.testing.assert_allclose(out, T @ columns, rtol=0.0, atol=1e-13 * (T @ np.abs(columns)).max())
+    one = np.zeros(9)
+    compiled.add_product_vector(*kernel.slope_parameters, *arrays, columns[:, 0].copy(), one)
+    np.testing.assert_allclose(one, T @ columns[:, 0], rtol=0.0, atol=1e-13 * (T @ np.abs(columns)).max())
+
+
+@by_family
+@pytest.mark.parametrize("slopes", [False, True])
+def test_rings_are_the_kernel_of_the_chord(kernel, slopes):
+    """Pairs of latitudes at several differences in longitude, by the haversine formula, and by points."""
+    first, second = (
+        np.array([-90.0, -90.0, -30.0, 10.0, 10.0, 89.9]),
+        np.array([-90.0, 90, 5, 10, 10.001, 90]),
+    )
+    turns = np.array([0.0, 1e-5, 0.25, 90.0, 180.0])
+    phi, other = np.deg2rad(first), np.deg2rad(second)
+    gap, girth = 4.0 * np.sin(0.5 * (phi - other)) ** 2, 4.0 * np.cos(phi) * np.cos(other)
+    out = np.empty((5, 6))
+    parameters = kernel.slope_parameters if slopes else kernel.parameters
+    compiled.evaluate_rings(*parameters, gap, girth, np.sin(0.5 * np.deg2rad(turns)) ** 2, out)
+    X, Z = unit_sphere(first, np.zeros(6)), [unit_sphere(second, np.full(6, turn)) for turn in turns]
+    chord = np.stack([np.linalg.norm(X - points, axis=1) for points in Z])
+    exact = (
+        slope(kernel, chord)
+        if slopes
+        else kernel.variance * PROFILES[type(kernel).__name__](chord / kernel.lengthscale)
+    )
+    # chords of points carry the rounding of their coordinates, 2e-16
+    np.testing.assert_allclose(out, exact, rtol=1e-12, atol=2e-15 * kernel.variance / kernel.lengthscale)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_rings_of_no_pairs_or_no_longitudes(shape):
+    turns, pairs = shape
+    out = np.empty(shape)
+    compiled.evaluate_rings(*FAMILIES[1].parameters, np.zeros(pairs), np.zeros(pairs), np.zeros(turns), out)
 
 
 @by_family

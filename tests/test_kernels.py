@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigvalsh
+from scipy.spatial.distance import cdist
 
 import cagp_dist as cagp
+from cagp_dist import compiled
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel, as_points
 
-from .oracle import KERNELS, PROFILES, kernel_matrix
+from .oracle import KERNELS, PROFILES, kernel_matrix, ring_points
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 7])
@@ -70,25 +72,67 @@ def test_kernel_matrix_is_positive_definite(kernel_class):
     assert eigvalsh(kernel(X, X)).min() > -90 * 2.0**-53
 
 
-def _grid():
-    latitude, longitude = np.meshgrid(np.linspace(-80.0, 80.0, 9), np.arange(0.0, 360.0, 15.0))
-    return latitude.ravel(), longitude.ravel()
+# 9 x 24 points without poles, on which a valid kernel is positive definite and not only semi-definite
+SPHERE = ring_points(np.linspace(-75.0, 75.0, 9), 24)
+CHORD = cdist(SPHERE, SPHERE)
+GREAT_CIRCLE = 2.0 * np.arcsin(np.minimum(0.5 * CHORD, 1.0))
+
+
+@pytest.mark.usefixtures("one_blas_thread")
+@pytest.mark.parametrize("lengthscale", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_t30_chordal_distance_is_valid_on_the_sphere(kernel_class, lengthscale):
+    K = kernel_class(lengthscale=lengthscale)(SPHERE, SPHERE)
+    least = eigvalsh(K).min()
+    # eigenvalues of smooth kernels fall below rounding, n times 2^-53 times the largest
+    assert least > -216 * 2.0**-53 * eigvalsh(K).max()
+    if kernel_class in (cagp.Matern12, cagp.Matern32):
+        assert least > 1e-6
+
+
+@pytest.mark.usefixtures("one_blas_thread")
+@pytest.mark.parametrize(("lengthscale", "least"), [(3.0, -0.831), (1.0, -1.65e-3), (0.3, 4.91e-3)])
+def test_t30_great_circle_distance_is_not_beyond_smoothness_one_half(lengthscale, least):
+    """Why the package measures chords: Matern 3/2 of the angle is indefinite at long lengthscales."""
+    assert eigvalsh(PROFILES["Matern32"](GREAT_CIRCLE / lengthscale)).min() == pytest.approx(least, rel=5e-3)
+    assert eigvalsh(PROFILES["Matern32"](CHORD / lengthscale)).min() > 1e-6
+    assert eigvalsh(PROFILES["Matern12"](GREAT_CIRCLE / lengthscale)).min() > 1e-3
+
+
+def _slopes(kernel, distance):
+    """``dk / d log(lengthscale)`` of the formulas of math 8, differentiated by hand."""
+    u = distance / kernel.lengthscale
+    return (
+        kernel.variance
+        * {
+            "Matern12": u * np.exp(-u),
+            "Matern32": 3.0 * u**2 * np.exp(-np.sqrt(3.0) * u),
+            "Matern52": 5.0 / 3.0 * u**2 * (1.0 + np.sqrt(5.0) * u) * np.exp(-np.sqrt(5.0) * u),
+            "SquaredExponential": u**2 * np.exp(-(u**2) / 2.0),
+        }[type(kernel).__name__]
+    )
 
 
 @pytest.mark.parametrize("kernel_class", KERNELS)
-@pytest.mark.parametrize("lengthscale", [0.3, 1.0, 3.0])
-def test_t30_chordal_distance_is_valid_on_the_sphere(kernel_class, lengthscale):
-    X = cagp.unit_sphere(*_grid())
-    assert eigvalsh(kernel_class(lengthscale=lengthscale)(X, X)).min() > -1e-13
+def test_slope_parameters_stand_for_the_derivative_by_the_logarithm_of_the_lengthscale(kernel_class):
+    kernel, h = kernel_class(lengthscale=0.7, variance=3.0), 1e-5
+    distance = np.linspace(0.0, 9.0, 301)
+    slopes, line = np.empty((1, 301)), np.ascontiguousarray(distance[None])
+    compiled.evaluate(*kernel.slope_parameters, np.zeros((1, 1)), line, slopes)
+    np.testing.assert_allclose(slopes[0], _slopes(kernel, distance), rtol=1e-13, atol=0.0)
+    assert slopes[0, 0] == 0.0
+    upper, lower = (
+        kernel_class(lengthscale=0.7 * np.exp(step), variance=3.0)([[0.0]], distance[:, None])[0]
+        for step in (h, -h)
+    )
+    # central differences: h^2 / 6 of the third derivative, and rounding 2^-53 / h of the kernel
+    np.testing.assert_allclose(slopes[0], (upper - lower) / (2.0 * h), rtol=0.0, atol=1e-9)
 
 
-def test_t30_great_circle_distance_is_not_beyond_smoothness_one_half():
-    # Why the package measures chords: at lengthscale 3 rad the Matern 3/2 matrix is indefinite, 1/2 is not.
-    X = cagp.unit_sphere(*_grid())
-    angle = np.arccos(np.clip(X @ X.T, -1.0, 1.0))
-    np.fill_diagonal(angle, 0.0)
-    assert eigvalsh(PROFILES["Matern32"](angle / 3.0)).min() < -0.5
-    assert eigvalsh(PROFILES["Matern12"](angle / 3.0)).min() > -1e-10
+def test_slope_parameters_keep_lengthscale_and_variance():
+    kernel = cagp.Matern52(lengthscale=0.25, variance=7.0)
+    assert kernel.parameters == (2, 4.0, 7.0)
+    assert kernel.slope_parameters == (2 + compiled.SLOPE, 4.0, 7.0)
 
 
 def test_scaling_points_and_lengthscale_together_changes_nothing():
