@@ -63,7 +63,8 @@ class LatLonGrid:
             )
         check_count("n_longitudes", n_longitudes, least=1)
         area_weights(latitude)  # finite, and within -90..90
-        if not np.isfinite(first_longitude_degrees):
+        first = as_numbers("first_longitude_degrees", first_longitude_degrees)
+        if first.shape != () or not np.isfinite(first):
             raise ArgumentError(
                 f"first_longitude_degrees is {first_longitude_degrees!r}; expected a finite "
                 "number of degrees."
@@ -84,7 +85,7 @@ class LatLonGrid:
         latitude.flags.writeable = False
         object.__setattr__(self, "latitude_degrees", latitude)
         object.__setattr__(self, "n_longitudes", int(n_longitudes))
-        object.__setattr__(self, "first_longitude_degrees", float(first_longitude_degrees))
+        object.__setattr__(self, "first_longitude_degrees", float(first))
 
     @classmethod
     def from_axes(cls, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Self:
@@ -117,9 +118,10 @@ class LatLonGrid:
                 "the longitude axis."
             )
         wanted = longitude[0] + np.arange(longitude.size) * (360.0 / longitude.size)
-        # float32 axes, as some files have them, are 1e-5 degrees off
-        if np.abs(longitude - wanted).max() > NEAREST_LONGITUDE_DEGREES:
-            where = int((np.abs(longitude - wanted) > NEAREST_LONGITUDE_DEGREES).argmax())
+        # float32 axes, as some files have them, are 1e-5 degrees off; 360 and 0 are one
+        away = np.abs(np.mod(longitude - wanted + 180.0, 360.0) - 180.0)
+        if away.max() > NEAREST_LONGITUDE_DEGREES:
+            where = int((away > NEAREST_LONGITUDE_DEGREES).argmax())
             raise ArgumentError(
                 f"longitude {where} is {longitude[where]:g}; {longitude.size} equispaced longitudes around "
                 f"the full circle would have {wanted[where]:g}. For a part of the globe, or an "

@@ -39,6 +39,75 @@ def test_longitudes_are_equispaced_from_zero_and_do_not_come_back_to_it():
     assert cagp.LatLonGrid([12.0], 1).longitude_degrees.tolist() == [0.0]
 
 
+@pytest.mark.parametrize("first", [-180.0, 0.0, 45, 0.125, np.float32(-179.5), 720.0])
+def test_the_first_longitude_turns_the_grid(first):
+    grid, turn = (
+        cagp.LatLonGrid([-50.0, 0.0, 90.0], 8, first_longitude_degrees=first),
+        np.deg2rad(float(first)),
+    )
+    assert grid.first_longitude_degrees == first
+    assert type(grid.first_longitude_degrees) is float
+    np.testing.assert_array_equal(grid.longitude_degrees, first + 45.0 * np.arange(8))
+    rotation = [[np.cos(turn), np.sin(turn), 0.0], [-np.sin(turn), np.cos(turn), 0.0], [0.0, 0.0, 1.0]]
+    expected = ring_points([-50.0, 0.0, 90.0], 8) @ rotation
+    np.testing.assert_allclose(grid.points, expected, rtol=0.0, atol=1e-14)
+
+
+AXES = {
+    "Greenwich to Greenwich": np.arange(0.0, 360.0, 0.25),
+    "date line to date line": np.arange(-180.0, 180.0, 0.25),
+    "cell centres": np.arange(-179.875, 180.0, 0.25),
+    "in single precision": np.arange(1440, dtype=np.float32) * np.float32(0.25) - np.float32(180.0),
+    "thirds of a degree in single precision": (np.arange(1080) / 3.0 + 100.0).astype(np.float32),
+    "with a step where 360 becomes 0": np.mod(np.arange(180.0, 540.0, 0.25), 360.0),
+    "one": [12.5],
+    "integers": [0, 120, 240],
+}
+
+
+@pytest.mark.parametrize("axis", AXES.values(), ids=AXES)
+def test_a_grid_is_recognised_by_its_axes(axis):
+    grid = cagp.LatLonGrid.from_axes([10.0, 0.0], axis)
+    assert grid.shape == (2, len(axis))
+    assert grid.latitude_degrees.tolist() == [10.0, 0.0]
+    away = np.mod(grid.longitude_degrees - np.asarray(axis, dtype=float) + 180.0, 360.0) - 180.0
+    assert np.abs(away).max() < 3e-5
+
+
+@pytest.mark.parametrize(
+    ("axis", "text"),
+    [
+        (np.arange(0.0, 360.1, 1.0), "longitude 1 is 1; 361 equispaced longitudes around the full circle"),
+        (
+            np.arange(0.0, 90.0, 10.0),
+            "longitude 1 is 10; 9 equispaced longitudes around the full circle would",
+        ),
+        (
+            [0.0, 90.0, 180.0, 271.0],
+            "longitude 3 is 271; 4 equispaced longitudes around the full circle would",
+        ),
+        (
+            [270.0, 180.0, 90.0, 0.0],
+            "would have 360. For a part of the globe, or an irregular grid, use cagp",
+        ),
+        ([0.0, np.nan], "longitude_degrees has shape (2,); expected (Q,) finite values"),
+        ([[0.0, 180.0]], "longitude_degrees has shape (1, 2); expected (Q,) finite values"),
+        ([], "longitude_degrees has shape (0,); expected (Q,)"),
+        (0.0, "longitude_degrees has shape (); expected (Q,)"),
+        (["east"], "longitude_degrees is not numeric"),
+    ],
+)
+def test_axes_that_make_no_full_circle_are_refused(axis, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        cagp.LatLonGrid.from_axes([0.0, 10.0], axis)
+
+
+@pytest.mark.parametrize("first", [np.nan, np.inf, None, "east", [0.0], 1j])
+def test_first_longitudes_that_are_no_number_are_refused(first):
+    with pytest.raises(ArgumentError, match=r"first_longitude_degrees is "):
+        cagp.LatLonGrid([0.0], 4, first_longitude_degrees=first)
+
+
 def test_weights_are_areas_of_cells_with_mean_one():
     weights = GRID.area_weights
     assert weights.shape == (3, 4)
