@@ -124,7 +124,7 @@ def test_a_grid_knows_whether_it_is_its_own_mirror_image(layout):
     assert (grid.mirrored and even_noise) == layout.mirrored
 
 
-@pytest.mark.parametrize("P", [1, 2, 73, 145, 181, 361, 721])
+@pytest.mark.parametrize("P", [1, 2, 73, 120, 181])
 def test_regular_and_gaussian_latitudes_are_mirrored(P):
     """Latitudes as files have them: rounded, from sums of steps, in single precision, Gaussian."""
     step = 180.0 / (P - 1) if P > 1 else 0.0

@@ -1,0 +1,370 @@
+"""`condition_on_grid` against dense formulas: T28, any mask, any test points, poles, several fields."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import cho_factor, cho_solve
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+
+from .grids import grid_problem
+from .oracle import KERNELS, assert_close, kernel_matrix, ring_points
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+NOISE = 0.05
+GRIDS = {
+    "poles": (np.linspace(-90.0, 90.0, 7), 10),
+    "poles, odd, descending": (np.linspace(90.0, -90.0, 6), 9),
+    "no poles": (np.linspace(-70.0, 75.0, 7), 8),
+    "one latitude": (np.array([20.0]), 12),
+    "a pole and a ring": (np.array([-90.0, 10.0]), 7),
+}
+MASKS = {
+    "whole": lambda shape: np.ones(shape, dtype=bool),
+    "few": lambda shape: np.random.default_rng(0).uniform(size=shape) > 0.1,
+    "half": lambda shape: np.random.default_rng(1).uniform(size=shape) > 0.5,
+    "little": lambda shape: np.random.default_rng(2).uniform(size=shape) > 0.9,
+    "one hemisphere": lambda shape: np.arange(shape[1]) * np.ones((shape[0], 1)) < (shape[1] + 1) // 2,
+}
+TESTS = {
+    "latitude": np.array([-90.0, 90.0, 90.0, 10.0, -12.3, 20.0, 20.0, 20.0, 66.6, 10.0]),
+    "longitude": np.array([0.0, 17.0, -170.0, 36.0, -179.9, 30.0, 75.0, 390.0, 725.0, 36.0]),
+}
+every_case = pytest.mark.parametrize(
+    ("grid_name", "mask"), [(grid, mask) for grid in GRIDS for mask in MASKS]
+)
+
+
+def sphere(latitude, longitude):
+    """Unit vectors by the formula."""
+    phi, lam = np.deg2rad(latitude), np.deg2rad(longitude)
+    return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
+
+
+def merged(latitude, y, observed):
+    """Points and observations with every pole once: the mean of its observed copies."""
+    P, Q = observed.shape
+    X, kept, values = ring_points(latitude, Q).reshape(P, Q, 3), observed.copy(), y.copy()
+    for row in np.flatnonzero(np.abs(latitude) == 90.0):
+        copies = np.flatnonzero(observed[row])
+        kept[row] = False
+        if copies.size:
+            kept[row, 0] = True
+            values[..., row, 0] = y[..., row, copies].mean(axis=-1)
+    return X[kept], values[..., kept].T
+
+
+def expected_posterior(kernel, latitude, y, observed, points, *, noise=NOISE):
+    """Mean (q,) or (q, T) and covariance (q, q) by a dense factor."""
+    X, b = merged(latitude, y, observed)
+    factor = cho_factor(kernel_matrix(kernel, X, X) + noise * np.eye(len(X)), lower=True)
+    V = kernel_matrix(kernel, points, X)
+    return V @ cho_solve(factor, b), kernel_matrix(kernel, points, points) - V @ cho_solve(factor, V.T)
+
+
+def the_case(grid_name, mask, *stack):
+    latitude, Q = GRIDS[grid_name]
+    observed = MASKS[mask]((len(latitude), Q))
+    observed[0, 0] = True
+    y = np.random.default_rng(5).normal(size=(*stack, len(latitude), Q))
+    return cagp.LatLonGrid(latitude, Q), y, observed
+
+
+def solve(grid, y, latitude=TESTS["latitude"], longitude=TESTS["longitude"], **settings):
+    kernel = settings.pop("kernel", cagp.Matern32(0.6, variance=2.0))
+    prior = cagp.Prior(kernel, noise_variance=settings.pop("noise", NOISE), mean=settings.pop("mean", 0.0))
+    settings.setdefault("executor", SerialExecutor())
+    return cagp.condition_on_grid(prior, grid, y, latitude, longitude, **settings)
+
+
+@every_case
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_it_is_the_dense_posterior(grid_name, mask, covariance):
+    grid, y, observed = the_case(grid_name, mask)
+    posterior = solve(grid, y, observed=observed, covariance=covariance)
+    mean, dense = expected_posterior(
+        cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, sphere(*TESTS.values())
+    )
+    assert_close(posterior.mean, mean, relative=1e-10)
+    np.testing.assert_allclose(posterior.variance, np.diag(dense), rtol=0.0, atol=1e-12)
+    if covariance == "full":
+        np.testing.assert_allclose(posterior.covariance, dense, rtol=0.0, atol=1e-12)
+        np.testing.assert_array_equal(posterior.covariance, posterior.covariance.T)
+        np.testing.assert_allclose(posterior.covariance.diagonal(), posterior.variance, rtol=0.0, atol=1e-14)
+    else:
+        assert posterior.covariance is None
+    assert posterior.status is cagp.Status.EXACT
+    assert posterior.stats.relative_residual is None
+    first, last = posterior.trace
+    assert (first.iteration, last.iteration) == (0, 1)
+    np.testing.assert_array_equal(first.variance, 2.0)
+    np.testing.assert_array_equal(last.mean, posterior.mean)
+
+
+@every_case
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_many_missing_points_are_iterated_to_the_same(grid_name, mask, covariance, monkeypatch):
+    """As beyond 4,096 missing points: every solve by preconditioned conjugate gradients."""
+    monkeypatch.setattr("cagp_dist.solvers.whole_grid.FEW_MISSING", -1)
+    grid, y, observed = the_case(grid_name, mask)
+    posterior = solve(grid, y, observed=observed, covariance=covariance)
+    mean, dense = expected_posterior(
+        cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, sphere(*TESTS.values())
+    )
+    assert_close(posterior.mean, mean, relative=1e-7)
+    np.testing.assert_allclose(posterior.variance, np.diag(dense), rtol=0.0, atol=1e-8)
+    if covariance == "full":
+        np.testing.assert_allclose(posterior.covariance, dense, rtol=0.0, atol=1e-8)
+        np.testing.assert_array_equal(posterior.covariance, posterior.covariance.T)
+    assert posterior.status is cagp.Status.SOLVED
+    assert posterior.status.ok
+    assert 0.0 <= posterior.stats.relative_residual <= 1.1e-10
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("lengthscale", [0.05, 0.6, 2.0])
+def test_all_kernels(kernel_class, lengthscale):
+    grid, y, observed = the_case("poles", "few")
+    kernel = kernel_class(lengthscale=lengthscale, variance=2.0)
+    posterior = solve(grid, y, observed=observed, covariance="full", kernel=kernel)
+    mean, dense = expected_posterior(kernel, grid.latitude_degrees, y, observed, sphere(*TESTS.values()))
+    assert_close(posterior.mean, mean, relative=1e-10)
+    np.testing.assert_allclose(posterior.covariance, dense, rtol=0.0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["no poles, odd Q", "irregular latitudes", "one latitude"])
+def test_t28_held_out_points_by_the_inverse_of_the_whole_grid(name):
+    """``y_m - mu_m = B [G^-1 b]_m`` with predictive covariance ``B = ([G^-1]_mm)^-1``, noise included."""
+    problem = grid_problem(name)
+    b, noise = problem.field(), float(problem.layout.noise[0])
+    held_out = np.zeros(problem.grid.shape, dtype=bool)
+    held_out.flat[np.random.default_rng(0).choice(problem.n, min(6, problem.n // 2), replace=False)] = True
+    m = np.flatnonzero(held_out)
+    units = np.zeros((len(m), problem.n))
+    units[np.arange(len(m)), m] = 1.0
+    inverse = problem.rings.solve(units.reshape(-1, *problem.grid.shape)).reshape(len(m), -1)[:, m]
+    B = np.linalg.inv(inverse)
+    rows, columns = np.nonzero(held_out)
+    posterior = solve(
+        problem.grid,
+        b,
+        problem.layout.latitude[rows],
+        problem.grid.longitude_degrees[columns],
+        observed=~held_out,
+        covariance="full",
+        kernel=problem.kernel,
+        noise=noise,
+    )
+    error = b[held_out] - posterior.mean
+    assert_close(B @ problem.rings.solve(b)[held_out], error, relative=1e-10)
+    assert_close(B, posterior.covariance + noise * np.eye(len(m)), relative=1e-10)
+    # and both are the dense posterior
+    rest = np.flatnonzero(~held_out)
+    weights = np.linalg.solve(problem.G[np.ix_(rest, rest)], problem.K[np.ix_(rest, m)])
+    assert_close(posterior.mean, weights.T @ b.ravel()[rest], relative=1e-10)
+
+
+def test_one_point_held_out_is_leave_one_out():
+    problem = grid_problem("no poles, odd Q")
+    b, noise = problem.field(), float(problem.layout.noise[0])
+    loo = problem.rings.leave_one_out(b)
+    for row, column in ((0, 0), (3, 5), (7, 12)):
+        observed = np.ones(problem.grid.shape, dtype=bool)
+        observed[row, column] = False
+        place = [problem.layout.latitude[row]], [problem.grid.longitude_degrees[column]]
+        posterior = solve(problem.grid, b, *place, observed=observed, kernel=problem.kernel, noise=noise)
+        assert posterior.mean[0] == pytest.approx(loo.mean[row, column], rel=1e-10)
+        assert posterior.variance[0] + noise == pytest.approx(loo.variance[row, column], rel=1e-10)
+
+
+@pytest.mark.parametrize("first", [-180.0, 7.5])
+@pytest.mark.parametrize("mask", ["whole", "few", "half"])
+def test_grids_that_begin_at_another_longitude(first, mask):
+    latitude, Q = GRIDS["no poles"]
+    grid = cagp.LatLonGrid(latitude, Q, first_longitude_degrees=first)
+    _, y, observed = the_case("no poles", mask)
+    posterior = solve(grid, y, observed=observed, covariance="full")
+    turned = sphere(TESTS["latitude"], TESTS["longitude"] - first)
+    mean, dense = expected_posterior(cagp.Matern32(0.6, 2.0), latitude, y, observed, turned)
+    assert_close(posterior.mean, mean, relative=1e-10)
+    np.testing.assert_allclose(posterior.covariance, dense, rtol=0.0, atol=1e-12)
+
+
+def test_values_that_were_not_observed_are_not_looked_at():
+    grid, y, observed = the_case("poles", "few")
+    reference = solve(grid, y, observed=observed)
+    y[~observed] = np.nan
+    blank = y.copy()
+    posterior = solve(grid, y, observed=observed)
+    np.testing.assert_array_equal(posterior.mean, reference.mean)
+    np.testing.assert_array_equal(posterior.variance, reference.variance)
+    np.testing.assert_array_equal(y, blank)  # the caller's array stays as it was, poles included
+
+
+def test_copies_of_a_pole_are_one_observation():
+    """Q equal copies do not make a pole Q times as certain; unequal ones count as their mean."""
+    Q = GRIDS["a pole and a ring"][1]
+    grid, y, _ = the_case("a pole and a ring", "whole")
+    y[1] = 0.0
+    observed = np.zeros((2, Q), dtype=bool)
+    observed[0, 2:5] = True
+    posterior = solve(grid, y, [-90.0], [123.0], observed=observed, kernel=cagp.Matern12(0.3, 2.0))
+    assert posterior.mean[0] == pytest.approx(y[0, 2:5].mean() * 2.0 / (2.0 + NOISE), rel=1e-12)
+    assert posterior.variance[0] == pytest.approx(2.0 - 4.0 / (2.0 + NOISE), rel=1e-12)
+
+
+def test_several_fields_share_the_variance():
+    grid, y, observed = the_case("poles, odd, descending", "few", 3)
+    together = solve(grid, y, observed=observed)
+    assert together.mean.shape == (10, 3)
+    assert together.variance.shape == (10,)
+    for t, field in enumerate(y):
+        alone = solve(grid, field, observed=observed)
+        assert_close(together.mean[:, t], alone.mean, relative=1e-12)
+        np.testing.assert_allclose(together.variance, alone.variance, rtol=0.0, atol=1e-14)
+    one = solve(grid, y[:1], observed=observed)
+    assert one.mean.shape == (10, 1)
+    assert one.trace[0].mean.shape == (10, 1)
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [3.0, lambda X: 3.0 + X[:, 2], lambda X: np.multiply.outer(X[:, 2], [1.0, -2.0])],
+    ids=["number", "function", "function by field"],
+)
+def test_the_prior_mean_is_taken_off_and_put_back(mean):
+    grid, y, observed = the_case("poles", "few", 2)
+    points = sphere(*TESTS.values())
+    X = ring_points(grid.latitude_degrees, grid.n_longitudes)
+    at_grid = np.broadcast_to(cagp.Prior(cagp.Matern12(1.0), 1.0, mean).mean_at(X), (len(X), 2))
+    at_points = cagp.Prior(cagp.Matern12(1.0), 1.0, mean).mean_at(points)
+    residuals = y - at_grid.T.reshape(y.shape)
+    posterior = solve(grid, y, observed=observed, mean=mean)
+    expected, _ = expected_posterior(
+        cagp.Matern32(0.6, 2.0), grid.latitude_degrees, residuals, observed, points
+    )
+    assert_close(posterior.mean, at_points + expected, relative=1e-10)
+    np.testing.assert_allclose(posterior.trace[0].mean, np.broadcast_to(at_points, (10, 2)), rtol=1e-13)
+
+
+def test_one_field_and_a_mean_that_is_a_function_give_a_vector():
+    grid, y, observed = the_case("poles", "few")
+    posterior = solve(grid, y, observed=observed, mean=lambda X: X[:, 2])
+    assert posterior.mean.shape == (10,)
+    assert posterior.trace[0].mean.shape == (10,)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_no_test_points(covariance):
+    grid, y, observed = the_case("poles", "few")
+    posterior = solve(grid, y, [], [], observed=observed, covariance=covariance)
+    assert posterior.mean.shape == posterior.variance.shape == (0,)
+    assert covariance == "diagonal" or posterior.covariance.shape == (0, 0)
+
+
+def test_longitudes_come_in_any_convention():
+    grid, y, observed = the_case("poles", "few")
+    longitude = np.array([-180.0, -90.0, -1e-12, 0.0, 179.0, 33.3])
+    latitude = np.full(6, 12.0)
+    reference = solve(grid, y, latitude, longitude, observed=observed)
+    for turn in (360.0, -360.0, 720.0):
+        posterior = solve(grid, y, latitude, longitude + turn, observed=observed)
+        np.testing.assert_allclose(posterior.mean, reference.mean, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(posterior.variance, reference.variance, rtol=0.0, atol=1e-12)
+
+
+@given(
+    bits=st.integers(1, 2**20 - 1),
+    latitude=st.lists(st.floats(-90.0, 90.0), min_size=1, max_size=4),
+    longitude=st.floats(-360.0, 720.0),
+)
+def test_any_mask_and_any_test_points(bits, latitude, longitude):
+    axis = np.array([-90.0, -10.0, 20.0, 88.0])
+    observed = np.array([bool(bits >> i & 1) for i in range(20)]).reshape(4, 5)
+    y = np.random.default_rng(0).normal(size=(4, 5))
+    turned = longitude + 72.0 * np.arange(len(latitude))
+    posterior = solve(cagp.LatLonGrid(axis, 5), y, latitude, turned, observed=observed, covariance="full")
+    mean, dense = expected_posterior(
+        cagp.Matern32(0.6, 2.0), axis, y, observed, sphere(np.array(latitude), turned)
+    )
+    np.testing.assert_allclose(posterior.mean, mean, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(posterior.covariance, dense, rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("mask", ["whole", "few", "half"])
+def test_executors_change_no_bit(mask):
+    grid, y, observed = the_case("poles", mask, 2)
+    reference = solve(grid, y, observed=observed, covariance="full")
+    for workers in (1, 2, 3):
+        with ThreadExecutor(workers) as executor:
+            posterior = solve(grid, y, observed=observed, covariance="full", executor=executor)
+        np.testing.assert_array_equal(posterior.mean, reference.mean)
+        np.testing.assert_array_equal(posterior.covariance, reference.covariance)
+    default = solve(grid, y, observed=observed, covariance="full", executor=None)
+    np.testing.assert_array_equal(default.mean, reference.mean)
+
+
+def test_more_than_fits_into_memory_is_refused():
+    class Cramped(SerialExecutor):
+        memory_bytes = 10_000
+
+    grid, y, _ = the_case("poles", "whole")
+    with pytest.raises(BudgetError, match=r"exact solve on a grid .* use a coarser grid"):
+        solve(grid, y, executor=Cramped())
+
+
+def test_noise_below_rounding_is_an_error():
+    grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 9), 16)
+    with pytest.raises(NumericalError, match=r"raise noise_variance"):
+        solve(grid, np.zeros((9, 16)), kernel=cagp.SquaredExponential(3.0), noise=1e-25)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"grid": np.zeros((3, 3))},
+            "grid is a ndarray; expected a cagp_dist.LatLonGrid. For points that are",
+        ),
+        ({"y": np.zeros((10, 7))}, "y has shape (10, 7); expected (7, 10) (latitude, longitude), or T such"),
+        ({"y": np.zeros(70)}, "y has shape (70,); expected (7, 10)"),
+        ({"y": np.zeros((0, 7, 10))}, "y has shape (0, 7, 10); expected (7, 10)"),
+        ({"y": np.full((7, 10), 1j)}, "y is not numeric: complex numbers"),
+        (
+            {"y": np.full((7, 10), np.nan)},
+            "where a point was observed. Leave those points out, at all times:",
+        ),
+        ({"observed": np.ones((7, 10))}, "observed has shape (7, 10) and type float64; expected (7, 10) of"),
+        ({"observed": np.ones((10, 7), dtype=bool)}, "observed has shape (10, 7) and type bool"),
+        ({"observed": np.zeros((7, 10), dtype=bool)}, "nothing was observed; expected at least one point"),
+        ({"latitude": [91.0], "longitude": [0.0]}, "latitude reaches 91 degrees; expected -90..90"),
+        ({"latitude": [0.0], "longitude": [np.nan]}, "longitude holds NaN or infinity"),
+        ({"latitude": [0.0, 1.0], "longitude": [0.0]}, "expected two vectors of one length"),
+        ({"covariance": "half"}, 'covariance is \'half\'; expected "diagonal" or "full"'),
+    ],
+)
+def test_bad_input_is_refused(change, text):
+    grid, y, observed = the_case("poles", "few")
+    arguments = {"grid": grid, "y": y, "observed": observed, **change}
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        solve(**arguments)
+
+
+def test_a_prior_that_is_none_is_refused():
+    grid, y, _ = the_case("poles", "few")
+    with pytest.raises(ArgumentError, match=r"prior is a Matern32; expected a cagp_dist.Prior"):
+        cagp.condition_on_grid(cagp.Matern32(1.0), grid, y, [0.0], [0.0])
+
+
+def test_missing_values_are_counted_where_points_were_observed():
+    grid, y, observed = the_case("no poles", "few")
+    y[~observed] = np.nan
+    y[np.nonzero(observed)[0][:3], np.nonzero(observed)[1][:3]] = np.inf
+    with pytest.raises(ArgumentError, match=r"y holds 3 values that are NaN .*observed=numpy.isfinite\(y\)"):
+        solve(grid, y, observed=observed)
