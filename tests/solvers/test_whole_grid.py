@@ -105,8 +105,8 @@ REFUSED = {
     "in the plane": (WHOLE[:, :2], r"X has shape (60, 2) and is not on the unit sphere"),
     "a region": (points_of(LATITUDE, np.arange(0.0, 90.0, 10.0)), "lie on no full-circle latitude-longitude"),
     "scattered": (
-        WHOLE[[0, 11, 22, 33, 44, 55]],
-        "points fill 17% of a grid of 6 x 6; Rings needs most of it",
+        WHOLE[[0, 11, 22, 33, 44, 55, 6, 7, 8, 9]],
+        "points fill 17% of a grid of 6 x 10; Rings needs most of it",
     ),
     "twice": (
         np.concatenate([WHOLE, WHOLE[5:6]]),

@@ -1,0 +1,156 @@
+"""Serial, threads and Dask with any number of workers: the same bits for everything a grid computes."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import BudgetError, NumericalError
+from cagp_dist.gram.wavenumbers import FEWEST_RANGES
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+
+from ..clusters import local_cluster
+
+LAYOUTS = {
+    "mirrored": (np.linspace(-90.0, 90.0, 25), 30, 0.1),
+    "not mirrored": (np.linspace(-85.0, 90.0, 25), 31, np.linspace(0.05, 0.5, 25)),
+}
+every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+
+
+def rings_of(layout, executor) -> cagp.RingGram:
+    latitude, Q, noise = layout
+    grid = cagp.LatLonGrid(latitude, Q)
+    return cagp.RingGram(grid, cagp.Matern32(0.3, 2.0), noise_variance=noise, executor=executor)
+
+
+def by_factors(rings: cagp.RingGram) -> dict[str, np.ndarray]:
+    """What the factors of a grid give, by name."""
+    fields = np.random.default_rng(0).normal(size=(3, *rings.grid.shape))
+    loo, posterior = rings.leave_one_out(fields), rings.posterior(fields[0])
+    return {
+        "product": rings @ fields,
+        "product with one field": rings @ fields[0],
+        "solve": rings.solve(fields),
+        "logdet": np.array(rings.logdet()),
+        "inverse diagonal": rings.inverse_diagonal(),
+        "leave-one-out mean": loo.mean,
+        "leave-one-out variance": loo.variance,
+        "posterior mean": posterior[0],
+        "posterior variance": posterior[1],
+        "draws": rings.sample(np.random.default_rng(0), fields=2),
+        "draw with noise": rings.sample(np.random.default_rng(0), noise=True),
+        "draw of the posterior": rings.sample_posterior(fields[0], np.random.default_rng(0)),
+    }
+
+
+def by_iteration(rings: cagp.RingGram) -> dict[str, np.ndarray]:
+    """What iterations of products and solves give, by name."""
+    field = np.random.default_rng(0).normal(size=rings.grid.shape)
+    observed = np.random.default_rng(1).uniform(size=rings.grid.shape) > 0.1
+    masked = cagp.MaskedRings(rings, observed)
+    *_, directed = cagp.conjugate_gradient_on_grid(rings, field, iterations=2)
+    return {
+        "masked product": masked @ field[observed],
+        "masked solve": masked.solve(field[observed], tolerance=1e-2),
+        "directed mean": directed.mean,
+        "directed variance": directed.variance,
+    }
+
+
+def by_sweeps(rings: cagp.RingGram) -> dict[str, np.ndarray]:
+    """What block Gauss-Seidel on a grid gives, by name."""
+    field = np.random.default_rng(0).normal(size=rings.grid.shape)
+    *_, swept = cagp.gauss_seidel_on_grid(rings, field, iterations=2, rings_per_block=3)
+    return {"swept mean": swept.mean, "swept variance": swept.variance}
+
+
+def everything(rings: cagp.RingGram) -> dict[str, np.ndarray]:
+    return by_factors(rings) | by_iteration(rings) | by_sweeps(rings)
+
+
+@pytest.fixture(scope="module")
+def references():
+    return {name: everything(rings_of(layout, SerialExecutor())) for name, layout in LAYOUTS.items()}
+
+
+def assert_same_bits(found, expected):
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_the_grids_are_several_tasks_and_fall_into_parities_or_not():
+    for name, layout in LAYOUTS.items():
+        waves = rings_of(layout, SerialExecutor()).wavenumbers
+        assert len(waves.ranges()) >= FEWEST_RANGES > 1
+        assert waves.mirrored == (name == "mirrored")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_threads(name, workers, references):
+    with ThreadExecutor(workers) as executor:
+        assert_same_bits(everything(rings_of(LAYOUTS[name], executor)), references[name])
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_threads_that_pretend_to_be_processes(name, references):
+    """Factors stay handles."""
+    with ThreadExecutor(2) as executor:
+        executor.processes, executor.shares_memory = 2, False
+        assert_same_bits(everything(rings_of(LAYOUTS[name], executor)), references[name])
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_default_executor(name, references):
+    latitude, Q, noise = LAYOUTS[name]
+    rings = cagp.RingGram(cagp.LatLonGrid(latitude, Q), cagp.Matern32(0.3, 2.0), noise_variance=noise)
+    assert_same_bits(everything(rings), references[name])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("workers", "names"), [(1, ["mirrored"]), (2, ["mirrored", "not mirrored"])])
+def test_dask(workers, names, references):
+    with local_cluster(workers) as client:
+        executor = DaskExecutor(client)
+        assert executor.workers == workers
+        for name in names:
+            rings = rings_of(LAYOUTS[name], executor)
+            assert_same_bits(by_factors(rings), references[name])
+        assert_same_bits(by_sweeps(rings), references[name])
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_worker_killed_between_factors_and_solve_changes_no_bit(references):
+    """The factors it held are made again by the other one, or by its successor."""
+    fields = np.random.default_rng(0).normal(size=(3, 25, 30))
+    with local_cluster(2) as client:
+        rings = rings_of(LAYOUTS["mirrored"], DaskExecutor(client))
+        logdet = rings.logdet()  # the factors are there
+        held = {address: len(keys) for address, keys in client.has_what().items()}
+        victim, process = next(iter(client.run(os.getpid).items()))
+        assert held[victim] > 0
+        os.kill(process, signal.SIGKILL)
+        np.testing.assert_array_equal(rings.solve(fields), references["mirrored"]["solve"])
+        client.wait_for_workers(2, timeout=60)
+        assert victim not in client.run(os.getpid) or client.run(os.getpid)[victim] != process
+        np.testing.assert_array_equal(rings.inverse_diagonal(), references["mirrored"]["inverse diagonal"])
+        assert logdet == references["mirrored"]["logdet"]
+
+
+@pytest.mark.cluster
+def test_errors_of_workers_arrive():
+    with local_cluster(1) as client:
+        executor = DaskExecutor(client)
+        grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 9), 12)
+        rings = cagp.RingGram(grid, cagp.SquaredExponential(3.0), noise_variance=1e-25, executor=executor)
+        for _ in range(2):
+            with pytest.raises(NumericalError, match=r"not positive definite .* raise noise_variance"):
+                rings.logdet()
+        executor.memory_bytes = 100
+        with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* are free"):
+            rings_of(LAYOUTS["mirrored"], executor).logdet()
