@@ -55,7 +55,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
     added = append(path, field)
     report(f"{_times(added.times_added)} added, {added.times_present} there already")
-    return open_observations(path, times=table.times)
+    return open_observations(path, times=field["time"].values)
 
 
 def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
@@ -94,15 +94,18 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
     from cagp_dist.store.observations import open_observations
 
     table, content = job.observations, None
+    times = table.times
     if table.source == "synthetic":
-        content = _synthetic(table).sha256(table.grid_degrees)
+        from cagp_dist.era5.synthetic import DEFAULT_TIMES
+
+        content, times = _synthetic(table).sha256(table.grid_degrees), times or DEFAULT_TIMES
     elif not is_remote(table):
         return None
     path = _store_path(job.root, table, content=content)
-    if table.times is None or not path.exists():
+    if times is None or not path.exists():
         return None
     try:
-        return open_observations(path, times=job.observations.times)
+        return open_observations(path, times=times)
     except DataError:  # other times of this source were ingested
         return None
 

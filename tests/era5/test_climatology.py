@@ -166,3 +166,13 @@ def test_what_does_not_fit_into_memory_is_not_read(stored, monkeypatch):
         BudgetError, match=r"climatology\.zarr: reading all times .* Average it over time first"
     ):
         open_climatology(path)
+
+
+def test_a_belt_around_the_globe_has_no_poles(stored):
+    found = open_climatology(stored(field(np.arange(-30.0, 31.0, 2.0), GLOBE[1])))
+    inside = np.array([-30.0, 30.0]), np.array([359.5, -179.5])
+    np.testing.assert_allclose(found.at(*inside, TIMES)[:, 0], smooth(*inside), atol=0.01)
+    with pytest.raises(
+        ConfigurationError, match=r"latitudes -30\.\.30 and 360 degrees east of longitude 0; 1 of 1"
+    ):
+        found.at(np.array([31.0]), np.array([0.0]), TIMES)

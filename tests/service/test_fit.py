@@ -15,6 +15,7 @@ from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.config import parse_job
 from cagp_dist.service.events import Event
 from cagp_dist.service.fit import FitError, check_fit, fit_prior, prior_table, whole_grid
+from cagp_dist.service.ingest import ingest
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit
 from cagp_dist.service.task import prepare
@@ -237,6 +238,15 @@ def test_a_plan_of_a_field_that_was_not_read_says_what_it_depends_on(job_text):
     far = far.split("[zz]")[0] + "[design]" + far.split("[design]")[1]
     first = plan_job(parse_job(far)).lines()[0]
     assert first.endswith("to the whole field if it is a grid without gaps, else to the 250 observed points")
+
+
+def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_text, monkeypatch):
+    fit(parse_job(job_text))
+    bare = parse_job(job_text.replace('times = ["2020-01-01", "2020-01-02"]\n', ""))
+    first = ingest(bare, report=print)
+    assert first.time.values.tolist() == np.array(["2001-01-01"], dtype="datetime64[ns]").tolist()
+    monkeypatch.setattr("cagp_dist.era5.synthetic.open_synthetic", None)
+    xr.testing.assert_identical(ingest(bare, report=print), first)
 
 
 def test_synthetic_fields_are_drawn_once(job_text, monkeypatch, tmp_path):
