@@ -127,6 +127,14 @@ def test_many_missing_points_are_iterated_to_the_same(grid_name, mask, covarianc
     assert 0.0 <= posterior.stats.relative_residual <= 1.1e-10
 
 
+def test_an_iteration_that_does_not_get_there_is_an_error(monkeypatch):
+    monkeypatch.setattr("cagp_dist.solvers.whole_grid.FEW_MISSING", -1)
+    monkeypatch.setattr("cagp_dist.gram.held_out.TOLERANCE", 1e-18)
+    grid, y, observed = the_case("poles", "few")
+    with pytest.raises(NumericalError, match=r"needed is 1e-18. Raise noise_variance, or use cagp_dist.cond"):
+        solve(grid, y, observed=observed)
+
+
 @pytest.mark.parametrize("kernel_class", KERNELS)
 @pytest.mark.parametrize("lengthscale", [0.05, 0.6, 2.0])
 def test_all_kernels(kernel_class, lengthscale):
