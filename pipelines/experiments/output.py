@@ -1,0 +1,64 @@
+"""What the experiments have in common: their command line, Markdown tables, and the look of their figures."""
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cagp_dist.report.drawing import ACCENT, INK, MUTED, drawing_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 130
+
+COLOURS = {
+    "Gauss-Seidel": ACCENT,
+    "block Gauss-Seidel": "#2a9168",
+    "conjugate gradients": "#d9772b",
+    "exact": INK,
+    "truth": MUTED,
+}
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Command line of an experiment: ``--quick`` and ``--output``; the script's docstring is its help."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--quick", action="store_true", help="a small version that takes seconds")
+    made.add_argument(
+        "--output", type=Path, default=Path("out/experiments"), help="folder of the figures (%(default)s)"
+    )
+    return made
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table."""
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print(flush=True)
+
+
+@contextmanager
+def drawn(path: Path, *, width_inches: float = 9.0, height_inches: float = 3.4) -> Iterator["Figure"]:
+    """Yield an empty figure and save it as a PNG file at the end."""
+    from matplotlib.figure import Figure
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with drawing_style():
+        figure = Figure(figsize=(width_inches, height_inches), layout="constrained")
+        yield figure
+        figure.savefig(path, dpi=DPI, facecolor="white")
+    print(f"written to {path}", flush=True)
+
+
+def count_ticks(axes: "Axes", counts: Sequence[int]) -> None:
+    """Put a logarithmic axis of iteration counts, labelled with the numbers themselves."""
+    axes.set_xscale("log")
+    axes.set_xticks(counts, [str(count) for count in counts], minor=False)
+    axes.set_xticks([], minor=True)

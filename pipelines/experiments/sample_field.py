@@ -1,0 +1,56 @@
+"""The built-in field as a whole grid without its pole rows, about a fitted prior mean."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cagp_dist as cagp
+from cagp_dist.era5.canonical import observation_points
+from cagp_dist.era5.sources import open_source
+from cagp_dist.likelihood.fit import fit
+from cagp_dist.likelihood.result import FitResult
+from cagp_dist.service.mean import fit_mean
+
+Array = NDArray[np.float64]
+
+MEANS = ("constant", "quadratic-latitude")
+
+
+@dataclass(frozen=True, eq=False)
+class SampleField:
+    """What is left of the built-in field when a prior mean, fitted to all of it, is taken off.
+
+    Attributes
+    ----------
+    grid : LatLonGrid
+        239 x 480 points, 0.75 degrees apart.
+    residual : array of float64, shape (P, Q)
+        Kelvin.
+    """
+
+    grid: cagp.LatLonGrid
+    residual: Array
+
+    @classmethod
+    def about(cls, mean: str) -> Self:
+        """Read the field; ``mean`` as in a job file."""
+        with tempfile.TemporaryDirectory() as folder:
+            field = open_source("sample", cache_directory=Path(folder))
+        points = observation_points(field)
+        fitted = fit_mean(mean, points, np.arange(points.latitude_degrees.size))
+        grid = cagp.LatLonGrid(field.latitude.values[1:-1], field.longitude.size)
+        values = field.t2m.values[0, 1:-1].astype(np.float64)
+        return cls(grid, values - fitted(grid.points).reshape(grid.shape))
+
+    def strided(self, step: int) -> tuple[cagp.LatLonGrid, Array]:
+        """Every so manieth latitude and longitude: the coarse grid and the values on it."""
+        latitude = self.grid.latitude_degrees[::step]
+        return cagp.LatLonGrid(latitude, self.grid.n_longitudes // step), self.residual[::step, ::step]
+
+    def fit(self, step: int = 1) -> FitResult:
+        """Fit a Matern-3/2 kernel and the noise on a strided grid, about zero."""
+        return fit(cagp.Matern32, *self.strided(step), mean=0.0)

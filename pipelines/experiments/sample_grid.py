@@ -1,0 +1,154 @@
+"""Solvers on the built-in field: a strided training grid and random points, two prior means, and smoothness.
+
+    python -m pipelines.experiments.sample_grid [--quick] [--output FOLDER]
+
+Training points are every second row and column of the field without its poles, 120 x 240 = 28,800 as
+published, or 10,000 drawn at random; 500 points are held out, all drawn with probabilities proportional to
+area. Kernel parameters are fitted to all 114,720 points, about a constant or a mean that is quadratic in
+latitude. Gauss-Seidel visits the points latitude by latitude. Prints scores and the distance from the exact
+mean beside the one that is stated; then the smoothness of the means on the whole grid, for the strided
+training points.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cagp_dist as cagp
+from pipelines.experiments.held_out import Row, judged
+from pipelines.experiments.output import parser, print_table
+from pipelines.experiments.sample_field import MEANS, SampleField
+from pipelines.experiments.smooth_means import means, table
+from pipelines.experiments.split import Split
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SEED = 3
+HELD_OUT, RANDOM = 500, 10_000
+SOLVERS = (
+    ("Gauss-Seidel", (1, 2, 5)),
+    ("block Gauss-Seidel", (1, 2)),
+    ("conjugate gradients", (5, 20, 80)),
+)
+
+
+def designs(
+    grid: cagp.LatLonGrid, generator: np.random.Generator, *, held_out: int, random: int
+) -> Iterator[tuple[str, Mask, Mask]]:
+    """Names, training points and points held out, as masks of the grid."""
+    strided = np.zeros(grid.shape, dtype=bool)
+    strided[::2, ::2] = True
+    scattered = _some(grid, np.zeros(grid.shape, dtype=bool), random, generator)
+    for name, train in ((f"strided, {int(strided.sum()):,}", strided), (f"random, {random:,}", scattered)):
+        yield name, train, _some(grid, train, held_out, generator)
+
+
+def _some(grid: cagp.LatLonGrid, taken: Mask, count: int, generator: np.random.Generator) -> Mask:
+    share = np.where(taken, 0.0, grid.area_weights).ravel()
+    chosen = np.zeros(grid.size, dtype=bool)
+    chosen[generator.choice(grid.size, count, replace=False, p=share / share.sum())] = True
+    return chosen.reshape(grid.shape)
+
+
+def solve(field: SampleField, prior: cagp.Prior, train: Mask, test: Mask) -> Iterator[Row]:
+    """Rows of the iterations shown, of all solvers; the exact one last."""
+    points = field.grid.points
+    X, X_test = points[train.ravel()], points[test.ravel()]
+    y, held_out = field.residual[train], field.residual[test]
+    exact = _exact(field, prior, train, test)
+    block_size = -(-len(X) // 16)
+    order = cagp.space_filling_order(X, block_size=block_size)
+    everything = np.arange(len(X))
+    for name, shown in SOLVERS:
+        solver, visits = {
+            "Gauss-Seidel": (cagp.GaussSeidel(max(shown)), everything),
+            "block Gauss-Seidel": (cagp.BlockGaussSeidel(max(shown), block_size=block_size), order),
+            "conjugate gradients": (cagp.ConjugateGradient(max(shown)), everything),
+        }[name]
+        posterior = cagp.condition(prior, X[visits], y[visits], X_test, solver=solver)
+        rows = judged(name, posterior, exact, held_out, noise_variance=prior.noise_variance)
+        yield from (row for row in rows if row.iteration in shown)
+    yield from judged("exact", exact, exact, held_out, noise_variance=prior.noise_variance)
+
+
+def _exact(field: SampleField, prior: cagp.Prior, train: Mask, test: Mask) -> cagp.Posterior:
+    """Exact posterior: by the structure of the strided grid, else by Cholesky."""
+    coarse, values = field.strided(2)
+    if train[::2, ::2].all():
+        rows, columns = np.nonzero(test)
+        latitude, longitude = field.grid.latitude_degrees[rows], field.grid.longitude_degrees[columns]
+        return cagp.condition_on_grid(prior, coarse, values, latitude, longitude)
+    points = field.grid.points
+    return cagp.condition(
+        prior, points[train.ravel()], field.residual[train], points[test.ravel()], solver=cagp.Cholesky()
+    )
+
+
+def line(design: str, mean: str, row: Row) -> Sequence[str]:
+    """Line of the table."""
+    exact = row.solver == "exact"
+    return (
+        design,
+        mean,
+        row.solver,
+        "" if exact else str(row.iteration),
+        f"{row.score.rmse:.3f}",
+        f"{row.score.nll:.3f}",
+        f"{row.score.coverage[list(row.score.levels).index(0.95)]:.3f}",
+        f"{row.score.ks_statistic:.3f}",
+        "" if exact else f"{row.actual:.3f}",
+        "" if exact else f"{row.stated:.3f}",
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit, solve, print."""
+    chosen = parser(__doc__).parse_args(arguments)
+    lines, smooth = [], []
+    for mean in MEANS[1:] if chosen.quick else MEANS:
+        field = SampleField.about(mean)
+        prior = field.fit().prior
+        print(f"{mean}: {prior.kernel}, noise variance {prior.noise_variance:.3f} K²\n")
+        generator = np.random.default_rng(SEED)
+        sizes = {"held_out": 20, "random": 500} if chosen.quick else {"held_out": HELD_OUT, "random": RANDOM}
+        for design, train, test in designs(field.grid, generator, **sizes):
+            if chosen.quick and design.startswith("strided"):
+                continue
+            lines += [line(design, mean, row) for row in solve(field, prior, train, test)]
+            if design.startswith("strided"):
+                rings = cagp.RingGram(field.grid, prior.kernel, noise_variance=prior.noise_variance)
+                found = {("the field", 0): field.residual}
+                found |= means(Split(prior, rings, train), field.residual)
+                smooth += [(mean, *cells) for cells in table(found, field.grid)]
+    print_table(
+        (
+            "training points",
+            "mean",
+            "solver",
+            "m",
+            "RMSE [K]",
+            "NLL",
+            "95 % coverage",
+            "KS distance",
+            "distance from exact mean [K]",
+            "stated [K]",
+        ),
+        lines,
+    )
+    print_table(
+        (
+            "prior mean",
+            "mean",
+            "m",
+            "rms gradient [K / 100 km]",
+            "of the difference from exact",
+            "rms difference [K]",
+        ),
+        smooth,
+    )
+
+
+if __name__ == "__main__":
+    main()

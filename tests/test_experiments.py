@@ -1,0 +1,267 @@
+"""The scripts behind docs/experiments.md, at sizes that take a second: what they measure, that they run."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+
+REPOSITORY = Path(__file__).parents[1]
+FIGURE_BYTES = 150_000
+
+
+def script(name: str):
+    """A module of ``pipelines.experiments``, which is no installed package."""
+    if str(REPOSITORY) not in sys.path:
+        sys.path.insert(0, str(REPOSITORY))
+    return importlib.import_module(f"pipelines.experiments.{name}")
+
+
+@pytest.fixture(scope="module")
+def split():
+    return script("split").Split.make(14, np.random.default_rng(0), held_out=20)
+
+
+@pytest.fixture(scope="module")
+def values(split):
+    return split.draw(np.random.default_rng(1), 1)[1][0]
+
+
+def test_split_keeps_the_problem_the_same_on_coarser_grids(split):
+    assert split.rings.grid.shape == (14, 28)
+    assert len(split.test) == 20
+    assert len(split.train) == 14 * 28 - 20
+    assert split.prior.kernel.lengthscale == pytest.approx(0.041 * 180 / 14)
+
+
+def test_held_out_points_are_drawn_by_area():
+    grid_rows = []
+    for seed in range(40):
+        made = script("split").Split.make(12, np.random.default_rng(seed), held_out=20)
+        grid_rows.append(made.rings.grid.latitude_degrees[np.nonzero(~made.observed)[0]])
+    sine = np.sin(np.deg2rad(np.concatenate(grid_rows)))
+    # uniform on the sphere: mean square of the sine 1/3, standard error sqrt(4/45/800) = 0.011; drawn from
+    # all points of the grid alike it would be 1/2
+    assert abs(np.mean(sine**2) - 1.0 / 3.0) < 0.05
+
+
+def test_exact_posterior_is_that_of_cholesky(split, values):
+    exact = split.exact(values)
+    dense = cagp.condition(
+        split.prior,
+        split.train,
+        values[split.observed],
+        split.test,
+        solver=cagp.Cholesky(),
+        covariance="full",
+    )
+    np.testing.assert_allclose(exact.mean, dense.mean, atol=1e-9)
+    np.testing.assert_allclose(exact.covariance, dense.covariance, atol=1e-9)
+
+
+def test_conjugate_gradients_of_the_grid_are_those_of_condition(split, values):
+    posterior = cagp.condition(
+        split.prior,
+        split.train,
+        values[split.observed],
+        split.test,
+        solver=cagp.ConjugateGradient(12),
+        covariance="full",
+    )
+    states = list(split.conjugate_gradients(values, iterations=12))
+    for (mean, downdate), step in zip(states, posterior.trace[1:], strict=True):
+        np.testing.assert_allclose(mean, step.mean, atol=1e-9)
+        np.testing.assert_allclose(
+            split.prior.kernel.variance - downdate.diagonal(), step.variance, atol=1e-9
+        )
+    prior = split.prior.kernel(split.test, split.test)
+    np.testing.assert_allclose(prior - states[-1][1], posterior.covariance, atol=1e-9)
+
+
+def test_held_out_scores_every_iteration(split, values):
+    rows, seconds = script("held_out").solve(split, values)
+    assert {name: len(found) for name, found in rows.items()} == {
+        "Gauss-Seidel": 20,
+        "block Gauss-Seidel": 5,
+        "conjugate gradients": 80,
+        "exact": 1,
+    }
+    assert min(seconds.values()) > 0.0
+    sweeps = rows["Gauss-Seidel"]
+    stated = [row.stated for row in sweeps]
+    assert stated == sorted(stated, reverse=True)  # more sweeps never state more
+    # chance lets 20 correlated squares differ from their variance, but not by a factor of two in their root
+    assert 0.5 < sweeps[0].actual / sweeps[0].stated < 2.0
+    [exact] = rows["exact"]
+    assert exact.actual == exact.stated == 0.0
+    assert sweeps[0].actual > 10.0 * sweeps[-1].actual
+    first, twentieth = (sweep.score.nll - exact.score.nll for sweep in (sweeps[0], sweeps[-1]))
+    assert abs(twentieth) < 0.25 * first
+    last = rows["conjugate gradients"][-1]
+    assert last.actual < 0.2 * last.stated  # conservative
+
+
+def test_simulation_passes_what_is_calibrated_and_fails_conjugate_gradients(split, monkeypatch):
+    simulation = script("simulation")
+    monkeypatch.setattr(simulation, "DIRECTIONS", (5, 20))
+    found = {
+        (errors.solver, errors.iteration): errors
+        for errors in simulation.simulate(split, np.random.default_rng(2), fields=40)
+    }
+    for key, errors in found.items():
+        assert errors.projected.shape == (40,)
+        assert errors.whitened.shape == (20 * 40,)
+        deviation = np.sqrt(2.0 * 800) * (np.sqrt(np.mean(errors.whitened**2)) - 1.0)
+        if key[0] == "conjugate gradients":
+            assert deviation < -3.0, key
+        else:
+            assert abs(deviation) < 4.0, key
+            assert np.abs(np.mean(errors.projected)) < 4.0 / np.sqrt(40.0), key
+    ratio, error = found["Gauss-Seidel", 1].ratio
+    assert abs(ratio - 1.0) < 4.0 * error
+    ratio, error = found["conjugate gradients", 20].ratio
+    assert ratio < 1.0 - 10.0 * error
+
+
+def test_gradient_of_known_fields():
+    gradient_rms = script("smoothness").gradient_rms
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 721), 1440)
+    x, _, z = grid.points.T.reshape(3, *grid.shape)
+    per_100_km = 100.0 / 6371.0
+    # |grad z|^2 = 1 - z^2 and |grad x|^2 = 1 - x^2, averaged over sin(lat)^2 <= 3/4
+    assert gradient_rms(z, grid) == pytest.approx(np.sqrt(0.75) * per_100_km, rel=2e-3)
+    assert gradient_rms(x, grid) == pytest.approx(np.sqrt(0.625) * per_100_km, rel=2e-3)
+
+
+@pytest.mark.parametrize("n_longitudes", [15, 16])
+def test_zonal_power_adds_up_to_the_variance_along_rings(n_longitudes):
+    zonal_power = script("smoothness").zonal_power
+    grid = cagp.LatLonGrid([-20.0, -5.0, 10.0, 50.0], n_longitudes)
+    wave = np.cos(3.0 * np.deg2rad(grid.longitude_degrees))
+    power = zonal_power(2.0 * np.ones((4, 1)) * wave, grid)
+    assert power[2] == pytest.approx(2.0)
+    assert np.delete(power, 2).max() < 1e-25
+    field = np.random.default_rng(0).standard_normal(grid.shape)
+    weights = np.cos(np.deg2rad([-20.0, -5.0, 10.0]))  # 50 N is outside
+    assert zonal_power(field, grid).sum() == pytest.approx(np.average(field[:3].var(axis=1), weights=weights))
+
+
+def test_means_on_the_whole_grid_pass_through_those_at_the_held_out_points(split, values):
+    found = dict(script("smooth_means").means(split, values))
+    exact = split.exact(values)
+    held_out = ~split.observed
+    np.testing.assert_allclose(found["exact", 0][held_out], exact.mean, atol=1e-6)
+    posterior = cagp.condition(
+        split.prior, split.train, values[split.observed], split.test, solver=cagp.GaussSeidel(2)
+    )
+    np.testing.assert_allclose(found["Gauss-Seidel", 2][held_out], posterior.mean, atol=1e-9)
+    states = list(split.conjugate_gradients(values, iterations=20))
+    np.testing.assert_allclose(found["conjugate gradients", 20][held_out], states[-1][0], atol=1e-9)
+
+
+def test_whole_grid_states_what_it_does_not_know():
+    whole_grid = script("whole_grid")
+    truth, observed = whole_grid.draw_field(61, 0)
+    judge, exact = whole_grid.run_exact(61, truth, observed)
+    assert exact.actual == exact.stated == 0.0
+    assert exact.coverage == pytest.approx(0.9, abs=0.05)
+    rows = {case: whole_grid.run_case(case, 61, observed, judge) for case in whole_grid.CASES}
+    for case, found in rows.items():
+        assert len(found) == case.iterations
+        assert found[-1].actual < found[0].actual
+        assert found[0].seconds > 0.0
+        if case.rings_per_block:
+            assert 0.8 < found[0].actual / found[0].stated < 1.25, case
+        else:
+            assert found[40].actual < 0.7 * found[40].stated
+
+
+def test_alone_returns_the_result_and_the_peak_memory_of_another_process():
+    result, gibibytes = script("whole_grid").alone(np.ones, (1 << 25,))
+    assert result.sum() == 1 << 25
+    assert 0.25 < gibibytes < 4.0
+
+
+def test_right_parameters_score_better_than_wrong_ones():
+    sample_field, fit_size = script("sample_field"), script("fit_size")
+    grid = cagp.LatLonGrid(np.linspace(-85.0, 85.0, 19), 36)
+    right = cagp.Prior(cagp.Matern32(0.5, 4.0), 0.2)
+    wrong = cagp.Prior(cagp.Matern32(0.1, 1.0), 0.2)
+    rings = cagp.RingGram(grid, right.kernel, noise_variance=right.noise_variance)
+    field = sample_field.SampleField(grid, rings.sample(np.random.default_rng(0), noise=True))
+    for judge in (fit_size.all_others, fit_size.between):
+        good, bad = judge(field, right), judge(field, wrong)
+        assert good[0] < bad[0]
+        assert good[1] < bad[1] - 0.1
+        assert good[2] < bad[2]
+        assert abs(good[3] - 0.95) < 0.04
+    n = grid.size
+    density = -0.5 * (
+        np.vdot(field.residual, rings.solve(field.residual)) + rings.logdet() + n * np.log(2 * np.pi)
+    )
+    assert fit_size.all_others(field, right)[4] == pytest.approx(density / n)
+
+
+def test_sample_field_is_what_the_mean_leaves():
+    field = script("sample_field").SampleField.about("quadratic-latitude")
+    assert field.residual.shape == field.grid.shape == (239, 480)
+    assert abs(np.average(field.residual, weights=field.grid.area_weights)) < 0.05
+    coarse, values = field.strided(2)
+    assert coarse.shape == values.shape == (120, 240)
+
+
+def test_solvers_on_a_field_agree_on_what_is_exact():
+    sample_field, sample_grid = script("sample_field"), script("sample_grid")
+    grid = cagp.LatLonGrid(np.linspace(-84.0, 84.0, 15), 30)
+    prior = cagp.Prior(cagp.Matern32(0.4, 4.0), 0.2)
+    rings = cagp.RingGram(grid, prior.kernel, noise_variance=0.2)
+    field = sample_field.SampleField(grid, rings.sample(np.random.default_rng(3), noise=True))
+    names = []
+    for name, train, test in sample_grid.designs(grid, np.random.default_rng(4), held_out=10, random=90):
+        names.append(name)
+        assert not (train & test).any()
+        assert test.sum() == 10
+        *rows, exact = sample_grid.solve(field, prior, train, test)
+        assert exact.solver == "exact"
+        assert len(rows) >= 7  # conjugate gradients may be through before 80 directions
+        dense = cagp.condition(
+            prior,
+            grid.points[train.ravel()],
+            field.residual[train],
+            grid.points[test.ravel()],
+            solver=cagp.Cholesky(),
+        )
+        assert exact.score.rmse == pytest.approx(np.sqrt(np.mean((dense.mean - field.residual[test]) ** 2)))
+    assert names == ["strided, 120", "random, 90"]
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("held_out", ["held-out.png"]),
+        ("smooth_means", ["means.png", "smooth-means.png"]),
+        ("simulation", ["simulation.png"]),
+    ],
+)
+def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, monkeypatch):
+    module = script(name)
+    monkeypatch.setattr(module, "QUICK_LATITUDES", 14)
+    monkeypatch.setattr(module, "QUICK_FIELDS", 2, raising=False)
+    module.main(["--quick", "--output", str(tmp_path)])
+    lines = capsys.readouterr().out.splitlines()
+    head = next(line for line in lines if line.startswith("| "))
+    body = [line for line in lines if line.startswith("| ") and line != head]
+    assert len(body) >= 9
+    assert all(line.count("|") == head.count("|") for line in body)
+    assert sorted(path.name for path in tmp_path.iterdir()) == figures
+    assert all(1_000 < (tmp_path / figure).stat().st_size < FIGURE_BYTES for figure in figures)
+
+
+def test_figures_of_the_documentation_are_small_and_used():
+    text = (REPOSITORY / "docs" / "experiments.md").read_text()
+    for figure in (REPOSITORY / "docs" / "figures").iterdir():
+        assert figure.stat().st_size < FIGURE_BYTES, figure.name
+        assert f"figures/{figure.name}" in text
