@@ -7,7 +7,7 @@ INSTALLED := .venv/.installed
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench docs lint clean
+.PHONY: help install demo test bench peers docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: install ## all tests, with line and branch coverage of at least 90 %
 
 bench: install ## speed and memory against NumPy and SciPy, as ratios of one run
 	$(BIN)/python -m pipelines.benchmarks $(BENCH_ARGS)
+
+peers: install ## speed, memory and scores of other programs (made in .peers/) beside ours
+	$(BIN)/python -m pipelines.benchmarks.peers $(PEERS_ARGS)
 
 docs: install ## the documentation, warnings are errors, the tutorial is executed
 	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback -b html docs docs/_build/html

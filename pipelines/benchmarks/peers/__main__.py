@@ -6,7 +6,8 @@ Usage: ``python -m pipelines.benchmarks.peers [--peer NAME ...] [--case NAME ...
 import argparse
 import json
 import platform
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -37,8 +38,13 @@ def compare(case: str, peers: Sequence[Peer], *, threads: int, settings: Setting
 def _told(line: Line) -> Line:
     figures = line.figures
     what = f"{figures['seconds']:.3g} s, {figures['peak_mebibytes']:.0f} MiB" if figures else line.outcome
-    print(f"    {line.peer}, {line.label}: {what}", flush=True)
+    _tell(f"    {line.peer}, {line.label}: {what}")
     return line
+
+
+def _tell(text: str) -> None:
+    """Tell what goes on; the standard output is for the tables alone."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _arguments() -> argparse.Namespace:
@@ -74,24 +80,29 @@ def main() -> None:
         if not arguments.case or name in arguments.case
     }
     for case, what in cases.items():
-        print(f"{case}: {what.text}", flush=True)
+        _tell(f"{case}: {what.text}")
         results[case] = compare(case, peers, threads=arguments.threads, settings=settings)
+        _write(arguments.output, results, threads=arguments.threads)
     for case, lines in results.items():
         table = fit_table(lines) if case in FIT_CASES else prediction_table(lines)
         heading = f"`{case}`: {cases[case].text}"
         print(f"\n### {heading}\n\n{table}" if arguments.markdown else f"\n{heading}\n{aligned(table)}")
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    _tell(f"written to {arguments.output}")
+
+
+def _write(output: Path, results: Mapping[str, Sequence[Line]], *, threads: int) -> None:
+    """Write all lines so far as JSON, so that a later case that is interrupted costs none of them."""
     document = {
         "machine": {
             "processor": platform.processor() or platform.machine(),
             "python": platform.python_version(),
-            "threads": arguments.threads,
+            "threads": threads,
         },
-        "requirements": {peer.name: peer.requirements for peer in peers},
+        "requirements": {peer.name: peer.requirements for peer in PEERS.values()},
         "lines": [asdict(line) for lines in results.values() for line in lines],
     }
-    arguments.output.write_text(json.dumps(document, indent=2) + "\n")
-    print(f"\nwritten to {arguments.output}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(document, indent=2) + "\n")
 
 
 if __name__ == "__main__":

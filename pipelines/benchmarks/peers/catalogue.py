@@ -109,8 +109,8 @@ PEERS = {
             ),
             methods=(
                 Method("cholesky", "exact (Cholesky)", matrices=4),
-                Method("conjugate-gradient", "conjugate gradients", tolerance=1e-2, matrices=4),
-                Method("keops", "KeOps, conjugate gradients and LOVE", tolerance=1e-2),
+                Method("conjugate-gradient", "conjugate gradients, LOVE", tolerance=1e-2, matrices=4),
+                Method("keops", "conjugate gradients, LOVE, KeOps", tolerance=1e-2),
             ),
             fits=(Method("fit", "likelihood, L-BFGS", matrices=12),),
         ),

@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,7 @@ def _grid_of_sample(step: int) -> tuple[Array, Array, Array]:
     return part["latitude"].values, part["longitude"].values, part["t2m"].values.astype(np.float64).ravel()
 
 
+@cache
 def _sample() -> "xr.Dataset":
     with tempfile.TemporaryDirectory() as folder:
         return open_source("sample", cache_directory=Path(folder)).load()

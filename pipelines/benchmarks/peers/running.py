@@ -21,7 +21,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.2
 
 
 class RunError(Exception):
@@ -112,13 +112,16 @@ def _watch(process: "subprocess.Popen[bytes]", time_limit_seconds: float) -> flo
     end = time.monotonic() + time_limit_seconds
     most = 0
     watched = psutil.Process(process.pid)
-    while process.poll() is None:
-        most = max(most, _memory(watched))
+    while True:
+        try:
+            process.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            most = max(most, _memory(watched))
+        else:
+            return most / 2**20
         if time.monotonic() > end:
             _stop(process)
             raise RunError(f"not done after {time_limit_seconds:g} s")
-        time.sleep(LOOK_SECONDS)
-    return most / 2**20
 
 
 def _memory(process: psutil.Process) -> int:

@@ -54,31 +54,25 @@ def cholesky(problem: Problem, clock: Clock) -> Prediction:
 
 
 def conjugate_gradient(problem: Problem, clock: Clock) -> Prediction:
-    """Preconditioned conjugate gradients on a stored matrix, for the mean and for every variance."""
-    with ExitStack() as stack:
-        stack.enter_context(gpytorch.settings.max_cholesky_size(LARGEST_CHOLESKY))
-        stack.enter_context(gpytorch.settings.eval_cg_tolerance(CG_TOLERANCE))
-        stack.enter_context(gpytorch.settings.max_cg_iterations(CG_ITERATIONS))
-        with clock("build"):
-            model = Model(problem)
-        return _predict(model, problem, clock)
+    """Conjugate gradients on a stored matrix; variances by its Lanczos approximation (LOVE)."""
+    return _iterate(problem, clock, keops=False)
 
 
 def keops(problem: Problem, clock: Clock) -> Prediction:
-    """Conjugate gradients without a stored matrix; variances by its Lanczos approximation (LOVE)."""
+    """Solve in the same way, with KeOps in place of a stored matrix."""
     part = replace(problem, X=problem.X[:COMPILED_POINTS], y=problem.y[:COMPILED_POINTS])
-    _keops(part, Clock())  # KeOps compiles once for each number of columns; that is not measured
-    return _keops(problem, clock)
+    _iterate(part, Clock(), keops=True)  # compiles once for each number of columns; that is not measured
+    return _iterate(problem, clock, keops=True)
 
 
-def _keops(problem: Problem, clock: Clock) -> Prediction:
+def _iterate(problem: Problem, clock: Clock, *, keops: bool) -> Prediction:
     with ExitStack() as stack:
         stack.enter_context(gpytorch.settings.max_cholesky_size(LARGEST_CHOLESKY))
         stack.enter_context(gpytorch.settings.eval_cg_tolerance(CG_TOLERANCE))
         stack.enter_context(gpytorch.settings.max_cg_iterations(CG_ITERATIONS))
         stack.enter_context(gpytorch.settings.fast_pred_var())
         with clock("build"):
-            model = Model(problem, keops=True)
+            model = Model(problem, keops=keops)
         return _predict(model, problem, clock)
 
 
