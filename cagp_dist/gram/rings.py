@@ -83,8 +83,9 @@ class RingGram:
 
     Notes
     -----
-    Factors cost P^2 Q / 2 kernel evaluations, P^2 Q^2 / 4 flops for their transform and P^3 Q / 6 for
-    factorisation; a mirrored grid (latitudes and noise symmetric about the equator) half, half and a quarter.
+    Factors cost t P^2 Q / 4 kernel evaluations in t tasks (4, or more on large grids), P^2 Q^2 / 4 flops for
+    their transform and P^3 Q / 6 for factorisation; a mirrored grid (latitudes and noise symmetric about the
+    equator) half, half and a quarter.
     A solve or a product is 2 P^2 Q flops. Source: math 7, T26-T29; [Jun & Stein 2008].
 
     Examples
