@@ -29,7 +29,7 @@ Parameters = tuple[int, float, float]
 Spectrum = NDArray[np.complex128]
 
 RANGE_BYTES = 96 * 2**20
-"""Blocks of one range of wavenumbers: large enough for a task, small enough for a worker."""
+"""Blocks, and cosines, of one range of wavenumbers: enough for a task, small enough for a worker."""
 
 FEWEST_RANGES = 4
 
@@ -84,7 +84,8 @@ class Wavenumbers:
 
     def ranges(self) -> list[Range]:
         """Consecutive ranges of wavenumbers, each a task."""
-        parts = min(self.count, max(FEWEST_RANGES, -(-self.block_bytes // RANGE_BYTES)))
+        cosine_bytes = 8 * self.count**2  # more than the blocks where latitudes are few
+        parts = min(self.count, max(FEWEST_RANGES, -(-max(self.block_bytes, cosine_bytes) // RANGE_BYTES)))
         edges = [self.count * part // parts for part in range(parts + 1)]
         return list(pairwise(edges))
 

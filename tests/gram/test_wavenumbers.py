@@ -125,7 +125,7 @@ def test_every_wavenumber_counts_as_often_as_it_stands_in_the_full_transform(Q, 
     assert waves.count == len(weights)
 
 
-@given(P=st.integers(1, 800), Q=st.integers(1, 1500), mirrored=st.booleans())
+@given(P=st.integers(1, 800), Q=st.integers(1, 20_000), mirrored=st.booleans())
 def test_ranges_cover_all_wavenumbers_once_and_are_small(P, Q, mirrored):
     waves = Wavenumbers(np.linspace(-80.0, 80.0, P) if P > 1 else np.zeros(1), Q, mirrored)
     ranges = waves.ranges()
@@ -134,7 +134,8 @@ def test_ranges_cover_all_wavenumbers_once_and_are_small(P, Q, mirrored):
     assert all(first < last for first, last in ranges)
     per_wavenumber = waves.block_bytes // waves.count
     widest = max(last - first for first, last in ranges)
-    assert (widest - 1) * per_wavenumber <= RANGE_BYTES  # one more than even shares at most
+    # one more than even shares at most; what a task holds are its blocks, and a cosine for each longitude
+    assert (widest - 1) * max(per_wavenumber, 8 * waves.count) <= RANGE_BYTES
 
 
 def test_the_quarter_degree_grid_is_a_dozen_tasks_or_two():
