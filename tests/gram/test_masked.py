@@ -255,6 +255,24 @@ def test_conjugate_gradients_without_a_grid():
         np.testing.assert_allclose(row, (right @ right) / (right @ A @ right) * right, rtol=1e-12)
 
 
+def test_rows_that_are_done_stay_as_they_are():
+    """A row that is solved sooner has, to the last bit, what it has alone."""
+    rng = np.random.default_rng(0)
+    diagonal, b = np.linspace(1.0, 100.0, 40), rng.normal(size=(3, 40))
+    b[1, 1:] = 0.0  # one step
+    b[2, 5:] = 0.0  # five
+
+    def solve(right):
+        return conjugate_gradients(
+            lambda rows: diagonal * rows, right, precondition=np.copy, tolerance=1e-8, iterations=100
+        )
+
+    together, alone = solve(b), [solve(row[None]) for row in b]
+    assert [solution.products for solution in alone] == [together.products, 1, 5]
+    for row, solution in zip(together.value, alone, strict=True):
+        np.testing.assert_array_equal(row, solution.value[0])
+
+
 @pytest.mark.parametrize(
     ("observed", "text"),
     [

@@ -199,12 +199,19 @@ def test_a_range_holds_its_part_of_the_blocks(name):
 
 
 def test_many_longitudes_keep_the_cosines_accurate():
-    """``k s`` reaches 500^2: the argument of the cosine is taken modulo a full turn first."""
-    problem = make_problem(Layout(np.zeros(1), 1000, np.ones(1), True), cagp.Matern12(0.5))
-    expected = np.fft.rfft(problem.K[0]).real
-    waves = Wavenumbers(problem.grid.latitude_degrees, 1000, True)
-    (blocks,) = ring_blocks(problem.kernel.parameters, waves, (0, waves.count))
-    np.testing.assert_allclose(blocks[:, 0, 0], expected, rtol=0.0, atol=2e-14 * expected[0])
+    """``k s`` reaches 10^8, a large angle to round: whole turns are taken off first.
+
+    Against the sum in extended precision.
+    """
+    Q, last = 20_000, 10_001
+    waves = Wavenumbers(np.zeros(1), Q, True)
+    order = np.arange(last)
+    values = np.exp(-2.0 * np.sin(np.pi * order / Q) / 3.0) * waves.weights
+    (blocks,) = ring_blocks(cagp.Matern12(3.0).parameters, waves, (last - 3, last))
+    for k, block in zip(order[-3:], blocks, strict=True):
+        angle = ((k * order) % Q).astype(np.longdouble) * (2.0 * np.arccos(np.longdouble(-1.0)) / Q)
+        expected = (values * np.cos(angle)).sum()
+        assert abs(block[0, 0] - expected) < 1e-15 * values.sum()
 
 
 @pytest.mark.parametrize("kernel_class", KERNELS)
