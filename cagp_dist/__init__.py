@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cagp_dist.gram import DenseGram, LatLonGrid, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.grid_posterior import condition_on_grid
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
+    from cagp_dist.likelihood.fit import fit
+    from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
     from cagp_dist.runtime import open_executor
     from cagp_dist.solvers import (
         BlockGaussSeidel,
@@ -53,6 +55,10 @@ _HOME = {
     "Matern32": "kernels",
     "Matern52": "kernels",
     "SquaredExponential": "kernels",
+    "fit": "likelihood.fit",
+    "FitResult": "likelihood.result",
+    "FitStatus": "likelihood.result",
+    "StandardErrors": "likelihood.result",
     "open_executor": "runtime",
     "BlockGaussSeidel": "solvers",
     "Cholesky": "solvers",
@@ -72,6 +78,8 @@ __all__ = [
     "Cholesky",
     "ConjugateGradient",
     "DenseGram",
+    "FitResult",
+    "FitStatus",
     "GaussSeidel",
     "GridState",
     "LatLonGrid",
@@ -87,6 +95,7 @@ __all__ = [
     "RingGram",
     "Rings",
     "SquaredExponential",
+    "StandardErrors",
     "Stats",
     "Status",
     "Step",
@@ -95,6 +104,7 @@ __all__ = [
     "condition",
     "condition_on_grid",
     "conjugate_gradient_on_grid",
+    "fit",
     "gauss_seidel_on_grid",
     "open_executor",
     "posterior_mean",

@@ -1,0 +1,1 @@
+"""Kernel parameters learned from data: the marginal likelihood, its gradient, and the fit."""

@@ -1,0 +1,113 @@
+"""The likelihood of irregular points by a dense Cholesky factor, on all threads of BLAS (math 9)."""
+
+import numpy as np
+
+from cagp_dist.budget import DOUBLE
+from cagp_dist.errors import BudgetError
+from cagp_dist.gram.base import Array
+from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.lapack import cholesky_in_place, solve_lower
+from cagp_dist.likelihood.evaluation import Evaluation
+from cagp_dist.tiling import block_ranges
+
+STRIP_ROWS = 256
+"""Rows of the slope matrix that exist at a time."""
+
+
+class DenseLikelihood:
+    """Exact likelihood and gradient of points anywhere.
+
+    The factor, then the inverse, take the place of R; its slope is made strip by strip. The last bits may
+    depend on the number of BLAS threads.
+
+    Parameters
+    ----------
+    kernel : type of Kernel
+        Family of the covariance.
+    X : array of float64, shape (n, p)
+        Observed points.
+    residuals : array of float64, shape (n, T)
+        ``b = y - mean(X)``, a column for each field.
+    memory_limit_bytes : int
+        What may be allocated.
+
+    Raises
+    ------
+    BudgetError
+        If 8 n^2 bytes and a few strips do not fit.
+    """
+
+    difference = 1e-3
+
+    def __init__(self, kernel: type[Kernel], X: Array, residuals: Array, *, memory_limit_bytes: int) -> None:
+        needed = dense_bytes(*residuals.shape)
+        if needed > memory_limit_bytes:
+            raise BudgetError(
+                f"the exact likelihood of {len(X):,} points needs {needed / 2**30:.3g} GiB, more than the "
+                f"{memory_limit_bytes / 2**30:.3g} GiB that may be used. Raise memory_limit_bytes, use "
+                'method="pathwise", or fit on fewer points.'
+            )
+        self._kernel = kernel
+        self._points = coordinates(X)
+        self._residuals = residuals
+        self.points, self.fields = residuals.shape
+
+    def evaluate(self, lengthscale: float, ratio: float) -> Evaluation:
+        """Evaluate at one lengthscale and ratio.
+
+        Returns
+        -------
+        Evaluation
+            Cost n^3 flops for factor and inverse, 2 n^2 kernel values, 4 n^2 T flops; memory as in
+            `dense_bytes`.
+
+        Raises
+        ------
+        NumericalError
+            If R is not positive definite in floating point.
+        """
+        from scipy.linalg.lapack import dpotri
+
+        from cagp_dist.compiled import evaluate
+
+        n = self.points
+        kernel = self._kernel(lengthscale)
+        matrix = np.empty((n, n))
+        evaluate(*kernel.parameters, self._points, self._points, matrix)
+        matrix[np.diag_indices(n)] += ratio
+        stack = matrix[None]
+        cholesky_in_place(stack)
+        log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
+        weights = self._residuals.copy()
+        solve_lower(stack, weights[None])
+        quadratic = float(np.vdot(weights, weights))
+        solve_lower(stack, weights[None], transposed=True)
+        # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
+        matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
+        by_lengthscale = self._slope_sums(kernel, matrix, weights)
+        by_ratio = ratio * np.array([matrix.diagonal().sum(), np.vdot(weights, weights)])
+        traces, slopes = np.stack([by_lengthscale, by_ratio], axis=1)
+        return Evaluation(n, self.fields, log_determinant, quadratic, traces, slopes, np.zeros((2, 2)))
+
+    def _slope_sums(self, kernel: Kernel, inverse: Array, weights: Array) -> Array:
+        """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR the slope by log lengthscale; it is zero on the diagonal.
+
+        Only the lower triangle of the inverse is there: strips end at the diagonal, and what they hold
+        beyond it counts for nothing.
+        """
+        from cagp_dist.compiled import evaluate
+
+        trace = slope = 0.0
+        for start, stop in block_ranges(self.points, STRIP_ROWS):
+            strip = np.empty((stop - start, stop))
+            rows = np.ascontiguousarray(self._points[:, start:stop])
+            evaluate(*kernel.slope_parameters, rows, np.ascontiguousarray(self._points[:, :stop]), strip)
+            strip[:, start:] = np.tril(strip[:, start:])
+            trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
+            slope += 2.0 * float(np.vdot(weights[start:stop], strip @ weights[:stop]))
+        return np.array([trace, slope])
+
+
+def dense_bytes(n: int, fields: int) -> int:
+    """Bytes of one evaluation: the matrix, two strips of its slope, points, residuals and weights."""
+    return DOUBLE * (n * n + 3 * STRIP_ROWS * n + n * (3 * fields + 8))

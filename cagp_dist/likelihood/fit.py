@@ -1,0 +1,266 @@
+"""Learn lengthscale, variance and noise variance from data by maximum marginal likelihood (math 9).
+
+On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); at
+points anywhere it is exact by a dense Cholesky factor as long as that fits (`exact`), and beyond that its
+gradient is estimated (`pathwise`). The search is the same for all: the variance has a closed form, so that
+two numbers, the logarithms of lengthscale and of noise over variance, are left to be found.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+from numpy.typing import ArrayLike
+
+from cagp_dist.checks import check_count
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gp import Mean, Prior
+from cagp_dist.gram.base import Array
+from cagp_dist.gram.grid import LatLonGrid
+from cagp_dist.kernels import Kernel
+from cagp_dist.likelihood.bounds import make_bounds, make_starts
+from cagp_dist.likelihood.evaluation import Likelihood, information
+from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.observed import Gridded, Points, observe
+from cagp_dist.likelihood.pathwise import PathwiseLikelihood
+from cagp_dist.likelihood.profile import Counter, Place, Profile
+from cagp_dist.likelihood.result import FitProgress, FitResult
+from cagp_dist.likelihood.rings import RingLikelihood
+from cagp_dist.likelihood.search import best_climb, climb, settle
+from cagp_dist.likelihood.uncertainty import uncertainty
+
+if TYPE_CHECKING:
+    from cagp_dist.runtime import Executor
+
+Method = Literal["auto", "rings", "dense", "pathwise"]
+
+MOST_DENSE_POINTS = 12_000
+"""Above, the pathwise method is quicker than n^3."""
+
+FIRST_RING_POINTS = 20_000
+FIRST_DENSE_POINTS = 2_000
+"""Points on which starts are tried: an evaluation takes a few hundredths of a second."""
+
+FEWEST_FIRST_POINTS = 200
+
+GROWTH = 16
+"""How many times more points one level has than the level before."""
+
+
+def fit(
+    kernel: type[Kernel],
+    where: LatLonGrid | ArrayLike,
+    y: ArrayLike,
+    *,
+    mean: Mean | Literal["constant"] = "constant",
+    start: Mapping[str, float] | None = None,
+    bounds: Mapping[str, Sequence[float]] | None = None,
+    starts: int = 3,
+    method: Method = "auto",
+    executor: "Executor | None" = None,
+    memory_limit_bytes: int | None = None,
+    progress: Callable[[FitProgress], None] | None = None,
+    seed: int = 0,
+) -> FitResult:
+    """Fit lengthscale, variance and noise variance by maximum marginal likelihood.
+
+    Several starts are climbed on thinned data where there are many points (every so manieth row and column
+    of a grid, evenly spread cells of neighbouring points else); from the best of their optima the search
+    goes on with all points.
+
+    Parameters
+    ----------
+    kernel : type of Kernel
+        Family, as a class: `Matern12`, `Matern32`, `Matern52` or `SquaredExponential`.
+    where : LatLonGrid or array_like, shape (n, p)
+        A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
+    y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points
+        Observations; T fields share the three numbers.
+    mean : "constant", number or callable
+        "constant": the average of each field (weighted by area on a grid), plugged in. Else as in `Prior`;
+        on a grid a function gets ``grid.points``.
+    start : mapping, optional
+        Some of "lengthscale", "variance", "noise_variance": a guess, tried first.
+    bounds : mapping, optional
+        (lower, upper) for some of the names; equal bounds hold a parameter fixed. By default the lengthscale
+        lies between a fifth of the point spacing and ten times the extent, variances within wide factors of
+        the mean square of the residuals. The noise variance is kept above 1e-8 of the variance.
+    starts : int
+        Number of starts, spread evenly over lengthscales and noise ratios.
+    method : {"auto", "rings", "dense", "pathwise"}
+        "rings" (grids): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation. "pathwise":
+        estimated gradients, n^2 flops. "auto": rings on a grid; else dense for up to 12,000 points that fit
+        into memory, pathwise beyond.
+    executor : Executor, optional
+        Where tasks run ("rings" and "pathwise"); by default all cores of this process.
+    memory_limit_bytes : int, optional
+        What may be allocated; by default four fifths of the free memory.
+    progress : callable, optional
+        Called with a `FitProgress` after every evaluation.
+    seed : int
+        Of the samples of the pathwise method.
+
+    Returns
+    -------
+    FitResult
+        With rings, the same bits for every executor.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument has the wrong shape or value.
+    BudgetError
+        If an evaluation does not fit into memory; raised before any work.
+    NumericalError
+        If the likelihood leaves floating point.
+
+    Notes
+    -----
+    ``L = -1/2 [b' G^-1 b + log|G| + n log 2 pi]`` with ``b = y - mean``, summed over fields ([Rasmussen &
+    Williams 2006, 5.8-5.9]). The standard errors hold for the mean as it is: they do not count that it was
+    estimated.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> grid = cagp.LatLonGrid(np.linspace(-85.0, 85.0, 18), 36)
+    >>> truth = cagp.RingGram(grid, cagp.Matern32(lengthscale=0.5, variance=4.0), noise_variance=0.1)
+    >>> field = truth.sample(np.random.default_rng(0), noise=True)
+    >>> result = cagp.fit(cagp.Matern32, grid, field, mean=0.0)
+    >>> result.status.ok, 0.4 < result.prior.kernel.lengthscale < 0.6
+    (True, True)
+    """
+    _check_kernel(kernel)
+    data, centre = observe(where, y, mean)
+    chosen = _method(method, data)
+    check_count("seed", seed, least=0)
+    scales = data.scales()
+    limits = make_bounds(bounds, scales)
+    spread = make_starts(start, limits, scales, starts=starts)
+    counter = Counter(progress)
+
+    from cagp_dist.runtime import ThreadExecutor
+
+    with ExitStack() as stack:
+        if executor is None:
+            executor = stack.enter_context(ThreadExecutor())
+        memory = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+        if method == "auto" and chosen == "dense" and dense_bytes(data.size, data.fields) > memory:
+            chosen = "pathwise"
+        levels = [
+            Profile(_likelihood(kernel, part, how, executor, memory, seed), limits, counter)
+            for part, how in _levels(data, chosen)
+        ]
+        profile = levels[-1]
+        place, curvature = _search(levels, spread)
+        end = uncertainty(profile, place, curvature)
+    lengthscale, variance, noise_variance = place.parameters
+    return FitResult(
+        prior=Prior(kernel(lengthscale, variance), noise_variance, centre),
+        log_likelihood=None if chosen == "pathwise" else place.log_likelihood,
+        standard_errors=end.standard_errors,
+        log_covariance=end.covariance,
+        status=end.status,
+        at_bound=end.at_bound,
+        gradient_norm=end.gradient_norm,
+        evaluations=counter.evaluations,
+        seconds=counter.seconds,
+        method=chosen,
+        points=data.size,
+    )
+
+
+def _search(levels: Sequence[Profile], starts: Sequence[Array]) -> tuple[Place, Array]:
+    """Climb from every start on the first level, then from the best place on each further one.
+
+    Returns
+    -------
+    place : Place
+        Where the search on the last level ended.
+    curvature : array of float64, shape (3, 3)
+        Observed information there.
+    """
+    place = best_climb(levels[0], starts)
+    curvature = _curvature(levels[0], place)
+    for before, profile in pairwise(levels):
+        growth = profile.likelihood.points / before.likelihood.points
+        expected = curvature * growth
+        if isinstance(profile.likelihood, PathwiseLikelihood):
+            place = settle(profile, place.x, expected)
+        else:
+            place = climb(profile, place.x, expected)
+        curvature = _curvature(profile, place)
+    return place, curvature
+
+
+def _curvature(profile: Profile, place: Place) -> Array:
+    return information(
+        lambda x: profile.at(x).evaluation, place.x, place.variance, step=profile.likelihood.difference
+    )
+
+
+def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridded, Method]]:
+    """Choose the data of each level of the search, coarse to fine, and how their likelihood is worked out."""
+    if method == "rings":
+        levels: list[tuple[Points | Gridded, Method]] = [(data, method)]
+        while levels[0][0].size > FIRST_RING_POINTS:
+            coarser = levels[0][0].thinned(max(FIRST_RING_POINTS, levels[0][0].size // GROWTH))
+            if coarser.size >= levels[0][0].size:
+                break
+            levels.insert(0, (coarser, method))
+        return levels
+    points = data.as_points() if isinstance(data, Gridded) else data
+    if method == "dense":
+        first = points.thinned(FIRST_DENSE_POINTS)
+        return [(first, method), (points, method)] if first.size < points.size else [(points, method)]
+    first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
+    return [(first, "dense"), (points, method)]
+
+
+def _likelihood(
+    kernel: type[Kernel],
+    data: Points | Gridded,
+    method: Method,
+    executor: "Executor",
+    memory_limit_bytes: int,
+    seed: int,
+) -> Likelihood:
+    if isinstance(data, Gridded):
+        return RingLikelihood(
+            kernel, data.grid, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
+        )
+    if method == "dense":
+        return DenseLikelihood(kernel, data.X, data.residuals, memory_limit_bytes=memory_limit_bytes)
+    return PathwiseLikelihood(
+        kernel, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes, seed=seed
+    )
+
+
+def _method(method: Method, data: Points | Gridded) -> Method:
+    if method not in ("auto", "rings", "dense", "pathwise"):
+        raise ArgumentError(f'method is {method!r}; expected "auto", "rings", "dense" or "pathwise".')
+    if method == "rings" and isinstance(data, Points):
+        raise ArgumentError(
+            'method "rings" needs a whole latitude-longitude grid and got points; pass a '
+            'cagp_dist.LatLonGrid, or use method="auto".'
+        )
+    if method != "auto":
+        return method
+    if isinstance(data, Gridded):
+        return "rings"
+    return "dense" if data.size <= MOST_DENSE_POINTS else "pathwise"
+
+
+def _check_kernel(kernel: object) -> None:
+    if isinstance(kernel, Kernel):
+        family = type(kernel).__name__
+        raise ArgumentError(
+            f"kernel is {kernel!r}, a kernel with its numbers; expected the family {family}, whose numbers "
+            f'are fitted. To begin there give start={{"lengthscale": {kernel.lengthscale:g}}}.'
+        )
+    if not (isinstance(kernel, type) and issubclass(kernel, Kernel)) or kernel is Kernel:
+        raise ArgumentError(
+            f"kernel is {kernel!r}; expected one of the classes Matern12, Matern32, Matern52 and "
+            "SquaredExponential."
+        )

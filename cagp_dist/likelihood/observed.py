@@ -1,0 +1,246 @@
+"""What was observed, as the likelihoods take it: checked, its mean removed, and thinned for first steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.checks import as_numbers, as_points
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import area_weights, space_filling_order
+from cagp_dist.gp import Mean, Prior
+from cagp_dist.gram.base import Array
+from cagp_dist.gram.grid import LatLonGrid
+from cagp_dist.kernels import Matern12
+from cagp_dist.likelihood.bounds import Scales
+
+FEWEST_POINTS = 4
+
+POLE_DEGREES = 90.0 - 1e-9
+"""Rows from here on hold copies of one point."""
+
+FEWEST_ROWS = 8
+"""Latitudes of a thinned grid, at least."""
+
+NEIGHBOURS_CELL = 32
+"""Points of the cells that a thinned set keeps whole, so that short distances stay in it."""
+
+
+@dataclass(frozen=True)
+class FieldMeans:
+    """A prior mean that is constant in space and differs between fields.
+
+    Attributes
+    ----------
+    values : tuple of float
+        One per field, unit of y.
+    """
+
+    values: tuple[float, ...]
+
+    def __call__(self, X: Array) -> Array:
+        """Values at X (n, p), shape (n, T)."""
+        return np.tile(np.array(self.values), (len(X), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Residuals at points anywhere.
+
+    Attributes
+    ----------
+    X : array of float64, shape (n, p)
+        Points.
+    residuals : array of float64, shape (n, T)
+        ``y - mean(X)``.
+    """
+
+    X: Array
+    residuals: Array
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return len(self.X)
+
+    @property
+    def fields(self) -> int:
+        """T."""
+        return int(self.residuals.shape[1])
+
+    def scales(self) -> Scales:
+        """Median distance of nearest neighbours, diagonal of the bounding box, mean square."""
+        from scipy.spatial import cKDTree
+
+        unique = np.unique(self.X, axis=0)
+        if len(unique) < 2:
+            raise ArgumentError(
+                "all points coincide, so nothing can be said of the lengthscale; expected points at "
+                "different places."
+            )
+        some = unique[:: max(1, len(unique) // 2000)]
+        nearest = np.asarray(cKDTree(unique).query(some, k=2)[0])[:, 1]
+        extent = float(np.linalg.norm(np.ptp(unique, axis=0)))
+        return Scales(float(np.median(nearest)), extent, float(np.mean(self.residuals**2)))
+
+    def thinned(self, most: int) -> "Points":
+        """At most about ``most`` points: whole cells of neighbours, evenly spread."""
+        if self.size <= most:
+            return self
+        order = space_filling_order(self.X, block_size=NEIGHBOURS_CELL)
+        cells = -(-self.size // NEIGHBOURS_CELL)
+        kept = np.linspace(0, cells - 1, max(2, most // NEIGHBOURS_CELL)).round().astype(int)
+        chosen = np.concatenate([order[c * NEIGHBOURS_CELL : (c + 1) * NEIGHBOURS_CELL] for c in kept])
+        return Points(self.X[chosen], self.residuals[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Gridded:
+    """Residuals on a grid without pole rows.
+
+    Attributes
+    ----------
+    grid : LatLonGrid
+        P latitudes, Q longitudes.
+    residuals : array of float64, shape (T, P, Q)
+        ``y - mean``.
+    """
+
+    grid: LatLonGrid
+    residuals: Array
+
+    @property
+    def size(self) -> int:
+        """Points of the grid."""
+        return self.grid.size
+
+    @property
+    def fields(self) -> int:
+        """T."""
+        return len(self.residuals)
+
+    def scales(self) -> Scales:
+        """Smaller of the steps along latitude and along the longest ring, diameter, mean square."""
+        latitude = np.deg2rad(self.grid.latitude_degrees)
+        steps = [2.0 * np.sin(np.pi / self.grid.n_longitudes) * np.cos(latitude).max()]
+        if latitude.size > 1:
+            steps.append(float(np.median(np.abs(np.diff(latitude)))))
+        spacing = min(step for step in steps if step > 1e-12)
+        return Scales(float(spacing), 2.0, float(np.mean(self.residuals**2)))
+
+    def thinned(self, most: int) -> "Gridded":
+        """At most about ``most`` points: every so manieth row and column, columns by a divisor of Q."""
+        latitude, Q = self.grid.latitude_degrees, self.grid.n_longitudes
+        stride = max(1, int(np.ceil(np.sqrt(self.size / most))))
+        across = max(step for step in range(1, stride + 1) if Q % step == 0)
+        along = min(int(np.ceil(self.size / most / across)), max(1, latitude.size // FEWEST_ROWS))
+        # centred, so that a mirrored grid stays mirrored
+        rows = slice((latitude.size - 1) % along // 2, None, along)
+        grid = LatLonGrid(latitude[rows], Q // across)
+        return Gridded(grid, np.ascontiguousarray(self.residuals[:, rows, ::across]))
+
+    def as_points(self) -> Points:
+        """Every point by itself."""
+        return Points(self.grid.points, np.ascontiguousarray(self.residuals.reshape(-1, self.grid.size).T))
+
+
+def observe(
+    where: LatLonGrid | ArrayLike, y: ArrayLike, mean: Mean | Literal["constant"]
+) -> tuple[Points | Gridded, Mean]:
+    """Check the data and take the mean away.
+
+    Returns
+    -------
+    data : Points or Gridded
+        Residuals; of a grid without its pole rows.
+    mean : float or callable
+        What was taken away, as `cagp_dist.Prior` takes it.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes do not match, values are missing, points are too few or y is constant.
+    """
+    if isinstance(where, LatLonGrid):
+        fields = _fields(y, where)
+        rows = np.abs(where.latitude_degrees) < POLE_DEGREES
+        _check_size(int(rows.sum()) * where.n_longitudes)
+        weights = np.repeat(area_weights(where.latitude_degrees) / where.size, where.n_longitudes)
+        values = fields.reshape(len(fields), -1).T
+        centre, mean = _centre(mean, values, weights, lambda: where.points)
+        residuals = (values - centre).T.reshape(fields.shape)[:, rows]
+        grid = LatLonGrid(where.latitude_degrees[rows], where.n_longitudes)
+        data: Points | Gridded = Gridded(grid, np.ascontiguousarray(residuals))
+    else:
+        X = as_points("X", where)
+        values = _columns(y, len(X))
+        _check_size(len(X))
+        centre, mean = _centre(mean, values, np.full(len(X), 1.0 / len(X)), lambda: X)
+        data = Points(X, values - centre)
+    largest = np.abs(values).max()
+    if np.abs(data.residuals).max() <= 1e-12 * largest:
+        raise ArgumentError(
+            "y equals the prior mean everywhere (y is constant), so there is nothing to fit; expected values "
+            "that vary. Check which variable was passed."
+        )
+    return data, mean
+
+
+def _fields(y: ArrayLike, grid: LatLonGrid) -> Array:
+    values = as_numbers("y", y)
+    P, Q = grid.shape
+    if values.ndim not in (2, 3) or values.shape[-2:] != (P, Q) or values.size == 0:
+        hint = " This is (longitude, latitude): transpose it." if values.shape[-2:] == (Q, P) else ""
+        raise ArgumentError(
+            f"y has shape {values.shape} but the grid has {P} latitudes and {Q} longitudes; expected "
+            f"({P}, {Q}), rows being latitudes in the order of the grid, or (T, {P}, {Q}).{hint}"
+        )
+    _check_finite(values, "fit the points that are there: fit(kernel, grid.points[there.ravel()], y[there])")
+    return values.reshape(-1, P, Q)
+
+
+def _columns(y: ArrayLike, n: int) -> Array:
+    values = as_numbers("y", y)
+    if values.ndim not in (1, 2) or len(values) != n or values.size == 0:
+        raise ArgumentError(
+            f"y has shape {values.shape} but X has {n} points; expected ({n},), or ({n}, T) for T fields. "
+            "For a field on a latitude-longitude grid pass a cagp_dist.LatLonGrid in place of X."
+        )
+    _check_finite(values, "drop those points first")
+    return values if values.ndim == 2 else values[:, None]
+
+
+def _check_finite(values: Array, remedy: str) -> None:
+    missing = int((~np.isfinite(values)).sum())
+    if missing:
+        raise ArgumentError(f"y holds {missing} values that are NaN or infinite; {remedy}.")
+
+
+def _check_size(points: int) -> None:
+    if points < FEWEST_POINTS:
+        raise ArgumentError(
+            f"{points} points are too few to learn three parameters; expected at least {FEWEST_POINTS} (pole "
+            "rows do not count)."
+        )
+
+
+def _centre(
+    mean: Mean | Literal["constant"], values: Array, weights: Array, points: Callable[[], Array]
+) -> tuple[Array, Mean]:
+    """Values of the mean, shape (n or 1, T or 1), and the mean as a prior takes it."""
+    if isinstance(mean, str):
+        if mean != "constant":
+            raise ArgumentError(f'mean is "{mean}"; expected "constant", a number or a function of X.')
+        averages = weights @ values
+        if len(averages) == 1:
+            return averages, float(averages[0])
+        return averages, FieldMeans(tuple(averages.tolist()))
+    centre = Prior(Matern12(1.0), 1.0, mean).mean_at(points())  # checks it, too
+    if centre.shape[1] not in (1, values.shape[1]):
+        raise ArgumentError(
+            f"the prior mean has {centre.shape[1]} columns for {values.shape[1]} fields; expected one, or "
+            "one per field."
+        )
+    return centre, mean

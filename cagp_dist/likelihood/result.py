@@ -1,0 +1,132 @@
+"""What a fit returns: value, status and what it took."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from cagp_dist.gp import Prior
+from cagp_dist.gram.base import Array
+
+
+class FitStatus(Enum):
+    """How a fit ended, and what to do about it."""
+
+    CONVERGED = "converged"
+    AT_BOUND = "at-bound"
+    FLAT = "flat"
+    NOT_CONVERGED = "not-converged"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the parameters are an optimum inside the bounds, with standard errors."""
+        return self is FitStatus.CONVERGED
+
+    @property
+    def advice(self) -> str:
+        """What this means and what to do."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    FitStatus.CONVERGED: "The parameters are an optimum of the likelihood inside the bounds.",
+    FitStatus.AT_BOUND: (
+        "A parameter ended on its bound, so that the likelihood may rise beyond it (see at_bound). Widen its "
+        "bounds; if it ends there again the data do not hold it: try another kernel or mean, or fix the "
+        "parameter with equal bounds."
+    ),
+    FitStatus.FLAT: (
+        "The likelihood hardly depends on some combination of the parameters, so that standard errors are "
+        "missing or very large. Fix a parameter with equal bounds, or give more or closer points."
+    ),
+    FitStatus.NOT_CONVERGED: (
+        "The search ended before the gradient was small beside its own uncertainty. Start from this result, "
+        "or give more starts; with the pathwise method raise the noise's lower bound."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class StandardErrors:
+    """Standard errors of the parameters, in their own units; NaN where there is none.
+
+    Attributes
+    ----------
+    lengthscale, variance, noise_variance : float
+        From the curvature of the log likelihood, by the delta method; NaN for a parameter that is fixed or on
+        its bound, and for all where the likelihood is not curved downwards.
+    """
+
+    lengthscale: float
+    variance: float
+    noise_variance: float
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """Where a fit is.
+
+    Attributes
+    ----------
+    evaluations : int
+        Likelihoods evaluated so far.
+    points : int
+        Points of this one: first steps are done on fewer.
+    lengthscale, variance, noise_variance : float
+        Where it was.
+    log_likelihood : float
+        Its value; NaN for the pathwise method.
+    seconds : float
+        Since the start.
+    """
+
+    evaluations: int
+    points: int
+    lengthscale: float
+    variance: float
+    noise_variance: float
+    log_likelihood: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """Parameters learned from data.
+
+    Attributes
+    ----------
+    prior : Prior
+        Kernel, noise variance and mean, ready for `cagp_dist.condition`.
+    log_likelihood : float or None
+        At the optimum, of all fields, Gaussian constant included; None for the pathwise method.
+    standard_errors : StandardErrors
+        In the units of the parameters.
+    log_covariance : array of float64, shape (3, 3)
+        Covariance of the estimates of (log lengthscale, log variance, log noise variance); NaN where there is
+        no standard error.
+    status : FitStatus
+        How it ended, with ``ok`` and ``advice``.
+    at_bound : tuple of str
+        Parameters on a bound that does not fix them.
+    gradient_norm : float
+        Euclidean norm of the gradient of the log likelihood (of all points and fields, not per point) by the
+        logarithms of those parameters that are free to move.
+    evaluations : int
+        Likelihoods with gradient evaluated, on thinned data, on all points and for the standard errors.
+    seconds : float
+        Wall time.
+    method : str
+        "rings", "dense" or "pathwise".
+    points : int
+        Points the parameters were fitted to; pole rows of a grid are left out.
+    """
+
+    prior: Prior
+    log_likelihood: float | None
+    standard_errors: StandardErrors
+    log_covariance: Array
+    status: FitStatus
+    at_bound: tuple[str, ...]
+    gradient_norm: float
+    evaluations: int
+    seconds: float
+    method: str
+    points: int
