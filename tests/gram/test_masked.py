@@ -259,16 +259,16 @@ def test_rows_that_are_done_stay_as_they_are():
     """A row that is solved sooner has, to the last bit, what it has alone."""
     rng = np.random.default_rng(0)
     diagonal, b = np.linspace(1.0, 100.0, 40), rng.normal(size=(3, 40))
-    b[1, 1:] = 0.0  # one step
-    b[2, 5:] = 0.0  # five
+    b[1, :30] *= 0.01  # mostly large eigenvalues, which are close together: few steps
+    b[2, 5:] = 0.0
 
     def solve(right):
         return conjugate_gradients(
-            lambda rows: diagonal * rows, right, precondition=np.copy, tolerance=1e-8, iterations=100
+            lambda rows: diagonal * rows, right, precondition=np.copy, tolerance=0.03, iterations=100
         )
 
     together, alone = solve(b), [solve(row[None]) for row in b]
-    assert [solution.products for solution in alone] == [together.products, 1, 5]
+    assert alone[1].products < alone[2].products < alone[0].products == together.products
     for row, solution in zip(together.value, alone, strict=True):
         np.testing.assert_array_equal(row, solution.value[0])
 
