@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.calibration.scores import Scores, scores
-from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, print_table
+from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.split import LATITUDES, LENGTHSCALE, QUICK_LATITUDES, Split
 
 Array = NDArray[np.float64]
@@ -135,10 +135,8 @@ def draw(path: Path, rows: dict[str, list[Row]]) -> None:
             count_ticks(axes, (1, 2, 5, 10, 20, 40, 80))
             axes.set_xlabel("iterations")
             axes.set_title(label, loc="left", fontsize=9)
-        rmse.set_yscale("log")
-        rmse.set_yticks([1, 2, 3, 4], ["1", "2", "3", "4"])
-        rmse.set_yticks([], minor=True)
-        distance.set_yscale("log")
+        plain_ticks(rmse, (1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
+        plain_ticks(distance, (0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0))
         distance.plot([], [], color=COLOURS["truth"], marker=".", markersize=4, label="actual")
         distance.plot([], [], color=COLOURS["truth"], linestyle="--", label="stated")
         distance.legend(frameon=False)

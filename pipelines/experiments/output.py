@@ -57,6 +57,13 @@ def drawn(path: Path, *, width_inches: float = 9.0, height_inches: float = 3.4) 
     print(f"written to {path}", flush=True)
 
 
+def plain_ticks(axes: "Axes", values: Sequence[float]) -> None:
+    """Put a logarithmic vertical axis, labelled with plain numbers."""
+    axes.set_yscale("log")
+    axes.set_yticks(values, [f"{value:g}" for value in values], minor=False)
+    axes.set_yticks([], minor=True)
+
+
 def count_ticks(axes: "Axes", counts: Sequence[int]) -> None:
     """Put a logarithmic axis of iteration counts, labelled with the numbers themselves."""
     axes.set_xscale("log")

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 import cagp_dist as cagp
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.sources import open_source
-from cagp_dist.likelihood.fit import fit
-from cagp_dist.likelihood.result import FitResult
 from cagp_dist.service.mean import fit_mean
 
 Array = NDArray[np.float64]
@@ -51,6 +49,6 @@ class SampleField:
         latitude = self.grid.latitude_degrees[::step]
         return cagp.LatLonGrid(latitude, self.grid.n_longitudes // step), self.residual[::step, ::step]
 
-    def fit(self, step: int = 1) -> FitResult:
+    def fit(self, step: int = 1) -> cagp.FitResult:
         """Fit a Matern-3/2 kernel and the noise on a strided grid, about zero."""
-        return fit(cagp.Matern32, *self.strided(step), mean=0.0)
+        return cagp.fit(cagp.Matern32, *self.strided(step), mean=0.0)

@@ -25,6 +25,7 @@ from scipy.special import ndtr
 
 import cagp_dist as cagp
 from cagp_dist.calibration.pit import histogram, normal_tests
+from cagp_dist.report.drawing import INK
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table
 from pipelines.experiments.split import LATITUDES, QUICK_LATITUDES, Split
 
@@ -170,19 +171,11 @@ def _p(value: float) -> str:
 
 
 def draw(path: Path, found: Sequence[Errors]) -> None:
-    """Draw PIT histograms of the whitened errors."""
+    """Draw PIT histograms of the whitened errors, with the 95 % range of a count between dashed lines."""
     chosen = {(errors.solver, errors.iteration): errors for errors in found}
     with drawn(path, height_inches=2.8) as figure:
         for axes, key in zip(figure.subplots(1, len(DRAWN), sharey=True), DRAWN, strict=True):
             counts = histogram(ndtr(chosen[key].whitened))
-            axes.axhspan(
-                counts.lower / counts.expected,
-                counts.upper / counts.expected,
-                color="#c9d0d7",
-                linewidth=0,
-                zorder=3,
-                alpha=0.8,
-            )
             axes.bar(
                 counts.edges[:-1],
                 counts.counts / counts.expected,
@@ -190,6 +183,8 @@ def draw(path: Path, found: Sequence[Errors]) -> None:
                 align="edge",
                 color=COLOURS[key[0]],
             )
+            for bound in (counts.lower, counts.upper):
+                axes.axhline(bound / counts.expected, color=INK, linewidth=0.8, linestyle="--")
             axes.set_title(f"{key[0]}, m = {key[1]}", loc="left", fontsize=9)
             axes.set(xlim=(0.0, 1.0), xlabel="PIT of whitened errors")
         figure.axes[0].set_ylabel("count / expected count")

@@ -34,7 +34,13 @@ SPECTRA = (
     ("conjugate gradients", 20, "-"),
     ("conjugate gradients", 80, "--"),
 )
-MAPS = (("truth", 0), ("exact", 0), ("Gauss-Seidel", 5), ("conjugate gradients", 20))
+MAPS = (
+    ("truth", 0),
+    ("exact", 0),
+    ("block Gauss-Seidel", 1),
+    ("Gauss-Seidel", 5),
+    ("conjugate gradients", 20),
+)
 
 
 def means(split: Split, values: Array) -> Iterator[tuple[tuple[str, int], Array]]:
@@ -82,12 +88,14 @@ def draw_spectra(path: Path, found: Means, grid: cagp.LatLonGrid) -> None:
         field, difference = figure.subplots(1, 2, sharey=True)
         for name, m, style in SPECTRA:
             label = f"{name}, m = {m}" if m else name
-            wavenumbers = np.arange(1, grid.n_longitudes // 2 + 1)
+            wavenumbers = np.arange(1, (grid.n_longitudes + 1) // 2)  # the last may have one wave, not two
             line = {"color": COLOURS[name], "linestyle": style, "linewidth": 1.2}
-            field.plot(wavenumbers, zonal_power(found[name, m], grid), label=label, **line)
+            line["zorder"] = 3 if name == "exact" else 2
+            power = zonal_power(found[name, m], grid)
+            field.plot(wavenumbers, power[: wavenumbers.size], label=label, **line)
             if name != "exact":
                 power = zonal_power(found[name, m] - found["exact", 0], grid)
-                difference.plot(wavenumbers, power, **line)
+                difference.plot(wavenumbers, power[: wavenumbers.size], **line)
         for axes, text in ((field, "the means"), (difference, "their differences from the exact mean")):
             axes.set(xscale="log", yscale="log", xlabel="zonal wavenumber, 30 S to 30 N")
             axes.set_title(f"Power of {text} [K²]", loc="left", fontsize=9)
@@ -101,7 +109,7 @@ def draw_maps(path: Path, found: Means, grid: cagp.LatLonGrid) -> None:
     rows = np.abs(grid.latitude_degrees) <= 30.0
     columns = grid.longitude_degrees <= 60.0
     limit = 2.5 * np.sqrt(np.mean(found["truth", 0] ** 2))
-    with drawn(path, height_inches=2.9) as figure:
+    with drawn(path, height_inches=2.5) as figure:
         panels = figure.subplots(1, len(MAPS), sharey=True)
         for axes, key in zip(panels, MAPS, strict=True):
             image = axes.imshow(
@@ -112,11 +120,11 @@ def draw_maps(path: Path, found: Means, grid: cagp.LatLonGrid) -> None:
                 vmin=-limit,
                 vmax=limit,
             )
-            axes.set_title(f"{key[0]}, m = {key[1]}" if key[1] else key[0], loc="left", fontsize=9)
+            axes.set_title(f"{key[0]},\nm = {key[1]}" if key[1] else key[0], loc="left", fontsize=9)
             axes.set_xlabel("longitude [°]")
             axes.set_xticks([0, 20, 40, 60])
         panels[0].set_ylabel("latitude [°]")
-        figure.colorbar(image, ax=panels, label="[K]", shrink=0.8)
+        figure.colorbar(image, ax=panels, label="[K]", shrink=0.7)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

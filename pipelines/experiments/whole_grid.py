@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import cagp_dist as cagp
 from cagp_dist.calibration.scores import coverage, nll
 from cagp_dist.solvers import GridState
-from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, print_table
+from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power
 from pipelines.experiments.split import LENGTHSCALE, NOISE_VARIANCE, VARIANCE
 
@@ -221,21 +221,22 @@ HEAD = (
 
 def draw(path: Path, exact: Row, truth: Array, found: dict[Case, list[Row]]) -> None:
     """Draw distances from the exact mean by iteration, spectra of the means and of these distances."""
-    wavenumbers = np.arange(1, len(exact.power) + 1)
+    wavenumbers = np.arange(1, len(exact.power))  # the last has one wave, not two
     with drawn(path, height_inches=3.8) as figure:
         distance, power, difference = figure.subplots(1, 3)
         for name, values in (("truth", truth), ("exact", exact.power)):
-            power.plot(wavenumbers, values, color=COLOURS[name], linewidth=1.2, label=name)
+            power.plot(wavenumbers, values[:-1], color=COLOURS[name], linewidth=1.2, label=name, zorder=3)
         for (case, rows), colour in zip(found.items(), LINES, strict=True):
             m = [row.iteration for row in rows]
             distance.plot(m, [row.actual for row in rows], color=colour, marker=".", markersize=4)
             distance.plot(m, [row.stated for row in rows], color=colour, linestyle="--")
             last = next(row for row in rows if row.iteration == case.drawn)
             label = f"{case.name}, m = {case.drawn}"
-            power.plot(wavenumbers, last.power, color=colour, linewidth=1.2, label=label)
-            difference.plot(wavenumbers, last.difference, color=colour, linewidth=1.2)
+            power.plot(wavenumbers, last.power[:-1], color=colour, linewidth=1.2, label=label)
+            difference.plot(wavenumbers, last.difference[:-1], color=colour, linewidth=1.2)
         count_ticks(distance, (1, 2, 5, 10, 20, 40, 80))
-        distance.set(yscale="log", xlabel="iterations")
+        plain_ticks(distance, (0.1, 0.2, 0.5, 1.0, 2.0, 5.0))
+        distance.set_xlabel("iterations")
         distance.set_title("distance from the exact mean [K]", loc="left", fontsize=9)
         distance.plot([], [], color=COLOURS["truth"], marker=".", markersize=4, label="actual")
         distance.plot([], [], color=COLOURS["truth"], linestyle="--", label="stated")
