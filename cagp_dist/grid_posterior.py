@@ -97,6 +97,11 @@ def condition_on_grid(
             f"observed has shape {mask.shape} and type {mask.dtype}; expected {grid.shape} of bool, True "
             "where a point was observed."
         )
+    if np.ma.is_masked(y):
+        raise ArgumentError(
+            "y is a masked array; say which points were observed: observed=~numpy.ma.getmaskarray(y), and "
+            "y.filled(numpy.nan) for y."
+        )
     fields = as_numbers("y", y)
     if fields.ndim not in (2, 3) or fields.shape[-2:] != grid.shape or fields.size == 0:
         raise ArgumentError(

@@ -329,7 +329,7 @@ def test_more_than_fits_into_memory_is_refused():
 
 def test_noise_below_rounding_is_an_error():
     grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 9), 16)
-    with pytest.raises(NumericalError, match=r"raise noise_variance"):
+    with pytest.raises(NumericalError, match=r"Raise noise_variance"):
         solve(grid, np.zeros((9, 16)), kernel=cagp.SquaredExponential(3.0), noise=1e-25)
 
 
@@ -376,3 +376,10 @@ def test_missing_values_are_counted_where_points_were_observed():
     y[np.nonzero(observed)[0][:3], np.nonzero(observed)[1][:3]] = np.inf
     with pytest.raises(ArgumentError, match=r"y holds 3 values that are NaN .*observed=numpy.isfinite\(y\)"):
         solve(grid, y, observed=observed)
+
+
+def test_a_masked_array_is_told_how_to_be_given():
+    grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
+    y = np.ma.masked_greater(np.arange(12.0).reshape(grid.shape), 10.0)
+    with pytest.raises(ArgumentError, match=r"observed=~numpy\.ma\.getmaskarray\(y\)"):
+        cagp.condition_on_grid(cagp.Prior(cagp.Matern32(0.5), 0.1), grid, y, [0.0], [0.0])

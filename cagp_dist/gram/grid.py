@@ -1,7 +1,7 @@
 """Regular latitude-longitude grids: rings of equispaced points, one ring per latitude."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -14,7 +14,10 @@ from cagp_dist.geometry import area_weights, unit_sphere
 from cagp_dist.gram.base import Array
 
 NEAREST_DEGREES = 1e-9
-"""Latitudes closer than this are taken for one latitude; mirror images may be this far from exact."""
+"""Latitudes closer than this are taken for one latitude."""
+
+MIRRORED_DEGREES = 1e-12
+"""Mirror images may be this far from exact: the rounding of an axis, without an effect on the result."""
 
 NEAREST_LONGITUDE_DEGREES = 3e-5
 """An axis of longitudes may be this far from equispaced: the rounding of float32 degrees."""
@@ -48,7 +51,7 @@ class LatLonGrid:
     ((181, 360), 65160, True)
     """
 
-    latitude_degrees: Array = field()
+    latitude_degrees: Array
     n_longitudes: int
     first_longitude_degrees: float
 
@@ -149,7 +152,7 @@ class LatLonGrid:
     def mirrored(self) -> bool:
         """Whether every latitude has its mirror image beyond the equator."""
         latitude = self.latitude_degrees
-        return bool(np.abs(latitude + latitude[::-1]).max() < NEAREST_DEGREES)
+        return bool(np.abs(latitude + latitude[::-1]).max() < MIRRORED_DEGREES)
 
     @property
     def points(self) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.wavenumbers import Parameters, Wavenumbers, ring_blocks
 from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
@@ -32,7 +33,15 @@ def factor_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range, 
     """Cholesky factors of ``G_k`` for a range of wavenumbers."""
     blocks = gram_range(parameters, wavenumbers, span, noise)
     for block in blocks:
-        cholesky_in_place(block)
+        try:
+            cholesky_in_place(block)
+        except NumericalError as error:
+            raise NumericalError(
+                "the Gram matrix of the grid is not positive definite in floating point, at one of the "
+                f"wavenumbers {span[0]} to {span[1] - 1}: the noise variance is too small beside the "
+                "variance of the field. Raise noise_variance, or leave out pole rows and "
+                "rings that nearly coincide."
+            ) from error
     return blocks
 
 
@@ -40,10 +49,12 @@ def square_root_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Ra
     """Matrices R with ``R R' = K_k``, by Cholesky with pivoting: K may be singular up to rounding."""
     from scipy.linalg.lapack import dpstrf
 
+    # what is left over below this is rounding of the kernel's sums, not a part of the field
+    rounding = np.finfo(np.float64).eps * parameters[2]
     blocks = ring_blocks(parameters, wavenumbers, span)
     for block in blocks:
         for matrix in block:
-            factor, pivots, rank, _ = dpstrf(matrix, lower=1)
+            factor, pivots, rank, _ = dpstrf(matrix, tol=rounding * len(matrix), lower=1)
             matrix[pivots - 1] = np.tril(factor)
             matrix[:, rank:] = 0.0
     return blocks

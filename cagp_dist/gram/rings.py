@@ -7,13 +7,13 @@ wavenumber. Their Cholesky factors, 8 P^2 Q / 2 bytes (half of that on a mirrore
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.checks import as_numbers, check_count
-from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import LatLonGrid, as_fields
 from cagp_dist.gram.ring_tasks import (
@@ -32,6 +32,11 @@ from cagp_dist.gram.wavenumbers import Wavenumbers
 from cagp_dist.kernels import Kernel
 from cagp_dist.runtime import Executor, Handle, ThreadExecutor, single_threaded_blas
 from cagp_dist.tiling import Range
+
+T = TypeVar("T")
+
+LOUDEST = 1e6
+"""Noise, in variances of the field, above which posterior variances would be lost to rounding."""
 
 
 class LeaveOneOut(NamedTuple):
@@ -116,15 +121,41 @@ class RingGram:
                 f"kernel is a {type(kernel).__name__}; expected Matern12, Matern32, Matern52 or "
                 "SquaredExponential, of chordal distance (great-circle distance is not positive definite)."
             )
-        self.grid, self.kernel = grid, kernel
-        self.noise_by_latitude = _noise(noise_variance, grid)
-        even_noise = bool((self.noise_by_latitude == self.noise_by_latitude[::-1]).all())
-        self.wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored and even_noise)
+        self._grid, self._kernel = grid, kernel
+        self._noise_by_latitude = _noise(noise_variance, grid)
+        even_noise = bool((self._noise_by_latitude == self._noise_by_latitude[::-1]).all())
+        self._wavenumbers = Wavenumbers(
+            grid.latitude_degrees, grid.n_longitudes, grid.mirrored and even_noise
+        )
         self._executor = executor
         self._factors: Kept = []
         self._roots: Kept = []
         self._logdet: float | None = None
         self._inverse_diagonal: Array | None = None
+
+    def __repr__(self) -> str:
+        rows, columns = self.grid.shape
+        return f"RingGram({rows} x {columns} points, {self.kernel!r})"
+
+    @property
+    def grid(self) -> LatLonGrid:
+        """The points."""
+        return self._grid
+
+    @property
+    def kernel(self) -> Kernel:
+        """Covariance of the field."""
+        return self._kernel
+
+    @property
+    def noise_by_latitude(self) -> Array:
+        """Noise variances, shape (P,), not to be changed."""
+        return self._noise_by_latitude
+
+    @property
+    def wavenumbers(self) -> Wavenumbers:
+        """How fields are split."""
+        return self._wavenumbers
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -220,16 +251,27 @@ class RingGram:
         mean : array of float64, the shape of ``field``
             Add the prior mean to it.
         variance : array of float64, shape (P, Q)
-            Without noise.
+            Without noise; its rounding error is that of the noise variance.
+
+        Raises
+        ------
+        NumericalError
+            If the noise variance is more than a million times the variance of the field.
         """
         fields, shaped = as_fields("field", field, self.grid)
         mean = fields - self._noise * self._by_wavenumber(solve_range, fields)
         noise = self.noise_by_latitude
+        if noise.max() > LOUDEST * self.kernel.variance:
+            raise NumericalError(
+                f"the noise variance is {noise.max() / self.kernel.variance:.2g} times the variance of the "
+                "field: too little is learned to tell the posterior variance from the "
+                "prior's in floating point."
+            )
         variance = noise * (1.0 - noise * self.inverse_diagonal())
         return shaped(mean), np.repeat(variance[:, None], self.grid.n_longitudes, axis=1)
 
     def sample(
-        self, generator: np.random.Generator, noise: bool = False, *, fields: int | None = None
+        self, generator: np.random.Generator, *, noise: bool = False, fields: int | None = None
     ) -> Array:
         """Exact draws of the prior: of ``N(0, K)``, or of ``N(0, G)`` with noise.
 
@@ -312,16 +354,19 @@ class RingGram:
 
     def _ranges_with_factors(self) -> list[tuple[Handle[Factors] | Factors, Range]]:
         if not self._factors:
-            self._factors = self._make(factor_range, self.noise_by_latitude)
+            self._factors = self.make(factor_range, self.noise_by_latitude)
         return list(zip(self._factors, self.wavenumbers.ranges(), strict=True))
 
     def _ranges_with_roots(self) -> list[tuple[Handle[Factors] | Factors, Range]]:
         if not self._roots:
-            self._roots = self._make(square_root_range)
+            self._roots = self.make(square_root_range)
         return list(zip(self._roots, self.wavenumbers.ranges(), strict=True))
 
-    def _make(self, function: Callable[..., Factors], *arguments: object) -> Kept:
-        """Matrices of all ranges; on a cluster they stay where they were made."""
+    def make(self, function: Callable[..., T], *arguments: object) -> "Sequence[Handle[T] | T]":
+        """Call ``function(kernel parameters, wavenumbers, span, *arguments)`` for every range.
+
+        On a cluster the results, a quarter of a gigabyte or so each, stay where they were made.
+        """
         with self.workers() as executor:
             check_memory(self.wavenumbers, executor)
             handles = [

@@ -12,7 +12,7 @@ With V = K, every point of the grid being a test point, the downdate depends on 
 grid a block is a band together with its mirror image, from the outermost rings to the equator.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.checks import check_count
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import as_fields
 from cagp_dist.gram.ring_tasks import gram_range
-from cagp_dist.gram.rings import RingGram, check_memory
+from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.wavenumbers import Parameters, Wavenumbers
 from cagp_dist.lapack import multiply_lower, solve_lower
-from cagp_dist.runtime import Executor, Handle
+from cagp_dist.runtime import Handle
 from cagp_dist.solvers.conjugacy import conjugate_directions
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range, block_ranges
@@ -83,7 +83,8 @@ def gauss_seidel_on_grid(
     Yields
     ------
     GridState
-        One per sweep. Memory: the Gram blocks, 4 P^2 Q bytes (half if mirrored), and a few fields.
+        One per sweep; none for no iterations, when the belief is the prior. Memory: the Gram blocks,
+        4 P^2 Q bytes (half if mirrored), and a few fields.
 
     Raises
     ------
@@ -104,45 +105,45 @@ def gauss_seidel_on_grid(
     check_count("iterations", iterations, least=0)
     check_count("rings_per_block", rings_per_block, least=1)
     given, shaped = as_fields("field", field, rings.grid)
+    return (
+        GridState(
+            iteration,
+            shaped(mean),
+            None if downdate is None else _by_latitude(rings, rings.kernel.variance - downdate),
+        )
+        for iteration, mean, downdate in _sweeps(rings, given, iterations, rings_per_block, variance)
+    )
+
+
+def _sweeps(
+    rings: RingGram, fields: Array, iterations: int, rings_per_block: int, variance: bool
+) -> Iterator[tuple[int, Array, Array | None]]:
+    """Yield sweep number, ``K v`` (T, P, Q) and ``diag(K D K)`` (P,) after every sweep."""
     wavenumbers, noise = rings.wavenumbers, rings.noise_by_latitude
-    right = wavenumbers.split(given)
-    with rings.workers() as executor:
-        ranges = wavenumbers.ranges()
-        check_memory(wavenumbers, executor)
-        blocks = [
-            executor.submit(
-                whitened_range, rings.kernel.parameters, wavenumbers, span, noise, rings_per_block, home=home
-            )
-            for home, span in enumerate(ranges)
-        ]
-        downdates = [np.zeros(0)] * iterations
-        if variance:
-            downdates = _downdates(rings, blocks, executor, iterations=iterations)
-        parts: list[Swept] = [
-            Swept([np.zeros_like(part[first:last]) for part in right], []) for first, last in ranges
-        ]
-        for iteration in range(1, iterations + 1):
-            parts = executor.gather(
+    blocks = rings.make(whitened_range, noise, rings_per_block)
+    downdates = _downdates(rings, blocks, iterations=iterations) if variance else [None] * iterations
+    right = wavenumbers.split(fields)
+    above = [np.zeros_like(part) for part in right]
+    for iteration in range(1, iterations + 1):
+        with rings.workers() as executor:
+            swept = executor.gather(
                 [
                     executor.submit(
                         sweep_range,
                         block,
                         [part[first:last] for part in right],
-                        previous.above,
+                        [part[first:last] for part in above],
                         wavenumbers.by_ring(noise),
                         home=home,
                     )
-                    for home, (block, previous, (first, last)) in enumerate(
-                        zip(blocks, parts, ranges, strict=True)
+                    for home, (block, (first, last)) in enumerate(
+                        zip(blocks, wavenumbers.ranges(), strict=True)
                     )
                 ]
             )
-            seen = [np.concatenate(sector) for sector in zip(*(part.seen for part in parts), strict=True)]
-            yield GridState(
-                iteration,
-                shaped(wavenumbers.join(seen)),
-                _by_latitude(rings, rings.kernel.variance - downdates[iteration - 1]) if variance else None,
-            )
+        above = [np.concatenate(sector) for sector in zip(*(part.above for part in swept), strict=True)]
+        seen = [np.concatenate(sector) for sector in zip(*(part.seen for part in swept), strict=True)]
+        yield iteration, wavenumbers.join(seen), downdates[iteration - 1]
 
 
 def conjugate_gradient_on_grid(rings: RingGram, field: ArrayLike, *, iterations: int) -> Iterator[GridState]:
@@ -163,7 +164,8 @@ def conjugate_gradient_on_grid(rings: RingGram, field: ArrayLike, *, iterations:
     Yields
     ------
     GridState
-        One per direction: a product with G and 12 n i flops. Memory 24 n bytes per direction.
+        One per direction, none for no iterations, when the belief is the prior: a product with G and
+        12 n i flops. Memory 24 n bytes per direction.
 
     Raises
     ------
@@ -177,11 +179,17 @@ def conjugate_gradient_on_grid(rings: RingGram, field: ArrayLike, *, iterations:
             f"field holds {len(given)} fields; conjugate gradients follow one residual. Call it "
             "once per field."
         )
+    return _steps(rings, given.ravel(), iterations, shaped)
+
+
+def _steps(
+    rings: RingGram, right: Array, iterations: int, shaped: Callable[[Array], Array]
+) -> Iterator[GridState]:
     noise = np.repeat(rings.noise_by_latitude, rings.grid.n_longitudes)
     mean = np.zeros(rings.grid.size)
     downdate = np.zeros(rings.grid.size)
     done = 0
-    for item in conjugate_directions(lambda d: rings @ d, given.ravel(), iterations=iterations):
+    for item in conjugate_directions(lambda d: rings @ d, right, iterations=iterations):
         if item.step != 0.0:
             seen = item.product - noise * item.direction
             mean += item.step * seen
@@ -227,14 +235,13 @@ def whitened_range(
     parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array, rings_per_block: int
 ) -> list[Whitened]:
     """Gram blocks of a range of wavenumbers, whitened by the factors of their diagonal blocks."""
-    whitened = []
+    whitened: list[Whitened] = []
     for gram in gram_range(parameters, wavenumbers, span, noise):
         bands = block_ranges(gram.shape[1], rings_per_block)
         roots: list[Array] = []
         inverse_roots: list[Array] = []
         for first, last in bands:
-            # numpy.linalg.cholesky reads the lower triangle alone
-            root = np.asarray(np.linalg.cholesky(gram[:, first:last, first:last]), dtype=np.float64)
+            root = _cholesky(gram[:, first:last, first:last])
             inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
             gram[:, first:last, :first] = inverse @ gram[:, first:last, :first]
             gram[:, first:last, first:last] = np.eye(last - first)
@@ -243,6 +250,17 @@ def whitened_range(
             inverse_roots.append(inverse)
         whitened.append(Whitened(gram, bands, roots, inverse_roots))
     return whitened
+
+
+def _cholesky(blocks: Array) -> Array:
+    try:
+        # reads the lower triangles alone
+        return np.asarray(np.linalg.cholesky(blocks), dtype=np.float64)
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(
+            "a diagonal block of the grid is not positive definite in floating point. Raise noise_variance, "
+            "or leave out pole rows and rings that nearly coincide."
+        ) from error
 
 
 def sweep_range(
@@ -289,23 +307,24 @@ def downdate_range(
 
 
 def _downdates(
-    rings: RingGram, blocks: list[Handle[list[Whitened]]], executor: Executor, *, iterations: int
+    rings: RingGram, blocks: Sequence[Handle[list[Whitened]] | list[Whitened]], *, iterations: int
 ) -> list[Array]:
     """``diag(K D_m K)`` by latitude (P,) after each sweep."""
     wavenumbers = rings.wavenumbers
-    parts = executor.gather(
-        [
-            executor.submit(
-                downdate_range,
-                block,
-                wavenumbers.by_ring(rings.noise_by_latitude),
-                wavenumbers.weights[first:last],
-                iterations,
-                home=home,
-            )
-            for home, (block, (first, last)) in enumerate(zip(blocks, wavenumbers.ranges(), strict=True))
-        ]
-    )
+    with rings.workers() as executor:
+        parts = executor.gather(
+            [
+                executor.submit(
+                    downdate_range,
+                    block,
+                    wavenumbers.by_ring(rings.noise_by_latitude),
+                    wavenumbers.weights[first:last],
+                    iterations,
+                    home=home,
+                )
+                for home, (block, (first, last)) in enumerate(zip(blocks, wavenumbers.ranges(), strict=True))
+            ]
+        )
     sectors = [np.sum(sector, axis=0) for sector in zip(*parts, strict=True)]
     return [
         wavenumbers.to_rings([sector[i] for sector in sectors]) / rings.grid.n_longitudes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.grid import NEAREST_DEGREES, as_fields
+from cagp_dist.gram.grid import MIRRORED_DEGREES, NEAREST_DEGREES, as_fields
 
 from ..grids import LAYOUTS, gaussian_latitudes
 from ..oracle import ring_points
@@ -139,8 +139,8 @@ def test_regular_and_gaussian_latitudes_are_mirrored(P):
 
 
 def test_mirror_images_may_be_off_by_rounding_and_no_more():
-    assert cagp.LatLonGrid([-10.0, 10.0 + 0.5 * NEAREST_DEGREES], 4).mirrored
-    assert not cagp.LatLonGrid([-10.0, 10.0 + 2.0 * NEAREST_DEGREES], 4).mirrored
+    assert cagp.LatLonGrid([-10.0, 10.0 + 0.5 * MIRRORED_DEGREES], 4).mirrored
+    assert not cagp.LatLonGrid([-10.0, 10.0 + 2.0 * MIRRORED_DEGREES], 4).mirrored
     assert not cagp.LatLonGrid([-10.0, 0.1, 10.0], 4).mirrored
 
 

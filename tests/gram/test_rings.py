@@ -412,7 +412,7 @@ def test_a_matrix_that_is_singular_in_floating_point_is_an_error_with_advice():
     grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 9), 12)
     rings = cagp.RingGram(grid, cagp.SquaredExponential(3.0), noise_variance=1e-25)
     for use in (rings.logdet, lambda: rings.solve(np.zeros((9, 12)))):
-        with pytest.raises(NumericalError, match=r"not positive definite .* raise noise_variance"):
+        with pytest.raises(NumericalError, match=r"not positive definite .* Raise noise_variance"):
             use()
 
 
@@ -422,3 +422,21 @@ def test_a_closed_executor_is_an_error():
         rings = cagp.RingGram(problem.grid, problem.kernel, noise_variance=0.1, executor=executor)
     with pytest.raises(ArgumentError, match="use it inside `with ThreadExecutor"):
         rings.logdet()
+
+
+def test_noise_a_million_times_the_field_has_no_posterior_variance():
+    grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
+    field = np.ones(grid.shape)
+    bearable = cagp.RingGram(grid, cagp.Matern32(0.5, 1.0), noise_variance=0.9e6)
+    _, variance = bearable.posterior(field)
+    np.testing.assert_allclose(variance, 1.0, rtol=1e-4)
+    with pytest.raises(NumericalError, match=r"1\.1e\+06 times the variance of the field"):
+        cagp.RingGram(grid, cagp.Matern32(0.5, 1.0), noise_variance=1.1e6).posterior(field)
+
+
+def test_a_gram_matrix_says_what_it_is_and_stays_what_it_is():
+    rings = cagp.RingGram(cagp.LatLonGrid([-30.0, 0.0, 30.0], 4), cagp.Matern32(0.5, 2.0), noise_variance=0.1)
+    assert repr(rings) == "RingGram(3 x 4 points, Matern32(lengthscale=0.5, variance=2.0))"
+    for name in ("grid", "kernel", "noise_by_latitude", "wavenumbers"):
+        with pytest.raises(AttributeError):
+            setattr(rings, name, None)

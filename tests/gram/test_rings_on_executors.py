@@ -149,7 +149,7 @@ def test_errors_of_workers_arrive():
         grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 9), 12)
         rings = cagp.RingGram(grid, cagp.SquaredExponential(3.0), noise_variance=1e-25, executor=executor)
         for _ in range(2):
-            with pytest.raises(NumericalError, match=r"not positive definite .* raise noise_variance"):
+            with pytest.raises(NumericalError, match=r"not positive definite .* Raise noise_variance"):
                 rings.logdet()
         executor.memory_bytes = 100
         with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* are free"):

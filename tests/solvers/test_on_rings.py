@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..grids import LAYOUTS, Layout, grid_problem, make_problem
@@ -338,3 +338,34 @@ def test_blocks_that_do_not_fit_into_memory_are_refused():
     rings = cagp.RingGram(problem.grid, problem.kernel, noise_variance=0.1, executor=Cramped())
     with pytest.raises(BudgetError, match=r"factors of a 9 x 12 grid take .* Use a coarser grid"):
         next(cagp.gauss_seidel_on_grid(rings, problem.field(), iterations=1))
+
+
+def test_arguments_are_checked_before_the_first_sweep():
+    rings = cagp.RingGram(cagp.LatLonGrid([-30.0, 0.0, 30.0], 4), cagp.Matern32(0.5), noise_variance=0.1)
+    field = np.ones(rings.grid.shape)
+    with pytest.raises(ArgumentError, match=r"rings_per_block is 0"):
+        cagp.gauss_seidel_on_grid(rings, field, iterations=1, rings_per_block=0)
+    with pytest.raises(ArgumentError, match=r"field has shape \(4, 3\)"):
+        cagp.gauss_seidel_on_grid(rings, field.T, iterations=1)
+    with pytest.raises(ArgumentError, match=r"iterations is -1"):
+        cagp.conjugate_gradient_on_grid(rings, field, iterations=-1)
+    assert list(cagp.gauss_seidel_on_grid(rings, field, iterations=0)) == []
+    assert list(cagp.conjugate_gradient_on_grid(rings, field, iterations=0)) == []
+
+
+def test_a_sweep_that_waits_leaves_blas_to_others():
+    from threadpoolctl import ThreadpoolController
+
+    controller = ThreadpoolController()
+    before = [library["num_threads"] for library in controller.info()]
+    rings = cagp.RingGram(cagp.LatLonGrid([-30.0, 0.0, 30.0], 4), cagp.Matern32(0.5), noise_variance=0.1)
+    states = cagp.gauss_seidel_on_grid(rings, np.ones(rings.grid.shape), iterations=3)
+    next(states)
+    assert [library["num_threads"] for library in controller.info()] == before
+
+
+def test_a_singular_block_is_an_error_with_advice():
+    grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 9), 16)
+    rings = cagp.RingGram(grid, cagp.SquaredExponential(lengthscale=3.0), noise_variance=1e-300)
+    with pytest.raises(NumericalError, match=r"Raise noise_variance"):
+        list(cagp.gauss_seidel_on_grid(rings, np.ones(grid.shape), iterations=1, rings_per_block=9))
