@@ -50,3 +50,9 @@ class StoreError(CagpError):
 
 class NumericalError(CagpError, ArithmeticError):
     """A computation left its domain: not positive definite, negative variance, not finite."""
+
+
+class FitError(NumericalError):
+    """A fit of the prior did not end well, and the job needs its numbers."""
+
+    exit_code = 3

@@ -2,7 +2,8 @@
 
     python -m pipelines.regress JOB.toml
 
-Exit codes as of `cagp`: 3 says that the solve did not end well, so that nothing was published.
+Exit codes as of `cagp`: 3 says that the solve, or the fit of the prior, did not end well, so that nothing
+was published.
 """
 
 import logging

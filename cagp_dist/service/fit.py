@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.era5.canonical import Points
-from cagp_dist.errors import NumericalError
+from cagp_dist.errors import FitError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.gram.grid import LatLonGrid
@@ -25,12 +25,6 @@ Indices = NDArray[np.intp]
 
 _SPACING_DEGREES = 1e-4
 _POLE_DEGREES = 90.0 - 1e-6
-
-
-class FitError(NumericalError):
-    """A fit of the prior did not end well, and the job needs its numbers."""
-
-    exit_code = 3
 
 
 @dataclass(frozen=True, eq=False)
