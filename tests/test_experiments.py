@@ -120,9 +120,10 @@ def test_simulation_passes_what_is_calibrated_and_fails_conjugate_gradients(spli
         else:
             assert abs(deviation) < 4.0, key
             assert np.abs(np.mean(errors.projected)) < 4.0 / np.sqrt(40.0), key
-    ratio, error = found["Gauss-Seidel", 1].ratio
+    everywhere = np.ones(20, dtype=bool)
+    ratio, error = found["Gauss-Seidel", 1].ratio(everywhere)
     assert abs(ratio - 1.0) < 4.0 * error
-    ratio, error = found["conjugate gradients", 20].ratio
+    ratio, error = found["conjugate gradients", 20].ratio(everywhere)
     assert ratio < 1.0 - 10.0 * error
 
 
