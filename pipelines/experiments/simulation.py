@@ -3,8 +3,8 @@
     python -m pipelines.experiments.simulation [--quick] [--output FOLDER]
 
 All fields are drawn from the prior, with the same 64,700 points observed and the same 100 held out. With e
-the error of the mean at the points held out, about the latent field, and S the
-stated covariance, for each field
+the error of the mean at the points held out, about the latent field, and S the stated covariance, for each
+field
 
     z = w' e / sqrt(w' S w)   one random direction w per field        (math 10.2)
     u = L^-1 e,  S = L L'     all 100 errors, made independent
@@ -12,8 +12,8 @@ stated covariance, for each field
 are independent standard normal numbers if the solver is calibrated: 200 and 20,000 of them. The variance of
 mean minus exact mean is known as well (stated minus exact variance); the mean square is held against it, for
 points within 45 degrees of the equator and beyond, where the points of the grid are denser. Gauss-Seidel has
-one matrix for all fields; conjugate gradients are run once for each. Prints a table, draws
-``simulation.png``.
+one matrix for all fields; conjugate gradients are run once for each. Prints a table and
+draws ``simulation.png``.
 """
 
 from collections.abc import Iterator, Sequence
