@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.era5.canonical import Points
-from cagp_dist.errors import FitError
+from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.gram.grid import LatLonGrid
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-_SPACING_DEGREES = 1e-4
 _POLE_DEGREES = 90.0 - 1e-6
 
 
@@ -171,17 +170,16 @@ def whole_grid(points: Points) -> tuple[LatLonGrid, Indices] | None:
     Returns
     -------
     tuple of LatLonGrid and array of int, or None
-        The grid, turned to begin at longitude zero, which changes no distance, and its points in grid
-        order; None if the rows are no full circles of equally spaced points, or some points are missing.
+        The grid, and its points in grid order; None if the rows are no full circles of equally spaced points, or some points are missing.
     """
     chosen = np.flatnonzero(np.abs(points.latitude_degrees) < _POLE_DEGREES)
     rows, columns = np.unique(points.latitude_degrees[chosen]), np.unique(points.longitude_degrees[chosen])
     if chosen.size == 0 or rows.size * columns.size != chosen.size:
         return None
-    gaps = np.diff(columns, append=columns[0] + 360.0)
-    if np.abs(gaps - 360.0 / columns.size).max() > _SPACING_DEGREES:
+    try:
+        return LatLonGrid.from_axes(rows, columns), chosen
+    except ArgumentError:  # a part of the circle, or spaced unequally
         return None
-    return LatLonGrid(rows, columns.size), chosen
 
 
 def check_fit(job: Job, fitted: FittedPrior) -> None:
