@@ -25,10 +25,10 @@ from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.observed import Gridded, Points, observe
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
-from cagp_dist.likelihood.result import FitProgress, FitResult
+from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, settle
-from cagp_dist.likelihood.uncertainty import uncertainty
+from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
@@ -43,6 +43,9 @@ FIRST_DENSE_POINTS = 2_000
 """Points on which starts are tried: an evaluation takes a few hundredths of a second."""
 
 FEWEST_FIRST_POINTS = 200
+
+MOST_ROOTS = 3
+"""Searches for the root of a sampled gradient, each with a better curvature."""
 
 GROWTH = 16
 """How many times more points one level has than the level before."""
@@ -152,9 +155,7 @@ def fit(
             Profile(_likelihood(kernel, part, how, executor, memory, seed), limits, counter)
             for part, how in _levels(data, chosen)
         ]
-        profile = levels[-1]
-        place, curvature = _search(levels, spread)
-        end = uncertainty(profile, place, curvature)
+        place, end = _search(levels, spread)
     lengthscale, variance, noise_variance = place.parameters
     return FitResult(
         prior=Prior(kernel(lengthscale, variance), noise_variance, centre),
@@ -171,27 +172,36 @@ def fit(
     )
 
 
-def _search(levels: Sequence[Profile], starts: Sequence[Array]) -> tuple[Place, Array]:
+def _search(levels: Sequence[Profile], starts: Sequence[Array]) -> tuple[Place, Uncertainty]:
     """Climb from every start on the first level, then from the best place on each further one.
 
     Returns
     -------
     place : Place
         Where the search on the last level ended.
-    curvature : array of float64, shape (3, 3)
-        Observed information there.
+    end : Uncertainty
+        What curvature and gradient say there.
     """
     place = best_climb(levels[0], starts)
     curvature = _curvature(levels[0], place)
     for before, profile in pairwise(levels):
-        growth = profile.likelihood.points / before.likelihood.points
-        expected = curvature * growth
+        curvature = curvature * (profile.likelihood.points / before.likelihood.points)
         if isinstance(profile.likelihood, PathwiseLikelihood):
-            place = settle(profile, place.x, expected)
-        else:
-            place = climb(profile, place.x, expected)
+            return _settle(profile, place, curvature)
+        place = climb(profile, place.x, curvature)
         curvature = _curvature(profile, place)
-    return place, curvature
+    return place, uncertainty(levels[-1], place, curvature)
+
+
+def _settle(profile: Profile, place: Place, curvature: Array) -> tuple[Place, Uncertainty]:
+    """Look for the root, and once more with the curvature found there if that says it was missed."""
+    for _ in range(MOST_ROOTS):
+        place = settle(profile, place.x, curvature)
+        curvature = _curvature(profile, place)
+        end = uncertainty(profile, place, curvature)
+        if end.status is not FitStatus.NOT_CONVERGED or not place.evaluation.solved:
+            break
+    return place, end
 
 
 def _curvature(profile: Profile, place: Place) -> Array:

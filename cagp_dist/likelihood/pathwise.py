@@ -158,7 +158,8 @@ class PathwiseLikelihood:
         gram = TiledGram(kernel, self._X, noise_variance=np.full(self.points, ratio))
         size = np.linalg.norm(right, axis=0)
         left = right - gram.product(self._weights, executor=self._executor)
-        system = SweepSystem(gram, left, plan=self._plan, whole_blocks=True, executor=self._executor)
+        nothing = left[:, :0]  # no sums over the sweeps are wanted
+        system = SweepSystem(gram, nothing, plan=self._plan, whole_blocks=True, executor=self._executor)
         step, image = np.zeros_like(left), np.zeros_like(left)
         for _ in range(MOST_SWEEPS):
             if (np.linalg.norm(left, axis=0) <= TOLERANCE * size).all():
@@ -187,7 +188,7 @@ def _plan(X: Array, *, columns: int, executor: Executor, memory_limit_bytes: int
     demand = Demand(
         n=n,
         q=columns,
-        fields=columns,
+        fields=1,
         full_covariance=False,
         workers=executor.workers,
         shares_memory=executor.shares_memory,
@@ -207,7 +208,7 @@ def _plan(X: Array, *, columns: int, executor: Executor, memory_limit_bytes: int
 def _sweep(system: SweepSystem, left: Array, executor: Executor) -> tuple[Array, Array]:
     """One forward sweep: what it adds to the solutions, and the residuals after it."""
     panels = system.value_panels(left)
-    sums = executor.submit(no_sums, left.shape[1], left.shape[1], False)
+    sums = executor.submit(no_sums, left.shape[1], 0, False)
     parts = [executor.submit(_columns_of, solved) for solved in system.sweep(panels, sums, adjoint=False)]
     return np.concatenate(executor.gather(parts)), np.concatenate(executor.gather(panels))
 
@@ -235,14 +236,18 @@ def _best_step(
     step, image : array, shape (n, r)
         The step, and R times it.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # make the last step orthogonal to the new direction in the inner product of R, then go along both
-        overlap = np.einsum("ij,ij->j", last, image) / np.einsum("ij,ij->j", last, last_image)
-        overlap = np.where(np.isfinite(overlap), overlap, 0.0)
-        fresh, fresh_image = change - overlap * last, image - overlap * last_image
-        length = np.einsum("ij,ij->j", fresh, left) / np.einsum("ij,ij->j", fresh, fresh_image)
-        length = np.where(np.isfinite(length), length, 0.0)
-    return length * fresh, length * fresh_image
+    # directions that do not meet in the inner product of R can be gone along one by one
+    overlap = _share(last, image, last_image)
+    fresh, fresh_image = change - overlap * last, image - overlap * last_image
+    along, back = _share(fresh, left, fresh_image), _share(last, left, last_image)
+    return along * fresh + back * last, along * fresh_image + back * last_image
+
+
+def _share(direction: Array, other: Array, image: Array) -> Array:
+    """``d' o / d' R d`` for each column, zero for directions of length zero."""
+    energy = np.einsum("ij,ij->j", direction, image)
+    share = np.einsum("ij,ij->j", direction, other)
+    return np.asarray(np.divide(share, energy, out=np.zeros_like(share), where=energy > 0.0))
 
 
 def _same_waves(waves: list[Waves]) -> list[Waves]:

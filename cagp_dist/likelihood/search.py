@@ -8,14 +8,21 @@ from cagp_dist.gram.base import Array
 from cagp_dist.likelihood.profile import Place, Profile
 
 GAIN = 1e-5
-"""A climb ends when a step raises the log likelihood by less: half a percent of a standard error."""
+"""A climb pauses when a step raises the log likelihood by less: half a percent of a standard error."""
 
 MOST_STEPS = 100
+MOST_CLIMBS = 10
 
-MOST_ROOT_STEPS = 20
+REACH = 1.5
+"""Of one climb, in log parameters: a line search that leaps to the bounds can stall there."""
 
-CLOSE = 0.05
-"""A search for a root ends where the next step is below this many standard errors."""
+LEVEL = 0.01
+"""A place is level where the gradient is below this times the fourth root of the number of values."""
+
+MOST_ROOT_STEPS = 12
+
+ARRIVED, ARRIVED_SAMPLED = 0.1, 0.5
+"""A search has arrived where the step left is below so many standard errors and Monte Carlo errors."""
 
 LONGEST_STEP = 0.7
 """Of a step towards a root, in log parameters: a factor of two."""
@@ -27,7 +34,7 @@ def best_climb(profile: Profile, starts: Sequence[Array]) -> Place:
 
 
 def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Place:
-    """Maximise the profile likelihood by L-BFGS-B from one start.
+    """Maximise the profile likelihood by L-BFGS-B from one start, within `REACH` at a time.
 
     Parameters
     ----------
@@ -44,35 +51,74 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
     Place
         The highest one seen.
     """
-    from scipy.optimize import minimize
-
     values = profile.likelihood.points * profile.likelihood.fields
     unit = np.ones(2)
     if curvature is not None and (expected := np.diag(profile_information(curvature))).min() > 0.0:
         unit = np.sqrt(values / expected)  # unit curvature per value
-    seen: list[Place] = []
+    place = profile.at(start)
+    for _ in range(MOST_CLIMBS):
+        if np.linalg.norm(_admissible_slope(profile, place)) <= LEVEL * values**0.25:
+            break
+        higher = _climb_within_reach(profile, place, unit)
+        if higher is place:
+            break
+        place = higher
+    return place
+
+
+def _climb_within_reach(profile: Profile, start: Place, unit: Array) -> Place:
+    from scipy.optimize import minimize
+
+    values = start.evaluation.values
+    low, high = profile.box
+    best = start
 
     def descent(z: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, Array]:
-        place = profile.at(np.clip(start + unit * z, *profile.box))
-        if not seen or place.log_likelihood > seen[0].log_likelihood:
-            seen[:] = [place]
+        nonlocal best
+        place = profile.at(np.clip(start.x + unit * z, low, high)) if z.any() else start
+        if place.log_likelihood > best.log_likelihood:
+            best = place
         return -place.log_likelihood / values, -unit * place.slope / values
 
+    lower, upper = np.maximum(low - start.x, -REACH) / unit, np.minimum(high - start.x, REACH) / unit
     minimize(
         descent,
         np.zeros(2),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(low, high) for low, high in ((profile.box - start) / unit).T],
+        bounds=list(zip(lower, upper, strict=True)),
         options={"maxiter": MOST_STEPS, "ftol": GAIN / values, "gtol": 1e-12},
     )
-    return seen[0]
+    return best
+
+
+def _admissible_slope(profile: Profile, place: Place) -> Array:
+    """Gradient without what points out of the bounds."""
+    low, high = profile.box
+    outward = ((place.x <= low) & (place.slope < 0.0)) | ((place.x >= high) & (place.slope > 0.0))
+    return np.where(outward, 0.0, place.slope)
 
 
 def profile_information(information: Array) -> Array:
     """Information of (log lengthscale, log ratio) with the best variance put in: a Schur complement."""
     kept, out = np.ix_([0, 2], [0, 2]), information[[0, 2], 1]
     return np.asarray(information[kept] - np.outer(out, out) / information[1, 1])
+
+
+def arrived(step: Array, inverse: Array, noise: Array) -> bool:
+    """Whether a step is small beside what the estimates are uncertain by anyway.
+
+    Parameters
+    ----------
+    step : array, shape (k,)
+        What the search would do next, in log parameters.
+    inverse : array, shape (k, k)
+        Inverse information: covariance of the estimates.
+    noise : array, shape (k, k)
+        Covariance of the sampled part of the gradient; zero where the gradient is exact.
+    """
+    scale = ARRIVED**2 * inverse + ARRIVED_SAMPLED**2 * inverse @ noise @ inverse
+    return bool(step @ np.linalg.solve(scale, step) <= 1.0)
 
 
 def settle(profile: Profile, start: Array, curvature: Array) -> Place:
@@ -90,8 +136,8 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
     Returns
     -------
     Place
-        The last one; the search ends where the next step is below `CLOSE` standard errors, Monte Carlo error
-        included, after `MOST_ROOT_STEPS`.
+        The last one. The search ends where twice the next step is small (`arrived`), or after
+        `MOST_ROOT_STEPS`.
     """
     low, high = profile.box
     place = profile.at(start)
@@ -99,20 +145,19 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
     if np.linalg.eigvalsh(matrix).min() <= 0.0:
         matrix = np.eye(2) * place.evaluation.values / 8.0
     for _ in range(MOST_ROOT_STEPS):
-        inverse = np.linalg.inv(matrix)
+        inverse = np.asarray(np.linalg.inv(matrix))
         step = inverse @ place.slope
         step *= min(1.0, LONGEST_STEP / np.abs(step).max())
         target = np.clip(place.x + step, low, high)
         taken = target - place.x
-        total = inverse + inverse @ place.evaluation.gradient_covariance() @ inverse
-        if taken @ np.linalg.solve(total, taken) <= CLOSE**2:
+        if arrived(2.0 * taken, inverse, place.evaluation.gradient_covariance()):
             break
         following = profile.at(target)
         missed = place.slope - following.slope - matrix @ taken
-        updated = matrix + np.outer(missed, missed) / (missed @ taken)
-        if abs(missed @ taken) > 1e-8 * np.linalg.norm(missed) * np.linalg.norm(taken) and (
-            np.linalg.eigvalsh(updated).min() > 0.0
-        ):
-            matrix = updated
+        bend = missed @ taken
+        if abs(bend) > 1e-8 * np.linalg.norm(missed) * np.linalg.norm(taken):
+            updated = matrix + np.outer(missed, missed) / bend
+            if np.linalg.eigvalsh(updated).min() > 0.0:
+                matrix = updated
         place = following
     return place

@@ -9,9 +9,7 @@ from cagp_dist.likelihood.bounds import TOUCHING
 from cagp_dist.likelihood.evaluation import NAMES, NATURAL
 from cagp_dist.likelihood.profile import Place, Profile
 from cagp_dist.likelihood.result import FitStatus, StandardErrors
-
-ARRIVED = 0.1
-"""A search has arrived where the step still to go is below this many standard errors."""
+from cagp_dist.likelihood.search import arrived
 
 LOOSE = 3.0
 """A standard error of a logarithm beyond this (a factor of 20) says that the likelihood is flat."""
@@ -72,7 +70,7 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
     at_bound = tuple(name for name in on_limit if name not in bounds.fixed)
     gradient = directions.T @ place.gradient
     covariance = np.full((3, 3), np.nan)
-    arrived = loose = False
+    there = loose = False
     inner = directions.T @ NATURAL.T @ information @ NATURAL @ directions
     if np.linalg.eigvalsh(inner).min(initial=np.inf) > 0.0:
         inverse = np.linalg.inv(inner)
@@ -80,8 +78,7 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         sampled[np.ix_([0, 2], [0, 2])] = place.evaluation.gradient_covariance()
         noise = directions.T @ NATURAL.T @ sampled @ NATURAL @ directions
         total = inverse + inverse @ noise @ inverse
-        step = inverse @ gradient
-        arrived = bool(step @ np.linalg.solve(total, step) <= ARRIVED**2) if step.size else True
+        there = arrived(inverse @ gradient, inverse, noise)
         loose = bool(np.sqrt(np.diag(total)).max(initial=0.0) > LOOSE)
         covariance = directions @ total @ directions.T
         for index, name in enumerate(NAMES):
@@ -92,10 +89,10 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
     errors = np.sqrt(np.diag(covariance)) * np.array(place.parameters)
     if at_bound:
         status = FitStatus.AT_BOUND
-    elif loose:
+    elif loose and place.evaluation.solved:
         status = FitStatus.FLAT
     else:
-        status = FitStatus.CONVERGED if arrived and place.evaluation.solved else FitStatus.NOT_CONVERGED
+        status = FitStatus.CONVERGED if there and place.evaluation.solved else FitStatus.NOT_CONVERGED
     return Uncertainty(
         covariance, StandardErrors(*errors.tolist()), float(np.linalg.norm(gradient)), at_bound, status
     )

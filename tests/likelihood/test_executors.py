@@ -1,0 +1,64 @@
+"""The likelihoods that run on executors give the same bits on each."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.likelihood.pathwise import PathwiseLikelihood
+from cagp_dist.likelihood.rings import RingLikelihood
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+
+from ..clusters import local_cluster
+
+GRID = cagp.LatLonGrid(np.linspace(-85.0, 85.0, 18), 36)
+FIELDS = np.random.default_rng(0).normal(size=(2, *GRID.shape))
+LIMIT = 2**30
+
+
+@contextmanager
+def dask_executor():
+    with local_cluster(2) as client:
+        yield DaskExecutor(client)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["one-thread", "three-threads", pytest.param("dask", marks=pytest.mark.cluster)],
+)
+def executor(request):
+    openers = {
+        "one-thread": lambda: ThreadExecutor(1),
+        "three-threads": lambda: ThreadExecutor(3),
+        "dask": dask_executor,
+    }
+    with openers[request.param]() as opened:
+        yield opened
+
+
+def numbers(likelihood):
+    """Of two evaluations, the second of which begins where the first ended."""
+    found = [likelihood.evaluate(0.3, ratio) for ratio in (0.1, 0.12)]
+    return [
+        [e.log_determinant, e.quadratic, *e.traces, *e.slopes, *e.trace_covariance.ravel()] for e in found
+    ]
+
+
+def rings(executor):
+    return RingLikelihood(cagp.Matern32, GRID, FIELDS, executor=executor, memory_limit_bytes=LIMIT)
+
+
+def pathwise(executor):
+    columns = np.ascontiguousarray(FIELDS.reshape(2, -1).T)
+    return PathwiseLikelihood(
+        cagp.Matern32, GRID.points, columns, executor=executor, memory_limit_bytes=LIMIT, seed=0
+    )
+
+
+@pytest.mark.parametrize("make", [rings, pathwise])
+def test_bits_do_not_depend_on_the_executor(executor, make, monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)  # several blocks
+    monkeypatch.setattr("cagp_dist.likelihood.pathwise.WAVES", 16)
+    assert numbers(make(executor)) == numbers(make(SerialExecutor()))
