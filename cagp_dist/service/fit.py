@@ -170,7 +170,8 @@ def whole_grid(points: Points) -> tuple[LatLonGrid, Indices] | None:
     Returns
     -------
     tuple of LatLonGrid and array of int, or None
-        The grid, and its points in grid order; None if the rows are no full circles of equally spaced points, or some points are missing.
+        The grid, and its points in grid order; None if the rows are no full circles of equally spaced
+        points, or some points are missing.
     """
     chosen = np.flatnonzero(np.abs(points.latitude_degrees) < _POLE_DEGREES)
     rows, columns = np.unique(points.latitude_degrees[chosen]), np.unique(points.longitude_degrees[chosen])
