@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cagp_dist.checks import check_count, check_positive
+from cagp_dist.checks import LARGEST, check_count, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Array
 from cagp_dist.likelihood.evaluation import NAMES
@@ -100,8 +100,8 @@ def make_bounds(given: Mapping[str, Sequence[float]] | None, scales: Scales) -> 
         if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
             raise ArgumentError(f"bounds of {name} are {pair!r}; expected (lower, upper).")
         low, high = pair
-        check_positive(f"lower bound of {name}", low)
-        check_positive(f"upper bound of {name}", high)
+        check_positive(f"lower bound of {name}", low, least=1.0 / LARGEST)
+        check_positive(f"upper bound of {name}", high, most=LARGEST)
         if low > high:
             raise ArgumentError(
                 f"bounds of {name} are ({low:g}, {high:g}), reversed; expected the lower one first. Equal "

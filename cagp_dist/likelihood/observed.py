@@ -21,6 +21,9 @@ FEWEST_POINTS = 4
 POLE_DEGREES = 90.0 - 1e-9
 """Rows from here on hold copies of one point."""
 
+LARGEST_SIZE = 1e60
+"""Of distances and of y; one over it is the smallest."""
+
 FEWEST_ROWS = 8
 """Latitudes of a thinned grid, at least."""
 
@@ -80,10 +83,13 @@ class Points:
                 "all points coincide, so nothing can be said of the lengthscale; expected points at "
                 "different places."
             )
+        sides = np.ptp(unique, axis=0)
+        _check_unit("the points extend", float(sides.max()), "X")
         some = unique[:: max(1, len(unique) // 2000)]
         nearest = np.asarray(cKDTree(unique).query(some, k=2)[0])[:, 1]
-        extent = float(np.linalg.norm(np.ptp(unique, axis=0)))
-        return Scales(float(np.median(nearest)), extent, float(np.mean(self.residuals**2)))
+        spacing = float(np.median(nearest))
+        _check_unit("neighbouring points are apart", spacing, "X")
+        return Scales(spacing, float(np.linalg.norm(sides)), float(np.mean(self.residuals**2)))
 
     def thinned(self, most: int) -> "Points":
         """At most about ``most`` points: whole cells of neighbours, evenly spread."""
@@ -179,12 +185,13 @@ def observe(
         _check_size(len(X))
         centre, mean = _centre(mean, values, np.full(len(X), 1.0 / len(X)), lambda: X)
         data = Points(X, values - centre)
-    largest = np.abs(values).max()
-    if np.abs(data.residuals).max() <= 1e-12 * largest:
+    largest = float(np.abs(data.residuals).max())
+    if largest <= 1e-12 * np.abs(values).max():
         raise ArgumentError(
             "y equals the prior mean everywhere (y is constant), so there is nothing to fit; expected values "
             "that vary. Check which variable was passed."
         )
+    _check_unit("y departs from the prior mean", largest, "y")
     return data, mean
 
 
@@ -223,6 +230,15 @@ def _check_size(points: int) -> None:
         raise ArgumentError(
             f"{points} points are too few to learn three parameters; expected at least {FEWEST_POINTS} (pole "
             "rows do not count)."
+        )
+
+
+def _check_unit(what: str, size: float, name: str) -> None:
+    """Keep squares, and bounds some orders of magnitude away, far inside float64."""
+    if not 1.0 / LARGEST_SIZE < size < LARGEST_SIZE:
+        raise ArgumentError(
+            f"{what} by {size:g}; expected {1.0 / LARGEST_SIZE:g} to {LARGEST_SIZE:g}. Use another unit for "
+            f"{name}."
         )
 
 

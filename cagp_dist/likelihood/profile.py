@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import Array
 from cagp_dist.likelihood.bounds import Bounds
 from cagp_dist.likelihood.evaluation import NATURAL, Evaluation, Likelihood
@@ -98,11 +97,6 @@ class Profile:
         lengthscale, ratio = np.exp(x)
         evaluation = self.likelihood.evaluate(float(lengthscale), float(ratio))
         best = evaluation.quadratic / evaluation.values
-        if not np.isfinite([best, *evaluation.traces, *evaluation.slopes]).all():
-            raise NumericalError(
-                f"the likelihood is not finite at lengthscale {lengthscale:g} and noise ratio {ratio:g}: "
-                "values of y are too large or too small for float64. Use another unit for y."
-            )
         variance, follows_noise = self.bounds.variance_at(float(ratio), best)
         place = Place(np.array(x), variance, follows_noise, evaluation)
         self.counter.tell(place)

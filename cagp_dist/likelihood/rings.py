@@ -19,7 +19,7 @@ from cagp_dist.errors import BudgetError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.gram.tiled import identity
-from cagp_dist.gram.wavenumbers import Parameters, Wavenumbers, ring_blocks
+from cagp_dist.gram.wavenumbers import TABLE_ENTRIES, Parameters, Wavenumbers, ring_blocks
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
@@ -196,9 +196,15 @@ def _symmetric_form(lower: Array, columns: Array) -> Array:
 
 
 def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int) -> int:
-    """Bytes of one evaluation: blocks and slopes of a range for each worker, and the residuals thrice."""
-    ranges = len(wavenumbers.ranges())
-    at_once = min(workers, ranges)
+    """Bytes of one evaluation: for each worker what a range takes, and the residuals and their transforms.
+
+    A range takes its blocks, their slopes and their inverses, and to make them a table of kernel values and a
+    matrix of cosines, each with its successors.
+    """
+    ranges = wavenumbers.ranges()
+    blocks = wavenumbers.block_bytes // len(ranges)
+    cosines = DOUBLE * wavenumbers.count * max(last - first for first, last in ranges)
+    tables = DOUBLE * TABLE_ENTRIES
     points = wavenumbers.latitude_degrees.size * wavenumbers.n_longitudes
-    share = wavenumbers.block_bytes // ranges
-    return 3 * share * at_once + 4 * DOUBLE * points * fields
+    at_once = min(workers, len(ranges))
+    return 3 * (blocks + cosines + tables) * at_once + 6 * DOUBLE * points * fields

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
 
 GRID = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 5), 8)
@@ -87,6 +87,11 @@ POINTS = {
         {"bounds": {"noise_variance": (0.0, 1.0)}},
         "lower bound of noise_variance is 0.0; expected a finite number above zero",
     ),
+    "bounds too wide": (
+        (cagp.Matern32, X, Y),
+        {"bounds": {"variance": (1e-3, 1e200)}},
+        "upper bound of variance is 1e.200; expected 0 to 1e.150",
+    ),
     "bounds reversed": (
         (cagp.Matern32, X, Y),
         {"bounds": {"variance": (2.0, 1.0)}},
@@ -130,6 +135,9 @@ def test_grids(grid, y, message):
         cagp.fit(cagp.Matern32, grid, y)
 
 
-def test_values_beyond_float64():
-    with np.errstate(over="ignore", invalid="ignore"), pytest.raises((ArgumentError, NumericalError)):
-        cagp.fit(cagp.Matern32, X, 1e200 * Y)
+@pytest.mark.parametrize("unit", [1e-200, 1e-70, 1e70, 1e200])
+def test_units_far_from_one(unit):
+    with pytest.raises(ArgumentError, match=r"y departs from the prior mean by .* Use another unit for y"):
+        cagp.fit(cagp.Matern32, X, unit * Y)
+    with pytest.raises(ArgumentError, match=r"by .* expected 1e-60 to 1e\+60. Use another unit for X"):
+        cagp.fit(cagp.Matern32, unit * X, Y)

@@ -1,0 +1,64 @@
+"""What an evaluation allocates stays below what is checked before it."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.gram.wavenumbers import Wavenumbers
+from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.pathwise import KEPT_ARRAYS, SAMPLES, PathwiseLikelihood
+from cagp_dist.likelihood.rings import RingLikelihood, ring_bytes
+from cagp_dist.runtime import SerialExecutor
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+LIMIT = 2**32
+
+
+def peak_bytes(make):
+    """Most bytes that NumPy held during the second of two equal evaluations."""
+    make().evaluate(0.2, 0.1)  # compiles, imports
+    tracemalloc.start()
+    try:
+        make().evaluate(0.2, 0.1)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("fields", "top"), [(1, 88.0), (1, 80.0), (8, 80.0)])
+def test_rings(fields, top):
+    grid = cagp.LatLonGrid(np.linspace(-88.0, top, 120), 160)
+    residuals = np.random.default_rng(0).normal(size=(fields, *grid.shape))
+    bound = ring_bytes(Wavenumbers(grid.latitude_degrees, 160, grid.mirrored), fields=fields, workers=1)
+    peak = peak_bytes(
+        lambda: RingLikelihood(
+            cagp.Matern32, grid, residuals, executor=SerialExecutor(), memory_limit_bytes=LIMIT
+        )
+    )
+    assert bound / 6 < peak < bound
+
+
+@pytest.mark.parametrize(("n", "fields"), [(900, 1), (500, 60)])
+def test_dense(n, fields):
+    rng = np.random.default_rng(0)
+    X, residuals = rng.uniform(size=(n, 3)), rng.normal(size=(n, fields))
+    peak = peak_bytes(lambda: DenseLikelihood(cagp.Matern32, X, residuals, memory_limit_bytes=LIMIT))
+    assert 0.5 * dense_bytes(n, fields) < peak < dense_bytes(n, fields)
+
+
+@pytest.mark.parametrize("fields", [1, 30])
+def test_pathwise(fields, monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)
+    rng = np.random.default_rng(0)
+    X, residuals = rng.uniform(size=(1200, 3)), rng.normal(size=(1200, fields))
+
+    def make():
+        return PathwiseLikelihood(
+            cagp.Matern32, X, residuals, executor=SerialExecutor(), memory_limit_bytes=LIMIT, seed=0
+        )
+
+    bound = make()._plan.peak_bytes + KEPT_ARRAYS * 8 * 1200 * (fields + SAMPLES)
+    assert bound / 4 < peak_bytes(make) < bound
