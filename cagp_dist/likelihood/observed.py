@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import area_weights, space_filling_order
+from cagp_dist.geometry import area_weights, is_pole, space_filling_order
 from cagp_dist.gp import Mean, Prior
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import LatLonGrid
@@ -17,9 +17,6 @@ from cagp_dist.kernels import Matern12
 from cagp_dist.likelihood.bounds import Scales
 
 FEWEST_POINTS = 4
-
-POLE_DEGREES = 90.0 - 1e-9
-"""Rows from here on hold copies of one point."""
 
 LARGEST_SIZE = 1e60
 """Of distances and of y; one over it is the smallest."""
@@ -171,7 +168,7 @@ def observe(
     """
     if isinstance(where, LatLonGrid):
         fields = _fields(y, where)
-        rows = np.abs(where.latitude_degrees) < POLE_DEGREES
+        rows = ~is_pole(where.latitude_degrees)  # Q copies of one point
         _check_size(int(rows.sum()) * where.n_longitudes)
         weights = np.repeat(area_weights(where.latitude_degrees) / where.size, where.n_longitudes)
         values = fields.reshape(len(fields), -1).T
