@@ -5,11 +5,10 @@ The only dear part of the gradient is a trace, and a trace is the mean of a quad
     tr(R^-1 dR) = E[ v' dR v ],    v = R^-1 z,   z ~ N(0, R)
 
 The z are random waves plus noise (`cagp_dist.likelihood.fourier`). All linear systems, those of the data and
-those of the samples, are solved together by block Gauss-Seidel sweeps in space-filling order, each time
-beginning with the solutions of the time before. The random numbers stay the same from one evaluation to the
-next, so that the estimate is a smooth function of the parameters whose root can be found as exactly as
-wanted; what remains of chance is the distance of that root from the true one, and it is estimated from the
-spread of the samples.
+those of the samples, are solved together by sweeps (`cagp_dist.likelihood.sweeps`) that begin with the
+solutions of the time before. The random numbers stay the same from one evaluation to the next: the estimate
+is a continuous function of the parameters, rough only on the scale of its own error, and its root is found
+like that of an exact gradient. What chance leaves in it is estimated from the spread of the samples.
 
 ``z' R^-1 z`` has the known mean n and goes up and down with the forms: dividing by it makes the estimate
 sharper. [Lin et al. 2024, Improving linear system solvers for hyperparameter optimisation in iterative
@@ -26,10 +25,8 @@ from cagp_dist.gram.tiled import TiledGram, identity, rows_product
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.fourier import Waves, draw_waves, evaluate_waves
+from cagp_dist.likelihood.sweeps import solve_by_sweeps
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
-from cagp_dist.solvers.adjoint import no_sums
-from cagp_dist.solvers.block_tasks import Solved
-from cagp_dist.solvers.sweep import SweepSystem
 from cagp_dist.tiling import POINT_TILE, block_ranges
 
 SAMPLES = 24
@@ -41,7 +38,7 @@ TOLERANCE = 5e-3
 
 MOST_SWEEPS = 60
 
-KEPT_ARRAYS = 10
+KEPT_ARRAYS = 12
 """Of n x (T + S) numbers beside what sweeps take: noise, solutions, sides, residuals, steps, images."""
 
 
@@ -113,11 +110,19 @@ class PathwiseLikelihood:
         kernel = self._kernel(lengthscale)
         with single_threaded_blas():
             right = np.concatenate([self._residuals, self._samples(lengthscale, ratio)], axis=1)
-            left, solved = self._solve(kernel, ratio, right)
+            solution = solve_by_sweeps(
+                TiledGram(kernel, self._X, noise_variance=np.full(self.points, ratio)),
+                right,
+                start=self._weights,
+                tolerance=TOLERANCE,
+                most_sweeps=MOST_SWEEPS,
+                plan=self._plan,
+                executor=self._executor,
+            )
+            weights = self._weights = solution.weights
             forms = self._slope_forms(kernel)
-        weights = self._weights
         # b' R^-1 b to second order in the residual left: b'v + v'r
-        quadratics = np.einsum("ij,ij->j", weights, right + left)
+        quadratics = np.einsum("ij,ij->j", weights, right + solution.left)
         squares = ratio * np.einsum("ij,ij->j", weights, weights)
         T = self.fields
         traces, covariance = _sharpened(np.stack([forms[T:], squares[T:]]), quadratics[T:], self.points)
@@ -129,7 +134,7 @@ class PathwiseLikelihood:
             traces=traces,
             slopes=np.array([forms[:T].sum(), squares[:T].sum()]),
             trace_covariance=covariance,
-            solved=solved,
+            solved=solution.solved,
         )
 
     def _samples(self, lengthscale: float, ratio: float) -> Array:
@@ -144,31 +149,6 @@ class PathwiseLikelihood:
         ]
         field = np.concatenate(self._executor.gather(parts))
         return np.asarray(field + np.sqrt(ratio) * self._noise)
-
-    def _solve(self, kernel: Kernel, ratio: float, right: Array) -> tuple[Array, bool]:
-        """Solve all systems to `TOLERANCE`; the solutions are in ``self._weights``.
-
-        Returns
-        -------
-        array, shape (n, T + S)
-            The residuals that are left.
-        bool
-            Whether they are small enough.
-        """
-        gram = TiledGram(kernel, self._X, noise_variance=np.full(self.points, ratio))
-        size = np.linalg.norm(right, axis=0)
-        left = right - gram.product(self._weights, executor=self._executor)
-        nothing = left[:, :0]  # no sums over the sweeps are wanted
-        system = SweepSystem(gram, nothing, plan=self._plan, whole_blocks=True, executor=self._executor)
-        step, image = np.zeros_like(left), np.zeros_like(left)
-        for _ in range(MOST_SWEEPS):
-            if (np.linalg.norm(left, axis=0) <= TOLERANCE * size).all():
-                return left, True
-            change, after = _sweep(system, left, self._executor)
-            step, image = _best_step(left, change, left - after, step, image)
-            self._weights += step
-            left = left - image
-        return left, False
 
     def _slope_forms(self, kernel: Kernel) -> Array:
         """``v' dR v`` for every column, dR by log lengthscale, shape (T + S,)."""
@@ -203,51 +183,6 @@ def _plan(X: Array, *, columns: int, executor: Executor, memory_limit_bytes: int
             f"fit into the {memory_limit_bytes / 2**30:.3g} GiB that may be used. Raise memory_limit_bytes, "
             "or fit on fewer points or fields."
         ) from error
-
-
-def _sweep(system: SweepSystem, left: Array, executor: Executor) -> tuple[Array, Array]:
-    """One forward sweep: what it adds to the solutions, and the residuals after it."""
-    panels = system.value_panels(left)
-    sums = executor.submit(no_sums, left.shape[1], 0, False)
-    parts = [executor.submit(_columns_of, solved) for solved in system.sweep(panels, sums, adjoint=False)]
-    return np.concatenate(executor.gather(parts)), np.concatenate(executor.gather(panels))
-
-
-def _columns_of(solved: Solved) -> Array:
-    return solved.columns
-
-
-def _best_step(
-    left: Array, change: Array, image: Array, last: Array, last_image: Array
-) -> tuple[Array, Array]:
-    """For each column the step in the plane of two directions that minimises the energy of the error.
-
-    Parameters
-    ----------
-    left : array, shape (n, r)
-        Residuals ``b - R v``.
-    change, last : array, shape (n, r)
-        Directions: what a sweep would add, and the step before.
-    image, last_image : array, shape (n, r)
-        R times the directions.
-
-    Returns
-    -------
-    step, image : array, shape (n, r)
-        The step, and R times it.
-    """
-    # directions that do not meet in the inner product of R can be gone along one by one
-    overlap = _share(last, image, last_image)
-    fresh, fresh_image = change - overlap * last, image - overlap * last_image
-    along, back = _share(fresh, left, fresh_image), _share(last, left, last_image)
-    return along * fresh + back * last, along * fresh_image + back * last_image
-
-
-def _share(direction: Array, other: Array, image: Array) -> Array:
-    """``d' o / d' R d`` for each column, zero for directions of length zero."""
-    energy = np.einsum("ij,ij->j", direction, image)
-    share = np.einsum("ij,ij->j", direction, other)
-    return np.asarray(np.divide(share, energy, out=np.zeros_like(share), where=energy > 0.0))
 
 
 def _same_waves(waves: list[Waves]) -> list[Waves]:

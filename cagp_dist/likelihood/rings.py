@@ -176,7 +176,7 @@ def range_sums(
 
 
 def _invert(factors: Array) -> None:
-    """Replace every factor L by the whole of ``(L L')^-1``; on stacks this beats LAPACK's own inverse."""
+    """Replace every factor L by the whole of ``(L L')^-1``, as the product of inverse factors."""
     inverses = np.zeros_like(factors)
     np.einsum("kii->ki", inverses)[:] = 1.0
     solve_lower(factors, inverses)

@@ -6,6 +6,7 @@ from scipy.stats import chi2
 
 import cagp_dist as cagp
 from cagp_dist.likelihood import pathwise
+from cagp_dist.likelihood import sweeps as sweeping
 from cagp_dist.likelihood.bounds import Scales, make_bounds
 from cagp_dist.likelihood.exact import DenseLikelihood
 from cagp_dist.likelihood.fourier import draw_waves, evaluate_waves
@@ -109,13 +110,13 @@ def test_a_step_is_the_best_in_its_plane():
     R = root @ root.T + np.eye(12)
     left, change, last = rng.normal(size=(3, 12, 4))
     last[:, 3] = 0.0  # before the first step there is none
-    step, image = pathwise._best_step(left, change, R @ change, last, R @ last)
+    step, image = sweeping._best_step(left, change, R @ change, last, R @ last)
     assert_close(image, R @ step, relative=1e-12)
     for column in range(4):
         plane = np.stack([change[:, column], last[:, column]], axis=1)[:, : 1 if column == 3 else 2]
         best = plane @ np.linalg.solve(plane.T @ R @ plane, plane.T @ left[:, column])
         assert_close(step[:, column], best, relative=1e-10)
-    nothing, _ = pathwise._best_step(0.0 * left, 0.0 * change, 0.0 * change, last, R @ last)
+    nothing, _ = sweeping._best_step(0.0 * left, 0.0 * change, 0.0 * change, last, R @ last)
     assert not nothing.any()
 
 
@@ -132,8 +133,8 @@ def test_systems_are_solved_to_the_tolerance(small_blocks):
 
 def test_solutions_are_where_the_next_ones_begin(small_blocks, monkeypatch):
     sweeps = []
-    original = pathwise._sweep
-    monkeypatch.setattr(pathwise, "_sweep", lambda *given: sweeps.append(1) or original(*given))
+    original = sweeping._sweep
+    monkeypatch.setattr(sweeping, "_sweep", lambda *given: sweeps.append(1) or original(*given))
     X = sphere(400)
     likelihood = sampled(cagp.Matern32, X, drawn(cagp.Matern32, X), samples=4)
     likelihood.evaluate(LENGTHSCALE, 0.02)
