@@ -37,6 +37,12 @@ TASK_TILE_BYTES = 300
 GRID_COLUMNS = 16
 """Fields of a grid that are solved at once."""
 
+FEW_MISSING = 8192
+"""Missing points of a grid up to which an exact identity is used: a dense matrix of that size is 0.5 GiB."""
+
+GAP_PRODUCTS = 80
+"""Products that a solve with more missing points takes, about."""
+
 TILE_CACHE_COLUMNS = 122
 """Above this many columns evaluating a tile is too small a part of the work to keep it."""
 
@@ -255,23 +261,35 @@ def plan_exact(demand: Demand) -> Plan:
     return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
 
 
-def plan_rings(demand: Demand) -> Plan:
-    """Plan an exact solve on a global latitude-longitude grid of about n points, twice as wide as high.
+def plan_rings(demand: Demand, *, shape: tuple[int, int] | None) -> Plan:
+    """Plan an exact solve on a latitude-longitude grid.
 
-    One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field
-    and test point.
+    One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
+    latitude and test point; with many missing points, many for each test point.
+
+    Parameters
+    ----------
+    demand : Demand
+        What is asked for.
+    shape : (int, int) or None
+        Latitudes and longitudes; None for a global grid of about n points, twice as wide as high.
     """
     latitudes = max(1, math.isqrt(max(demand.n, 1) // 2))
-    wavenumbers = latitudes + 1
+    latitudes, longitudes = shape or (latitudes, 2 * latitudes)
+    grid, wavenumbers = latitudes * longitudes, longitudes // 2 + 1
+    missing = max(0, grid - demand.n - 2 * longitudes)  # pole rows are complete
     blocks = DOUBLE * wavenumbers * latitudes**2
-    solves = demand.q + demand.fields + latitudes
-    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * demand.n
+    solves = demand.fields + (2 * latitudes if missing else 0)
+    solves += demand.q * (GAP_PRODUCTS if missing > FEW_MISSING else 1)
+    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * grid
+    if missing <= FEW_MISSING:
+        in_flight += 2 * DOUBLE * missing * (missing + demand.q)
     if demand.full_covariance:
-        in_flight += 3 * DOUBLE * demand.n * demand.q
+        in_flight += 3 * DOUBLE * grid * demand.q
     peak = _common_bytes(demand, 1) + blocks + blocks // 4 * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, "use a coarser grid")
-    entries = demand.n * latitudes // 2 + demand.n * demand.q
+    entries = grid * latitudes // 2 + demand.n * demand.q
     flops = wavenumbers * latitudes**2 * (wavenumbers + latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
 

@@ -8,6 +8,9 @@ from cagp_dist.errors import ArgumentError
 
 Array = NDArray[np.float64]
 
+POLE_DEGREES = 1e-6
+"""Latitudes this close to a pole (11 cm) are the pole."""
+
 LEAF = 64
 """Points of the smallest cell of the space-filling order."""
 
@@ -83,6 +86,11 @@ def area_weights(latitude_degrees: ArrayLike) -> Array:
     weights = np.maximum(weights, 0.0)  # cos(90 degrees) is 6e-17, of either sign
     total = weights.sum()
     return weights * (weights.size / total) if total > 0.0 else np.ones_like(weights)
+
+
+def is_pole(latitude_degrees: ArrayLike) -> NDArray[np.bool_]:
+    """Whether a latitude is a pole, up to `POLE_DEGREES`: there all longitudes are one place."""
+    return np.abs(np.asarray(latitude_degrees, dtype=np.float64)) > 90.0 - POLE_DEGREES
 
 
 def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:

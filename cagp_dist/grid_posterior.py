@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import unit_sphere
+from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Posterior, Prior, condition
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
 Array = NDArray[np.float64]
-
-POLE_DEGREES = 1e-6
 
 
 def condition_on_grid(
@@ -54,7 +52,7 @@ def condition_on_grid(
     -------
     Posterior
         As from `condition`, with status EXACT, or SOLVED (to a relative residual of 1e-10) where more than
-        4,096 points are missing. Its trace is the prior and the posterior.
+        8,192 points are missing. Its trace is the prior and the posterior.
 
     Raises
     ------
@@ -131,7 +129,7 @@ def _merged_poles(
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Replace the observed copies of a pole by one observation in column zero, their mean."""
     fields, observed = fields.copy(), observed.copy()
-    for row in np.flatnonzero(np.abs(grid.latitude_degrees) > 90.0 - POLE_DEGREES):
+    for row in np.flatnonzero(is_pole(grid.latitude_degrees)):
         copies = observed[row].copy()
         observed[row] = False
         if copies.any():

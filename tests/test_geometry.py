@@ -153,3 +153,11 @@ def test_points_that_coincide_are_ordered_too():
 def test_wrong_arguments_of_the_order_are_refused(X, block_size, text):
     with pytest.raises(ArgumentError, match=text):
         cagp.space_filling_order(X, block_size=block_size)
+
+
+def test_poles_are_told_from_rings_near_them():
+    from cagp_dist.geometry import is_pole
+
+    np.testing.assert_array_equal(
+        is_pole([90.0, -90.0, 90.0 - 5e-7, 89.99999, 0.0]), [True, True, True, False, False]
+    )

@@ -106,6 +106,7 @@ def test_a_right_answer_is_scored(tmp_path, small, settings):
         ("raise ValueError('too many points')", r"ValueError: too many points"),
         ("raise ValueError(os.environ['NUMBA_NUM_THREADS'])", r"ValueError: 2"),
         ("sys.exit(3)", r"ended with code 3"),
+        ("os.kill(os.getpid(), 11)", r"stopped by SIGSEGV"),
         ("os.kill(os.getpid(), 9)", r"stopped by the system, most likely for its memory"),
     ],
 )

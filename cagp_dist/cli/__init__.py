@@ -70,7 +70,7 @@ def cagp(
     """Stand for the command itself; its options are all there is to do."""
 
 
-@app.command(epilog=_examples("cagp demo", "cagp demo --output /tmp/demo", "cagp demo --scheduler serial"))
+@app.command(epilog=_examples("cagp demo", "cagp demo --output demo", "cagp demo --scheduler serial"))
 def demo(
     output: Annotated[Path, typer.Option(metavar="DIR", help="Output folder.")] = Path("cagp-demo"),
     scheduler: Scheduler = None,

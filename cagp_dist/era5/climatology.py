@@ -1,5 +1,6 @@
 """A climatology from a Zarr store: the usual temperature of each place, interpolated to any points."""
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.arrays import content_sha256
+
+logger = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
@@ -108,10 +111,10 @@ class Climatology:
 def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     """Read a climatology from a Zarr store.
 
-    A store with an axis ``month`` of 1..12, or with twelve times of twelve different calendar months, is a
-    climatology by month. Any other times are averaged with equal weights, and a field without a time is
-    taken as it is. On a full circle the seam is closed, a pole that is within one row of the last one gets
-    the mean of that row, and the copies of a pole row are averaged.
+    A store with an axis ``month`` of 1..12, or with times in all twelve calendar months, is a climatology by
+    month, each the mean of its times. Any other times are averaged with equal weights, and a field without a
+    time is taken as it is. On a full circle the seam is closed, a pole that is within one row of the last one
+    gets the mean of that row, and the copies of a pole row are averaged.
 
     Parameters
     ----------
@@ -181,10 +184,13 @@ def _timed(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _by_month(values: NDArray[np.float32], times: NDArray[np.datetime64]) -> Array:
-    """Twelve fields from January on where there is one for each month, else the mean over all times."""
+    """Means of the months from January on, where all twelve are there; else the mean of all times."""
     months = _month(times)
-    if months.size == MONTHS and np.unique(months).size == MONTHS:
-        return values[np.argsort(months)].astype(np.float64)
+    if np.unique(months).size == MONTHS:
+        logger.info("the climatology has %d times: one mean for each calendar month is taken", times.size)
+        means = [values[months == month].mean(axis=0, dtype=np.float64) for month in range(MONTHS)]
+        return np.stack(means)
+    logger.info("the climatology has %d times of some months: the mean of all of them is taken", times.size)
     return np.asarray(values.mean(axis=0, dtype=np.float64, keepdims=True))
 
 

@@ -120,6 +120,16 @@ class LatLonGrid:
                 f"longitude_degrees has shape {longitude.shape}; expected (Q,) finite values, "
                 "the longitude axis."
             )
+        if longitude.size > 1 and abs(longitude[-1] - longitude[0] - 360.0) < NEAREST_LONGITUDE_DEGREES:
+            raise ArgumentError(
+                f"the last longitude, {longitude[-1]:g}, is the first one again; drop the last "
+                "column of the field."
+            )
+        if longitude.size > 2 and (np.diff(longitude) < 0.0).sum() > longitude.size / 2:
+            raise ArgumentError(
+                "longitude_degrees runs westward; expected eastward. Reverse the columns of the field: "
+                "field[..., ::-1], longitude_degrees[::-1]."
+            )
         wanted = longitude[0] + np.arange(longitude.size) * (360.0 / longitude.size)
         # float32 axes, as some files have them, are 1e-5 degrees off; 360 and 0 are one
         away = np.abs(np.mod(longitude - wanted + 180.0, 360.0) - 180.0)

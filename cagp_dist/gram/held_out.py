@@ -30,9 +30,6 @@ from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
 
-FEW_MISSING = 4096
-"""Missing points up to which the exact identity is used: a dense matrix of that size is 134 MB."""
-
 TOLERANCE = 1e-10
 """Relative residual of the iteration for many missing points."""
 
@@ -216,11 +213,12 @@ class ManyMissing:
         kernel, points, new = self._masked.rings.kernel, self._masked.points, targets.points
         q = len(new)
         out = np.zeros((q, q) if full else q)
+        whole = kernel(new, points) if full else np.zeros((0, 0))
         for group in _batches(q):
             seen = kernel(new[group], points)
             solved = self._solved(seen.T)
             if full:
-                out[:, group] = kernel(new, points) @ solved.T
+                out[:, group] = whole @ solved.T
             else:
                 out[group] = np.einsum("in,in->i", seen, solved)
         return 0.5 * (out + out.T) if full else out

@@ -63,9 +63,20 @@ class MaskedRings:
             raise ArgumentError(
                 "observed is False everywhere: nothing was observed; expected at least one point."
             )
-        self.rings = rings
-        self.observed = mask.copy()
+        self._rings = rings
+        self._observed = mask.copy()
+        self._observed.flags.writeable = False
         self._index: NDArray[np.intp] = np.flatnonzero(mask)
+
+    @property
+    def rings(self) -> RingGram:
+        """The whole grid."""
+        return self._rings
+
+    @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Which points are there, shape (P, Q)."""
+        return self._observed
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -161,6 +172,36 @@ class MaskedRings:
             tolerance=tolerance,
             iterations=iterations,
         )
+
+    def posterior_mean(self, field: ArrayLike, *, tolerance: float = 1e-8) -> Array:
+        """Posterior mean on the whole grid, gaps filled: ``K R' G_o^-1 b``.
+
+        Parameters
+        ----------
+        field : array_like, shape (P, Q) or (T, P, Q)
+            Observed values minus the prior mean; what stands at missing points is not looked at.
+        tolerance : float
+            Relative residual of the solve.
+
+        Returns
+        -------
+        array of float64, the shape of ``field``
+            Add the prior mean to it.
+
+        Raises
+        ------
+        ArgumentError
+            If the field has another shape, or observed values are missing.
+        NumericalError
+            If the tolerance is not reached.
+        """
+        given = as_numbers("field", field)
+        grid = self.rings.grid
+        if given.ndim not in (2, 3) or given.shape[-2:] != grid.shape:
+            raise ArgumentError(f"field has shape {given.shape}; expected {grid.shape}, or T such fields.")
+        values = given.reshape(-1, *grid.shape)[:, self.observed]
+        weights = self.solve(values.T, tolerance=tolerance)
+        return np.reshape(self.rings.prior_product(self.embed(weights.T)), given.shape)
 
     def _product(self, values: Array) -> Array:
         return self.restrict(self.rings @ self.embed(values))

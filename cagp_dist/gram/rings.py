@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cagp_dist.budget import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.base import Array
@@ -34,6 +35,9 @@ from cagp_dist.runtime import Executor, Handle, ThreadExecutor, single_threaded_
 from cagp_dist.tiling import Range
 
 T = TypeVar("T")
+
+TASK_COLUMN_BYTES = 8 * 2**20
+"""Columns that are sent with a task, at most: Dask keeps what is sent in its scheduler."""
 
 LOUDEST = 1e6
 """Noise, in variances of the field, above which posterior variances would be lost to rounding."""
@@ -337,20 +341,32 @@ class RingGram:
         return shaped(self._by_wavenumber(function, fields))
 
     def _by_wavenumber(self, function: Apply, fields: Array, *, roots: bool = False) -> Array:
-        """Apply a matrix that is diagonal in wavenumbers to fields (T, P, Q)."""
-        if fields.size == 0:
-            return np.zeros_like(fields)
-        columns = self.wavenumbers.split(fields)
+        """Apply a matrix that is diagonal in wavenumbers to fields (T, P, Q), a few at a time."""
+        out = np.empty_like(fields)
+        kept = self._ranges_with_roots() if roots else self._ranges_with_factors()
+        # a function of the grid alone, so that results do not depend on where it is done
+        together = max(1, TASK_COLUMN_BYTES * len(kept) // (2 * DOUBLE * max(self.grid.size, 1)))
         with self.workers() as executor:
-            kept = self._ranges_with_roots() if roots else self._ranges_with_factors()
-            parts = executor.gather(
-                [
-                    executor.submit(function, factors, [part[first:last] for part in columns], home=home)
-                    for home, (factors, (first, last)) in enumerate(kept)
-                ]
-            )
-        joined = [np.concatenate(sector) for sector in zip(*parts, strict=True)]
-        return self.wavenumbers.join(joined)
+            for first in range(0, len(fields), together):
+                batch = slice(first, first + together)
+                out[batch] = self._batch(function, fields[batch], kept, executor)
+        return out
+
+    def _batch(
+        self,
+        function: Apply,
+        fields: Array,
+        kept: Sequence[tuple[Handle[Factors] | Factors, Range]],
+        executor: Executor,
+    ) -> Array:
+        columns = self.wavenumbers.split(fields)
+        parts = executor.gather(
+            [
+                executor.submit(function, factors, [part[first:last] for part in columns], home=home)
+                for home, (factors, (first, last)) in enumerate(kept)
+            ]
+        )
+        return self.wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
 
     def _ranges_with_factors(self) -> list[tuple[Handle[Factors] | Factors, Range]]:
         if not self._factors:
@@ -362,13 +378,16 @@ class RingGram:
             self._roots = self.make(square_root_range)
         return list(zip(self._roots, self.wavenumbers.ranges(), strict=True))
 
-    def make(self, function: Callable[..., T], *arguments: object) -> "Sequence[Handle[T] | T]":
+    def make(
+        self, function: Callable[..., T], *arguments: object, copies: float = 1.25
+    ) -> "Sequence[Handle[T] | T]":
         """Call ``function(kernel parameters, wavenumbers, span, *arguments)`` for every range.
 
-        On a cluster the results, a quarter of a gigabyte or so each, stay where they were made.
+        On a cluster the results stay where they were made. ``copies`` is what they and the work on them take,
+        in units of the blocks of all wavenumbers; `BudgetError` if that is not free.
         """
         with self.workers() as executor:
-            check_memory(self.wavenumbers, executor)
+            check_memory(self.wavenumbers, executor, copies=copies)
             handles = [
                 executor.submit(
                     function, self.kernel.parameters, self.wavenumbers, span, *arguments, home=home
@@ -398,9 +417,9 @@ def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:
     return np.broadcast_to(noise, (grid.shape[0],)).copy()
 
 
-def check_memory(wavenumbers: Wavenumbers, executor: Executor) -> None:
-    """Raise `BudgetError` if the blocks of all wavenumbers do not fit into memory."""
-    needed = wavenumbers.block_bytes
+def check_memory(wavenumbers: Wavenumbers, executor: Executor, *, copies: float) -> None:
+    """Raise `BudgetError` if the blocks of all wavenumbers, so many times, do not fit into memory."""
+    needed = copies * wavenumbers.block_bytes
     if needed > executor.memory_bytes:
         raise BudgetError(
             f"the factors of a {wavenumbers.latitude_degrees.size} x {wavenumbers.n_longitudes} grid take "

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
-from cagp_dist.geometry import unit_sphere
+from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.runtime import Executor
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
-
-_POLE_DEGREES = 90.0 - 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +171,7 @@ def whole_grid(points: Points) -> tuple[LatLonGrid, Indices] | None:
         The grid, and its points in grid order; None if the rows are no full circles of equally spaced
         points, or some points are missing.
     """
-    chosen = np.flatnonzero(np.abs(points.latitude_degrees) < _POLE_DEGREES)
+    chosen = np.flatnonzero(~is_pole(points.latitude_degrees))
     rows, columns = np.unique(points.latitude_degrees[chosen]), np.unique(points.longitude_degrees[chosen])
     if chosen.size == 0 or rows.size * columns.size != chosen.size:
         return None
@@ -189,10 +187,18 @@ def check_fit(job: Job, fitted: FittedPrior) -> None:
     if not status.ok:
         which = f" ({at_bound})" if at_bound else ""
         raise FitError(
-            f"the fit of the prior to {fitted.where} ended {status.value}{which}: {status.advice} "
+            f"the fit of the prior to {fitted.where} ended {status.value}{which}: {_ADVICE[status.value]} "
             "Nothing was published. To go on with the numbers it reached, put them into the job:\n"
             f"{prior_table(job, fitted)}"
         )
+
+
+_ADVICE = {
+    "at-bound": "The data do not hold this number. Try another kernel or mean, or more or denser points.",
+    "flat": "The data hardly tell these numbers apart. Try another kernel or mean, or more or closer points.",
+    "not-converged": "The search stopped short. Try another mean, or fit to fewer points or times.",
+}
+"""What can be done from a job; the advice of the status itself speaks of arguments of `cagp_dist.fit`."""
 
 
 def prior_table(job: Job, fitted: FittedPrior) -> str:

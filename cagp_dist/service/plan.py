@@ -15,7 +15,7 @@ from cagp_dist.service.fit import fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.solve import solver_of
 from cagp_dist.service.tables import Job, RandomPoints
-from cagp_dist.service.task import Task, choose
+from cagp_dist.service.task import Task, choose, solver_on
 from cagp_dist.solvers import Solver
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
@@ -99,12 +99,13 @@ def plan_job(job: Job) -> JobPlan:
     """
     seen = _seen(job)
     size, scheduler = _size(job, seen), scheduler_of(job)
+    solver = solver_of(job) if seen is None else solver_on(job, *seen)
     if scheduler in ("slurm", "pbs"):
         crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS)
-        found = plan_solve(job, size, solver_of(job), crew)
+        found = plan_solve(job, size, solver, crew)
     else:
         with open_executor(scheduler, workers=job.cluster.workers) as executor:
-            found = plan_solve(job, size, solver_of(job), executor)
+            found = plan_solve(job, size, solver, executor)
     if job.prior.numbers is not None:
         return found
     target = fitted_to(None if seen is None else seen[0], size.observed)

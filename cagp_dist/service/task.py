@@ -18,7 +18,8 @@ from cagp_dist.service.mean import FieldMean, fit_mean
 from cagp_dist.service.solve import prior_of, solver_of
 from cagp_dist.service.tables import Job
 from cagp_dist.service.values import climatology_address
-from cagp_dist.solvers import BlockGaussSeidel, Solver
+from cagp_dist.solvers import BlockGaussSeidel, Rings, Solver
+from cagp_dist.solvers.whole_grid import place_on_grid
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
 
@@ -118,6 +119,8 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     ------
     DataError
         If the field has missing times, or the climatology cannot be read.
+    ArgumentError
+        If the solver needs a whole grid and the observed points are none.
     ConfigurationError
         If the design asks for more points than there are, or for overlapping ones, or the climatology does
         not cover them.
@@ -141,9 +144,19 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         design=design,
         mean=mean,
         prior=prior_of(job, mean),
-        solver=solver_of(job),
+        solver=solver_on(job, points, design),
         provenance=provenance,
     )
+
+
+def solver_on(job: Job, points: Points, design: Design) -> Solver:
+    """Build the solver of a job for its points; that of whole grids finds its grid or raises."""
+    solver = solver_of(job)
+    if not isinstance(solver, Rings):
+        return solver
+    train = design.train
+    X = unit_sphere(points.latitude_degrees[train], points.longitude_degrees[train])
+    return Rings(place_on_grid(X).grid)
 
 
 def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:

@@ -78,13 +78,14 @@ def gauss_seidel_on_grid(
         a few lengthscales converge fast.
     variance : bool
         Whether to work out variances as well: P^3 Q / 2 flops per sweep (a quarter if mirrored), against
-        2 P^2 Q for the mean of a field.
+        2 P^2 Q for the mean of a field. Those of all sweeps are worked out before the first one.
 
     Yields
     ------
     GridState
         One per sweep; none for no iterations, when the belief is the prior. Memory: the Gram blocks,
-        4 P^2 Q bytes (half if mirrored), and a few fields.
+        4 P^2 Q bytes (half if mirrored), as much again times twice the width of a band over P, a quarter more
+        while they are made, and a few fields.
 
     Raises
     ------
@@ -120,7 +121,12 @@ def _sweeps(
 ) -> Iterator[tuple[int, Array, Array | None]]:
     """Yield sweep number, ``K v`` (T, P, Q) and ``diag(K D K)`` (P,) after every sweep."""
     wavenumbers, noise = rings.wavenumbers, rings.noise_by_latitude
-    blocks = rings.make(whitened_range, noise, rings_per_block)
+    if iterations == 0:
+        return
+    width = min(rings_per_block, max(wavenumbers.sizes))
+    blocks = rings.make(
+        whitened_range, noise, rings_per_block, copies=1.5 + 2.0 * width / max(wavenumbers.sizes)
+    )
     downdates = _downdates(rings, blocks, iterations=iterations) if variance else [None] * iterations
     right = wavenumbers.split(fields)
     above = [np.zeros_like(part) for part in right]

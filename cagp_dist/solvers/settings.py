@@ -199,9 +199,9 @@ class RandomActions:
 class Rings:
     """The exact posterior where X fills a full-circle latitude-longitude grid, or nearly (math 7).
 
-    X are `cagp_dist.unit_sphere` points in any order; pole rows may be single points. Up to 4,096 grid points
-    may be missing or held out at hardly any cost; up to half of the grid by an iteration for each test point.
-    A million points take seconds.
+    X are `cagp_dist.unit_sphere` points in any order; a pole is one point. Up to 8,192 grid points may be
+    missing or held out at the cost of a whole-grid solve for each latitude that misses any; with more, each
+    test point needs an iteration of its own. A million points take seconds.
 
     Parameters
     ----------
@@ -226,8 +226,8 @@ class Rings:
     many_fields: ClassVar[bool] = True
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds, for a global grid twice as wide as high that has about n points."""
-        return plan_rings(demand)
+        """Decide bytes and seconds; without ``grid`` for a global one that has about n points."""
+        return plan_rings(demand, shape=None if self.grid is None else self.grid.shape)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the one, exact state."""

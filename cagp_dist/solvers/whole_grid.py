@@ -11,10 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cagp_dist.budget import FEW_MISSING
 from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import is_pole
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import LatLonGrid
-from cagp_dist.gram.held_out import FEW_MISSING, FewMissing, ManyMissing, ObservedSystem, as_targets
+from cagp_dist.gram.held_out import FewMissing, ManyMissing, ObservedSystem, as_targets
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.runtime import Executor
@@ -47,34 +49,60 @@ def whole_grid_state(problem: Problem, *, grid: LatLonGrid | None, executor: Exe
     Raises
     ------
     ArgumentError
-        If the points do not fill a full-circle grid, or the noise varies.
+        If the points do not fill a full-circle grid, or the noise varies along a latitude.
     """
     gram = problem.gram
-    placed = place_on_grid(gram.X, grid)
-    noise = gram.noise_variance
-    if noise.min() != noise.max():
-        raise ArgumentError(
-            "the noise variance varies from point to point; Rings needs one value. Use Cholesky or "
-            "BlockGaussSeidel, or RingGram for noise that varies with latitude alone."
-        )
-    rings = RingGram(placed.grid, gram.kernel, noise_variance=float(noise[0]), executor=executor)
-    observed = np.zeros(placed.grid.shape, dtype=bool)
-    observed[placed.rows, placed.columns] = True
+    placed = _without_empty_rows(place_on_grid(gram.X, grid))
+    rows, columns = placed.rows, placed.columns
+    poles = is_pole(placed.grid.latitude_degrees)
+    # a pole with noise s^2 is Q equal observations with noise Q s^2: its row is complete
+    noise = _noise_by_latitude(placed, gram.noise_variance)
+    noise[poles] *= placed.grid.n_longitudes
+    rings = RingGram(placed.grid, gram.kernel, noise_variance=noise, executor=executor)
+    observed = np.repeat(poles[:, None], placed.grid.n_longitudes, axis=1)
+    observed[rows, columns] = True
     fields = np.zeros((problem.residuals.shape[1], *placed.grid.shape))
-    fields[:, placed.rows, placed.columns] = problem.residuals.T
+    fields[:, rows, columns] = problem.residuals.T
+    fields[:, poles] = fields[:, poles, :1]
     few = np.count_nonzero(~observed) <= FEW_MISSING
     system: ObservedSystem = FewMissing.of(rings, ~observed) if few else ManyMissing(rings, observed)
-    weights = system.weights(fields)[:, placed.rows, placed.columns].T
+    found = system.weights(fields)
+    found[:, poles, 0] = found[:, poles].sum(axis=2)
+    weights = np.ascontiguousarray(found[:, rows, columns].T)
     new = problem.test_points
-    targets = as_targets(*degrees(new))
     yield State(
         iteration=1,
         columns=slice(0, len(new)),
-        mean=cross_product(gram.kernel, new, gram.X, np.ascontiguousarray(weights), executor=executor),
-        downdate=system.downdate(targets, full=problem.full_covariance),
+        mean=cross_product(gram.kernel, new, gram.X, weights, executor=executor),
+        downdate=system.downdate(as_targets(*degrees(new)), full=problem.full_covariance),
         status=Status.EXACT if few else Status.SOLVED,
         relative_residual=system.relative_residual,
     )
+
+
+def _without_empty_rows(placed: Placed) -> Placed:
+    """Leave out latitudes at which nothing was observed: they would be missing points for nothing."""
+    present, rows = np.unique(placed.rows, return_inverse=True)
+    if present.size == placed.grid.shape[0]:
+        return placed
+    grid = LatLonGrid(
+        placed.grid.latitude_degrees[present],
+        placed.grid.n_longitudes,
+        first_longitude_degrees=placed.grid.first_longitude_degrees,
+    )
+    return Placed(grid, rows, placed.columns)
+
+
+def _noise_by_latitude(placed: Placed, noise_variance: Array) -> Array:
+    """Noise of each row (P,); raises `ArgumentError` if it varies along a row."""
+    noise = np.empty(placed.grid.shape[0])
+    noise[placed.rows] = noise_variance
+    if (noise[placed.rows] != noise_variance).any():
+        raise ArgumentError(
+            "the noise variance varies along a latitude; Rings needs one value for each latitude. "
+            f"{ELSEWHERE}"
+        )
+    return noise
 
 
 def place_on_grid(X: Array, grid: LatLonGrid | None = None) -> Placed:
@@ -90,7 +118,7 @@ def place_on_grid(X: Array, grid: LatLonGrid | None = None) -> Placed:
     Returns
     -------
     Placed
-        A pole is in column zero of its row; its other columns count as missing.
+        A pole is in column zero of its row.
 
     Raises
     ------
@@ -104,7 +132,7 @@ def place_on_grid(X: Array, grid: LatLonGrid | None = None) -> Placed:
             f"{ELSEWHERE}"
         )
     latitude, longitude = degrees(X)
-    pole = np.abs(latitude) > 90.0 - SAME_DEGREES
+    pole = is_pole(latitude)
     found = _recognised(latitude, longitude[~pole]) if grid is None else grid
     north = np.sort(found.latitude_degrees)
     rows = _nearest(north, latitude)

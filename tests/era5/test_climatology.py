@@ -94,6 +94,14 @@ def test_twelve_times_of_different_months_are_months(stored):
     np.testing.assert_allclose(values, [9.0, 8.0, 9.0], atol=1e-2)  # the first time is April
 
 
+def test_years_of_months_give_the_mean_of_each_month(stored):
+    times = np.arange("1991-01", "1993-01", dtype="datetime64[M]").astype("datetime64[ns]")
+    found = open_climatology(stored(field(*GLOBE, leading=("time", times))))
+    values = found.at(np.array([10.0]), np.array([20.0]), TIMES)[0] - smooth(10.0, 20.0)
+    # the fields rise by one kelvin from time to time: Januaries 0 and 12, Decembers 11 and 23
+    np.testing.assert_allclose(values, [6.0, 17.0, 6.0], atol=1e-2)
+
+
 @pytest.mark.parametrize("count", [1, 3, 12])
 def test_other_times_are_averaged(stored, count):
     times = np.datetime64("2000-01-01", "ns") + np.arange(count) * np.timedelta64(6, "h")

@@ -77,7 +77,10 @@ def test_a_grid_is_recognised_by_its_axes(axis):
 @pytest.mark.parametrize(
     ("axis", "text"),
     [
-        (np.arange(0.0, 360.1, 1.0), "longitude 1 is 1; 361 equispaced longitudes around the full circle"),
+        (
+            np.arange(0.0, 360.1, 1.0),
+            "the last longitude, 360, is the first one again; drop the last column of the field",
+        ),
         (
             np.arange(0.0, 90.0, 10.0),
             "longitude 1 is 10; 9 equispaced longitudes around the full circle would",
@@ -88,7 +91,7 @@ def test_a_grid_is_recognised_by_its_axes(axis):
         ),
         (
             [270.0, 180.0, 90.0, 0.0],
-            "would have 360. For a part of the globe, or an irregular grid, use cagp",
+            "runs westward; expected eastward. Reverse the columns",
         ),
         ([0.0, np.nan], "longitude_degrees has shape (2,); expected (Q,) finite values"),
         ([[0.0, 180.0]], "longitude_degrees has shape (1, 2); expected (Q,) finite values"),

@@ -13,7 +13,7 @@ from cagp_dist.gram.conjugate import conjugate_gradients
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import GridProblem, grid_problem
-from ..oracle import assert_close
+from ..oracle import assert_close, kernel_matrix
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -329,3 +329,32 @@ def test_iterations_that_are_no_count_are_refused(iterations):
     _, masked, G = masked_problem("poles, even Q", "scattered")
     with pytest.raises(ArgumentError, match=r"iterations is .*; expected an integer of at least 1"):
         masked.solution(columns_for(G), iterations=iterations)
+
+
+@pytest.mark.parametrize("fields", [None, 3])
+def test_posterior_mean_fills_the_gaps(fields):
+    grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 7), 10)
+    kernel = cagp.Matern32(0.5, 2.0)
+    observed = np.ones(grid.shape, dtype=bool)
+    observed[2:4, 3:6] = False
+    shape = grid.shape if fields is None else (fields, *grid.shape)
+    y = np.random.default_rng(0).standard_normal(shape)
+    masked = cagp.MaskedRings(cagp.RingGram(grid, kernel, noise_variance=0.1), observed)
+    mean = masked.posterior_mean(np.where(observed, y, np.nan), tolerance=1e-12)
+    X = grid.points[observed.ravel()]
+    G = kernel_matrix(kernel, X, X) + 0.1 * np.eye(len(X))
+    expected = kernel_matrix(kernel, grid.points, X) @ np.linalg.solve(G, y[..., observed].T)
+    assert mean.shape == shape
+    assert_close(mean, expected.T.reshape(shape), relative=1e-10)
+
+
+def test_posterior_mean_needs_a_field():
+    grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
+    masked = cagp.MaskedRings(
+        cagp.RingGram(grid, cagp.Matern32(0.5), noise_variance=0.1), np.ones(grid.shape, dtype=bool)
+    )
+    with pytest.raises(ArgumentError, match=r"field has shape \(12,\); expected \(3, 4\), or T such"):
+        masked.posterior_mean(np.ones(12))
+    for name in ("rings", "observed"):
+        with pytest.raises(AttributeError):
+            setattr(masked, name, None)

@@ -322,7 +322,8 @@ def test_factors_that_do_not_fit_into_memory_are_refused_before_they_are_made(mi
     rings = cagp.RingGram(
         cagp.LatLonGrid(latitude, 60), cagp.Matern32(0.1), noise_variance=0.1, executor=Cramped()
     )
-    needed = 31 * 8 * (2 * 20**2 if mirrored else 40**2)
+    # the blocks, and a quarter more while they are made
+    needed = 31 * 8 * (2 * 20**2 if mirrored else 40**2) * 5 // 4
     monkeypatch.setattr(Cramped, "memory_bytes", needed - 1)
     for use in (rings.logdet, rings.inverse_diagonal, lambda: rings.solve(np.zeros((40, 60)))):
         with pytest.raises(
@@ -440,3 +441,22 @@ def test_a_gram_matrix_says_what_it_is_and_stays_what_it_is():
     for name in ("grid", "kernel", "noise_by_latitude", "wavenumbers"):
         with pytest.raises(AttributeError):
             setattr(rings, name, None)
+
+
+def test_stacks_of_fields_are_taken_a_few_at_a_time(monkeypatch):
+    grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
+    rings = cagp.RingGram(grid, cagp.Matern32(0.5), noise_variance=0.1)
+    fields = np.random.default_rng(0).standard_normal((7, *grid.shape))
+    whole = rings.solve(fields)
+    monkeypatch.setattr("cagp_dist.gram.rings.TASK_COLUMN_BYTES", 2 * 8 * grid.size)
+    sizes = []
+    batch = cagp.RingGram._batch
+    monkeypatch.setattr(
+        cagp.RingGram, "_batch", lambda self, f, x, *rest: sizes.append(len(x)) or batch(self, f, x, *rest)
+    )
+    np.testing.assert_allclose(rings.solve(fields), whole, rtol=1e-13)
+    assert sizes == [
+        3,
+        3,
+        1,
+    ]  # three ranges of wavenumbers: three times two columns of 8 bytes for each point

@@ -5,6 +5,7 @@ import pytest
 
 from cagp_dist.errors import ArgumentError
 from cagp_dist.service.config import parse_job
+from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
 from cagp_dist.store.arrays import read_group
 
@@ -56,3 +57,14 @@ def test_points_that_do_not_fill_a_grid_are_refused_with_what_to_do(tmp_path):
     with pytest.raises(ArgumentError, match=r'train = \{ kind = "all" \}'):
         run(job)
     assert not (tmp_path / "CURRENT").exists()
+
+
+def test_a_job_whose_points_fill_no_grid_is_refused_by_the_plan_and_before_a_fit(tmp_path):
+    text = JOB.format(train='{ kind = "random", count = 60 }', solver="rings", root=tmp_path)
+    text = text.replace("lengthscale = 0.4\nvariance = 22.0\nnoise_variance = 0.5\n", "")
+    with pytest.raises(ArgumentError, match="Rings needs most of it"):
+        plan_job(parse_job(text))
+    stages = []
+    with pytest.raises(ArgumentError, match="Rings needs most of it"):
+        run(parse_job(text), observe=stages.append)
+    assert not any("Fit" in str(event) for event in stages)

@@ -11,7 +11,7 @@ from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Problem
 from cagp_dist.solvers.whole_grid import OFF_GRID_DEGREES, degrees, place_on_grid, whole_grid_state
 
-from ..oracle import assert_close
+from ..oracle import assert_close, kernel_matrix
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -141,10 +141,55 @@ def test_points_off_a_given_grid_are_refused(east):
         place_on_grid(moved(1.5 * OFF_GRID_DEGREES), grid)
 
 
-def test_noise_that_varies_from_point_to_point_is_refused():
+def test_noise_that_varies_along_a_latitude_is_refused():
     gram = cagp.TiledGram(cagp.Matern32(0.5), WHOLE, noise_variance=np.linspace(0.1, 0.2, 60))
     problem = Problem(gram, np.zeros((60, 1)), WHOLE[:2], full_covariance=False)
     with pytest.raises(
-        ArgumentError, match=r"noise variance varies .* RingGram for noise that varies with lat"
+        ArgumentError,
+        match=r"noise variance varies along a latitude; Rings needs one value for each latitude",
     ):
         next(whole_grid_state(problem, grid=None, executor=SerialExecutor()))
+
+
+def test_noise_may_vary_with_latitude():
+    noise = np.repeat(np.linspace(0.1, 0.5, 6), 10)
+    gram = cagp.TiledGram(cagp.Matern32(0.5), WHOLE, noise_variance=noise)
+    b = np.random.default_rng(0).standard_normal((60, 1))
+    new = cagp.unit_sphere([3.0, -40.0], [20.0, 200.0])
+    problem = Problem(gram, b, new, full_covariance=True)
+    (state,) = whole_grid_state(problem, grid=None, executor=SerialExecutor())
+    V = kernel_matrix(gram.kernel, new, WHOLE)
+    G = kernel_matrix(gram.kernel, WHOLE, WHOLE) + np.diag(noise)
+    assert_close(state.mean, V @ np.linalg.solve(G, b), relative=1e-10)
+    assert_close(state.downdate, V @ np.linalg.solve(G, V.T), relative=1e-10)
+
+
+def test_latitudes_without_any_observation_cost_nothing(monkeypatch):
+    """With a given grid whole rows may be absent; they are no missing points."""
+    monkeypatch.setattr("cagp_dist.solvers.whole_grid.FEW_MISSING", 0)
+    grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 6), 10)
+    there = grid.points.reshape(6, 10, 3)[[0, 1, 3, 5]].reshape(-1, 3)
+    y = there[:, 2]
+    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
+    found = cagp.condition(prior, there, y, WHOLE[:3], solver=cagp.Rings(grid))
+    exact = cagp.condition(prior, there, y, WHOLE[:3], solver=cagp.Cholesky())
+    assert found.status is cagp.Status.EXACT
+    assert_close(found.mean, exact.mean, relative=1e-10)
+    assert_close(found.variance, exact.variance, relative=1e-9)
+
+
+def test_poles_do_not_count_as_missing_points(monkeypatch):
+    monkeypatch.setattr("cagp_dist.solvers.whole_grid.FEW_MISSING", 1)
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 7), 12)
+    observed = np.ones(grid.shape, dtype=bool)
+    observed[[0, -1], 1:] = False
+    observed[3, 4] = False
+    X = grid.points[observed.ravel()]
+    y = np.random.default_rng(0).standard_normal(len(X))
+    new = cagp.unit_sphere([0.0, 90.0, -90.0, 12.0], [120.0, 0.0, 50.0, 33.0])
+    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
+    found = cagp.condition(prior, X, y, new, solver=cagp.Rings(), covariance="full")
+    exact = cagp.condition(prior, X, y, new, solver=cagp.Cholesky(), covariance="full")
+    assert found.status is cagp.Status.EXACT
+    assert_close(found.mean, exact.mean, relative=1e-10)
+    assert_close(found.covariance, exact.covariance, relative=1e-10)

@@ -120,7 +120,7 @@ PEERS = {
             requirements=("fvgp==4.10.0", "imate==0.29.11", "numpy==2.4.6", "scipy==1.17.1"),
             methods=(
                 Method("cholesky", "exact (Cholesky)", matrices=5),
-                Method("gp2scale", "gp2Scale on Dask, tapered kernel", model="tapered"),
+                Method("gp2scale", "gp2Scale on Dask, tapered kernel", model="tapered", matrices=1.5),
             ),
         ),
         Peer(

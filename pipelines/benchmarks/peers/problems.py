@@ -54,7 +54,6 @@ class Case:
 CASES = {
     "points-2000": Case(2000, 500),
     "points-10000": Case(10_000, 1000),
-    "points-30000": Case(30_000, 1000),
     "grid-60x120": Case(7100, 100, step=4),
     "grid-120x240": Case(28_700, 100, step=2),
 }

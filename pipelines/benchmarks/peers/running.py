@@ -146,5 +146,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 def _reason(code: int, log: str) -> str:
     if code == -signal.SIGKILL:
         return "stopped by the system, most likely for its memory"
+    if code < 0:
+        return f"stopped by {signal.Signals(-code).name}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return lines[-1] if lines else f"ended with code {code}"
