@@ -29,6 +29,7 @@ from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, settle
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
+from cagp_dist.memory import available_bytes
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
@@ -149,7 +150,11 @@ def fit(
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
         memory = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-        if method == "auto" and chosen == "dense" and dense_bytes(data.size, data.fields) > memory:
+        if (
+            method == "auto"
+            and chosen == "dense"
+            and dense_bytes(data.size, data.fields) > min(memory, available_bytes())
+        ):
             chosen = "pathwise"
         levels = [
             Profile(_likelihood(kernel, part, how, executor, memory, seed), limits, counter)
@@ -242,7 +247,9 @@ def _likelihood(
             kernel, data.grid, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
         )
     if method == "dense":
-        return DenseLikelihood(kernel, data.X, data.residuals, memory_limit_bytes=memory_limit_bytes)
+        # stands in this process, wherever the executor has its memory
+        own = min(memory_limit_bytes, available_bytes())
+        return DenseLikelihood(kernel, data.X, data.residuals, memory_limit_bytes=own)
     return PathwiseLikelihood(
         kernel, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes, seed=seed
     )
