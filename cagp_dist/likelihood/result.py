@@ -52,8 +52,8 @@ class StandardErrors:
     ----------
     lengthscale, variance, noise_variance : float
         From the curvature of the log likelihood, by the delta method; NaN for a parameter that is fixed or on
-        its bound, and for all where the likelihood is not curved downwards. Several fields count as independent:
-        for fields that resemble each other, such as consecutive hours, they are too small.
+        its bound, and for all where the likelihood is not curved downwards. Several fields count as
+        independent: for fields that resemble each other, such as consecutive hours, they are too small.
     """
 
     lengthscale: float
