@@ -15,18 +15,20 @@ CHANCE = 1e-3
 
 
 @pytest.mark.parametrize(
-    ("kernel", "noise_variance"),
+    ("kernel", "noise_variance", "seed"),
     [
-        (cagp.Matern32(lengthscale=0.3, variance=4.0), 0.4),
-        (cagp.Matern12(lengthscale=0.2, variance=4.0), 1.0),
+        (cagp.Matern32(lengthscale=0.3, variance=4.0), 0.4, 0),
+        (cagp.Matern32(lengthscale=0.3, variance=4.0), 0.4, 1),
+        (cagp.Matern32(lengthscale=0.3, variance=4.0), 0.4, 2),
+        (cagp.Matern12(lengthscale=0.2, variance=4.0), 1.0, 0),
     ],
-    ids=["Matern32", "Matern12"],
+    ids=["Matern32-0", "Matern32-1", "Matern32-2", "Matern12"],
 )
-def test_errors_are_as_large_as_stated(kernel, noise_variance):
+def test_errors_are_as_large_as_stated(kernel, noise_variance, seed):
     """Four fields to a fit hold 4 x 4 pi / 0.3^2 = 560 independent patches: errors should be near normal."""
     grid = cagp.LatLonGrid(np.linspace(-86.25, 86.25, 24), 48)
     rings = cagp.RingGram(grid, kernel, noise_variance=noise_variance, executor=SerialExecutor())
-    fields = rings.sample(np.random.default_rng(0), noise=True, fields=4 * DRAWS)
+    fields = rings.sample(np.random.default_rng(seed), noise=True, fields=4 * DRAWS)
     truth = np.log([kernel.lengthscale, kernel.variance, noise_variance])
     standardised, distances = [], []
     for y in fields.reshape(DRAWS, 4, *grid.shape):
