@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DPI = 130
+DPI = 110
 
 COLOURS = {
     "Gauss-Seidel": ACCENT,
