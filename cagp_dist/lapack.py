@@ -31,6 +31,12 @@ _SIGNATURES = {
 }
 
 
+LARGEST_WHOLE = 8192
+"""Rows that LAPACK factors at once: OpenBLAS 0.3 crashes on 23,000 with several threads."""
+
+BLOCK = 2048
+"""Columns of a larger matrix that are factored at a time."""
+
 STRIP = 96
 """Columns of an inverse that are made at a time."""
 
@@ -53,6 +59,10 @@ def cholesky_in_place(stack: Array) -> None:
         If a matrix is not positive definite in floating point, or not finite.
     """
     addresses = _addresses(stack, written=True)
+    if stack.shape[1] > LARGEST_WHOLE:
+        for matrix in stack:
+            _cholesky_by_blocks(matrix)
+        return
     factor = _routine("dpotrf")
     size, info = ctypes.c_int(stack.shape[1]), ctypes.c_int()
     for index, address in enumerate(addresses):
@@ -68,6 +78,22 @@ def cholesky_in_place(stack: Array) -> None:
         raise NumericalError(
             f"matrix {np.flatnonzero(~finite)[0]} of a stack holds NaN or infinity; check kernel and noise."
         )
+
+
+def _cholesky_by_blocks(matrix: Array) -> None:
+    """Factor a large matrix block column by block column, right-looking; one more block column of memory."""
+    n = len(matrix)
+    for start in range(0, n, BLOCK):
+        stop = min(start + BLOCK, n)
+        block = matrix[start:stop, start:stop].copy()
+        cholesky_in_place(block[None])
+        matrix[start:stop, start:stop] = block
+        below = np.ascontiguousarray(matrix[stop:, start:stop].T)
+        solve_lower(block[None], below[None])
+        matrix[stop:, start:stop] = below.T
+        for first in range(stop, n, BLOCK):
+            last = min(first + BLOCK, n)
+            matrix[first:, first:last] -= below[:, first - stop :].T @ below[:, first - stop : last - stop]
 
 
 def inverse_diagonals(factors: Array) -> Array:

@@ -174,3 +174,22 @@ def test_work_releases_the_interpreter():
             time.sleep(0.001)
             turns += 1
     assert turns > 5
+
+
+@pytest.mark.parametrize("n", [9, 10, 23])
+def test_large_matrices_are_factored_by_blocks(monkeypatch, n):
+    from cagp_dist.gram.dense import cholesky_lower
+
+    monkeypatch.setattr(lapack, "LARGEST_WHOLE", 8)
+    monkeypatch.setattr("cagp_dist.gram.dense.LARGEST_WHOLE", 8)
+    monkeypatch.setattr(lapack, "BLOCK", 5)
+    half = np.random.default_rng(n).standard_normal((2, n, n))
+    matrices = half @ half.transpose(0, 2, 1) + np.eye(n)
+    expected = np.linalg.cholesky(matrices)
+    stack = matrices.copy()
+    lapack.cholesky_in_place(stack)
+    np.testing.assert_allclose(np.tril(stack), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(cholesky_lower(matrices[0]), expected[0], rtol=0, atol=1e-12)
+    matrices[0, n - 1, n - 1] = -1.0
+    with pytest.raises(NumericalError, match="not positive definite"):
+        cholesky_lower(matrices[0])

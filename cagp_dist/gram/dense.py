@@ -8,6 +8,7 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.tiled import check_noise
 from cagp_dist.kernels import Kernel
+from cagp_dist.lapack import LARGEST_WHOLE, cholesky_in_place
 
 
 class DenseGram:
@@ -64,7 +65,7 @@ class DenseGram:
 
 
 def cholesky_lower(matrix: Array) -> Array:
-    """Lower Cholesky factor of a symmetric positive definite matrix, in Fortran order.
+    """Lower Cholesky factor of a symmetric positive definite matrix, zero above the diagonal.
 
     Raises
     ------
@@ -74,8 +75,14 @@ def cholesky_lower(matrix: Array) -> Array:
     from scipy.linalg import LinAlgError, cholesky
 
     try:
+        if len(matrix) > LARGEST_WHOLE:
+            factor = np.array(matrix, order="C")
+            cholesky_in_place(factor[None])
+            for row in range(len(factor)):
+                factor[row, row + 1 :] = 0.0
+            return factor
         return np.asarray(cholesky(matrix, lower=True, check_finite=False), order="F")
-    except LinAlgError as error:
+    except (LinAlgError, NumericalError) as error:
         raise NumericalError(
             f"a {matrix.shape[0]} x {matrix.shape[0]} block of the Gram matrix is not positive definite "
             f"({error}). Points may coincide or nearly so: raise noise_variance or thin the points."
