@@ -117,6 +117,7 @@ def draw_maps(path: Path, found: Means, grid: cagp.LatLonGrid) -> None:
                 origin="lower",
                 extent=(0.0, 60.0, -30.0, 30.0),
                 cmap="RdBu_r",
+                interpolation="nearest",
                 vmin=-limit,
                 vmax=limit,
             )

@@ -87,15 +87,15 @@ PEERS = {
             ),
             fits=(
                 Method("fit-rings", "likelihood on the grid"),
-                Method("fit-dense", "likelihood, dense", matrices=6),
+                Method("fit-dense", "likelihood, dense", matrices=2),
             ),
         ),
         Peer(
             "scikit-learn",
             ADAPTERS / "for_sklearn.py",
             requirements=("scikit-learn==1.9.1", "numpy==2.4.6", "scipy==1.17.1"),
-            methods=(Method("cholesky", "exact (Cholesky)", matrices=4),),
-            fits=(Method("fit", "likelihood, L-BFGS-B", matrices=12),),
+            methods=(Method("cholesky", "exact (Cholesky)", matrices=3.5),),
+            fits=(Method("fit", "likelihood, L-BFGS-B", matrices=9),),
         ),
         Peer(
             "gpytorch",
@@ -108,18 +108,18 @@ PEERS = {
                 "scipy==1.17.1",
             ),
             methods=(
-                Method("cholesky", "exact (Cholesky)", matrices=4),
-                Method("conjugate-gradient", "conjugate gradients, LOVE", tolerance=1e-2, matrices=4),
+                Method("cholesky", "exact (Cholesky)", matrices=6),
+                Method("conjugate-gradient", "conjugate gradients, LOVE", tolerance=1e-2, matrices=2),
                 Method("keops", "conjugate gradients, LOVE, KeOps", tolerance=1e-2),
             ),
-            fits=(Method("fit", "likelihood, L-BFGS", matrices=12),),
+            fits=(Method("fit", "likelihood, L-BFGS", matrices=9),),
         ),
         Peer(
             "fvgp",
             ADAPTERS / "for_fvgp.py",
             requirements=("fvgp==4.10.0", "imate==0.29.11", "numpy==2.4.6", "scipy==1.17.1"),
             methods=(
-                Method("cholesky", "exact (Cholesky)", matrices=5),
+                Method("cholesky", "exact (Cholesky)", matrices=4),
                 Method("gp2scale", "gp2Scale on Dask, tapered kernel", model="tapered", matrices=1.5),
             ),
         ),
@@ -127,7 +127,7 @@ PEERS = {
             "gstools",
             ADAPTERS / "for_gstools.py",
             requirements=("gstools==1.7.0", "numpy==2.4.6", "scipy==1.17.1"),
-            methods=(Method("simple-kriging", "simple kriging", matrices=5),),
+            methods=(Method("simple-kriging", "simple kriging", matrices=6),),
             fits=(Method("fit", "least squares on the variogram"),),
         ),
         Peer(
