@@ -3,8 +3,11 @@
 import importlib
 import json
 import re
+import subprocess
 import sys
+import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -129,13 +132,39 @@ def test_after_its_time_a_peer_is_stopped_with_its_children(tmp_path, small):
     )
     line = line_of(fake_peer(tmp_path, change), small, Settings(tmp_path, time_limit_seconds=1.5))
     assert line.outcome == "not done after 1.5 s"
-    child = int(note.read_text())
-    for _ in range(100):  # until whoever adopted it has taken note
-        if not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE:
-            break
+    _until(lambda: _gone(int(note.read_text())))
+
+
+def test_an_interrupted_comparison_leaves_nothing_running(tmp_path):
+    fake_peer(tmp_path, f"open({str(tmp_path / 'started')!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    code = f"""
+        import sys
+        from pathlib import Path
+        from pipelines.benchmarks.peers import __main__ as command
+        from pipelines.benchmarks.peers.catalogue import Method, Peer
+        from pipelines.benchmarks.peers.problems import Case
+        fake = Peer("fake", Path({str(tmp_path / "for_fake.py")!r}), (), (Method("dense", "by hand"),))
+        command.PEERS, command.CASES, command.FIT_CASES = {{"fake": fake}}, {{"small": Case(150, 40)}}, {{}}
+        sys.argv = ["peers", "--output", {str(tmp_path / "peers.json")!r}]
+        command.main()
+    """
+    suite = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.DEVNULL)
+    note = tmp_path / "started"
+    _until(lambda: note.exists() and note.read_text() != "")
+    suite.terminate()
+    assert suite.wait(10.0) == 143
+    assert _gone(int(note.read_text()))
+
+
+def _gone(process: int) -> bool:
+    return not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+
+
+def _until(reached: Callable[[], bool], *, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.05)
-    else:
-        pytest.fail("the child of the peer still runs")
 
 
 def test_memory_of_children_counts(tmp_path, small, settings):
@@ -349,6 +378,7 @@ def test_the_page_of_the_documentation_holds_these_tables():
 
 @pytest.mark.parametrize("markdown", [False, True])
 def test_one_command_runs_prints_and_writes(tmp_path, monkeypatch, capsys, markdown):
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)  # the tests keep their own
     monkeypatch.setattr(command, "PEERS", {"fake": fake_peer(tmp_path)})
     monkeypatch.setattr(command, "CASES", {"small": SMALL})
     monkeypatch.setattr(command, "FIT_CASES", {"fit-small": Case(450, 0, step=16)})

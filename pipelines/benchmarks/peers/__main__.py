@@ -6,6 +6,7 @@ Usage: ``python -m pipelines.benchmarks.peers [--peer NAME ...] [--case NAME ...
 import argparse
 import json
 import platform
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -71,6 +72,9 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Compare, print, write."""
     arguments = _arguments()
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # an exit stops the peer that runs; a signal would not
     peers = [peer for name, peer in PEERS.items() if not arguments.peer or name in arguments.peer]
     settings = Settings(arguments.environments, arguments.time_limit)
     results: dict[str, list[Line]] = {}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,16 +113,17 @@ def _watch(process: "subprocess.Popen[bytes]", time_limit_seconds: float) -> flo
     end = time.monotonic() + time_limit_seconds
     most = 0
     watched = psutil.Process(process.pid)
-    while True:
-        try:
-            process.wait(LOOK_SECONDS)
-        except subprocess.TimeoutExpired:
+    try:
+        while process.poll() is None:
             most = max(most, _memory(watched))
-        else:
-            return most / 2**20
-        if time.monotonic() > end:
+            if time.monotonic() > end:
+                raise RunError(f"not done after {time_limit_seconds:g} s")
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_SECONDS)
+    finally:
+        if process.returncode is None:  # also when this process is interrupted
             _stop(process)
-            raise RunError(f"not done after {time_limit_seconds:g} s")
+    return most / 2**20
 
 
 def _memory(process: psutil.Process) -> int:
