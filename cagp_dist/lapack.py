@@ -32,7 +32,7 @@ _SIGNATURES = {
 
 
 LARGEST_WHOLE = 8192
-"""Rows that LAPACK factors at once: OpenBLAS 0.3 crashes on 23,000 with several threads."""
+"""Rows that LAPACK factors at once: OpenBLAS 0.3 crashes on 16,000 with two threads."""
 
 BLOCK = 2048
 """Columns of a larger matrix that are factored at a time."""
