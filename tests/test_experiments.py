@@ -169,7 +169,7 @@ def test_whole_grid_states_what_it_does_not_know():
     judge, exact = whole_grid.run_exact(61, truth, observed)
     assert exact.actual == exact.stated == 0.0
     assert exact.coverage == pytest.approx(0.9, abs=0.05)
-    rows = {case: whole_grid.run_case(case, 61, observed, judge) for case in whole_grid.CASES}
+    rows = {case: whole_grid.run_case(case, 61, observed, judge) for case in whole_grid.cases()}
     for case, found in rows.items():
         assert len(found) == case.iterations
         assert found[-1].actual < found[0].actual

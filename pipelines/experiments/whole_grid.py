@@ -1,6 +1,6 @@
 """The whole 0.25-degree grid, 1,038,240 points: block Gauss-Seidel and conjugate gradients against exact.
 
-    python -m pipelines.experiments.whole_grid [--quick] [--output FOLDER]
+    python -m pipelines.experiments.whole_grid [--quick] [--output FOLDER] [--directions COUNT]
 
 A latent field is drawn from the prior on the 721 x 1440 grid of ERA5, poles included, and observed with noise
 at every point. The exact posterior at all points (`RingGram.posterior`) is the yardstick. Every solver runs
@@ -66,12 +66,14 @@ class Case:
         )
 
 
-CASES = (
-    Case(1, SWEEPS, (1, 2, 5, 10), 5),
-    Case(8, SWEEPS, (1, 2, 5, 10), 5),
-    Case(24, SWEEPS, (1, 2, 5), 2),
-    Case(0, DIRECTIONS, (5, 10, 20, 40, 80), 20),
-)
+def cases(directions: int = DIRECTIONS) -> tuple[Case, ...]:
+    """List the solvers that are compared."""
+    return (
+        Case(1, SWEEPS, (1, 2, 5, 10), 5),
+        Case(8, SWEEPS, (1, 2, 5, 10), 5),
+        Case(24, SWEEPS, (1, 2, 5, 10), 2),
+        Case(0, directions, (5, 10, 20, 40, 80, 120, 160, 200, 240), 20),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,8 @@ class Row:
         Rms difference from the exact mean; root of the mean of variance minus exact variance.
     gradient : float
         Rms gradient of the mean, K per 100 km.
+    residual : float or None
+        ``|b - G v| / |b|`` of conjugate gradients.
     seconds : float
         Since the start of the solve.
     power, difference : array, shape (Q // 2,)
@@ -100,6 +104,7 @@ class Row:
     actual: float
     stated: float
     gradient: float
+    residual: float | None
     seconds: float
     power: Array
     difference: Array
@@ -129,6 +134,7 @@ class Judge:
             actual=float(np.sqrt(np.average(difference.ravel() ** 2, weights=weights))),
             stated=_root_average((state.variance - self.exact_variance).ravel(), weights),
             gradient=gradient_rms(state.mean, self.grid),
+            residual=state.relative_residual,
             seconds=seconds,
             power=zonal_power(state.mean, self.grid),
             difference=zonal_power(difference, self.grid),
@@ -199,6 +205,7 @@ def line(name: str, row: Row, *, gibibytes: float) -> Sequence[str]:
         "" if exact else f"{row.stated:.3f}",
         "" if exact else f"{row.actual / row.stated:.2f}",
         f"{row.gradient:.2f}",
+        "" if row.residual is None else f"{row.residual:.2f}",
         f"{row.seconds:.1f}",
         f"{gibibytes:.1f}",
     )
@@ -214,6 +221,7 @@ HEAD = (
     "stated [K]",
     "ratio",
     "gradient [K / 100 km]",
+    "residual",
     "seconds",
     "peak GiB",
 )
@@ -234,7 +242,7 @@ def draw(path: Path, exact: Row, truth: Array, found: dict[Case, list[Row]]) -> 
             label = f"{case.name}, m = {case.drawn}"
             power.plot(wavenumbers, last.power[:-1], color=colour, linewidth=1.2, label=label)
             difference.plot(wavenumbers, last.difference[:-1], color=colour, linewidth=1.2)
-        count_ticks(distance, (1, 2, 5, 10, 20, 40, 80))
+        count_ticks(distance, (1, 2, 5, 10, 20, 40, 80, 160))
         plain_ticks(distance, (0.1, 0.2, 0.5, 1.0, 2.0, 5.0))
         distance.set_xlabel("iterations")
         distance.set_title("distance from the exact mean [K]", loc="left", fontsize=9)
@@ -250,13 +258,17 @@ def draw(path: Path, exact: Row, truth: Array, found: dict[Case, list[Row]]) -> 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw a field, run every solver on it, print and draw."""
-    chosen = parser(__doc__).parse_args(arguments)
+    command = parser(__doc__)
+    command.add_argument(
+        "--directions", type=int, default=DIRECTIONS, help="conjugate gradients (%(default)s); 24 MB each"
+    )
+    chosen = command.parse_args(arguments)
     latitudes = QUICK_LATITUDES if chosen.quick else LATITUDES
     (truth, observed), _ = alone(draw_field, latitudes, SEED)
     (judge, exact), gibibytes = alone(run_exact, latitudes, truth, observed)
     lines = [line("exact", exact, gibibytes=gibibytes)]
     found: dict[Case, list[Row]] = {}
-    for case in CASES:
+    for case in cases(chosen.directions):
         found[case], gibibytes = alone(run_case, case, latitudes, observed, judge)
         lines += [
             line(case.name, row, gibibytes=gibibytes) for row in found[case] if row.iteration in case.shown
