@@ -9,27 +9,28 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cagp_dist.assembly import Step
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
-    from cagp_dist.gram import DenseGram, LatLonGrid, LeaveOneOut, MaskedRings, RingGram, TiledGram
-    from cagp_dist.grid_posterior import condition_on_grid
+    from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
+    from cagp_dist.latlon import LatLonGrid
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
+    from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import open_executor
     from cagp_dist.solvers import (
+        SOR,
+        SSOR,
         BlockGaussSeidel,
+        BlockJacobi,
         Cholesky,
         ConjugateGradient,
         GaussSeidel,
-        GridState,
+        Jacobi,
         RandomActions,
         Rings,
         Stats,
         Status,
-        conjugate_gradient_on_grid,
-        gauss_seidel_on_grid,
     )
 
 __version__ = version("cagp-dist")
@@ -41,12 +42,11 @@ _HOME = {
     "Posterior": "gp",
     "Prior": "gp",
     "Progress": "gp",
-    "Step": "assembly",
+    "Step": "posterior.trace",
     "condition": "gp",
-    "condition_on_grid": "grid_posterior",
     "posterior_mean": "gp",
     "DenseGram": "gram",
-    "LatLonGrid": "gram",
+    "LatLonGrid": "latlon",
     "LeaveOneOut": "gram",
     "MaskedRings": "gram",
     "RingGram": "gram",
@@ -61,27 +61,31 @@ _HOME = {
     "StandardErrors": "likelihood.result",
     "open_executor": "runtime",
     "BlockGaussSeidel": "solvers",
+    "BlockJacobi": "solvers",
+    "Jacobi": "solvers",
+    "SOR": "solvers",
+    "SSOR": "solvers",
     "Cholesky": "solvers",
     "ConjugateGradient": "solvers",
     "GaussSeidel": "solvers",
-    "GridState": "solvers",
     "RandomActions": "solvers",
     "Rings": "solvers",
     "Stats": "solvers",
     "Status": "solvers",
-    "conjugate_gradient_on_grid": "solvers",
-    "gauss_seidel_on_grid": "solvers",
 }
 
 __all__ = [
+    "SOR",
+    "SSOR",
     "BlockGaussSeidel",
+    "BlockJacobi",
     "Cholesky",
     "ConjugateGradient",
     "DenseGram",
     "FitResult",
     "FitStatus",
     "GaussSeidel",
-    "GridState",
+    "Jacobi",
     "LatLonGrid",
     "LeaveOneOut",
     "MaskedRings",
@@ -102,10 +106,7 @@ __all__ = [
     "TiledGram",
     "area_weights",
     "condition",
-    "condition_on_grid",
-    "conjugate_gradient_on_grid",
     "fit",
-    "gauss_seidel_on_grid",
     "open_executor",
     "posterior_mean",
     "space_filling_order",

@@ -4,11 +4,11 @@ Seconds are estimates from measured constants (one thread, see the benchmark); b
 what the solve itself allocates, beside the interpreter and the caller's arrays.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cagp_dist.errors import BudgetError
 from cagp_dist.tiling import (
+    COLUMN_GROUP,
     POINT_TILE,
     Range,
     block_ranges,
@@ -43,6 +43,12 @@ FEW_MISSING = 8192
 GAP_PRODUCTS = 80
 """Products that a solve with more missing points takes, about."""
 
+RANGE_BYTES = 96 * 2**20
+"""Blocks of one range of wavenumbers: enough for a task, small enough for a worker."""
+
+RING_GROUP_ENTRIES = 2**26
+"""Entries of a tall matrix of one column group on a grid, about: 0.5 GiB."""
+
 TILE_CACHE_COLUMNS = 122
 """Above this many columns evaluating a tile is too small a part of the work to keep it."""
 
@@ -65,6 +71,8 @@ class Demand:
         What the solve may allocate.
     p : int
         Coordinates of a point.
+    grid : GridSize or None
+        The grid that was observed, where it is one.
     """
 
     n: int
@@ -75,6 +83,40 @@ class Demand:
     shares_memory: bool
     memory_limit_bytes: int
     p: int = 3
+    grid: "GridSize | None" = None
+
+
+@dataclass(frozen=True)
+class GridSize:
+    """A latitude-longitude grid of observed points.
+
+    Attributes
+    ----------
+    latitudes, longitudes : int
+        P and Q.
+    missing : int
+        Points that were not observed; copies of an observed pole are not missing.
+    mirrored : bool
+        Whether the grid is its own mirror image, which halves the blocks of its Gram matrix.
+    targets_are_grid : bool
+        Whether the targets are the points of the same grid.
+    """
+
+    latitudes: int
+    longitudes: int
+    missing: int = 0
+    mirrored: bool = False
+    targets_are_grid: bool = False
+
+    @property
+    def size(self) -> int:
+        """Points, P Q."""
+        return self.latitudes * self.longitudes
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the blocks of the Gram matrix, one for each wavenumber."""
+        return DOUBLE * (self.longitudes // 2 + 1) * self.latitudes**2 // (2 if self.mirrored else 1)
 
 
 @dataclass(frozen=True)
@@ -98,6 +140,8 @@ class Plan:
     stored_rows : tuple of int
         Rows of tiles, left of the diagonal and on it, that are kept between sweeps (only where workers
         share memory).
+    rings_per_block : int
+        Latitudes of a block where blocks are bands of rings of a whole grid; 0 where they are points.
     tasks, gram_entries, flops, peak_bytes, workers : int
         Tasks submitted; kernel evaluations; floating-point operations; memory; tasks that run at once.
     seconds : float
@@ -120,6 +164,7 @@ class Plan:
     peak_bytes: int
     workers: int
     seconds: float
+    rings_per_block: int = 0
 
     @property
     def widest_group(self) -> int:
@@ -140,7 +185,12 @@ class Plan:
             f"Gram matrix {self.n:,} x {self.n:,} would take {_bytes(DOUBLE * self.n**2)}; "
             f"{self.gram_entries:.3g} entries are computed where they are used",
         ]
-        if groups:
+        if self.rings_per_block:
+            text.append(
+                f"blocks are bands of {self.rings_per_block} "
+                f"latitude{'s' if self.rings_per_block > 1 else ''} of the grid, {self.tasks:,} tasks"
+            )
+        elif groups:
             blocks = len(block_ranges(self.n, self.block_size))
             text.append(
                 f"{blocks} blocks of {self.block_size} points, {groups} column groups in "
@@ -156,8 +206,23 @@ class Plan:
         return text
 
 
-def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int) -> Plan:
-    """Plan the adjoint sweeps of the Gauss-Seidel family.
+def plan_sweeps(
+    demand: Demand, *, method: str, iterations: int, block_size: int, stages: int = 1, at_once: bool = False
+) -> Plan:
+    """Plan the adjoint stages of an affine solver on tiles.
+
+    Parameters
+    ----------
+    demand : Demand
+        What is asked for.
+    method : str
+        The solver, for people.
+    iterations, stages : int
+        Cycles of so many stages.
+    block_size : int
+        Points of a block.
+    at_once : bool
+        Whether stages solve all blocks before they update any: one more tall matrix.
 
     Raises
     ------
@@ -181,13 +246,13 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     fixed = _common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
-    group_bytes = (3 if demand.shares_memory else 4) * DOUBLE * n * widest + blocks * (
+    group_bytes = (3 + at_once + (not demand.shares_memory)) * DOUBLE * n * widest + stages * blocks * (
         TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
     )
     room = demand.memory_limit_bytes - fixed
     # two groups per worker keep it busy; more would only take memory
-    at_once = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
-    if groups and at_once < 1:
+    together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
+    if groups and together < 1:
         remedy = 'covariance="diagonal"' if demand.full_covariance else "fewer test points or smaller blocks"
         raise BudgetError(
             f"{method} on {n:,} points needs {_bytes(fixed + group_bytes)} even for {widest} test points "
@@ -196,14 +261,14 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
         )
     batches = tuple(
         tuple(groups[start:stop])
-        for start, stop in (split(len(groups), -(-len(groups) // at_once)) if groups else [])
+        for start, stop in (split(len(groups), -(-len(groups) // together)) if groups else [])
     )
     together = max((len(batch) for batch in batches), default=0)
     panels = panel_count(row_tiles, together, workers)
 
     repeats = (
         demand.shares_memory
-        and iterations > 1
+        and stages * iterations > 1
         and 1 < q <= TILE_CACHE_COLUMNS
         and row_tile_size(size) == size
     )
@@ -211,11 +276,12 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
     stored = sum(row + 1 for row in stored_rows)
     fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
-    sweeps = max(iterations - 0.5, 0.0)  # the last one leaves out the rows it has visited
-    factored = 1 if keep_factors else iterations
+    # the last sweep leaves out the rows it has visited
+    sweeps = max(stages * iterations - 0.5, 0.0)
+    factored = 1 if keep_factors else stages * iterations
     entries = round(n * n * sweeps * len(groups) * fresh) + (stored + blocks * factored) * size * size + n * q
-    flops = round(2 * n * n * q * sweeps) + 2 * n * size * q * iterations + n * size * size // 3 * factored
-    tasks = len(groups) * iterations * blocks * (1 + panels)
+    flops = round(2 * n * n * q * sweeps) + 2 * n * size * q * stages * iterations + n * size * size // 3 * factored
+    tasks = len(groups) * stages * iterations * blocks * (1 + panels)
     return Plan(
         method=method,
         n=n,
@@ -261,36 +327,66 @@ def plan_exact(demand: Demand) -> Plan:
     return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
 
 
-def plan_rings(demand: Demand, *, shape: tuple[int, int] | None) -> Plan:
+def plan_ring_sweeps(
+    demand: Demand, grid: GridSize, *, method: str, iterations: int, block_size: int
+) -> Plan:
+    """Plan adjoint sweeps over bands of whole rings of a complete grid.
+
+    Raises
+    ------
+    BudgetError
+        If they do not fit into ``memory_limit_bytes``.
+    """
+    width = min(max(1, block_size // grid.longitudes), grid.latitudes)
+    wavenumbers = grid.longitudes // 2 + 1
+    tasks_of_a_sweep = max(4, grid.block_bytes // RANGE_BYTES)
+    on_grid = grid.targets_are_grid and not demand.full_covariance
+    if iterations == 0 or demand.q == 0:
+        groups: list[Range] = []
+    elif on_grid or demand.full_covariance:
+        groups = [(0, demand.q)]
+    else:
+        groups = split(demand.q, -(-demand.q // max(1, min(COLUMN_GROUP, RING_GROUP_ENTRIES // grid.size))))
+    widest = max((stop - start for start, stop in groups), default=0)
+    whitened = round(grid.block_bytes * (1.5 + 2.0 * width / grid.latitudes))
+    columns = grid.block_bytes if on_grid else 2 * DOUBLE * (grid.size + 2 * grid.latitudes) * widest
+    # the columns, what they are made from, and those of the tasks in flight
+    peak = _common_bytes(demand, iterations) + whitened + columns * 2 + columns * 4 * demand.workers // tasks_of_a_sweep
+    peak += 6 * DOUBLE * grid.size * demand.fields
+    if peak > demand.memory_limit_bytes:
+        raise _too_large(demand, f"{method} on the grid", peak, "use a coarser grid")
+    width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
+    flops = wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * iterations)
+    entries = grid.size * grid.latitudes // 2 * len(groups[:1]) + (0 if on_grid else grid.size * demand.q)
+    tasks = tasks_of_a_sweep * (2 + iterations) * len(groups)
+    return replace(
+        _plan_without_tiles(demand, method, iterations, peak, entries, flops, tasks),
+        batches=tuple((group,) for group in groups),
+        block_size=width * grid.longitudes,
+        rings_per_block=width,
+    )
+
+
+def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     """Plan an exact solve on a latitude-longitude grid.
 
     One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
     latitude and test point; with many missing points, many for each test point.
-
-    Parameters
-    ----------
-    demand : Demand
-        What is asked for.
-    shape : (int, int) or None
-        Latitudes and longitudes; None for a global grid of about n points, twice as wide as high.
     """
-    latitudes = max(1, math.isqrt(max(demand.n, 1) // 2))
-    latitudes, longitudes = shape or (latitudes, 2 * latitudes)
-    grid, wavenumbers = latitudes * longitudes, longitudes // 2 + 1
-    missing = max(0, grid - demand.n - 2 * longitudes)  # pole rows are complete
-    blocks = DOUBLE * wavenumbers * latitudes**2
-    solves = demand.fields + (2 * latitudes if missing else 0)
-    solves += demand.q * (GAP_PRODUCTS if missing > FEW_MISSING else 1)
-    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * grid
-    if missing <= FEW_MISSING:
-        in_flight += 2 * DOUBLE * missing * (missing + demand.q)
+    wavenumbers, targets = grid.longitudes // 2 + 1, 0 if grid.targets_are_grid and not grid.missing else demand.q
+    blocks = grid.block_bytes
+    solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
+    solves += targets * (GAP_PRODUCTS if grid.missing > FEW_MISSING else 1)
+    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * grid.size
+    if grid.missing <= FEW_MISSING:
+        in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:
-        in_flight += 3 * DOUBLE * grid * demand.q
+        in_flight += 3 * DOUBLE * grid.size * demand.q
     peak = _common_bytes(demand, 1) + blocks + blocks // 4 * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, "use a coarser grid")
-    entries = grid * latitudes // 2 + demand.n * demand.q
-    flops = wavenumbers * latitudes**2 * (wavenumbers + latitudes // 3 + 8 * solves)
+    entries = grid.size * grid.latitudes // 2 + demand.n * targets
+    flops = wavenumbers * grid.latitudes**2 * (wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
 
 

@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 
-Array = NDArray[np.float64]
+
 
 LARGEST = 1e150
 """Largest lengthscale and variance: squares are finite, and farther points are infinitely far."""
@@ -51,6 +52,13 @@ def check_positive(name: str, value: float, *, least: float = 0.0, most: float =
         raise ArgumentError(f"{name} is {value!r}; expected a finite number above zero.")
     if not least <= value <= most:
         raise ArgumentError(f"{name} is {value!r}; expected {least:g} to {most:g}. Use another unit.")
+
+
+def check_between(name: str, value: float, low: float, high: float) -> None:
+    """Raise `ArgumentError` unless ``value`` is a number between two others, neither of them."""
+    check_positive(name, value)
+    if not low < value < high:
+        raise ArgumentError(f"{name} is {value!r}; expected a number between {low:g} and {high:g}.")
 
 
 def check_count(name: str, value: int, *, least: int) -> None:

@@ -3,13 +3,15 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 
-Array = NDArray[np.float64]
-
 POLE_DEGREES = 1e-6
 """Latitudes this close to a pole (11 cm) are the pole."""
+
+SAME_DEGREES = 1e-6
+"""Longitudes closer than this to a full turn are zero."""
 
 LEAF = 64
 """Points of the smallest cell of the space-filling order."""
@@ -55,6 +57,15 @@ def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Ar
         raise ArgumentError("longitude holds NaN or infinity; drop those points first.")
     phi, lam = np.deg2rad(latitude), np.deg2rad(longitude)
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
+
+
+def degrees(X: Array) -> tuple[Array, Array]:
+    """Latitude, and longitude in [0, 360), of unit vectors X (n, 3), in degrees: `unit_sphere` backwards."""
+    x, y, z = X.T
+    longitude = np.mod(np.rad2deg(np.arctan2(y, x)), 360.0)
+    # what rounds to a full turn is longitude zero
+    longitude[longitude > 360.0 - SAME_DEGREES] = 0.0
+    return np.rad2deg(np.arctan2(z, np.hypot(x, y))), longitude
 
 
 def area_weights(latitude_degrees: ArrayLike) -> Array:

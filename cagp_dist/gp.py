@@ -14,23 +14,26 @@ variance (math 1.1; [Hegde, Adil & Cockayne 2025] for Gauss-Seidel).
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cagp_dist.budget import Demand
-from cagp_dist.checks import as_numbers, as_points, check_positive
+from cagp_dist.arrays import Array
+from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
 
 if TYPE_CHECKING:
-    from cagp_dist.assembly import Step
+    from cagp_dist.budget import Plan
+    from cagp_dist.latlon import LatLonGrid
+    from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import Executor
-    from cagp_dist.solvers import BlockGaussSeidel, GaussSeidel, Problem, Solver, Stats, Status
+    from cagp_dist.solvers import Solver, Stats, Status
+    from cagp_dist.solvers.affine import Affine
 
-Array = NDArray[np.float64]
 Mean = float | Callable[[Array], ArrayLike]
 
 
@@ -102,17 +105,17 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The field at the test points after the solve.
+    """The field at the targets after the solve.
 
     Attributes
     ----------
-    mean : array, shape (q,), or (q, T) when y is (n, T)
+    mean : array, shape (q,), or (q, T) for T fields; with a grid as target (P, Q) or (T, P, Q)
         Posterior mean, unit of y.
-    variance : array, shape (q,)
+    variance : array, shape (q,), or (P, Q)
         Variance of the latent field about the mean, without observation noise, squared unit of y;
         the same for all T fields. Add ``prior.noise_variance`` to predict a new observation. Never
         clipped: where it is zero, rounding may leave it slightly negative (by at most 1e-8 of the prior
-        variance; beyond that the solve raises).
+        variance; beyond that the solve raises), and the status is then ILL_CONDITIONED.
     covariance : array, shape (q, q), or None
         Only when ``covariance="full"`` was asked for.
     status : Status
@@ -133,15 +136,16 @@ class Posterior:
 
 def condition(
     prior: Prior,
-    X: ArrayLike,
+    X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: ArrayLike,
+    X_test: "ArrayLike | LatLonGrid",
     *,
     solver: "Solver",
     covariance: Literal["diagonal", "full"] = "diagonal",
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Posterior:
     """Condition a Gaussian-process prior on noisy observations.
 
@@ -149,15 +153,17 @@ def condition(
     ----------
     prior : Prior
         Kernel, noise and mean.
-    X : array_like, shape (n, p)
+    X : array_like, shape (n, p), or LatLonGrid
         Observed points, Euclidean distance; on the sphere use `unit_sphere`. Gauss-Seidel solvers
-        visit them in this order; see `space_filling_order`.
-    y : array_like, shape (n,) or (n, T)
-        Observations; T fields observed at the same points share one solve.
-    X_test : array_like, shape (q, p)
-        Where the posterior is wanted.
+        visit them in this order; see `space_filling_order`. Or the grid on which fields were observed.
+    y : array_like, shape (n,) or (n, T); on a grid (P, Q) or (T, P, Q)
+        Observations; T fields observed at the same points share one solve. On a grid NaN is where nothing was
+        observed, and the Q copies of a pole are one observation, their mean.
+    X_test : array_like, shape (q, p), or LatLonGrid
+        Where the posterior is wanted: points, or all points of a grid.
     solver : Solver
-        `GaussSeidel`, `BlockGaussSeidel`, `ConjugateGradient`, `RandomActions` or `Cholesky`.
+        `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `ConjugateGradient`,
+        `RandomActions`, `Cholesky`, or on a grid `Rings`.
     covariance : {"diagonal", "full"}
         Variances only, or also the (q, q) covariance.
     executor : Executor, optional
@@ -166,11 +172,13 @@ def condition(
         What the solve may allocate; by default four fifths of the free memory.
     progress : callable, optional
         Called with a `Progress` after every iteration.
+    on_plan : callable, optional
+        Called with the `cagp_dist.budget.Plan` before work starts; what it says is what is done.
 
     Returns
     -------
     Posterior
-        The same bits for every executor.
+        The same bits for every executor on one kind of processor, but for `Cholesky`.
 
     Raises
     ------
@@ -198,74 +206,92 @@ def condition(
     >>> bool(abs(posterior.mean[0] - np.sin(3.0)) < 0.01)
     True
     """
-    points, observed, test_points = _checked(prior, X, y, X_test)
+    _check_prior(prior)
     if covariance not in ("diagonal", "full"):
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
 
-    from cagp_dist.assembly import Assembly
+    from cagp_dist.gram.base import target_points
+    from cagp_dist.posterior.problem import as_targets, demand_of, make_problem, observed
+    from cagp_dist.posterior.trace import Step, Trace
     from cagp_dist.runtime import ThreadExecutor
     from cagp_dist.solvers import Stats, Status
 
     started = time.perf_counter()
-    problem = _problem(prior, points, observed, test_points, full_covariance=covariance == "full")
-    assembly = Assembly(prior.kernel, problem, prior.mean_at(test_points))
+    seen = observed(X, y)
+    targets = as_targets(X_test, columns=seen.columns)
     with ExitStack() as stack:
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
-        plan = solver.plan(_demand(problem, executor, memory_limit_bytes))
+        limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+        problem = make_problem(
+            prior,
+            seen,
+            targets,
+            full_covariance=covariance == "full",
+            executor=executor,
+            memory_limit_bytes=limit,
+        )
+        trace = Trace(problem, prior.mean_at(target_points(targets)))
+        plan = solver.plan(demand_of(problem, executor, limit))
+        if on_plan is not None:
+            on_plan(plan)
         status, residual = Status.COMPLETED, None
-        if solver.iterations > 0 and len(test_points) > 0:
+        if solver.iterations > 0 and problem.q > 0:
             for state in solver.states(problem, executor=executor, plan=plan):
-                assembly.add(state)
+                trace.add(state)
                 status, residual = state.status, state.relative_residual
                 if progress is not None:
-                    fraction = assembly.fraction(state, solver.iterations)
+                    fraction = trace.fraction(state, solver.iterations)
                     elapsed = time.perf_counter() - started
                     progress(Progress(state.iteration, solver.iterations, fraction, elapsed))
         description = executor.description
-    trace = assembly.trace(single_field=np.ndim(y) == 1)
+    shaped = partial(_shaped, targets=targets, single=np.ndim(y) == (1 if seen.layout is None else 2))
+    steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in trace.steps())
+    last = steps[-1]
+    if status.ok and (last.variance < 0.0).any():
+        status = Status.ILL_CONDITIONED
     return Posterior(
-        mean=trace[-1].mean,
-        variance=trace[-1].variance,
-        covariance=assembly.covariance(),
+        mean=last.mean,
+        variance=last.variance,
+        covariance=trace.covariance(),
         status=status,
         stats=Stats(
-            iterations=trace[-1].iteration,
+            iterations=last.iteration,
             seconds=time.perf_counter() - started,
             gram_entries=plan.gram_entries,
             relative_residual=residual,
             plan=plan,
             executor=description,
         ),
-        trace=trace,
+        trace=steps,
     )
 
 
 def posterior_mean(
     prior: Prior,
-    X: ArrayLike,
+    X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: ArrayLike,
+    X_test: "ArrayLike | LatLonGrid",
     *,
-    solver: "GaussSeidel | BlockGaussSeidel",
+    solver: "Affine",
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
 ) -> Array:
-    """Posterior mean alone, for many test points: forward sweeps instead of adjoint ones.
+    """Posterior mean alone, for many targets: the stages themselves instead of their adjoints.
 
-    The same mean as that of `condition`, ``m0(X') + V v`` with ``v = A b``, up to rounding (T2). The sweeps
-    carry the T fields instead of the q test points, so that a fine map costs little more than a coarse one.
+    The same mean as that of `condition`, ``m0(X') + V v`` with ``v = A b``, up to rounding (T2). The stages
+    carry the T fields instead of the q targets, so that a fine map costs little more than a coarse one.
 
     Parameters
     ----------
     prior, X, y, X_test, executor, memory_limit_bytes
         As for `condition`.
-    solver : GaussSeidel or BlockGaussSeidel
-        Solvers whose weights a forward sweep yields.
+    solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi or BlockJacobi
+        An affine solver.
 
     Returns
     -------
-    array of float64, shape (q,), or (q, T) when y is (n, T)
+    array of float64, the shape of the posterior's mean
         Unit of y. Cost 2 n^2 T flops per sweep, n q evaluations and 2 n q T flops at the end.
 
     Raises
@@ -282,78 +308,50 @@ def posterior_mean(
     >>> mean.shape
     (50,)
     """
-    points, observed, test_points = _checked(prior, X, y, X_test)
+    _check_prior(prior)
 
-    from cagp_dist.gram.tiled import cross_product
-    from cagp_dist.runtime import ThreadExecutor, single_threaded_blas
-    from cagp_dist.solvers import BlockGaussSeidel, GaussSeidel
+    from cagp_dist.gram.base import target_points
+    from cagp_dist.posterior.problem import as_targets, demand_of, make_problem, observed
+    from cagp_dist.runtime import ThreadExecutor
+    from cagp_dist.solvers.affine import Affine
 
-    if not isinstance(solver, (GaussSeidel, BlockGaussSeidel)):
+    if not isinstance(solver, Affine):
         raise ArgumentError(
-            f"solver is {solver!r}; forward sweeps need GaussSeidel or BlockGaussSeidel. Use condition()."
+            f"solver is {solver!r}; its mean does not come from stages, as that of GaussSeidel or BlockGaussSeidel "
+            "does. Use condition()."
         )
-    # the sweeps carry one column per field: plan them as test points
-    problem = _problem(prior, points, observed, points[: observed.shape[1]], full_covariance=False)
+    seen = observed(X, y)
+    targets = as_targets(X_test, columns=seen.columns)
     with ExitStack() as stack:
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
-        plan = solver.plan(_demand(problem, executor, memory_limit_bytes))
-        weights = solver.weights(problem, executor=executor, plan=plan)
-        with single_threaded_blas():
-            mean = cross_product(prior.kernel, test_points, points, weights, executor=executor)
-    mean += prior.mean_at(test_points)
-    return mean[:, 0] if np.ndim(y) == 1 else mean
+        limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+        problem = make_problem(
+            prior, seen, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
+        )
+        # the stages carry one column per field: plan them as so many targets
+        demand = demand_of(problem, executor, limit)
+        grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
+        plan = solver.plan(replace(demand, q=demand.fields, grid=grid))
+        mean = prior.mean_at(target_points(targets))
+        for found in solver.means(problem, executor=executor, plan=plan):
+            pass
+        if solver.iterations > 0:
+            mean = mean + found
+    mean = np.broadcast_to(mean, (problem.q, demand.fields)).copy()
+    return _shaped(mean, mean[:, 0], targets=targets, single=np.ndim(y) == (1 if seen.layout is None else 2))[0]
 
 
-def _checked(prior: Prior, X: ArrayLike, y: ArrayLike, X_test: ArrayLike) -> tuple[Array, Array, Array]:
-    """Points (n, p), observations (n, T) and test points (q, p), or `ArgumentError`."""
+def _check_prior(prior: object) -> None:
     if not isinstance(prior, Prior):
         raise ArgumentError(f"prior is a {type(prior).__name__}; expected a cagp_dist.Prior.")
-    points, test_points = as_points("X", X), as_points("X_test", X_test)
-    if len(points) == 0:
-        raise ArgumentError(f"X has shape {points.shape}: nothing was observed; expected at least one point.")
-    if test_points.shape[1] != points.shape[1]:
-        raise ArgumentError(
-            f"X has {points.shape[1]} columns, X_test {test_points.shape[1]}; both need the same coordinates."
-        )
-    return points, _observations(y, len(points)), test_points
 
 
-def _problem(
-    prior: Prior, points: Array, observed: Array, test_points: Array, *, full_covariance: bool
-) -> "Problem":
-    from cagp_dist.gram import TiledGram
-    from cagp_dist.solvers import Problem
-
-    centre = prior.mean_at(points)
-    if centre.shape[1] not in (1, observed.shape[1]):
-        raise ArgumentError(
-            f"the prior mean has {centre.shape[1]} columns for {observed.shape[1]} fields; expected one "
-            "column, or one per field."
-        )
-    gram = TiledGram(prior.kernel, points, noise_variance=np.full(len(points), float(prior.noise_variance)))
-    return Problem(gram, observed - centre, test_points, full_covariance=full_covariance)
-
-
-def _demand(problem: "Problem", executor: "Executor", memory_limit_bytes: int | None) -> Demand:
-    return Demand(
-        n=problem.gram.shape[0],
-        q=len(problem.test_points),
-        fields=problem.residuals.shape[1],
-        full_covariance=problem.full_covariance,
-        workers=executor.workers,
-        shares_memory=executor.shares_memory,
-        memory_limit_bytes=executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes,
-        p=problem.test_points.shape[1],
-    )
-
-
-def _observations(y: ArrayLike, n: int) -> Array:
-    values = as_numbers("y", y)
-    if values.ndim not in (1, 2) or len(values) != n or values.size == 0:
-        raise ArgumentError(
-            f"y has shape {values.shape} but X has {n} points; expected ({n},), or ({n}, T) for T fields."
-        )
-    if not np.isfinite(values).all():
-        raise ArgumentError("y holds NaN or infinity; drop those points first.")
-    return values if values.ndim == 2 else values[:, None]
+def _shaped(
+    mean: Array, variance: Array, *, targets: "Array | LatLonGrid", single: bool
+) -> tuple[Array, Array]:
+    """Means (q, T) and variances (q,) in the shape that users get."""
+    if isinstance(targets, np.ndarray):
+        return (mean[:, 0] if single else mean), variance
+    fields = np.ascontiguousarray(mean.T).reshape(-1, *targets.shape)
+    return (fields[0] if single else fields), variance.reshape(targets.shape)

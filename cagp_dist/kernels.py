@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, as_points, check_positive
 from cagp_dist.errors import ArgumentError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,10 @@ class Kernel:
         out = np.empty((len(left), len(right)))
         evaluate(*self.parameters, coordinates(left), coordinates(right), out)
         return out
+
+    def diagonal(self, X: ArrayLike) -> Array:
+        """``k(x, x)`` at points X (n, p), the prior variance of the field there, shape (n,)."""
+        return np.full(len(as_points("X", X)), float(self.variance))
 
     @property
     def parameters(self) -> tuple[int, float, float]:

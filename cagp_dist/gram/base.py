@@ -1,22 +1,71 @@
-"""What every Gram matrix offers; the conformance suite in tests/conformance checks it for each."""
+"""What solvers and posteriors ask of a Gram matrix; tests/conformance checks it for every one of them."""
 
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import Kernel
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.runtime import Executor
+
+Targets = Array | LatLonGrid
+"""Where a posterior is wanted: points (q, p), or all points of a grid."""
+
+
+class ExactSolve(Protocol):
+    """Solves with a Gram matrix that leave no computational uncertainty.
+
+    Attributes
+    ----------
+    relative_residual : float or None
+        Largest ``|b - G v| / |b|`` so far where solves are iterative, else None.
+    condition_number : float
+        Estimate, or upper bound, of the condition number of G.
+    """
+
+    @property
+    def relative_residual(self) -> float | None: ...
+
+    @property
+    def condition_number(self) -> float: ...
+
+    def weights(self, residuals: Array) -> Array:
+        """``G^-1 b`` for b (n, T)."""
+        ...
+
+    def downdate(self, targets: Targets, *, full: bool) -> Array:
+        """``V G^-1 V'`` with ``V = k(targets, X)``: its diagonal (q,), or the whole matrix (q, q)."""
+        ...
 
 
 class Gram(Protocol):
-    """The symmetric positive definite matrix ``G = k(X, X) + diag(noise)``, shape (n, n)."""
+    """The symmetric positive definite matrix ``G = k(X, X) + diag(noise)``, shape (n, n).
+
+    Attributes
+    ----------
+    shape : (int, int)
+        (n, n).
+    kernel : Kernel
+        k.
+    X : array, shape (n, p)
+        Observed points, in the order of the rows of G.
+    noise_variance : array, shape (n,)
+        Added to the diagonal.
+    """
 
     @property
     def shape(self) -> tuple[int, int]: ...
 
-    def __matmul__(self, columns: Array) -> Array:
-        """``G @ columns`` for columns of shape (n,) or (n, r)."""
-        ...
+    @property
+    def kernel(self) -> Kernel: ...
+
+    @property
+    def X(self) -> Array: ...
+
+    @property
+    def noise_variance(self) -> Array: ...
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
@@ -25,3 +74,55 @@ class Gram(Protocol):
     def block(self, rows: slice, columns: slice) -> Array:
         """Dense block ``G[rows, columns]``."""
         ...
+
+    def __matmul__(self, columns: Array) -> Array:
+        """``G @ columns`` for columns of shape (n,) or (n, r)."""
+        ...
+
+    def product(self, columns: Array, *, executor: Executor) -> Array:
+        """``G @ columns`` for columns (n, r), on an executor."""
+        ...
+
+    def cross(
+        self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
+    ) -> Array:
+        """``k(targets, X) @ columns``, shape (q, r) for columns (n, r).
+
+        ``product`` is ``G @ columns`` where the caller has it; some Grams need no more.
+        """
+        ...
+
+    def exact(self, *, executor: Executor) -> ExactSolve | None:
+        """Exact solves by the structure of this Gram, or None where it has none to offer."""
+        ...
+
+
+def target_points(targets: Targets) -> Array:
+    """Targets as points, shape (q, p)."""
+    return targets.points if isinstance(targets, LatLonGrid) else targets
+
+
+def target_count(targets: Targets) -> int:
+    """Number of targets, q."""
+    return targets.size if isinstance(targets, LatLonGrid) else len(targets)
+
+
+def dense_block(
+    kernel: Kernel, X: Array, noise_variance: Array, rows: slice, columns: slice
+) -> Array:
+    """``(k(X, X) + diag(noise))[rows, columns]``."""
+    block = kernel(X[rows], X[columns])
+    index = np.arange(len(X))
+    same_row, same_column = np.nonzero(index[rows, None] == index[None, columns])
+    block[same_row, same_column] += noise_variance[rows][same_row]
+    return block
+
+
+def check_noise(noise_variance: Array, *, n: int) -> None:
+    """Raise `ArgumentError` unless there is one finite noise variance of at least zero per point."""
+    noise = np.asarray(noise_variance)
+    if noise.shape != (n,) or not (np.isfinite(noise).all() and (noise >= 0.0).all()):
+        raise ArgumentError(
+            f"noise_variance has shape {noise.shape}; expected ({n},), one finite variance of at least "
+            "zero for each point. Use numpy.full(n, value) for equal noise."
+        )

@@ -1,14 +1,16 @@
 """The Gram matrix as a plain array: the oracle of the tests and the core of the exact solver."""
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.base import Array
-from cagp_dist.gram.tiled import check_noise
+from cagp_dist.gram.base import ExactSolve, Targets, check_noise, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE, cholesky_in_place
+from cagp_dist.runtime import Executor
 
 
 class DenseGram:
@@ -26,6 +28,7 @@ class DenseGram:
 
     def __init__(self, kernel: Kernel, X: Array, *, noise_variance: Array) -> None:
         check_noise(noise_variance, n=len(X))
+        self._kernel, self._X, self._noise_variance = kernel, X, noise_variance
         self._matrix = kernel(X, X)
         self._matrix[np.diag_indices(len(X))] += noise_variance
 
@@ -34,9 +37,34 @@ class DenseGram:
         """(n, n)."""
         return self._matrix.shape[0], self._matrix.shape[1]
 
+    @property
+    def kernel(self) -> Kernel:
+        """Covariance of the field."""
+        return self._kernel
+
+    @property
+    def X(self) -> Array:
+        """Observed points, shape (n, p)."""
+        return self._X
+
+    @property
+    def noise_variance(self) -> Array:
+        """Added to the diagonal, shape (n,)."""
+        return self._noise_variance
+
     def __matmul__(self, columns: Array) -> Array:
         """``G @ columns``, 2 n^2 r flops."""
         return np.asarray(self._matrix @ columns)
+
+    def product(self, columns: Array, *, executor: Executor) -> Array:
+        """``G @ columns``, in this process whatever the executor."""
+        return self @ columns
+
+    def cross(
+        self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
+    ) -> Array:
+        """``k(targets, X) @ columns``, shape (q, r); 8 n q bytes."""
+        return np.asarray(self.kernel(target_points(targets), self.X) @ columns)
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
@@ -47,21 +75,78 @@ class DenseGram:
         return self._matrix[rows, columns].copy()
 
     @cached_property
-    def _factor(self) -> Array:
+    def factor(self) -> Array:
+        """Lower Cholesky factor of G, n^3 / 3 flops once."""
         return cholesky_lower(self._matrix)
 
+    @cached_property
+    def condition_number(self) -> float:
+        """Estimate of the condition number of G in the 1-norm (LAPACK's dpocon), n^2 flops."""
+        return condition_number(self.factor, norm=float(np.abs(self._matrix).sum(axis=0).max(initial=0.0)))
+
     def solve(self, columns: Array) -> Array:
-        """``G^-1 @ columns`` by Cholesky, n^3 / 3 flops once."""
+        """``G^-1 @ columns``, 2 n^2 r flops."""
         from scipy.linalg import solve_triangular
 
         half = self.half_solve(columns)
-        return np.asarray(solve_triangular(self._factor, half, lower=True, trans="T", check_finite=False))
+        return np.asarray(solve_triangular(self.factor, half, lower=True, trans="T", check_finite=False))
 
     def half_solve(self, columns: Array) -> Array:
         """``L^-1 @ columns`` with ``G = L L'``; its Gram matrix is ``columns' G^-1 columns``."""
         from scipy.linalg import solve_triangular
 
-        return np.asarray(solve_triangular(self._factor, columns, lower=True, check_finite=False))
+        return np.asarray(solve_triangular(self.factor, columns, lower=True, check_finite=False))
+
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of ``G^-1``, shape (n,); n^3 / 3 flops."""
+        half = self.half_solve(np.eye(len(self._matrix)))
+        return np.asarray(np.einsum("ij,ij->j", half, half))
+
+    def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
+        """Draws of ``N(0, K)`` as columns, shape (n, draws); K may be singular: by its eigenvectors, 9 n^3 flops."""
+        K = self._matrix - np.diag(self.noise_variance)
+        values, vectors = np.linalg.eigh(K)
+        white = generator.standard_normal((draws, len(K))).T
+        return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0))[:, None] * white))
+
+    def exact(self, *, executor: Executor) -> ExactSolve:
+        """Solves by the Cholesky factor, in this process whatever the executor."""
+        return CholeskySolve(self)
+
+
+class CholeskySolve(NamedTuple):
+    """Exact solves with a dense Gram matrix."""
+
+    gram: DenseGram
+
+    @property
+    def relative_residual(self) -> None:
+        """None: nothing is iterated."""
+        return None
+
+    @property
+    def condition_number(self) -> float:
+        """Estimate of the condition number of G."""
+        return self.gram.condition_number
+
+    def weights(self, residuals: Array) -> Array:
+        """``G^-1 b``, shape (n, T)."""
+        return self.gram.solve(residuals)
+
+    def downdate(self, targets: Targets, *, full: bool) -> Array:
+        """``V G^-1 V'``, shape (q,) or (q, q); n^2 q flops."""
+        half = self.gram.half_solve(self.gram.kernel(self.gram.X, target_points(targets)))
+        return half.T @ half if full else np.asarray(np.einsum("ij,ij->j", half, half))
+
+
+def condition_number(factor: Array, *, norm: float) -> float:
+    """Condition number in the 1-norm from a lower Cholesky factor and the norm of the matrix, estimated."""
+    from scipy.linalg.lapack import dpocon
+
+    if factor.size == 0:
+        return 1.0
+    reciprocal, _ = dpocon(factor, norm, uplo="L")
+    return 1.0 / reciprocal if reciprocal > 0.0 else np.inf
 
 
 def cholesky_lower(matrix: Array) -> Array:

@@ -6,14 +6,22 @@ from the exact inverse by a matrix whose rank is at most the number of missing p
 iterations where the missing points are few or stand together, as continents and swaths do.
 """
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from functools import cached_property
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.base import Array
-from cagp_dist.gram.conjugate import LinearSolution, conjugate_gradients
+from cagp_dist.gram.base import ExactSolve, Targets, dense_block, target_points
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.tiled import cross_product
+from cagp_dist.kernels import Kernel
+from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.layout import Layout
+from cagp_dist.runtime import Executor
 
 MOST_PRODUCTS = 2000
 
@@ -53,20 +61,8 @@ class MaskedRings:
     def __init__(self, rings: RingGram, observed: ArrayLike) -> None:
         if not isinstance(rings, RingGram):
             raise ArgumentError(f"rings is a {type(rings).__name__}; expected a cagp_dist.RingGram.")
-        mask = np.asarray(observed)
-        if mask.dtype != np.bool_ or mask.shape != rings.grid.shape:
-            raise ArgumentError(
-                f"observed has shape {mask.shape} and type {mask.dtype}; expected {rings.grid.shape} of "
-                "bool, True where a point is observed. From a field with NaN: numpy.isfinite(field)."
-            )
-        if not mask.any():
-            raise ArgumentError(
-                "observed is False everywhere: nothing was observed; expected at least one point."
-            )
         self._rings = rings
-        self._observed = mask.copy()
-        self._observed.flags.writeable = False
-        self._index: NDArray[np.intp] = np.flatnonzero(mask)
+        self._layout = Layout.of(rings.grid, observed)
 
     @property
     def rings(self) -> RingGram:
@@ -74,42 +70,66 @@ class MaskedRings:
         return self._rings
 
     @property
-    def observed(self) -> NDArray[np.bool_]:
+    def layout(self) -> Layout:
+        """Which points are there."""
+        return self._layout
+
+    @property
+    def observed(self) -> Mask:
         """Which points are there, shape (P, Q)."""
-        return self._observed
+        return self._layout.observed
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, n) for n observed points."""
-        return self._index.size, self._index.size
+        return self._layout.index.size, self._layout.index.size
 
     @property
-    def points(self) -> Array:
+    def kernel(self) -> Kernel:
+        """Covariance of the field."""
+        return self.rings.kernel
+
+    @property
+    def X(self) -> Array:
         """Observed points on the unit sphere, shape (n, 3)."""
-        return self.rings.grid.points[self._index]
+        return self.rings.X[self._layout.index]
+
+    @property
+    def noise_variance(self) -> Array:
+        """Noise variance of every observed point, shape (n,)."""
+        return self.rings.noise_variance[self._layout.index]
 
     def diagonal(self) -> Array:
         """Diagonal of G_o, shape (n,)."""
-        return self.rings.diagonal()[self._index]
+        return self.rings.diagonal()[self._layout.index]
 
     def block(self, rows: slice, columns: slice) -> Array:
         """Dense block ``G_o[rows, columns]``."""
-        noise = np.repeat(self.rings.noise_by_latitude, self.rings.grid.n_longitudes)
-        points, index = self.points, self._index
-        block = self.rings.kernel(points[rows], points[columns])
-        same_row, same_column = np.nonzero(index[rows, None] == index[None, columns])
-        block[same_row, same_column] += noise[index][rows][same_row]
-        return block
+        return dense_block(self.kernel, self.X, self.noise_variance, rows, columns)
 
-    def embed(self, values: Array) -> Array:
-        """Rows of values at observed points (r, n) as fields (r, P, Q), zero where nothing was observed."""
-        fields = np.zeros((len(values), self.rings.grid.size))
-        fields[:, self._index] = values
-        return fields.reshape(-1, *self.rings.grid.shape)
+    @cached_property
+    def rows_of_poles(self) -> RingGram:
+        """The whole grid, with the noise of a pole that was observed once spread along its row."""
+        return self.rings.with_noise(self._layout.row_noise(self.rings.noise_by_latitude))
 
-    def restrict(self, fields: Array) -> Array:
-        """Values of fields (r, P, Q) at the observed points, rows (r, n)."""
-        return np.ascontiguousarray(fields.reshape(-1, self.rings.grid.size)[:, self._index])
+    def product(self, columns: Array, *, executor: Executor) -> Array:
+        """``G_o @ columns``, on the executor that keeps the grid's factors."""
+        return self @ columns
+
+    def cross(
+        self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
+    ) -> Array:
+        """``k(targets, X_o) @ columns``, shape (q, r); on the same grid one product of it."""
+        if isinstance(targets, LatLonGrid) and targets.same_points(self.rings.grid):
+            fields = self.rings.prior_product(self._layout.embed(columns.T))
+            return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
+        return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+
+    def exact(self, *, executor: Executor) -> ExactSolve:
+        """Solves by the whole grid: an identity where few points are missing, else iterative."""
+        from cagp_dist.gram.gaps import GridSolve
+
+        return GridSolve(self.rows_of_poles, self._layout)
 
     def __matmul__(self, columns: ArrayLike) -> Array:
         """``G_o @ columns`` for columns (n,) or (n, r)."""
@@ -168,46 +188,16 @@ class MaskedRings:
         return conjugate_gradients(
             self._product,
             _rows(self._columns(columns)),
-            precondition=self._whole_grid_solve if preconditioned else np.copy,
+            precondition=self._whole_grid_solve if preconditioned else Preconditioned,
             tolerance=tolerance,
             iterations=iterations,
         )
 
-    def posterior_mean(self, field: ArrayLike, *, tolerance: float = 1e-8) -> Array:
-        """Posterior mean on the whole grid, gaps filled: ``K R' G_o^-1 b``.
-
-        Parameters
-        ----------
-        field : array_like, shape (P, Q) or (T, P, Q)
-            Observed values minus the prior mean; what stands at missing points is not looked at.
-        tolerance : float
-            Relative residual of the solve.
-
-        Returns
-        -------
-        array of float64, the shape of ``field``
-            Add the prior mean to it.
-
-        Raises
-        ------
-        ArgumentError
-            If the field has another shape, or observed values are missing.
-        NumericalError
-            If the tolerance is not reached.
-        """
-        given = as_numbers("field", field)
-        grid = self.rings.grid
-        if given.ndim not in (2, 3) or given.shape[-2:] != grid.shape:
-            raise ArgumentError(f"field has shape {given.shape}; expected {grid.shape}, or T such fields.")
-        values = given.reshape(-1, *grid.shape)[:, self.observed]
-        weights = self.solve(values.T, tolerance=tolerance)
-        return np.reshape(self.rings.prior_product(self.embed(weights.T)), given.shape)
-
     def _product(self, values: Array) -> Array:
-        return self.restrict(self.rings @ self.embed(values))
+        return self._layout.restrict(self.rings @ self._layout.embed(values))
 
-    def _whole_grid_solve(self, values: Array) -> Array:
-        return self.restrict(self.rings.solve(self.embed(values)))
+    def _whole_grid_solve(self, values: Array) -> Preconditioned:
+        return Preconditioned(self._layout.restrict(self.rings.solve(self._layout.embed(values))))
 
     def _columns(self, columns: ArrayLike) -> Array:
         given = as_numbers("columns", columns)

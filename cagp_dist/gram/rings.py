@@ -1,23 +1,28 @@
 """The exact Gram matrix of a whole latitude-longitude grid (math 7).
 
-G is block-circulant in longitude; `cagp_dist.gram.wavenumbers` turns it into one small dense block per
+G is block-circulant in longitude; `cagp_dist.latlon.wavenumbers` turns it into one small dense block per
 wavenumber. Their Cholesky factors, 8 P^2 Q / 2 bytes (half of that on a mirrored grid), are kept by
 `RingGram` and give products, solves, determinant, samples and leave-one-out errors.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.gram.base import Array
-from cagp_dist.gram.grid import LatLonGrid, as_fields
-from cagp_dist.gram.ring_tasks import (
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.gram.base import ExactSolve, Targets, dense_block, target_points
+from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
+from cagp_dist.gram.tiled import cross_product
+from cagp_dist.kernels import Kernel
+from cagp_dist.latlon.grid import LatLonGrid, as_fields
+from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.tasks import (
     Apply,
     Factors,
     factor_range,
@@ -29,8 +34,7 @@ from cagp_dist.gram.ring_tasks import (
     solve_range,
     square_root_range,
 )
-from cagp_dist.gram.wavenumbers import Wavenumbers
-from cagp_dist.kernels import Kernel
+from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.runtime import Executor, Handle, ThreadExecutor, single_threaded_blas
 from cagp_dist.tiling import Range
 
@@ -38,25 +42,6 @@ T = TypeVar("T")
 
 TASK_COLUMN_BYTES = 8 * 2**20
 """Columns that are sent with a task, at most: Dask keeps what is sent in its scheduler."""
-
-LOUDEST = 1e6
-"""Noise, in variances of the field, above which posterior variances would be lost to rounding."""
-
-
-class LeaveOneOut(NamedTuple):
-    """What all other points predict at each point.
-
-    Attributes
-    ----------
-    mean : array of float64, the shape of the field or stack of fields
-        Predicted value, in the unit of the field.
-    variance : array of float64, shape (P, Q)
-        Variance of the observed value about it, noise included.
-    """
-
-    mean: Array
-    variance: Array
-
 
 Kept = Sequence[Handle[Factors] | Factors]
 """Factors of all ranges, in this process or as handles of what lies on the workers."""
@@ -80,6 +65,8 @@ class RingGram:
     executor : Executor, optional
         Where factors are made and kept; by default all cores of this process. On a Dask cluster they stay
         on the workers, and the executor has to stay open.
+    memory_limit_bytes : int, optional
+        What the factors may take; by default what the executor has.
 
     Raises
     ------
@@ -114,6 +101,7 @@ class RingGram:
         *,
         noise_variance: float | ArrayLike,
         executor: Executor | None = None,
+        memory_limit_bytes: int | None = None,
     ) -> None:
         if not isinstance(grid, LatLonGrid):
             raise ArgumentError(
@@ -131,7 +119,7 @@ class RingGram:
         self._wavenumbers = Wavenumbers(
             grid.latitude_degrees, grid.n_longitudes, grid.mirrored and even_noise
         )
-        self._executor = executor
+        self._executor, self._memory_limit_bytes = executor, memory_limit_bytes
         self._factors: Kept = []
         self._roots: Kept = []
         self._logdet: float | None = None
@@ -162,23 +150,44 @@ class RingGram:
         return self._wavenumbers
 
     @property
+    def X(self) -> Array:
+        """Points on the unit sphere, latitude by latitude, shape (n, 3)."""
+        return self.grid.points
+
+    @property
+    def noise_variance(self) -> Array:
+        """Noise variance of every point, shape (n,)."""
+        return np.repeat(self.noise_by_latitude, self.grid.n_longitudes)
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(n, n)."""
         return self.grid.size, self.grid.size
 
+    @property
+    def layout(self) -> Layout:
+        """All points are observed."""
+        return Layout.of(self.grid, np.ones(self.grid.shape, dtype=bool))
+
+    def with_noise(self, noise_by_latitude: Array) -> "RingGram":
+        """Return the same matrix with other noise variances (P,); `self` where they are the same."""
+        if np.array_equal(noise_by_latitude, self.noise_by_latitude):
+            return self
+        return RingGram(
+            self.grid,
+            self.kernel,
+            noise_variance=noise_by_latitude,
+            executor=self._executor,
+            memory_limit_bytes=self._memory_limit_bytes,
+        )
+
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
-        return np.repeat(self.kernel.variance + self.noise_by_latitude, self.grid.n_longitudes)
+        return self.kernel.diagonal(self.X) + self.noise_variance
 
     def block(self, rows: slice, columns: slice) -> Array:
         """Dense block ``G[rows, columns]``, points in latitude-major order."""
-        points, index = self.grid.points, np.arange(self.grid.size)
-        block = self.kernel(points[rows], points[columns])
-        same_row, same_column = np.nonzero(index[rows, None] == index[None, columns])
-        block[same_row, same_column] += np.repeat(self.noise_by_latitude, self.grid.n_longitudes)[rows][
-            same_row
-        ]
-        return block
+        return dense_block(self.kernel, self.X, self.noise_variance, rows, columns)
 
     def __matmul__(self, field: ArrayLike) -> Array:
         """``G @ field``, as ``L (L' field)`` for each wavenumber."""
@@ -188,6 +197,29 @@ class RingGram:
         """``K @ field``, without the noise."""
         fields, shaped = as_fields("field", field, self.grid)
         return shaped(self._by_wavenumber(multiply_range, fields) - self._noise * fields)
+
+    def product(self, columns: Array, *, executor: Executor) -> Array:
+        """``G @ columns``, on the executor that keeps the factors."""
+        return self @ columns
+
+    def cross(
+        self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
+    ) -> Array:
+        """``k(targets, X) @ columns``, shape (q, r); with targets on the whole grid as ``G @ columns`` less noise."""
+        if isinstance(targets, LatLonGrid) and targets.same_points(self.grid):
+            image = self @ columns if product is None else product
+            return np.asarray(image - self.noise_variance[:, None] * columns)
+        return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+
+    def exact(self, *, executor: Executor) -> ExactSolve:
+        """Solves by the factors, on the executor that keeps them."""
+        from cagp_dist.gram.gaps import GridSolve
+
+        return GridSolve(self, self.layout)
+
+    def condition_bound(self) -> float:
+        """Upper bound of the condition number: largest row sum over smallest noise (kernels are positive)."""
+        return float((self @ np.ones(self.grid.shape)).max() / self.noise_by_latitude.min())
 
     def solve(self, field: ArrayLike) -> Array:
         """``G^-1 @ field``."""
@@ -204,7 +236,7 @@ class RingGram:
                 self._logdet = float(sum(executor.gather(parts)))
         return self._logdet
 
-    def inverse_diagonal(self) -> Array:
+    def inverse_by_latitude(self) -> Array:
         """Diagonal of ``G^-1``, the same along each ring (T27), shape (P,); P^3 Q / 6 flops once."""
         if self._inverse_diagonal is None:
             with self.workers() as executor:
@@ -219,11 +251,12 @@ class RingGram:
             self._inverse_diagonal = diagonal / self.grid.n_longitudes
         return self._inverse_diagonal.copy()
 
-    def leave_one_out(self, field: ArrayLike) -> LeaveOneOut:
-        """Predict each point from all others, exactly and all at once.
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of ``G^-1``, shape (n,)."""
+        return np.repeat(self.inverse_by_latitude(), self.grid.n_longitudes)
 
-        ``mean = b - [G^-1 b]_i / [G^-1]_ii``, ``variance = 1 / [G^-1]_ii`` (math 7; [Rasmussen &
-        Williams 2006, 5.12]).
+    def leave_one_out(self, field: ArrayLike) -> LeaveOneOut:
+        """Predict each point from all others; see `cagp_dist.gram.leave_one_out.leave_one_out`.
 
         Parameters
         ----------
@@ -233,46 +266,12 @@ class RingGram:
         Returns
         -------
         LeaveOneOut
-            Add the prior mean to ``mean``. Cost of `inverse_diagonal` and a solve.
+            Mean of the shape of ``field`` (add the prior mean), variance (P, Q).
         """
         fields, shaped = as_fields("field", field, self.grid)
-        variance = 1.0 / self.inverse_diagonal()
-        mean = fields - variance[:, None] * self._by_wavenumber(solve_range, fields)
-        return LeaveOneOut(shaped(mean), np.repeat(variance[:, None], self.grid.n_longitudes, axis=1))
-
-    def posterior(self, field: ArrayLike) -> tuple[Array, Array]:
-        """Exact posterior of the latent field at all points of the grid.
-
-        ``mean = K G^-1 b = b - N G^-1 b``, ``variance = N - N^2 diag(G^-1)`` with the noise variances N.
-
-        Parameters
-        ----------
-        field : array_like, shape (P, Q), (T, P, Q), (n,) or (n, r)
-            Observed values minus the prior mean.
-
-        Returns
-        -------
-        mean : array of float64, the shape of ``field``
-            Add the prior mean to it.
-        variance : array of float64, shape (P, Q)
-            Without noise; its rounding error is that of the noise variance.
-
-        Raises
-        ------
-        NumericalError
-            If the noise variance is more than a million times the variance of the field.
-        """
-        fields, shaped = as_fields("field", field, self.grid)
-        mean = fields - self._noise * self._by_wavenumber(solve_range, fields)
-        noise = self.noise_by_latitude
-        if noise.max() > LOUDEST * self.kernel.variance:
-            raise NumericalError(
-                f"the noise variance is {noise.max() / self.kernel.variance:.2g} times the variance of the "
-                "field: too little is learned to tell the posterior variance from the "
-                "prior's in floating point."
-            )
-        variance = noise * (1.0 - noise * self.inverse_diagonal())
-        return shaped(mean), np.repeat(variance[:, None], self.grid.n_longitudes, axis=1)
+        found = leave_one_out(self, fields.reshape(len(fields), -1).T)
+        mean = shaped(np.ascontiguousarray(found.mean.T).reshape(fields.shape))
+        return LeaveOneOut(mean, found.variance.reshape(self.grid.shape))
 
     def sample(
         self, generator: np.random.Generator, *, noise: bool = False, fields: int | None = None
@@ -304,33 +303,10 @@ class RingGram:
         draws = self._by_wavenumber(lower_range if noise else root_range, white, roots=not noise)
         return draws if fields is not None else draws[0]
 
-    def sample_posterior(
-        self, field: ArrayLike, generator: np.random.Generator, *, fields: int | None = None
-    ) -> Array:
-        """Exact draws of the latent field given the data, by Matheron's rule (math 1.5).
-
-        Parameters
-        ----------
-        field : array_like, shape (P, Q)
-            Observed values minus the prior mean.
-        generator : numpy.random.Generator
-            Source of randomness.
-        fields : int, optional
-            How many independent draws.
-
-        Returns
-        -------
-        array of float64, shape (P, Q), or (fields, P, Q)
-            ``f + K G^-1 (b - f - e)`` with draws f of the prior and e of the noise.
-        """
-        observed = as_numbers("field", field)
-        if observed.shape != self.grid.shape:
-            raise ArgumentError(f"field has shape {observed.shape}; expected {self.grid.shape}.")
-        as_fields("field", observed, self.grid)  # nothing is missing
-        prior = np.reshape(self.sample(generator, fields=fields), (-1, *self.grid.shape))
-        error = np.sqrt(self._noise) * generator.standard_normal(prior.shape)
-        draws = prior + self.prior_product(self.solve(observed - prior - error))
-        return draws if fields is not None else draws[0]
+    def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
+        """Draws of ``N(0, K)`` as columns, shape (n, draws); see `sample`."""
+        fields = self.sample(generator, fields=draws)
+        return np.ascontiguousarray(fields.reshape(draws, -1).T)
 
     @property
     def _noise(self) -> Array:
@@ -387,7 +363,9 @@ class RingGram:
         in units of the blocks of all wavenumbers; `BudgetError` if that is not free.
         """
         with self.workers() as executor:
-            check_memory(self.wavenumbers, executor, copies=copies)
+            check_memory(
+                self.wavenumbers, self._memory_limit_bytes or executor.memory_bytes, copies=copies
+            )
             handles = [
                 executor.submit(
                     function, self.kernel.parameters, self.wavenumbers, span, *arguments, home=home
@@ -417,12 +395,12 @@ def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:
     return np.broadcast_to(noise, (grid.shape[0],)).copy()
 
 
-def check_memory(wavenumbers: Wavenumbers, executor: Executor, *, copies: float) -> None:
+def check_memory(wavenumbers: Wavenumbers, memory_bytes: int, *, copies: float) -> None:
     """Raise `BudgetError` if the blocks of all wavenumbers, so many times, do not fit into memory."""
     needed = copies * wavenumbers.block_bytes
-    if needed > executor.memory_bytes:
+    if needed > memory_bytes:
         raise BudgetError(
             f"the factors of a {wavenumbers.latitude_degrees.size} x {wavenumbers.n_longitudes} grid take "
-            f"{needed / 2**30:.1f} GiB, and {executor.memory_bytes / 2**30:.1f} GiB are free. Use a coarser "
+            f"{needed / 2**30:.1f} GiB, and {memory_bytes / 2**30:.1f} GiB are free. Use a coarser "
             "grid, or an executor with more memory."
         )

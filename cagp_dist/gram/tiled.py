@@ -10,9 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Array
+from cagp_dist.gram.base import ExactSolve, Targets, check_noise, dense_block, target_points
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
@@ -77,15 +78,11 @@ class TiledGram:
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
-        return self.kernel.variance + self.noise_variance
+        return self.kernel.diagonal(self.X) + self.noise_variance
 
     def block(self, rows: slice, columns: slice) -> Array:
         """Dense block ``G[rows, columns]``."""
-        block = self.kernel(self.X[rows], self.X[columns])
-        index = np.arange(len(self.X))
-        same_row, same_column = np.nonzero(index[rows, None] == index[None, columns])
-        block[same_row, same_column] += self.noise_variance[rows][same_row]
-        return block
+        return dense_block(self.kernel, self.X, self.noise_variance, rows, columns)
 
     def __matmul__(self, columns: Array) -> Array:
         """``G @ columns`` in this thread; `product` does it on an executor."""
@@ -128,6 +125,16 @@ class TiledGram:
         result += self.noise_variance[:, None] * tall
         return result.reshape(columns.shape)
 
+    def cross(
+        self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
+    ) -> Array:
+        """``k(targets, X) @ columns``, shape (q, r); q n evaluations, 2 q n r flops."""
+        return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+
+    def exact(self, *, executor: Executor) -> ExactSolve | None:
+        """None: tiles are swept; for an exact solve store them (`DenseGram`)."""
+        return None
+
     def _vector_product(self, column: Array, executor: Executor) -> Array:
         tiles = block_ranges(len(self.X), self.tile)
         points: Handle[Array] = executor.submit(identity, self.points)
@@ -143,16 +150,6 @@ class TiledGram:
             (rows,) = executor.gather([part])
             result[: len(rows)] += rows
         return result
-
-
-def check_noise(noise_variance: Array, *, n: int) -> None:
-    """Raise `ArgumentError` unless there is one finite noise variance of at least zero per point."""
-    noise = np.asarray(noise_variance)
-    if noise.shape != (n,) or not (np.isfinite(noise).all() and (noise >= 0.0).all()):
-        raise ArgumentError(
-            f"noise_variance has shape {noise.shape}; expected ({n},), one finite variance of at least "
-            "zero for each point. Use numpy.full(n, value) for equal noise."
-        )
 
 
 def cross_product(

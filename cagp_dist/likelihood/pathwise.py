@@ -20,7 +20,7 @@ import numpy as np
 from cagp_dist.budget import DOUBLE, Demand, Plan, plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
@@ -119,10 +119,10 @@ class PathwiseLikelihood:
                 plan=self._plan,
                 executor=self._executor,
             )
-            weights = self._weights = solution.weights
+            weights = self._weights = np.ascontiguousarray(solution.value.T)
             forms = self._slope_forms(kernel)
         # b' R^-1 b to second order in the residual left: b'v + v'r
-        quadratics = np.einsum("ij,ij->j", weights, right + solution.left)
+        quadratics = np.einsum("ij,ij->j", weights, right + solution.residual.T)
         squares = ratio * np.einsum("ij,ij->j", weights, weights)
         T = self.fields
         traces, covariance = _sharpened(np.stack([forms[T:], squares[T:]]), quadratics[T:], self.points)
@@ -134,7 +134,7 @@ class PathwiseLikelihood:
             traces=traces,
             slopes=np.array([forms[:T].sum(), squares[:T].sum()]),
             trace_covariance=covariance,
-            solved=solution.solved,
+            solved=bool((solution.relative_residual <= TOLERANCE).all()),
         )
 
     def _samples(self, lengthscale: float, ratio: float) -> Array:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cagp_dist.gp import Prior
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 
 
 class FitStatus(Enum):

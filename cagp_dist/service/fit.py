@@ -11,7 +11,7 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
-from cagp_dist.gram.grid import LatLonGrid
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.runtime import Executor
 from cagp_dist.service.solve import kernel_family
 from cagp_dist.service.tables import Job

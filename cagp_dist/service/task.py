@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from cagp_dist import tiling
 from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.era5.climatology import open_climatology
-from cagp_dist.geometry import unit_sphere
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.mean import FieldMean, fit_mean
 from cagp_dist.service.solve import prior_of, solver_of
 from cagp_dist.service.tables import Job
 from cagp_dist.service.values import climatology_address
 from cagp_dist.solvers import BlockGaussSeidel, Rings, Solver
-from cagp_dist.solvers.whole_grid import place_on_grid
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+LEAST_FILLED = 0.5
+"""Part of a grid that must be observed; with less, its points are better taken one by one."""
+
+ELSEWHERE = "Use block-gauss-seidel or cholesky, which take points anywhere."
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +54,8 @@ class Task:
         Kernel, noise and mean; None where the job leaves its numbers out, which are fitted first.
     solver : Solver
         Settings of the solve.
+    places : LatLonGrid and array of int, or None
+        Of a solver that works on grids: the grid, and where in it each observed point lies.
     provenance : mapping
         Source of the field and digests of it, and of the climatology if the mean is one.
     """
@@ -57,6 +66,7 @@ class Task:
     mean: FieldMean
     prior: Prior | None
     solver: Solver
+    places: tuple[LatLonGrid, Indices] | None
     provenance: Mapping[str, str]
 
     @property
@@ -69,6 +79,16 @@ class Task:
     def targets(self) -> Array:
         """Observed values in kelvin, shape (n, T)."""
         return np.ascontiguousarray(self.points.values_kelvin[:, self.design.train].T)
+
+    @property
+    def observations(self) -> tuple[Array | LatLonGrid, Array]:
+        """X and y of `cagp_dist.condition`: points and columns (n, T), or a grid and fields (T, P, Q) with gaps."""
+        if self.places is None:
+            return self.inputs, self.targets
+        grid, index = self.places
+        fields = np.full((self.points.times.size, grid.size), np.nan)
+        fields[:, index] = self.targets.T
+        return grid, fields.reshape(-1, *grid.shape)
 
     @property
     def new_inputs(self) -> Array:
@@ -144,19 +164,38 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         design=design,
         mean=mean,
         prior=prior_of(job, mean),
-        solver=solver_on(job, points, design),
+        solver=solver_of(job),
+        places=grid_of(points, design.train) if isinstance(solver_of(job), Rings) else None,
         provenance=provenance,
     )
 
 
-def solver_on(job: Job, points: Points, design: Design) -> Solver:
-    """Build the solver of a job for its points; that of whole grids finds its grid or raises."""
-    solver = solver_of(job)
-    if not isinstance(solver, Rings):
-        return solver
-    train = design.train
-    X = unit_sphere(points.latitude_degrees[train], points.longitude_degrees[train])
-    return Rings(place_on_grid(X).grid)
+def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
+    """Find the full-circle grid of observed points, and the place of each in the flat grid; a pole is in column 0.
+
+    Raises
+    ------
+    ArgumentError
+        If the points lie on no such grid, or fill less than half of it.
+    """
+    latitude, longitude = points.latitude_degrees[train], points.longitude_degrees[train]
+    pole = is_pole(latitude)
+    rows, row = np.unique(latitude, return_inverse=True)
+    columns = np.unique(longitude[~pole])
+    try:
+        grid = LatLonGrid.from_axes(rows, columns)
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"the {train.size:,} observed points lie on no full-circle latitude-longitude grid: {error} {ELSEWHERE}"
+        ) from error
+    if train.size < LEAST_FILLED * grid.size:
+        raise ArgumentError(
+            f"the {train.size:,} observed points fill {train.size / grid.size:.0%} of a grid of "
+            f"{grid.shape[0]} x {grid.shape[1]}; Rings needs most of it. Observe all of the grid (in a "
+            'job: train = { kind = "all" }) or every k-th row and column (kind = "stride"). ' + ELSEWHERE
+        )
+    column = np.where(pole, 0, np.searchsorted(columns, longitude) % columns.size)
+    return grid, row.reshape(-1) * columns.size + column
 
 
 def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:

@@ -1,23 +1,25 @@
-"""Solvers that return a belief about ``G^-1 b``: affine sweeps, actions, and the exact one."""
+"""Solvers that return a belief about ``G^-1 b``: cycles of affine stages, actions, and the exact ones.
 
+Algorithm 2 of [Hegde et al. 2025] is `cagp_dist.solvers.engine` with `cagp_dist.solvers.stages`.
+"""
+
+from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.base import Problem, Solver, State
-from cagp_dist.solvers.on_rings import GridState, conjugate_gradient_on_grid, gauss_seidel_on_grid
-from cagp_dist.solvers.settings import (
-    BlockGaussSeidel,
-    Cholesky,
-    ConjugateGradient,
-    GaussSeidel,
-    RandomActions,
-    Rings,
-)
+from cagp_dist.solvers.exact import Cholesky, Rings
+from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
+from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
+from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.status import Stats, Status
 
 __all__ = [
+    "SOR",
+    "SSOR",
     "BlockGaussSeidel",
+    "BlockJacobi",
     "Cholesky",
     "ConjugateGradient",
     "GaussSeidel",
-    "GridState",
+    "Jacobi",
     "Problem",
     "RandomActions",
     "Rings",
@@ -25,6 +27,4 @@ __all__ = [
     "State",
     "Stats",
     "Status",
-    "conjugate_gradient_on_grid",
-    "gauss_seidel_on_grid",
 ]

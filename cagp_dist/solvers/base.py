@@ -1,56 +1,38 @@
 """What a solver gets and yields: a problem in, a generator of states out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.gram.base import Array
-from cagp_dist.gram.tiled import TiledGram
+from cagp_dist.gram.base import Gram, Targets, target_count
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """Solve ``G v = b`` as far as the test points need it (math 0).
-
-    Attributes
-    ----------
-    gram : TiledGram
-        ``G`` of n observed points.
-    residuals : array, shape (n, T)
-        ``b = y - m0(X)``, one column per field.
-    test_points : array, shape (q, p)
-        ``X'``; ``V = k(X', X)``.
-    full_covariance : bool
-        Whether the whole downdate ``V D V'`` is wanted, not only its diagonal.
-    """
-
-    gram: TiledGram
-    residuals: Array
-    test_points: Array
-    full_covariance: bool
-
-
-@dataclass(frozen=True, eq=False)
 class State:
-    """The belief after some iterations, for a range of test points.
+    """The belief after some iterations, for a range of targets.
 
     Attributes
     ----------
     iteration : int
         Iterations done, from 1.
     columns : slice
-        Test points this state speaks of; batches of test points follow each other.
+        Targets this state speaks of; batches of targets follow each other.
     mean : array, shape (columns, T)
-        ``V vbar``: what is added to the prior mean.
+        ``V A b``: what is added to the prior mean.
     downdate : array, shape (columns,), or (q, q) for a full covariance
         ``V D V'``: what is subtracted from the prior covariance.
     status : Status
         How the solve would end here.
     relative_residual : float or None
         ``|b - G v| / |b|`` where the solver follows it.
+    leftover : callable or None
+        Returns ``Y0 = V' - G A' V'``, what is not solved yet (math 1.2), where the solver keeps it: one array
+        (n, columns), or by wavenumber on whole grids. To be called before the next state is asked for. With mean and downdate it is all that a solve needs to
+        go on from here.
     """
 
     iteration: int
@@ -59,11 +41,45 @@ class State:
     downdate: Array
     status: Status = Status.COMPLETED
     relative_residual: float | None = None
+    leftover: Callable[[], list[Array]] | None = None
 
     @property
     def ends_early(self) -> bool:
         """Whether the solve ends here, whatever was asked for."""
         return self.status in (Status.CONVERGED, Status.BREAKDOWN)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Solve ``G v = b`` as far as the targets need it (math 0).
+
+    Attributes
+    ----------
+    gram : Gram
+        ``G`` of n observed points.
+    residuals : array, shape (n, T)
+        ``b = y - m0(X)``, one column per field.
+    targets : array (q, p) or LatLonGrid
+        ``X'``; ``V = k(X', X)``.
+    full_covariance : bool
+        Whether the whole downdate ``V D V'`` is wanted, not only its diagonal.
+    start : State, optional
+        Where affine solvers go on from: a state of all targets that kept its leftover.
+    keep_leftover : bool
+        Whether the last state keeps its leftover too; without it the last sweep is half the work.
+    """
+
+    gram: Gram
+    residuals: Array
+    targets: Targets
+    full_covariance: bool
+    start: State | None = None
+    keep_leftover: bool = False
+
+    @property
+    def q(self) -> int:
+        """Number of targets."""
+        return target_count(self.targets)
 
 
 class Solver(Protocol):
@@ -75,7 +91,7 @@ class Solver(Protocol):
         Sweeps or actions asked for; 0 returns the prior.
     calibrated : bool
         Whether the matrix that maps data to estimate is independent of the data (math 1.1); only
-        then is the stated variance exactly the variance of the error.
+        then is the stated variance the variance of the error, if the prior is right.
     many_fields : bool
         Whether several fields observed at the same points share one solve.
     """
@@ -94,5 +110,5 @@ class Solver(Protocol):
         ...
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
-        """Iterate; each state replaces the one before it for its test points."""
+        """Iterate; each state replaces the one before it for its targets."""
         ...

@@ -1,84 +1,169 @@
-"""Actions: condition on projections ``S'y`` of the data (IterGP, math 4 and 5).
+"""Actions: condition on projections ``S'y`` of the data (IterGP, math 4 and 5), for any policy.
 
-``D = S (S' G S)^-1 S'``. Conjugate gradients choose the next action from the residual, so the matrix
-depends on the data and the belief is conservative, not calibrated; random actions are calibrated.
+``D = S (S' G S)^-1 S'``. Actions s are made orthogonal to each other and then conjugate, which changes neither
+their span nor the belief (T17)::
+
+    d = s - sum_j d_j (d_j' G s) / curvature_j          curvature = d' G d
+    v += (rho / curvature) d,   r -= (rho / curvature) G d          rho = d' r
+    D += d d' / curvature
+
+With the residual as action this is the method of conjugate gradients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.gram.base import Array
-from cagp_dist.gram.dense import cholesky_lower
-from cagp_dist.gram.tiled import cross_product
+from cagp_dist.arrays import Array
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem, State
-from cagp_dist.solvers.conjugacy import conjugate_directions
+from cagp_dist.solvers.policies import Policy
 from cagp_dist.solvers.status import Status
 
+RESIDUAL_AT_ROUNDING = 1e-14
+"""Relative residual below which further actions only add rounding errors."""
 
-def conjugate_gradient_states(problem: Problem, *, iterations: int, executor: Executor) -> Iterator[State]:
-    """Conjugate gradients on ``G v = b``: the belief after each of `conjugate_directions`.
+DEPENDENT_ACTION = 1e-13
+"""An action whose G-norm squared shrinks below this fraction lies in the span of the earlier ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """One step of a projection.
+
+    Attributes
+    ----------
+    direction, image : array, shape (n,)
+        ``d`` and ``G d``; zeros where the status is BREAKDOWN, or there was nothing to solve.
+    curvature : float
+        ``d' G d``.
+    step : array, shape (T,)
+        ``rho / curvature``, what d is multiplied with in the solution of each field.
+    relative_residual : float
+        ``|b - G v| / |b|`` after this step, the largest of the fields.
+    status : Status
+        How the solve would end here.
+    """
+
+    direction: Array
+    image: Array
+    curvature: float
+    step: Array
+    relative_residual: float
+    status: Status
+
+
+def project(
+    product: Callable[[Array], Array], right: Array, *, policy: Policy, iterations: int
+) -> Iterator[Direction]:
+    """Take the actions of a policy, one by one.
+
+    Actions are orthogonalised, and directions made conjugate, twice each: then ``sum d d' / curvature`` stays a
+    valid downdate where short recurrences would overcount and give negative variances.
+
+    Parameters
+    ----------
+    product : callable
+        ``G`` applied to columns (n, k).
+    right : array of float64, shape (n, T)
+        ``b``.
+    policy : Policy
+        What the actions are.
+    iterations : int
+        Actions at most; n are the exact solution.
 
     Yields
     ------
-    State
-        One per action: n^2 kernel evaluations / 2, 2 n^2 flops, and 8 n i flops for conjugacy.
-        Keeps 3 vectors of length n per action.
+    Direction
+        8 n i flops each for conjugacy, beside a product with G for each block of actions. Keeps 3 vectors of
+        length n per action. The last has status CONVERGED, EXACT or BREAKDOWN where the solve ends early.
     """
-    gram, points = problem.gram, problem.test_points
-    q = len(points)
-    mean = np.zeros(q)
+    n, fields = right.shape
+    # in units of the largest entry, so that no square under- or overflows
+    unit = float(np.abs(right).max(initial=0.0)) or 1.0
+    residual = right / unit
+    norms = np.linalg.norm(residual, axis=0)
+    nothing = np.zeros(n)
+    if not norms.any():
+        yield Direction(nothing, nothing, 1.0, np.zeros(fields), 0.0, Status.CONVERGED)
+        return
+    steps = min(iterations, n)
+    actions, directions, images = (np.empty((steps, n)) for _ in range(3))
+    curvature = np.empty(steps)
+    i = 0
+    for block in policy(lambda: residual[:, 0]):
+        basis = _orthonormal(block[:, : steps - i], actions[:i])
+        block_images = None if basis is None else product(basis)
+        for column in range(0 if basis is None else basis.shape[1]):
+            assert basis is not None and block_images is not None
+            actions[i] = basis[:, column]
+            direction, image = actions[i].copy(), block_images[:, column].copy()
+            before = float(direction @ image)
+            for _ in range(2):
+                overlap = (directions[:i] @ image) / curvature[:i]
+                direction -= directions[:i].T @ overlap
+                image -= images[:i].T @ overlap
+            curvature[i] = float(direction @ image)
+            if not curvature[i] > DEPENDENT_ACTION * before:
+                basis = None
+                break
+            directions[i], images[i] = direction, image
+            step = (direction @ residual) / curvature[i]
+            residual = residual - np.outer(image, step)
+            relative = _relative(residual, norms)
+            i += 1
+            converged = relative <= RESIDUAL_AT_ROUNDING
+            status = Status.CONVERGED if converged else Status.COMPLETED
+            yield Direction(direction, image, float(curvature[i - 1]), unit * step, relative, status)
+            if converged:
+                return
+        if basis is None:
+            relative = _relative(residual, norms)
+            yield Direction(nothing, nothing, 1.0, np.zeros(fields), relative, Status.BREAKDOWN)
+            return
+        if i == steps:
+            return
+
+
+def _orthonormal(block: Array, earlier: Array) -> Array | None:
+    """Actions (n, k) made orthonormal, and orthogonal to earlier ones (i, n); None if they depend on them."""
+    columns = block / np.linalg.norm(block, axis=0)
+    for _ in range(2):
+        columns -= earlier.T @ (earlier @ columns)
+    if columns.shape[1] == 1:
+        size = np.linalg.norm(columns)
+        return None if size < DEPENDENT_ACTION else columns / size
+    basis, triangle = np.linalg.qr(columns)
+    return None if np.abs(triangle.diagonal()).min() < DEPENDENT_ACTION else np.asarray(basis)
+
+
+def _relative(residual: Array, norms: Array) -> float:
+    size = np.linalg.norm(residual, axis=0)
+    return float(np.divide(size, norms, out=np.zeros_like(size), where=norms > 0.0).max())
+
+
+def projection_states(
+    problem: Problem, *, policy: Policy, iterations: int, executor: Executor
+) -> Iterator[State]:
+    """Yield the belief at the targets after each `Direction`: 2 n q flops and n q evaluations beside it."""
+    gram, targets, q = problem.gram, problem.targets, problem.q
+    mean = np.zeros((q, problem.residuals.shape[1]))
     downdate = np.zeros((q, q) if problem.full_covariance else q)
-    found = conjugate_directions(
-        lambda direction: gram.product(direction, executor=executor),
-        problem.residuals[:, 0],
+    found = project(
+        lambda columns: gram.product(columns, executor=executor),
+        problem.residuals,
+        policy=policy,
         iterations=iterations,
     )
     done = 0
     for item in found:
-        if item.step != 0.0:
-            column = item.direction[:, None]
-            seen = cross_product(gram.kernel, points, gram.X, column, executor=executor)[:, 0]
-            mean += item.step * seen
-            downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / item.norm
+        if item.direction.any():
+            seen = gram.cross(
+                targets, item.direction[:, None], executor=executor, product=item.image[:, None]
+            )[:, 0]
+            mean += np.outer(seen, item.step)
+            downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / item.curvature
             done += 1
-        yield State(
-            done, slice(0, q), mean[:, None].copy(), downdate.copy(), item.status, item.relative_residual
-        )
-
-
-def random_action_states(
-    problem: Problem, *, iterations: int, seed: int, executor: Executor
-) -> Iterator[State]:
-    """Independent Gaussian actions: calibrated, but slow to learn (math 4, 4.1).
-
-    All actions are projected in one batch; the first i columns of an orthonormal basis span the
-    first i actions, so one Cholesky factor gives the belief after every action (T17).
-
-    Yields
-    ------
-    State
-        One per action. Cost n^2 evaluations, 2 n^2 i flops; memory 24 n i bytes.
-    """
-    gram, points = problem.gram, problem.test_points
-    n, q = gram.shape[0], len(points)
-    draws = np.random.default_rng(seed).standard_normal((n, min(iterations, n)))
-    basis = np.linalg.qr(draws).Q
-    factor = cholesky_lower(basis.T @ gram.product(basis, executor=executor))
-    seen = cross_product(gram.kernel, points, gram.X, basis, executor=executor)
-    half = _forward_solve(factor, seen.T)
-    data = _forward_solve(factor, basis.T @ problem.residuals)
-    mean = np.zeros((q, problem.residuals.shape[1]))
-    downdate = np.zeros((q, q) if problem.full_covariance else q)
-    for i in range(basis.shape[1]):
-        mean += np.outer(half[i], data[i])
-        downdate += np.outer(half[i], half[i]) if problem.full_covariance else half[i] ** 2
-        status = Status.EXACT if i + 1 == n else Status.COMPLETED
-        yield State(i + 1, slice(0, q), mean.copy(), downdate.copy(), status)
-
-
-def _forward_solve(factor: Array, columns: Array) -> Array:
-    from scipy.linalg import solve_triangular
-
-    return np.asarray(solve_triangular(factor, columns, lower=True, check_finite=False))
+        status = Status.EXACT if done == gram.shape[0] and item.status.ok else item.status
+        yield State(done, slice(0, q), mean.copy(), downdate.copy(), status, item.relative_residual)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.grid import MIRRORED_DEGREES, NEAREST_DEGREES, as_fields
+from cagp_dist.latlon.grid import MIRRORED_DEGREES, NEAREST_DEGREES, as_fields
 
 from ..grids import LAYOUTS, gaussian_latitudes
 from ..oracle import ring_points

@@ -8,7 +8,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import BudgetError, NumericalError
-from cagp_dist.gram.wavenumbers import FEWEST_RANGES
+from cagp_dist.latlon.wavenumbers import FEWEST_RANGES
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.gram.wavenumbers import Wavenumbers
+from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.pathwise import KEPT_ARRAYS, SAMPLES, PathwiseLikelihood
 from cagp_dist.likelihood.rings import RingLikelihood, ring_bytes

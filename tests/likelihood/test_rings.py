@@ -5,7 +5,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
-from cagp_dist.gram.wavenumbers import Wavenumbers
+from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.likelihood.exact import DenseLikelihood
 from cagp_dist.likelihood.rings import RingLikelihood, ring_bytes
 from cagp_dist.runtime import SerialExecutor

@@ -22,14 +22,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
+from cagp_dist.budget import RANGE_BYTES
 from cagp_dist.tiling import Range
 
 Parameters = tuple[int, float, float]
 Spectrum = NDArray[np.complex128]
-
-RANGE_BYTES = 96 * 2**20
-"""Blocks, and cosines, of one range of wavenumbers: enough for a task, small enough for a worker."""
 
 FEWEST_RANGES = 4
 

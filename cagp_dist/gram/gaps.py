@@ -1,4 +1,4 @@
-"""Solves with the observed part of a grid's Gram matrix, where few or many points are missing (math 7, T28).
+"""Exact solves on a latitude-longitude grid, where no, few or many points are missing (math 7, T28).
 
 The weights v of the observed points, zero elsewhere, come from the whole grid in one of two ways:
 
@@ -10,99 +10,82 @@ many missing
     conjugate gradients preconditioned by the whole grid (`cagp_dist.gram.masked`).
 
 A test point sees the grid through ``k* = k(X, x*)``; points of equal latitude that lie equally between
-longitudes of the grid see it rotated, and share one solve.
+longitudes of the grid see it rotated, and share one solve. Where the targets are the grid itself and nothing
+is missing, ``diag(K G^-1 K) = diag(K) - N + N^2 diag(G^-1)`` with the noise N, which one pass over the
+factors gives.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.budget import GRID_COLUMNS
-from cagp_dist.checks import as_numbers
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.budget import FEW_MISSING, GRID_COLUMNS
 from cagp_dist.errors import NumericalError
-from cagp_dist.geometry import unit_sphere
-from cagp_dist.gram.base import Array
+from cagp_dist.gram.base import Targets, target_points
 from cagp_dist.gram.dense import cholesky_lower
-from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.views import Views
 
 TOLERANCE = 1e-10
 """Relative residual of the iteration for many missing points."""
 
-SAME_DEGREES = 1e-9
-"""Positions closer than this are one."""
+LOUDEST = 1e6
+"""Noise, in variances of the field, above which posterior variances would be lost to rounding."""
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """Test points: degrees (q,), longitude in [0, 360)."""
+class GridSolve:
+    """Exact solves with the observed points of a grid; an `cagp_dist.gram.base.ExactSolve`.
 
-    latitude_degrees: Array
-    longitude_degrees: Array
-
-    @property
-    def points(self) -> Array:
-        """On the unit sphere, shape (q, 3)."""
-        return unit_sphere(self.latitude_degrees, self.longitude_degrees)
-
-
-def as_targets(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Targets:
-    """Check test points given in degrees; longitudes of any convention."""
-    latitude = as_numbers("latitude_degrees", latitude_degrees)
-    longitude = as_numbers("longitude_degrees", longitude_degrees)
-    unit_sphere(latitude, longitude)  # shapes, ranges and finite values
-    return Targets(latitude, np.mod(longitude, 360.0))
-
-
-@dataclass(frozen=True, eq=False)
-class Views:
-    """The distinct ways in which test points see a grid, up to rotation by whole grid steps.
-
-    Attributes
+    Parameters
     ----------
-    latitude_degrees, longitude_degrees : array, shape (v,)
-        A point for each view, less than one grid step east of the first longitude.
-    view, steps : array of int, shape (q,)
-        View of each test point, and its rotation to the east.
+    rings : RingGram
+        The whole grid, with the noise of complete pole rows (`Layout.row_noise`).
+    layout : Layout
+        Which points were observed.
     """
 
-    latitude_degrees: Array
-    longitude_degrees: Array
-    view: NDArray[np.intp]
-    steps: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, targets: Targets, grid: LatLonGrid) -> Self:
-        """Find the views of some test points."""
-        spacing = 360.0 / grid.n_longitudes
-        eastward = np.mod(targets.longitude_degrees - grid.first_longitude_degrees, 360.0)
-        steps = np.floor(eastward / spacing + SAME_DEGREES)
-        offset = grid.first_longitude_degrees + np.maximum(eastward - steps * spacing, 0.0)
-        pairs = np.stack([targets.latitude_degrees, offset], axis=1)
-        _, first, view = np.unique(
-            np.round(pairs / SAME_DEGREES), axis=0, return_index=True, return_inverse=True
+    def __init__(self, rings: RingGram, layout: Layout) -> None:
+        self._rings, self._layout = rings, layout
+        few = np.count_nonzero(layout.missing) <= FEW_MISSING
+        self._system: FewMissing | ManyMissing = (
+            FewMissing.of(rings, layout.missing) if few else ManyMissing(rings, ~layout.missing)
         )
-        chosen = pairs[first]
-        return cls(chosen[:, 0], chosen[:, 1], view.reshape(-1), steps.astype(np.intp))
-
-
-class ObservedSystem(Protocol):
-    """Solves with the observed part of the Gram matrix."""
 
     @property
-    def relative_residual(self) -> float | None: ...
+    def relative_residual(self) -> float | None:
+        """Largest relative residual of the iteration; None where nothing is iterated."""
+        return self._system.relative_residual
+
+    @property
+    def condition_number(self) -> float:
+        """Upper bound: the largest row sum of the whole grid's Gram matrix over the smallest noise."""
+        return self._rings.condition_bound()
 
     def weights(self, residuals: Array) -> Array:
-        """``G_o^-1 b_o`` as fields (T, P, Q), zero at missing points."""
-        ...
+        """``G^-1 b`` for b (n, T)."""
+        fields = self._system.weights(self._layout.spread(residuals.T))
+        return np.ascontiguousarray(self._layout.summed(fields).T)
 
     def downdate(self, targets: Targets, *, full: bool) -> Array:
-        """``k*' G_o^-1 k*``, shape (q,) or (q, q)."""
-        ...
+        """``V G^-1 V'``, shape (q,) or (q, q)."""
+        complete = not self._layout.missing.any()
+        if isinstance(targets, LatLonGrid) and complete and not full and targets.same_points(self._rings.grid):
+            return self._whole_downdate()
+        return self._system.downdate(target_points(targets), full=full)
+
+    def _whole_downdate(self) -> Array:
+        noise, prior = self._rings.noise_variance, self._rings.kernel.diagonal(self._rings.X)
+        if (noise > LOUDEST * prior).any():
+            raise NumericalError(
+                f"the noise variance is {(noise / prior).max():.2g} times the variance of the field: too "
+                "little is learned to tell the posterior variance from the prior's in floating point."
+            )
+        return np.asarray(prior - noise * (1.0 - noise * self._rings.inverse_diagonal()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +103,8 @@ class FewMissing:
     """
 
     rings: RingGram
-    rows: NDArray[np.intp]
-    columns: NDArray[np.intp]
+    rows: Indices
+    columns: Indices
     factor: Array
 
     @property
@@ -130,7 +113,7 @@ class FewMissing:
         return None
 
     @classmethod
-    def of(cls, rings: RingGram, missing: NDArray[np.bool_]) -> Self:
+    def of(cls, rings: RingGram, missing: Mask) -> "FewMissing":
         """Factor the inverse at the missing points, one whole-grid solve for each latitude that has any."""
         rows, columns = np.nonzero(missing)
         inverse = np.empty((rows.size, rows.size))
@@ -145,7 +128,7 @@ class FewMissing:
         return cls(rings, rows, columns, cholesky_lower(inverse) if rows.size else inverse)
 
     def weights(self, residuals: Array) -> Array:
-        """``G^-1 (b - e)`` with e such that it vanishes at the missing points."""
+        """``G^-1 (b - e)`` as fields (T, P, Q), with e such that it vanishes at the missing points."""
         from scipy.linalg import cho_solve
 
         weights = self.rings.solve(residuals)
@@ -157,18 +140,18 @@ class FewMissing:
             weights[:, self.rows, self.columns] = 0.0  # up to rounding it is
         return weights
 
-    def downdate(self, targets: Targets, *, full: bool) -> Array:
-        """``k*' u - u_m' [G^-1]_mm^-1 u_m`` with ``u = G^-1 k*``."""
+    def downdate(self, points: Array, *, full: bool) -> Array:
+        """``k*' G_o^-1 k*`` from one whole-grid solve for each view; (q,) or (q, q)."""
         from scipy.linalg import solve_triangular
 
         grid, kernel = self.rings.grid, self.rings.kernel
-        views = Views.of(targets, grid)
-        q, points = len(views.view), grid.points
+        views = Views.of(points, grid)
+        q, observed = len(points), self.rings.X
         own = np.zeros(q)
         at_missing = np.zeros((self.rows.size, q))
         solved = np.zeros((q, grid.size)) if full else np.zeros((0, 0))
         for group in _batches(len(views.latitude_degrees)):
-            seen = kernel(unit_sphere(views.latitude_degrees[group], views.longitude_degrees[group]), points)
+            seen = kernel(views.points[group], observed)
             u = self.rings.solve(seen.reshape(-1, *grid.shape))
             quadratic = np.einsum("vn,vn->v", seen, u.reshape(len(u), -1))
             for i in np.flatnonzero((views.view >= group.start) & (views.view < group.stop)):
@@ -182,20 +165,20 @@ class FewMissing:
             half = solve_triangular(self.factor, at_missing, lower=True, check_finite=False)
         if not full:
             return np.asarray(own - np.einsum("mi,mi->i", half, half))
-        whole = kernel(targets.points, points) @ solved.T
+        whole = kernel(points, observed) @ solved.T
         return np.asarray(0.5 * (whole + whole.T) - half.T @ half)
 
 
 class ManyMissing:
     """Many missing points: conjugate gradients, for every test point anew."""
 
-    def __init__(self, rings: RingGram, observed: NDArray[np.bool_]) -> None:
+    def __init__(self, rings: RingGram, observed: Mask) -> None:
         self._masked = MaskedRings(rings, observed)
         self.relative_residual: float | None = 0.0
 
     def weights(self, residuals: Array) -> Array:
-        """``G_o^-1 b_o``."""
-        return self._masked.embed(self._solved(self._masked.restrict(residuals).T))
+        """``G_o^-1 b_o`` as fields (T, P, Q)."""
+        return self._masked.layout.embed(self._solved(self._masked.layout.restrict(residuals).T))
 
     def _solved(self, columns: Array) -> Array:
         solution = self._masked.solution(columns, tolerance=TOLERANCE)
@@ -204,18 +187,18 @@ class ManyMissing:
         if not solution.ok:
             raise NumericalError(
                 f"after {solution.products} products the relative residual is {worst:.2g}; needed is "
-                f"{TOLERANCE:g}. Raise noise_variance, or use cagp_dist.condition with block Gauss-Seidel."
+                f"{TOLERANCE:g}. Raise noise_variance, or use block Gauss-Seidel."
             )
         return solution.value
 
-    def downdate(self, targets: Targets, *, full: bool) -> Array:
+    def downdate(self, points: Array, *, full: bool) -> Array:
         """``k_o*' G_o^-1 k_o*`` by one solve for each test point."""
-        kernel, points, new = self._masked.rings.kernel, self._masked.points, targets.points
-        q = len(new)
+        kernel, observed = self._masked.kernel, self._masked.X
+        q = len(points)
         out = np.zeros((q, q) if full else q)
-        whole = kernel(new, points) if full else np.zeros((0, 0))
+        whole = kernel(points, observed) if full else np.zeros((0, 0))
         for group in _batches(q):
-            seen = kernel(new[group], points)
+            seen = kernel(points[group], observed)
             solved = self._solved(seen.T)
             if full:
                 out[:, group] = whole @ solved.T

@@ -1,4 +1,4 @@
-"""The tasks of a block sweep: plain functions of arrays that an executor runs.
+"""The tasks of a stage on tiles: plain functions of arrays that an executor runs.
 
 They change nothing they are given, so that a task whose worker died can be run again.
 """
@@ -9,26 +9,15 @@ from typing import cast
 
 import numpy as np
 
-from cagp_dist.gram.base import Array
-from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.arrays import Array
 from cagp_dist.gram.tiled import NOT_STORED, Parameters, add_tile_product
+from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
 from cagp_dist.tiling import Range
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
-    """What solves with a diagonal block: its Cholesky factor, or the block itself for its triangle.
-
-    ``lower`` is (m, m) in Fortran order, only the lower triangle is used.
-    """
-
-    lower: Array
-    whole_block: bool
-
-
-@dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution of one block and the running sums of the sweep (in block order).
+    """Solution of one block and the running sums of the solve (in block order).
 
     ``columns`` (m, r) is Z[b]; ``downdate`` is (r,) or (r, r); ``mean`` is (r, T).
     """
@@ -36,6 +25,22 @@ class Solved:
     columns: Array
     downdate: Array
     mean: Array
+
+
+def no_sums(columns: int, fields: int, full_covariance: bool) -> Solved:
+    """Return the sums before the first stage: zeros."""
+    shape = (columns, columns) if full_covariance else (columns,)
+    return Solved(np.empty((0, columns)), np.zeros(shape), np.zeros((columns, fields)))
+
+
+def only_sums(solved: Solved) -> Solved:
+    """Drop the solution of the last block before the sums travel to the caller."""
+    return Solved(solved.columns[:0], solved.downdate, solved.mean)
+
+
+def add_solution(weights: Array | None, solved: Solved) -> Array:
+    """Add the solution of a block to its weights."""
+    return solved.columns.copy() if weights is None else weights + solved.columns
 
 
 @dataclass(frozen=True)
@@ -51,19 +56,20 @@ class PanelTile:
     entries: Range
 
 
-def factor_block(kernel: Parameters, points: Array, noise_variance: Array, whole_block: bool) -> Factor:
-    """Evaluate a diagonal block and, for block Gauss-Seidel, factor it: m^3 / 3 flops, 8 m^2 bytes."""
+def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage: Stage) -> Array:
+    """Evaluate a diagonal block and make of it what the stage solves with: m^3 / 3 flops, 8 m^2 bytes."""
     from cagp_dist.compiled import evaluate
 
     block = np.empty((points.shape[1], points.shape[1]))
     evaluate(*kernel, points, points, block)
     block[np.diag_indices(len(block))] += noise_variance
     # symmetric: the transpose is the same matrix in Fortran order, without a copy
-    return Factor(cholesky_lower(block.T) if whole_block else block.T, whole_block)
+    return stage.factor(block.T)
 
 
 def solve_block(
-    factor: Factor,
+    stage: Sweep,
+    factor: Array,
     panel: Array,
     rows: Range,
     pending: list[object],
@@ -74,23 +80,45 @@ def solve_block(
     """Solve with a diagonal block and add its part of the downdate and of the mean (math 3).
 
     ``pending`` is empty, or says how to update the block's rows by the step before, whose solution is in
-    ``sums``: then the block is solved while panels are still being updated. Cost m^2 r flops for a triangle,
-    twice that for a block.
+    ``sums``: then the block is solved while panels are still being updated.
     """
-    from scipy.linalg.blas import dtrsm
-
     if pending:
         panel, rows = _updated_rows(panel, rows, sums, *cast("PendingUpdate", tuple(pending)))
-    # BLAS wants columns contiguous: work on the transposes, Z' = Y' op(L)^-1
-    target = panel[slice(*rows)].T
-    if factor.whole_block:
-        half = dtrsm(1.0, factor.lower, target, side=1, lower=1, trans_a=1)
-        solution = dtrsm(1.0, factor.lower, half, side=1, lower=1, trans_a=0)
-    else:
-        solution = dtrsm(1.0, factor.lower, target, side=1, lower=1, trans_a=0 if adjoint else 1)
-        half = solution * np.sqrt(factor.lower.diagonal())
+    columns, half = stage.solve(factor, panel[slice(*rows)], adjoint=adjoint)
+    half = half.T
     part = half @ half.T if sums.downdate.ndim == 2 else np.einsum("ij,ij->i", half, half)
-    return Solved(solution.T, sums.downdate + part, sums.mean + solution @ residuals)
+    return Solved(columns, sums.downdate + part, sums.mean + columns.T @ residuals)
+
+
+def solve_alone(stage: Simultaneous, factor: Array, panel: Array, rows: Range) -> Solved:
+    """Solve with a diagonal block of a stage that solves all blocks at once; its sums come later."""
+    columns = stage.solve(factor, panel[slice(*rows)])
+    return Solved(columns, np.zeros(0), np.zeros(0))
+
+
+def factor_and_solve_alone(
+    stage: Simultaneous,
+    kernel: Parameters,
+    points: Array,
+    noise_variance: Array,
+    panel: Array,
+    rows: Range,
+) -> Solved:
+    """`solve_alone` with a factor that nobody keeps."""
+    return solve_alone(stage, factor_block(kernel, points, noise_variance, stage), panel, rows)
+
+
+def add_to_sums(
+    sums: Solved, solved: Solved, before: Array, after: Array, rows: Range, residuals: Array
+) -> Solved:
+    """Add ``Z' Y + Z' Y_new`` of a block to the downdate, and ``Z' b`` to the mean (math 1.2)."""
+    Z, Y = solved.columns, before[slice(*rows)] + after[slice(*rows)]
+    if sums.downdate.ndim == 2:
+        part = Z.T @ Y
+        part = 0.5 * (part + part.T)  # what is not symmetric cancels over the blocks
+    else:
+        part = np.einsum("ij,ij->j", Z, Y)
+    return Solved(Z, sums.downdate + part, sums.mean + Z.T @ residuals)
 
 
 PendingUpdate = tuple[Parameters, Array, PanelTile, Array]
@@ -120,10 +148,10 @@ def _updated_rows(
 
 
 def factor_and_solve_block(
+    stage: Sweep,
     kernel: Parameters,
     points: Array,
     noise_variance: Array,
-    whole_block: bool,
     panel: Array,
     rows: Range,
     pending: list[object],
@@ -132,8 +160,8 @@ def factor_and_solve_block(
     adjoint: bool,
 ) -> Solved:
     """`solve_block` with a factor that nobody keeps."""
-    factor = factor_block(kernel, points, noise_variance, whole_block)
-    return solve_block(factor, panel, rows, pending, residuals, sums, adjoint)
+    factor = factor_block(kernel, points, noise_variance, stage)
+    return solve_block(stage, factor, panel, rows, pending, residuals, sums, adjoint)
 
 
 def update_panel(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, unit_sphere
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 
 NEAREST_DEGREES = 1e-9
 """Latitudes closer than this are taken for one latitude."""
@@ -146,6 +146,14 @@ class LatLonGrid:
     def shape(self) -> tuple[int, int]:
         """(P, Q)."""
         return self.latitude_degrees.size, self.n_longitudes
+
+    def same_points(self, other: "LatLonGrid") -> bool:
+        """Whether another grid has the same points in the same order."""
+        return (
+            self.n_longitudes == other.n_longitudes
+            and self.first_longitude_degrees == other.first_longitude_degrees
+            and np.array_equal(self.latitude_degrees, other.latitude_degrees)
+        )
 
     @property
     def size(self) -> int:

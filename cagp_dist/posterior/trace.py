@@ -1,13 +1,13 @@
-"""States of a solver, batch by batch of test points, put together into the posterior and its trace."""
+"""States of a solver, batch by batch of targets, put together into the posterior and its trace."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.base import Array
-from cagp_dist.kernels import Kernel
-from cagp_dist.solvers import Problem, State
+from cagp_dist.gram.base import target_points
+from cagp_dist.solvers.base import Problem, State
 
 VARIANCE_ROUNDING = 1e-8
 """Variances below minus this fraction of the prior variance are errors, not rounding."""
@@ -21,9 +21,9 @@ class Step:
     ----------
     iteration : int
         0 is the prior.
-    mean : array, shape (q,) or (q, T)
+    mean : array, the shape of the posterior's mean
         Unit of y.
-    variance : array, shape (q,)
+    variance : array, the shape of the posterior's variance
         Latent, squared unit of y.
     """
 
@@ -32,39 +32,37 @@ class Step:
     variance: Array
 
 
-class Assembly:
+class Trace:
     """Collects states; memory 8 q (T + 1) bytes per iteration.
 
     Parameters
     ----------
-    kernel : Kernel
-        Prior covariance.
     problem : Problem
         What is being solved.
     prior_mean : array, shape (q, 1) or (q, T)
-        Prior mean at the test points.
+        Prior mean at the targets.
     """
 
-    def __init__(self, kernel: Kernel, problem: Problem, prior_mean: Array) -> None:
-        self._kernel = kernel
-        self._points = problem.test_points
-        self._full = problem.full_covariance
-        q, fields = len(problem.test_points), problem.residuals.shape[1]
+    def __init__(self, problem: Problem, prior_mean: Array) -> None:
+        self._problem = problem
+        self._kernel = problem.gram.kernel
+        points = target_points(problem.targets)
+        q, fields = len(points), problem.residuals.shape[1]
         if prior_mean.shape[1] not in (1, fields):
             raise ArgumentError(f"the prior mean has {prior_mean.shape[1]} columns for {fields} fields.")
         self._prior_mean = np.broadcast_to(prior_mean, (q, fields))
-        self._downdate = np.zeros((q, q)) if self._full else None
+        self._prior_variance = self._kernel.diagonal(points)
+        self._downdate = np.zeros((q, q)) if problem.full_covariance else None
         self._steps: dict[int, tuple[Array, Array]] = {}
         self._add_step(0)
 
     def _add_step(self, iteration: int) -> tuple[Array, Array]:
-        q = len(self._points)
-        step = self._prior_mean.copy(), np.full(q, float(self._kernel.variance))
+        step = self._prior_mean.copy(), self._prior_variance.copy()
         self._steps[iteration] = step
         return step
 
     def add(self, state: State) -> None:
-        """Take a state; it replaces what was known after its iteration for its test points.
+        """Take a state; it replaces what was known after its iteration for its targets.
 
         Raises
         ------
@@ -72,11 +70,12 @@ class Assembly:
             If its mean is not finite, or a variance is negative beyond rounding.
         """
         mean, variance = self._steps.get(state.iteration) or self._add_step(state.iteration)
-        downdate = state.downdate.diagonal() if self._full else state.downdate
+        full = self._downdate is not None
+        downdate = state.downdate.diagonal() if full else state.downdate
         # set, not added: a solver that breaks down yields its last iteration again
         mean[state.columns] = self._prior_mean[state.columns] + state.mean
-        variance[state.columns] = self._kernel.variance - downdate
-        if self._full:
+        variance[state.columns] = self._prior_variance[state.columns] - downdate
+        if full:
             self._downdate = state.downdate
         self._check(state, mean[state.columns], variance[state.columns])
 
@@ -86,31 +85,29 @@ class Assembly:
                 f"the posterior mean is not finite after iteration {state.iteration}: values of y or of the "
                 "prior mean are too large for float64. Use another unit."
             )
-        least = float(variance.min(initial=np.inf))
-        if not least >= -VARIANCE_ROUNDING * self._kernel.variance:
+        prior = self._prior_variance[state.columns]
+        if not (variance >= -VARIANCE_ROUNDING * prior).all():
             raise NumericalError(
-                f"a posterior variance is {least:.3g} after iteration {state.iteration}, negative beyond "
-                "rounding: the Gram matrix is nearly singular. Raise noise_variance, thin points that nearly "
-                "coincide, or use fewer iterations."
+                f"a posterior variance is {variance.min():.3g} after iteration {state.iteration}, negative "
+                "beyond rounding: the Gram matrix is nearly singular. Raise noise_variance, thin points that "
+                "nearly coincide, or use fewer iterations."
             )
 
     def fraction(self, state: State, iterations: int) -> float:
         """Part of the work that is done after ``state``."""
         done = 1.0 if state.ends_early else min(1.0, state.iteration / iterations)
         own = (state.columns.stop - state.columns.start) * done
-        return float((state.columns.start + own) / len(self._points))
+        return float((state.columns.start + own) / self._problem.q)
 
-    def trace(self, *, single_field: bool) -> tuple[Step, ...]:
-        """Return the posterior after every iteration; means of shape (q,) for a single field."""
-        return tuple(
-            Step(iteration, mean[:, 0] if single_field else mean, variance)
-            for iteration, (mean, variance) in sorted(self._steps.items())
-        )
+    def steps(self) -> list[tuple[int, Array, Array]]:
+        """Iteration, mean (q, T) and variance (q,) after every iteration, the prior first."""
+        return [(iteration, *step) for iteration, step in sorted(self._steps.items())]
 
     def covariance(self) -> Array | None:
         """Posterior covariance (q, q), if it was asked for."""
         if self._downdate is None:
             return None
-        covariance = self._kernel(self._points, self._points)
+        points = target_points(self._problem.targets)
+        covariance = self._kernel(points, points)
         covariance -= self._downdate
         return 0.5 * (covariance + covariance.T)

@@ -1,0 +1,134 @@
+"""Conjugate gradients for several right-hand sides at once, with any preconditioner.
+
+::
+
+    z = M^-1 r                                  precondition
+    d = z - (d_last' G z / curvature_last) d_last
+    curvature = d' G d,   rho = d' r,   v += (rho / curvature) d,   r -= (rho / curvature) G d
+
+The new direction is made conjugate to the last one by an inner product, not by a ratio of residual norms:
+the same in exact arithmetic, and right too where the preconditioner is not symmetric or changes, as a
+Gauss-Seidel sweep is (flexible conjugate gradients, [Notay 2000, doi:10.1137/S1064827599362314]).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+
+Operator = Callable[[Array], Array]
+
+
+class Preconditioned(NamedTuple):
+    """``z = M^-1 r`` and, where the preconditioner knows it at no cost, ``G z``."""
+
+    direction: Array
+    image: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSolution:
+    """What conjugate gradients reached.
+
+    Attributes
+    ----------
+    value : array of float64, shape (r, n)
+        A solution in each row.
+    residual : array of float64, shape (r, n)
+        ``b - G v`` of the recurrence.
+    products : int
+        Iterations: products with the matrix, and applications of the preconditioner.
+    relative_residual : array of float64, shape (r,)
+        ``|b - G v| / |b|``.
+    tolerance : float
+        What was asked for.
+    """
+
+    value: Array
+    residual: Array
+    products: int
+    relative_residual: Array
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every residual is within 1.1 times the tolerance."""
+        return bool((self.relative_residual <= 1.1 * self.tolerance).all())
+
+
+def conjugate_gradients(
+    product: Operator,
+    right: Array,
+    *,
+    precondition: Callable[[Array], Preconditioned],
+    tolerance: float,
+    iterations: int,
+    start: Array | None = None,
+    recompute: bool = True,
+) -> LinearSolution:
+    """Solve ``G v = b`` for symmetric positive definite G, row by row of ``right``.
+
+    Parameters
+    ----------
+    product : callable
+        ``G`` applied to the rows of an array (r, n).
+    right : array of float64, shape (r, n)
+        Right-hand sides.
+    precondition : callable
+        An approximation of ``G^-1`` applied to rows.
+    tolerance : float
+        Relative residual at which a row is done.
+    iterations : int
+        Products at most.
+    start : array of float64, shape (r, n), optional
+        Where to begin; by default zero.
+    recompute : bool
+        Whether the relative residual is that of the solution, one product more, or of the recurrence.
+
+    Returns
+    -------
+    LinearSolution
+        Each iteration is one product, one application of the preconditioner and 12 n r flops. Memory
+        56 n r bytes.
+    """
+    value = np.zeros_like(right) if start is None else start.copy()
+    residual = right.copy() if start is None else right - product(start)
+    norms = np.linalg.norm(right, axis=1)
+    bound = tolerance * norms
+    direction, image = np.zeros_like(right), np.zeros_like(right)
+    curvature = np.zeros(len(right))
+    products = 0
+    while products < iterations:
+        residual_norm = np.linalg.norm(residual, axis=1)
+        active = residual_norm > bound
+        if not active.any():
+            break
+        fresh, fresh_image = precondition(residual)
+        if fresh_image is None:
+            fresh_image = product(fresh)
+        overlap = _ratio(_dot(image, fresh), curvature)
+        direction = fresh - overlap[:, None] * direction
+        image = fresh_image - overlap[:, None] * image
+        products += 1
+        curvature = _dot(direction, image)
+        rho = _dot(direction, residual)
+        step = np.where(active, _ratio(rho, curvature), 0.0)
+        value += step[:, None] * direction
+        residual -= step[:, None] * image
+    final = right - product(value) if recompute and products else residual
+    relative = _ratio(np.linalg.norm(final, axis=1), norms)
+    return LinearSolution(value, residual, products, relative, tolerance)
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    """Quotient, zero where the denominator is not above zero."""
+    return np.asarray(
+        np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0)
+    )
+
+
+def _dot(left: Array, right: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", left, right))

@@ -1,0 +1,97 @@
+"""Which points of a latitude-longitude grid were observed, and fields of the grid as columns of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import is_pole
+from cagp_dist.latlon.grid import LatLonGrid
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Observed points of a grid, latitude by latitude.
+
+    A pole of which one copy was observed (any of its Q points, which are one place) is one observation. On
+    the whole grid it becomes a complete row of equal values, each with Q times the noise: the same
+    information (`spread`, `summed`, `row_noise`).
+
+    Attributes
+    ----------
+    grid : LatLonGrid
+        All points.
+    observed : array of bool, shape (P, Q)
+        Which of them were observed; not to be changed.
+    """
+
+    grid: LatLonGrid
+    observed: Mask
+
+    @classmethod
+    def of(cls, grid: LatLonGrid, observed: ArrayLike) -> "Layout":
+        """Check a mask; raises `ArgumentError` if it is none, has another shape, or nothing is observed."""
+        mask = np.asarray(observed)
+        if mask.dtype != np.bool_ or mask.shape != grid.shape:
+            raise ArgumentError(
+                f"observed has shape {mask.shape} and type {mask.dtype}; expected {grid.shape} of "
+                "bool, True where a point is observed. From a field with NaN: numpy.isfinite(field)."
+            )
+        if not mask.any():
+            raise ArgumentError(
+                "observed is False everywhere: nothing was observed; expected at least one point."
+            )
+        mask = mask.copy()
+        mask.flags.writeable = False
+        return cls(grid, mask)
+
+    @cached_property
+    def index(self) -> Indices:
+        """Place of each observed point in the flat grid, shape (n,)."""
+        return np.flatnonzero(self.observed)
+
+    @cached_property
+    def poles(self) -> Indices:
+        """Pole rows of which one copy was observed."""
+        single = self.observed.sum(axis=1) == 1
+        return np.flatnonzero(is_pole(self.grid.latitude_degrees) & single)
+
+    @cached_property
+    def missing(self) -> Mask:
+        """Points of the grid that were not observed, shape (P, Q); copies of an observed pole are not."""
+        missing = ~self.observed
+        missing[self.poles] = False
+        return missing
+
+    def row_noise(self, noise_by_latitude: Array) -> Array:
+        """Noise variance of the points of each row (P,) when poles are complete rows."""
+        noise = noise_by_latitude.copy()
+        noise[self.poles] *= self.grid.n_longitudes
+        return noise
+
+    def embed(self, values: Array) -> Array:
+        """Rows of values (r, n) as fields (r, P, Q), zero where nothing was observed."""
+        fields = np.zeros((len(values), self.grid.size))
+        fields[:, self.index] = values
+        return fields.reshape(-1, *self.grid.shape)
+
+    def spread(self, values: Array) -> Array:
+        """Rows of observations (r, n) as fields (r, P, Q), a pole repeated along its row."""
+        fields = self.embed(values)
+        for row in self.poles:
+            fields[:, row] = fields[:, row].sum(axis=1)[:, None]
+        return fields
+
+    def restrict(self, fields: Array) -> Array:
+        """Values of fields (r, P, Q) at the observed points, rows (r, n)."""
+        return np.ascontiguousarray(fields.reshape(-1, self.grid.size)[:, self.index])
+
+    def summed(self, fields: Array) -> Array:
+        """Weights (r, P, Q) of the points of the grid as weights (r, n): the adjoint of `spread`."""
+        values = fields.copy()
+        for row in self.poles:
+            values[:, row] = fields[:, row].sum(axis=1)[:, None]
+        return self.restrict(values)

@@ -1,0 +1,50 @@
+"""How points see a latitude-longitude grid: those that see it alike, up to rotation, share one solve."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.geometry import degrees, unit_sphere
+from cagp_dist.latlon.grid import LatLonGrid
+
+SAME_DEGREES = 1e-9
+"""Positions closer than this are one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """The distinct ways in which points see a grid, up to rotation by whole grid steps.
+
+    Attributes
+    ----------
+    latitude_degrees, longitude_degrees : array, shape (v,)
+        A point for each view, less than one grid step east of the first longitude.
+    view, steps : array of int, shape (q,)
+        View of each point, and its rotation to the east.
+    """
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+    view: Indices
+    steps: Indices
+
+    @classmethod
+    def of(cls, points: Array, grid: LatLonGrid) -> "Views":
+        """Find the views of points (q, 3) on the unit sphere."""
+        latitude, longitude = degrees(points)
+        spacing = 360.0 / grid.n_longitudes
+        eastward = np.mod(longitude - grid.first_longitude_degrees, 360.0)
+        steps = np.floor(eastward / spacing + SAME_DEGREES)
+        offset = grid.first_longitude_degrees + np.maximum(eastward - steps * spacing, 0.0)
+        pairs = np.stack([latitude, offset], axis=1)
+        _, first, view = np.unique(
+            np.round(pairs / SAME_DEGREES), axis=0, return_index=True, return_inverse=True
+        )
+        chosen = pairs[first]
+        return cls(chosen[:, 0], chosen[:, 1], view.reshape(-1), steps.astype(np.intp))
+
+    @property
+    def points(self) -> Array:
+        """The point of each view on the unit sphere, shape (v, 3)."""
+        return unit_sphere(self.latitude_degrees, self.longitude_degrees)

@@ -1,0 +1,214 @@
+"""What was observed, as a problem for the solvers: checked, the prior mean removed, its Gram matrix chosen.
+
+Points become a Gram matrix in tiles. A latitude-longitude grid becomes that of its rings; with gaps, or a pole
+(Q points that are one place), that of its observed points.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, GridSize
+from cagp_dist.checks import as_numbers, as_points
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import is_pole
+from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
+from cagp_dist.gram.base import Targets, target_points
+from cagp_dist.kernels import Kernel
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.layout import Layout
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers.base import Problem
+
+
+class PriorLike(Protocol):
+    """What a problem takes of a prior."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+
+    @property
+    def noise_variance(self) -> float: ...
+
+    def mean_at(self, X: Array) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Checked observations.
+
+    Attributes
+    ----------
+    X : array, shape (n, p)
+        Points where something was observed, in solver order.
+    values : array, shape (n, T)
+        What was observed there.
+    layout : Layout or None
+        Where they lie on a grid, if they do.
+    """
+
+    X: Array
+    values: Array
+    layout: Layout | None = None
+
+    @property
+    def columns(self) -> int:
+        """Coordinates of a point."""
+        return int(self.X.shape[1])
+
+
+def observed(X: ArrayLike | LatLonGrid, y: ArrayLike) -> Observed:
+    """Check points (n, p) and values (n,) or (n, T), or a grid and fields (P, Q) or (T, P, Q).
+
+    Raises
+    ------
+    ArgumentError
+        If shapes do not fit, values are not finite, or fields of a grid have different gaps.
+    """
+    if isinstance(X, LatLonGrid):
+        return _on_grid(X, y)
+    points = as_points("X", X)
+    if len(points) == 0:
+        raise ArgumentError(f"X has shape {points.shape}: nothing was observed; expected at least one point.")
+    values = as_numbers("y", y)
+    if values.ndim not in (1, 2) or len(values) != len(points) or values.size == 0:
+        raise ArgumentError(
+            f"y has shape {values.shape} but X has {len(points)} points; expected ({len(points)},), or "
+            f"({len(points)}, T) for T fields."
+        )
+    if not np.isfinite(values).all():
+        raise ArgumentError("y holds NaN or infinity; drop those points first.")
+    return Observed(points, values if values.ndim == 2 else values[:, None])
+
+
+def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
+    fields = as_numbers("y", y)
+    if fields.ndim not in (2, 3) or fields.shape[-2:] != grid.shape or fields.size == 0:
+        raise ArgumentError(
+            f"y has shape {fields.shape}; expected {grid.shape} (latitude, longitude), or T such fields."
+        )
+    fields = fields.reshape(-1, *grid.shape)
+    if np.isinf(fields).any():
+        raise ArgumentError("y holds infinity; expected finite values, or NaN where nothing was observed.")
+    present = ~np.isnan(fields[0])
+    if (np.isnan(fields) == present).any():
+        raise ArgumentError(
+            "the fields of y have gaps at different points; fields that share a solve are observed at the same "
+            "points. Call condition() once for each pattern of gaps."
+        )
+    fields, present = _merged_poles(fields, present, grid)
+    if not present.any():
+        raise ArgumentError("y is NaN everywhere: nothing was observed; expected at least one value.")
+    rows = present.any(axis=1)
+    if not rows.all():  # a latitude without observations would be missing points for nothing
+        grid = LatLonGrid(
+            grid.latitude_degrees[rows],
+            grid.n_longitudes,
+            first_longitude_degrees=grid.first_longitude_degrees,
+        )
+        fields, present = fields[:, rows], present[rows]
+    layout = Layout.of(grid, present)
+    return Observed(grid.points[layout.index], np.ascontiguousarray(layout.restrict(fields).T), layout)
+
+
+def _merged_poles(fields: Array, present: Array, grid: LatLonGrid) -> tuple[Array, Array]:
+    """Replace the observed copies of a pole by one observation in column zero, their mean."""
+    poles = np.flatnonzero(is_pole(grid.latitude_degrees))
+    if poles.size == 0:
+        return fields, present
+    fields, present = fields.copy(), present.copy()
+    for row in poles:
+        copies = present[row].copy()
+        present[row] = False
+        if copies.any():
+            fields[:, row, 0] = fields[:, row, copies].mean(axis=-1)
+            present[row, 0] = True
+    return fields, present
+
+
+def as_targets(X_test: ArrayLike | LatLonGrid, *, columns: int) -> Targets:
+    """Check targets: points with so many coordinates, or a grid.
+
+    Raises
+    ------
+    ArgumentError
+        If they have other coordinates than the observed points.
+    """
+    targets: Targets = X_test if isinstance(X_test, LatLonGrid) else as_points("X_test", X_test)
+    found = 3 if isinstance(targets, LatLonGrid) else targets.shape[1]
+    if found != columns:
+        raise ArgumentError(
+            f"X has {columns} columns, X_test {found}; both need the same coordinates (those of a grid are "
+            "cagp_dist.unit_sphere's)."
+        )
+    return targets
+
+
+def make_problem(
+    prior: PriorLike,
+    seen: Observed,
+    targets: Targets,
+    *,
+    full_covariance: bool,
+    executor: Executor,
+    memory_limit_bytes: int,
+) -> Problem:
+    """Remove the prior mean and choose the Gram matrix.
+
+    Raises
+    ------
+    ArgumentError
+        If the prior mean has neither one column nor one for each field.
+    """
+    centre = prior.mean_at(seen.X)
+    if centre.shape[1] not in (1, seen.values.shape[1]):
+        raise ArgumentError(
+            f"the prior mean has {centre.shape[1]} columns for {seen.values.shape[1]} fields; expected one "
+            "column, or one per field."
+        )
+    gram: Gram
+    if seen.layout is None:
+        noise = np.full(len(seen.X), float(prior.noise_variance))
+        gram = TiledGram(prior.kernel, seen.X, noise_variance=noise)
+    else:
+        rings = RingGram(
+            seen.layout.grid,
+            prior.kernel,
+            noise_variance=prior.noise_variance,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        gram = rings if seen.layout.observed.all() else MaskedRings(rings, seen.layout.observed)
+    return Problem(gram, seen.values - centre, targets, full_covariance=full_covariance)
+
+
+def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> Demand:
+    """Say in numbers what a problem asks for."""
+    return Demand(
+        n=problem.gram.shape[0],
+        q=problem.q,
+        fields=problem.residuals.shape[1],
+        full_covariance=problem.full_covariance,
+        workers=executor.workers,
+        shares_memory=executor.shares_memory,
+        memory_limit_bytes=memory_limit_bytes,
+        p=target_points(problem.targets).shape[1],
+        grid=_grid_size(problem),
+    )
+
+
+def _grid_size(problem: Problem) -> GridSize | None:
+    gram = problem.gram
+    if not isinstance(gram, (RingGram, MaskedRings)):
+        return None
+    grid = gram.layout.grid
+    targets = problem.targets
+    return GridSize(
+        *grid.shape,
+        missing=int(np.count_nonzero(gram.layout.missing)),
+        mirrored=grid.mirrored,
+        targets_are_grid=isinstance(targets, LatLonGrid) and targets.same_points(grid),
+    )

@@ -1,0 +1,95 @@
+"""Solvers of the action family, as users write them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cagp_dist.budget import Demand, Plan, plan_actions
+from cagp_dist.checks import check_count
+from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.policies import gaussian, residuals
+from cagp_dist.solvers.projection import projection_states
+
+
+@dataclass(frozen=True)
+class ConjugateGradient:
+    """Conjugate gradients with full reorthogonalisation: CAGP-CG (math 5).
+
+    Not calibrated: its search directions depend on the data, and the stated variance is usually larger than the
+    variance of the error, sometimes smaller. Several fields need one solve each.
+
+    Parameters
+    ----------
+    iterations : int
+        Actions, at least 0; at most n are used.
+    """
+
+    iterations: int
+
+    calibrated: ClassVar[bool] = False
+    many_fields: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations, least=0)
+
+    def plan(self, demand: Demand) -> Plan:
+        """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
+        return plan_actions(
+            demand,
+            method="conjugate gradients",
+            iterations=self.iterations,
+            stored_vectors=3,
+            products=min(self.iterations, demand.n),
+        )
+
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the belief after every action."""
+        if problem.residuals.shape[1] > 1:
+            raise ArgumentError(
+                f"y holds {problem.residuals.shape[1]} fields; conjugate gradients follow one residual, so "
+                "each field has its own variance. Call condition() once per field, or use BlockGaussSeidel."
+            )
+        with single_threaded_blas():
+            yield from projection_states(
+                problem, policy=residuals, iterations=self.iterations, executor=executor
+            )
+
+
+@dataclass(frozen=True)
+class RandomActions:
+    """Gaussian random actions: calibrated if the prior is right, and the slowest to learn (math 4.1).
+
+    Parameters
+    ----------
+    iterations : int
+        Actions, at least 0; at most n are used.
+    seed : int
+        Seed of the actions. They must be independent of the data.
+    """
+
+    iterations: int
+    seed: int = 0
+
+    calibrated: ClassVar[bool] = True
+    many_fields: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations, least=0)
+        check_count("seed", self.seed, least=0)
+
+    def plan(self, demand: Demand) -> Plan:
+        """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
+        return plan_actions(
+            demand, method="random actions", iterations=self.iterations, stored_vectors=8, products=2
+        )
+
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the belief after every action."""
+        n = problem.gram.shape[0]
+        policy = gaussian(n, actions=min(self.iterations, n), seed=self.seed)
+        with single_threaded_blas():
+            yield from projection_states(
+                problem, policy=policy, iterations=self.iterations, executor=executor
+            )

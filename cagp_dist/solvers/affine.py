@@ -1,0 +1,109 @@
+"""Solvers that are a cycle of stages: what every one of them plans, yields and returns."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, final
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
+from cagp_dist.gram.base import Gram
+from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
+from cagp_dist.solvers.rings import RingSystem
+from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.tiling import POINT_TILE
+
+
+class Affine(ABC):
+    """A solver whose matrix does not depend on the data: stages, gone through ``iterations`` times.
+
+    A new one is a frozen dataclass with ``iterations`` and its own settings that says its `cycle`. Where its
+    blocks are blocks of points they may be bands of rings on a whole grid.
+    """
+
+    calibrated: ClassVar[bool] = True
+    many_fields: ClassVar[bool] = True
+
+    label: ClassVar[str]
+    """The solver, for people."""
+
+    stages: ClassVar[int] = 1
+    """Stages of a cycle."""
+
+    at_once: ClassVar[bool] = False
+    """Whether stages solve all blocks from the same right-hand side."""
+
+    iterations: int
+    """How often the cycle is gone through."""
+
+    @property
+    @abstractmethod
+    def points_per_block(self) -> int | None:
+        """Points of a block that is solved as a whole; None where points are solved one by one."""
+
+    @abstractmethod
+    def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
+        """Stages, in the order in which the forward pass goes through them.
+
+        Parameters
+        ----------
+        gram : Gram
+            What is solved with; safe settings are worked out from it.
+        executor : Executor
+            Where that is done.
+        blocks : int
+            Diagonal blocks there are.
+        """
+
+    @final
+    def plan(self, demand: Demand) -> Plan:
+        """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
+        size = self.points_per_block
+        if size is not None and demand.grid is not None and not demand.grid.missing:
+            return plan_ring_sweeps(
+                demand, demand.grid, method=self.label, iterations=self.iterations, block_size=size
+            )
+        return plan_sweeps(
+            demand,
+            method=self.label,
+            iterations=self.iterations,
+            block_size=size or POINT_TILE,
+            stages=self.stages,
+            at_once=self.at_once,
+        )
+
+    @final
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the belief after every cycle."""
+        if self.iterations == 0:
+            return
+        with single_threaded_blas():
+            system, cycle = self._system(problem, plan, executor)
+            yield from adjoint_states(
+                system,
+                cycle,
+                iterations=self.iterations,
+                start=problem.start,
+                keep_leftover=problem.keep_leftover,
+            )
+
+    @final
+    def means(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[Array]:
+        """Yield ``V A b`` (q, T) after every cycle, by the stages themselves: T columns in place of q."""
+        with single_threaded_blas():
+            system, cycle = self._system(problem, plan, executor)
+            for work in forward_passes(system, cycle, problem.residuals, iterations=self.iterations):
+                yield system.mean(work, problem.targets)
+
+    def _system(
+        self, problem: Problem, plan: Plan, executor: Executor
+    ) -> tuple[System[Any], tuple[Stage, ...]]:
+        """The problem as the engine sees it, in bands of rings or in blocks of points, and the cycle."""
+        system: System[Any]
+        if plan.rings_per_block:
+            system = RingSystem(problem, plan=plan, executor=executor)
+        else:
+            system = TileSystem(problem, plan=plan, executor=executor)
+        return system, self.cycle(problem.gram, executor=executor, blocks=system.blocks)

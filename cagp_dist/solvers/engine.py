@@ -1,0 +1,115 @@
+"""Affine solvers: Algorithm 2 of [Hegde et al. 2025], for any stages on any Gram matrix (math 1.2).
+
+A solver is a cycle of stages ``v <- v + Mt (b - G v)`` that is gone through m times. What it does to the data
+is a matrix A that does not depend on them, so that the error of the mean ``V A b`` at the targets, under the
+model, has covariance ``V (G^-1 - D) V'`` beside that of the exact posterior, with ``D = A + A' - A G A'``::
+
+    Y = V'                                 V = k(X', X)
+    m times, for each stage of the cycle in reverse order:
+        Z = Mt' Y
+        downdate += Z' W Z                 W = N + N' - G,  N = Mt^-1
+        mean     += Z' b
+        Y        -= G Z
+
+Then ``mean = V A b`` and ``downdate = V D V'`` (T2, T3), and the leftover ``Y`` is what a solve goes on from.
+A stage says how ``Mt'`` and W act on blocks (`cagp_dist.solvers.stages`), a system which blocks there are and
+how G is applied (`cagp_dist.solvers.tiles`, `cagp_dist.solvers.rings`).
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from cagp_dist.arrays import Array
+from cagp_dist.gram.base import Targets
+from cagp_dist.solvers.base import State
+from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.status import Status
+from cagp_dist.tiling import Range
+
+Work = TypeVar("Work")
+
+
+class System(Protocol[Work]):
+    """A Gram matrix on an executor; ``Work`` is a tall matrix Y in pieces, with the sums over it.
+
+    Attributes
+    ----------
+    blocks : int
+        Diagonal blocks there are.
+    batches : sequence of sequences of (start, stop)
+        Groups of targets; batches run one after the other.
+    """
+
+    @property
+    def blocks(self) -> int: ...
+
+    @property
+    def batches(self) -> Sequence[Sequence[Range]]: ...
+
+    def solves_exactly(self, stage: Stage) -> bool:
+        """Whether one such stage solves the whole system."""
+        ...
+
+    def open(self, columns: Range, place: int, start: State | None) -> Work:
+        """``Y = V'`` for a group of targets with sums of zero, or what a state has left over and found."""
+        ...
+
+    def forward(self, columns: Array) -> Work:
+        """Right-hand sides (n, r) of a forward pass, and weights of zero."""
+        ...
+
+    def apply(self, stage: Stage, work: Work, *, adjoint: bool, final: bool = False) -> None:
+        """One stage, in place; after a ``final`` one only the sums are read."""
+        ...
+
+    def read(self, works: Sequence[Work]) -> tuple[Array, Array]:
+        """Mean and downdate of a batch."""
+        ...
+
+    def leftover(self, works: Sequence[Work]) -> list[Array]:
+        """``Y`` of a batch."""
+        ...
+
+    def mean(self, work: Work, targets: Targets) -> Array:
+        """``V A b`` (q, T) after forward stages."""
+        ...
+
+
+def adjoint_states(
+    system: System[Work],
+    cycle: Sequence[Stage],
+    *,
+    iterations: int,
+    start: State | None = None,
+    keep_leftover: bool = False,
+) -> Iterator[State]:
+    """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given."""
+    status = Status.EXACT if system.solves_exactly(cycle[0]) else Status.COMPLETED
+    done = 0 if start is None else start.iteration
+    for batch in system.batches:  # what a batch held is gone before the next one begins
+        works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
+        for iteration in range(1, iterations + 1):
+            last = iteration == iterations and not keep_leftover
+            for position in reversed(range(len(cycle))):
+                for work in works:
+                    system.apply(cycle[position], work, adjoint=True, final=last and position == 0)
+            mean, downdate = system.read(works)
+            columns = slice(batch[0][0], batch[-1][1])
+            leftover = None if last else partial(system.leftover, works)
+            yield State(done + iteration, columns, mean, downdate, status, leftover=leftover)
+
+
+def forward_passes(
+    system: System[Work], cycle: Sequence[Stage], right: Array, *, iterations: int
+) -> Iterator[Work]:
+    """Go through the stages themselves from ``v = 0`` and ``r = b`` (n, T); yields after every cycle.
+
+    ``v <- v + Mt r,  r <- r - G Mt r``. ``k(x, X) v`` is the mean anywhere, at the cost of T columns instead of
+    one for each target (math 3).
+    """
+    work = system.forward(right)
+    for _ in range(iterations):
+        for stage in cycle:
+            system.apply(stage, work, adjoint=False)
+        yield work

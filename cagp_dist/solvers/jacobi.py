@@ -1,0 +1,87 @@
+"""Damped Jacobi: all points, or all blocks, are solved at once from the same residual (math 2)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cagp_dist.checks import check_count, check_positive
+from cagp_dist.gram.base import Gram
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.stages import Simultaneous, Stage
+
+
+@dataclass(frozen=True)
+class Jacobi(Affine):
+    """Damped Jacobi, ``v += damping D^-1 (b - G v)``.
+
+    Converges for ``damping < 2 / lambda_max(D^-1 G)``; covariances have entries of no sign but plus, so that
+    the largest row sum of ``D^-1 G`` bounds that eigenvalue.
+
+    Parameters
+    ----------
+    iterations : int
+        Updates of all points, at least 0; each is one product with G.
+    damping : float, optional
+        Above zero; by default one over that row sum, half of what surely converges.
+    """
+
+    iterations: int
+    damping: float | None = None
+
+    label: ClassVar[str] = "Jacobi"
+    at_once: ClassVar[bool] = True
+    points_per_block: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations, least=0)
+        if self.damping is not None:
+            check_positive("damping", self.damping)
+
+    def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
+        """One update of all points."""
+        damping = self.damping
+        if damping is None:
+            sums = gram.product(np.ones((gram.shape[0], 1)), executor=executor)[:, 0]
+            damping = 1.0 / float((sums / gram.diagonal()).max())
+        return (Simultaneous(whole_blocks=False, relaxation=damping),)
+
+
+@dataclass(frozen=True)
+class BlockJacobi(Affine):
+    """Damped block Jacobi: `Jacobi` with blocks of consecutive points, each solved exactly.
+
+    With B blocks it converges for every damping below ``2 / B``.
+
+    Parameters
+    ----------
+    iterations : int
+        Updates of all blocks, at least 0.
+    block_size : int
+        Points of a block, at least 1.
+    damping : float, optional
+        Above zero; by default ``1 / B``, half of what surely converges.
+    """
+
+    iterations: int
+    block_size: int = 1024
+    damping: float | None = None
+
+    label: ClassVar[str] = "block Jacobi"
+    at_once: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations, least=0)
+        check_count("block_size", self.block_size, least=1)
+        if self.damping is not None:
+            check_positive("damping", self.damping)
+
+    @property
+    def points_per_block(self) -> int:
+        """Points of a block."""
+        return self.block_size
+
+    def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
+        """One update of all blocks."""
+        return (Simultaneous(whole_blocks=True, relaxation=self.damping or 1.0 / blocks),)

@@ -1,0 +1,68 @@
+"""Successive overrelaxation: Gauss-Seidel sweeps that go further, or less far, at every point (math 2)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cagp_dist.checks import check_between, check_count
+from cagp_dist.gram.base import Gram
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.stages import Stage, Sweep
+
+
+@dataclass(frozen=True)
+class SOR(Affine):
+    """Successive overrelaxation, ``Mt = (D / w + L)^-1``; w = 1 is `GaussSeidel`.
+
+    Parameters
+    ----------
+    iterations : int
+        Sweeps over all points, at least 0; each costs one of `GaussSeidel`.
+    relaxation : float
+        w, between 0 and 2; it converges for all of them ([Ostrowski 1954], math 2).
+    """
+
+    iterations: int
+    relaxation: float
+
+    label: ClassVar[str] = "successive overrelaxation"
+    points_per_block: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations, least=0)
+        check_between("relaxation", self.relaxation, 0.0, 2.0)
+
+    def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
+        """One sweep over the points."""
+        return (Sweep(whole_blocks=False, relaxation=self.relaxation),)
+
+
+@dataclass(frozen=True)
+class SSOR(Affine):
+    """Symmetric overrelaxation, ``Mt = ((2 - w) / w) (D / w + L')^-1 D (D / w + L)^-1``.
+
+    A sweep of `SOR` and one in the opposite order (T8).
+
+    Parameters
+    ----------
+    iterations : int
+        Pairs of sweeps, at least 0.
+    relaxation : float
+        w, between 0 and 2; it converges for all of them.
+    """
+
+    iterations: int
+    relaxation: float
+
+    label: ClassVar[str] = "symmetric overrelaxation"
+    stages: ClassVar[int] = 2
+    points_per_block: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations, least=0)
+        check_between("relaxation", self.relaxation, 0.0, 2.0)
+
+    def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
+        """One sweep over the points, and one back."""
+        forth = Sweep(whole_blocks=False, relaxation=self.relaxation)
+        return forth, Sweep(whole_blocks=False, relaxation=self.relaxation, ascending=False)

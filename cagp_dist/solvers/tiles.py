@@ -1,0 +1,395 @@
+"""A Gram matrix in tiles, as the engine sees it: panels of tall matrices, and stages applied to them (math 3).
+
+::
+
+    for b in order:                       a sweep; its adjoint the other way round
+        Z[b]  = N[b]^-1 Y[b]
+        Y[a] -= G[a,b] Z[b]   for all a   one compiled product per tile, tiles made on the fly
+
+Columns come in groups that never talk to each other, rows in panels: the tasks of one step run in parallel.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Plan
+from cagp_dist.gram.base import Targets, target_points
+from cagp_dist.gram.tiled import identity, kernel_panel, stored_tile_row
+from cagp_dist.kernels import coordinates
+from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
+from cagp_dist.solvers.tile_tasks import (
+    PanelTile,
+    Solved,
+    add_solution,
+    add_to_sums,
+    factor_and_solve_alone,
+    factor_and_solve_block,
+    factor_block,
+    no_sums,
+    only_sums,
+    solve_alone,
+    solve_block,
+    update_panel,
+)
+from cagp_dist.tiling import Range, block_ranges, row_tile_size, split
+
+
+@dataclass(eq=False)
+class Panels:
+    """A tall matrix in panels, and what stages have summed up over it.
+
+    Attributes
+    ----------
+    rows : list of handles
+        Panel by panel.
+    sums : handle
+        Downdate and mean so far.
+    columns : (int, int)
+        Targets it belongs to.
+    home : int
+        Panel i lives on worker ``home + i`` where there is a choice.
+    weights : dict
+        Of a forward pass: what was added to each block.
+    """
+
+    rows: list[Handle[Array]]
+    sums: Handle[Solved]
+    columns: Range
+    home: int = 0
+    weights: dict[int, Handle[Array]] = field(default_factory=dict)
+
+
+class TileSystem:
+    """The tasks of stages, bound to a Gram matrix, residuals and an executor.
+
+    Parameters
+    ----------
+    problem : Problem
+        n points in solver order, residuals ``b`` and targets; of the Gram matrix only points, noise and kernel
+        are used.
+    plan : Plan
+        Block size, panels, what is kept.
+    executor : Executor
+        Where the tasks run; the result does not depend on it.
+    """
+
+    def __init__(self, problem: Problem, *, plan: Plan, executor: Executor) -> None:
+        gram, residuals = problem.gram, problem.residuals
+        self._gram = gram
+        self._kernel = gram.kernel.parameters
+        self._executor = executor
+        self._plan = plan
+        # between processes a step costs messages: solve the next block before its panel is updated
+        self._solves_ahead = executor.processes > 1
+        n = gram.shape[0]
+        self._fields = residuals.shape[1]
+        self._full = problem.full_covariance
+        self._targets = target_points(problem.targets)
+        self._blocks = block_ranges(n, plan.block_size)
+        self._row_tile = row_tile_size(plan.block_size)
+        self._tiles = block_ranges(n, self._row_tile)
+        self._tiles_are_blocks = self._tiles == self._blocks
+        self._tiles_of_panel = split(len(self._tiles), plan.panels)
+        self.panels = [
+            (self._tiles[first][0], self._tiles[last - 1][1]) for first, last in self._tiles_of_panel
+        ]
+        self._panel_of_block = [
+            next(index for index, panel in enumerate(self.panels) if start < panel[1])
+            for start, _ in self._blocks
+        ]
+        points, noise_variance = coordinates(gram.X), gram.noise_variance
+        self._panel_points = self._pieces(points, self.panels, range(len(self.panels)))
+        self._block_points = self._pieces(points, self._blocks, self._panel_of_block)
+        self._noise = [noise_variance[start:stop] for start, stop in self._blocks]
+        self._residuals = [
+            executor.submit(identity, np.ascontiguousarray(residuals[start:stop]), home=home)
+            for (start, stop), home in zip(self._blocks, self._panel_of_block, strict=True)
+        ]
+        self._factors: dict[tuple[bool, float, int], Handle[Array]] = {}
+        self._stored = {
+            a: executor.submit(stored_tile_row, self._kernel, self._block_points[: a + 1], plan.widest_group)
+            for a in plan.stored_rows
+        }
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return len(self._blocks)
+
+    @property
+    def batches(self) -> Sequence[Sequence[Range]]:
+        """Column groups of each batch of targets."""
+        return self._plan.batches
+
+    def solves_exactly(self, stage: Stage) -> bool:
+        """Whether one such stage solves the whole system: one block, solved as a whole."""
+        return stage.whole_blocks and stage.relaxation == 1.0 and self.blocks == 1
+
+    def open(self, columns: Range, place: int, start: State | None) -> Panels:
+        """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
+        home = place * len(self.panels)
+        here = slice(*columns)
+        if start is None:
+            rows = self.cross_panels(self._targets[here], home=home)
+            sums = self._executor.submit(no_sums, columns[1] - columns[0], self._fields, self._full)
+        else:
+            assert start.leftover is not None
+            downdate = start.downdate if self._full else start.downdate[here]
+            (leftover,) = start.leftover()
+            rows = self.value_panels(leftover[:, here], home=home)
+            sums = self._executor.submit(identity_sums, downdate, start.mean[here])
+        return Panels(rows, sums, columns, home)
+
+    def forward(self, columns: Array) -> Panels:
+        """Start of a forward pass: right-hand sides (n, r)."""
+        r = columns.shape[1]
+        return Panels(
+            self.value_panels(columns), self._executor.submit(no_sums, r, self._fields, False), (0, r)
+        )
+
+    def apply(self, stage: Stage, work: Panels, *, adjoint: bool, final: bool = False) -> None:
+        """``Z = Mt' Y`` (forward ``Mt Y``), sums with it, ``Y - G Z``; after a ``final`` stage Y is not needed.
+
+        The handles of ``work`` are replaced as soon as what they stand for is no longer needed.
+        """
+        blocks = (
+            self._sweep(stage, work, adjoint=adjoint, final=final)
+            if isinstance(stage, Sweep)
+            else self._simultaneous(cast("Simultaneous", stage), work)
+        )
+        for b, solved in blocks:
+            if not adjoint:
+                work.weights[b] = self._executor.submit(add_solution, work.weights.get(b), solved)
+            work.sums = solved
+
+    def read(self, works: Sequence[Panels]) -> tuple[Array, Array]:
+        """Mean (q, T) and downdate of the targets of a batch."""
+        done = self._executor.gather([self._executor.submit(only_sums, work.sums) for work in works])
+        mean = np.concatenate([part.mean for part in done])
+        return mean, np.concatenate([part.downdate for part in done])
+
+    def leftover(self, works: Sequence[Panels]) -> list[Array]:
+        """``Y`` of the targets of a batch, one array (n, q); 8 n q bytes."""
+        groups = [np.concatenate(self._executor.gather(work.rows)) for work in works]
+        return [np.concatenate(groups, axis=1)]
+
+    def weights(self, work: Panels) -> Array:
+        """What forward stages have added up to, ``A b``, shape (n, r)."""
+        return np.concatenate(self._executor.gather([work.weights[b] for b in range(self.blocks)]))
+
+    def residual(self, work: Panels) -> Array:
+        """``b - G v`` after forward stages, shape (n, r)."""
+        return np.concatenate(self._executor.gather(work.rows))
+
+    def mean(self, work: Panels, targets: Targets) -> Array:
+        """``V A b`` after forward stages, shape (q, T); n q evaluations and 2 n q T flops."""
+        return self._gram.cross(targets, self.weights(work), executor=self._executor)
+
+    def _pieces(self, points: Array, ranges: Sequence[Range], homes: Sequence[int]) -> list[Handle[Array]]:
+        return [
+            self._executor.submit(identity, np.ascontiguousarray(points[:, start:stop]), home=home)
+            for (start, stop), home in zip(ranges, homes, strict=True)
+        ]
+
+    def cross_panels(self, points: Array, *, home: int = 0) -> list[Handle[Array]]:
+        """``k(X, points)`` by panels: the start ``Y = V'`` of the adjoint sweeps; points (r, p)."""
+        Z = self._executor.submit(identity, np.ascontiguousarray(points.T), home=home)
+        return [
+            self._executor.submit(kernel_panel, self._kernel, self._panel_points[index], Z, home=home + index)
+            for index in range(len(self.panels))
+        ]
+
+    def value_panels(self, columns: Array, *, home: int = 0) -> list[Handle[Array]]:
+        """Rows of ``columns`` (n, r) by panels."""
+        return [
+            self._executor.submit(identity, np.ascontiguousarray(columns[slice(*panel)]), home=home + index)
+            for index, panel in enumerate(self.panels)
+        ]
+
+    def _sweep(
+        self, stage: Sweep, work: Panels, *, adjoint: bool, final: bool
+    ) -> Iterator[tuple[int, Handle[Solved]]]:
+        """Visit every block once; the rows of ``work`` are replaced as it goes.
+
+        After a ``final`` sweep nobody reads the panels, so only rows that are still to be visited are
+        updated: half the work.
+
+        Yields
+        ------
+        block, handle of Solved
+            Per visited block, its solution; the last one holds the sums over the whole sweep.
+        """
+        panels, sums, home = work.rows, work.sums, work.home
+        steps = stage.order(self.blocks, adjoint=adjoint)
+        before = panels
+        for step, b in enumerate(steps):
+            own = self._panel_of_block[b]
+            ahead = self._solves_ahead and step > 0
+            sums = self._executor.submit(
+                *self._solve_with(stage, b, solve_block, factor_and_solve_block),
+                before[own] if ahead else panels[own],
+                self._within_panel(b),
+                self._pending_update(b, steps[step - 1]) if ahead else [],
+                self._residuals[b],
+                sums,
+                adjoint,
+                priority=2,
+                home=home + own,
+            )
+            before = list(panels)
+            # look-ahead: the panel of the next block goes first
+            following = self._panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
+            for index in sorted(range(len(panels)), key=lambda index: index != following):
+                ascending = stage.ascending != adjoint
+                tiles = self._unvisited(index, b, ascending) if final else self._tiles_of_panel[index]
+                if tiles[0] == tiles[1]:
+                    continue
+                panels[index] = self._updated(
+                    panels[index],
+                    index,
+                    tiles,
+                    b,
+                    sums,
+                    noise=index == own and not final,
+                    priority=int(index == following),
+                    home=home,
+                )
+            yield b, sums
+
+    def _simultaneous(self, stage: Simultaneous, work: Panels) -> Iterator[tuple[int, Handle[Solved]]]:
+        """Solve all blocks from the same panels, then update these; yields as `_sweep`, in block order."""
+        before, sums = list(work.rows), work.sums
+        blocks = range(self.blocks)
+        solutions = [
+            self._executor.submit(
+                *self._solve_with(stage, b, solve_alone, factor_and_solve_alone),
+                before[self._panel_of_block[b]],
+                self._within_panel(b),
+                home=work.home + self._panel_of_block[b],
+            )
+            for b in blocks
+        ]
+        for b in blocks:
+            for index in range(len(self.panels)):
+                work.rows[index] = self._updated(
+                    work.rows[index],
+                    index,
+                    self._tiles_of_panel[index],
+                    b,
+                    solutions[b],
+                    noise=index == self._panel_of_block[b],
+                    priority=0,
+                    home=work.home,
+                )
+        for b in blocks:
+            own = self._panel_of_block[b]
+            sums = self._executor.submit(
+                add_to_sums,
+                sums,
+                solutions[b],
+                before[own],
+                work.rows[own],
+                self._within_panel(b),
+                self._residuals[b],
+                home=work.home + own,
+            )
+            yield b, sums
+
+    def _updated(
+        self,
+        panel: Handle[Array],
+        index: int,
+        tiles: Range,
+        b: int,
+        solved: Handle[Solved],
+        *,
+        noise: bool,
+        priority: int,
+        home: int,
+    ) -> Handle[Array]:
+        """Panel ``index`` less G times the solution of block b, in the rows of some of its tiles."""
+        return self._executor.submit(
+            update_panel,
+            self._kernel,
+            panel,
+            self._panel_points[index],
+            self._panel_tiles(index, tiles, b),
+            self._stored_rows(tiles, b),
+            self._block_points[b],
+            solved,
+            self._noise[b] if noise else None,
+            self._within_panel(b),
+            priority=priority,
+            home=home + index,
+        )
+
+    def _solve_with(
+        self, stage: Stage, b: int, kept: Callable[..., Solved], fresh: Callable[..., Solved]
+    ) -> tuple[Callable[..., Solved], *tuple[object, ...]]:
+        """Task function and first arguments that solve block b: with its kept factor, or a fresh one.
+
+        A factor that is not kept is made inside the solve: as a task of its own it could run long before
+        it is needed, and all factors would be in memory after all.
+        """
+        evaluated = self._kernel, self._block_points[b], self._noise[b]
+        if not self._plan.keep_factors:
+            return fresh, stage, *evaluated
+        key = stage.whole_blocks, stage.relaxation, b
+        if key not in self._factors:
+            self._factors[key] = self._executor.submit(
+                factor_block, *evaluated, stage, priority=2, home=self._panel_of_block[b]
+            )
+        return kept, stage, self._factors[key]
+
+    def _unvisited(self, index: int, b: int, ascending: bool) -> Range:
+        """Tiles of a panel with rows that come after block b in the sweep."""
+        first, last = self._tiles_of_panel[index]
+        start, stop = self._blocks[b]
+        if not ascending:
+            ahead = sum(tile[0] < start for tile in self._tiles[first:last])
+            return first, first + ahead
+        ahead = sum(tile[1] > stop for tile in self._tiles[first:last])
+        return last - ahead, last
+
+    def _pending_update(self, b: int, previous: int) -> list[object]:
+        """Collect what `solve_block` needs to update the rows of block b by the step before."""
+        own, tile = self._panel_of_block[b], self._blocks[b][0] // self._row_tile
+        return [
+            self._kernel,
+            self._panel_points[own],
+            *self._panel_tiles(own, (tile, tile + 1), previous),
+            self._block_points[previous],
+        ]
+
+    def _panel_tiles(self, index: int, tiles: Range, b: int) -> list[PanelTile]:
+        offset = self.panels[index][0]
+        width = self._blocks[b][1] - self._blocks[b][0]
+        found = []
+        for a in range(*tiles):
+            start, stop = self._tiles[a]
+            above = self._tiles_are_blocks and a < b
+            # a stored row holds its tiles one after the other; above the diagonal, that of block b
+            before = width * start if above else (stop - start) * self._blocks[b][0]
+            entries = (before, before + width * (stop - start))
+            found.append(PanelTile((start - offset, stop - offset), above, entries))
+        return found
+
+    def _stored_rows(self, tiles: Range, b: int) -> list[Handle[Array] | None]:
+        """Per tile the stored row that holds it, if it is stored: the row of the lower block."""
+        return [self._stored.get(max(a, b)) for a in range(*tiles)] if self._stored else []
+
+    def _within_panel(self, b: int) -> Range:
+        offset = self.panels[self._panel_of_block[b]][0]
+        start, stop = self._blocks[b]
+        return start - offset, stop - offset
+
+
+def identity_sums(downdate: Array, mean: Array) -> Solved:
+    """Sums to go on from."""
+    return Solved(np.empty((0, len(mean))), downdate, mean)
