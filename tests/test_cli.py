@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.errors import NotReadyError, NumericalError
-from cagp_dist.service.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job
 
 CAGP = Path(sys.executable).with_name("cagp")
 

@@ -13,7 +13,7 @@ import typer
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 
 if TYPE_CHECKING:
-    from cagp_dist.service.tables import Job
+    from cagp_dist.service.jobfile.tables import Job
 
 NOT_CONVERGED = 3
 
@@ -103,7 +103,7 @@ def run(
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
 
         _run(load_job(job), scheduler, publish_unconverged=publish_unconverged)
 
@@ -112,7 +112,7 @@ def run(
 def plan(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None:
     """Show what a job costs in points, tiles, tasks, bytes and seconds, and do nothing."""
     with reported_errors(debug=debug):
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.plan import plan_job
 
         found = plan_job(_placed(load_job(job), scheduler))
@@ -129,7 +129,7 @@ def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None
     kept, as by `cagp ingest`. Exit code 3 says that the fit did not end well.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.run import fit as fit_job
 
         placed = _placed(load_job(job), scheduler)
@@ -144,7 +144,7 @@ def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None
 def ingest(job: JobFile, debug: Debug = False) -> None:
     """Fetch the observations of a job into its output folder; times that are there are not fetched again."""
     with reported_errors(debug=debug), Display() as display:
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.run import ingest_only
 
         ingest_only(load_job(job), observe=display)
@@ -206,6 +206,6 @@ def _run(job: "Job", scheduler: str | None, *, publish_unconverged: bool) -> Non
 
 
 def _placed(job: "Job", scheduler: str | None) -> "Job":
-    from cagp_dist.service.config import with_scheduler
+    from cagp_dist.service.jobfile.config import with_scheduler
 
     return job if scheduler is None else with_scheduler(job, scheduler)

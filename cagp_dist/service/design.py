@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import space_filling_order, unit_sphere
-from cagp_dist.service.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
+from cagp_dist.service.jobfile.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

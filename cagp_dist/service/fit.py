@@ -13,8 +13,8 @@ from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.runtime import Executor
+from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import kernel_family
-from cagp_dist.service.tables import Job
 from cagp_dist.service.task import Task
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cagp_dist.errors import DataError
+from cagp_dist.service.jobfile.tables import Job, Observations, SyntheticTable
 from cagp_dist.service.solve import kernel_family
-from cagp_dist.service.tables import Job, Observations, SyntheticTable
 
 if TYPE_CHECKING:
     import xarray as xr

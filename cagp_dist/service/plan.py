@@ -13,8 +13,8 @@ from cagp_dist.runtime import open_executor
 from cagp_dist.service.design import Design, map_cells
 from cagp_dist.service.fit import fitted_to
 from cagp_dist.service.ingest import peek
+from cagp_dist.service.jobfile.tables import Job, RandomPoints
 from cagp_dist.service.solve import solver_of
-from cagp_dist.service.tables import Job, RandomPoints
 from cagp_dist.service.task import Task, choose, solver_on
 from cagp_dist.solvers import Solver
 

@@ -11,10 +11,10 @@ from cagp_dist.runtime import Executor, open_executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fitted_to
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import memory_limit, plan_solve, scheduler_of, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of
 from cagp_dist.service.solve import Solution, solve
-from cagp_dist.service.tables import Job
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group

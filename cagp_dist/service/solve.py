@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cagp_dist.gp import Posterior, Prior, Progress, condition
 from cagp_dist.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential
 from cagp_dist.runtime import Executor
-from cagp_dist.service.tables import Job, KernelName
+from cagp_dist.service.jobfile.tables import Job, KernelName
 from cagp_dist.solvers import (
     BlockGaussSeidel,
     Cholesky,

@@ -14,10 +14,10 @@ from cagp_dist.era5.climatology import open_climatology
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.service.design import Design, design_points
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.values import climatology_address
 from cagp_dist.service.mean import FieldMean, fit_mean
 from cagp_dist.service.solve import prior_of, solver_of
-from cagp_dist.service.tables import Job
-from cagp_dist.service.values import climatology_address
 from cagp_dist.solvers import BlockGaussSeidel, Rings, Solver
 from cagp_dist.solvers.whole_grid import place_on_grid
 from cagp_dist.store.arrays import content_sha256

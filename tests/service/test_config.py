@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.service.config import load_job, parse_job
-from cagp_dist.service.tables import BlockGaussSeidelTable, GaussSeidelTable, Numbers
+from cagp_dist.service.jobfile.config import load_job, parse_job
+from cagp_dist.service.jobfile.tables import BlockGaussSeidelTable, GaussSeidelTable, Numbers
 
 
 def refusal(text):

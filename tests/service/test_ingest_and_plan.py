@@ -3,8 +3,8 @@ import pytest
 import xarray as xr
 
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
-from cagp_dist.service.config import parse_job, with_scheduler
 from cagp_dist.service.ingest import ingest, peek, stored_observations
+from cagp_dist.service.jobfile.config import parse_job, with_scheduler
 from cagp_dist.service.plan import plan_job, scheduler_of, size_of_job
 
 

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from cagp_dist.service import values
+from cagp_dist.service.jobfile import values
 
 _LARGEST_COUNT = 10**9
 

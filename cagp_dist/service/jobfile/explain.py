@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from cagp_dist.service.values import nearest
+from cagp_dist.service.jobfile.values import nearest
 
 _MOST_ERRORS = 8
 
