@@ -12,9 +12,9 @@ from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.gram.grid import LatLonGrid
+from cagp_dist.kernels import KERNELS
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.solve import kernel_family
 from cagp_dist.service.task import Task
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def fit_prior(
         X = unit_sphere(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
         residuals = (points.values_kelvin[:, chosen] - task.mean(X).T).reshape(-1, *sites.shape)
     result = fit(
-        kernel_family(task.job.prior.kernel),
+        KERNELS[task.job.prior.kernel],
         sites,
         residuals,
         mean=0.0,

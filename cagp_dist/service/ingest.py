@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cagp_dist.errors import DataError
+from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.tables import Job, Observations, SyntheticTable
-from cagp_dist.service.solve import kernel_family
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -130,7 +130,7 @@ def _synthetic(table: Observations) -> "Synthetic":
     from cagp_dist.era5.synthetic import Synthetic
 
     settings = table.synthetic or SyntheticTable()
-    kernel = kernel_family(settings.kernel)(lengthscale=settings.lengthscale, variance=settings.variance)
+    kernel = KERNELS[settings.kernel](lengthscale=settings.lengthscale, variance=settings.variance)
     return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed)
 
 

@@ -14,7 +14,6 @@ from cagp_dist.service.design import Design, map_cells
 from cagp_dist.service.fit import fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
-from cagp_dist.service.solve import solver_of
 from cagp_dist.service.task import Task, choose, solver_on
 from cagp_dist.solvers import Solver
 
@@ -99,7 +98,7 @@ def plan_job(job: Job) -> JobPlan:
     """
     seen = _seen(job)
     size, scheduler = _size(job, seen), scheduler_of(job)
-    solver = solver_of(job) if seen is None else solver_on(job, *seen)
+    solver = job.solver.build() if seen is None else solver_on(job, *seen)
     if scheduler in ("slurm", "pbs"):
         crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS)
         found = plan_solve(job, size, solver, crew)

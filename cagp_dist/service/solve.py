@@ -7,36 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.gp import Posterior, Prior, Progress, condition
-from cagp_dist.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential
+from cagp_dist.kernels import KERNELS
 from cagp_dist.runtime import Executor
-from cagp_dist.service.jobfile.tables import Job, KernelName
-from cagp_dist.solvers import (
-    BlockGaussSeidel,
-    Cholesky,
-    ConjugateGradient,
-    GaussSeidel,
-    RandomActions,
-    Rings,
-    Solver,
-    Status,
-)
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.solvers import Solver, Status
 
 Array = NDArray[np.float64]
-
-_KERNELS: dict[KernelName, type[Kernel]] = {
-    "matern12": Matern12,
-    "matern32": Matern32,
-    "matern52": Matern52,
-    "squared-exponential": SquaredExponential,
-}
-_SOLVERS: dict[str, Callable[..., Solver]] = {
-    "gauss-seidel": GaussSeidel,
-    "block-gauss-seidel": BlockGaussSeidel,
-    "conjugate-gradient": ConjugateGradient,
-    "random-actions": RandomActions,
-    "cholesky": Cholesky,
-    "rings": Rings,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,23 +53,13 @@ class Solution:
     plan: tuple[str, ...]
 
 
-def kernel_family(name: KernelName) -> type[Kernel]:
-    """Give the class of kernels that a job names."""
-    return _KERNELS[name]
-
-
 def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
     """Build the prior of a job, or None if its numbers are to be fitted."""
     numbers = job.prior.numbers
     if numbers is None:
         return None
-    kernel = kernel_family(job.prior.kernel)(lengthscale=numbers.lengthscale, variance=numbers.variance)
+    kernel = KERNELS[job.prior.kernel](lengthscale=numbers.lengthscale, variance=numbers.variance)
     return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
-
-
-def solver_of(job: Job) -> Solver:
-    """Build the solver of a job; the keys of ``[solver]`` are the settings of its class."""
-    return _SOLVERS[job.solver.name](**job.solver.model_dump(exclude={"name"}))
 
 
 def solve(

@@ -17,7 +17,7 @@ from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.jobfile.values import climatology_address
 from cagp_dist.service.mean import FieldMean, fit_mean
-from cagp_dist.service.solve import prior_of, solver_of
+from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import BlockGaussSeidel, Rings, Solver
 from cagp_dist.solvers.whole_grid import place_on_grid
 from cagp_dist.store.arrays import content_sha256
@@ -151,7 +151,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
 
 def solver_on(job: Job, points: Points, design: Design) -> Solver:
     """Build the solver of a job for its points; that of whole grids finds its grid or raises."""
-    solver = solver_of(job)
+    solver = job.solver.build()
     if not isinstance(solver, Rings):
         return solver
     train = design.train
@@ -166,7 +166,7 @@ def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
         points.latitude_degrees,
         points.longitude_degrees,
         table=job.design,
-        block_size=block_size(solver_of(job)),
+        block_size=block_size(job.solver.build()),
     )
     return points, design
 

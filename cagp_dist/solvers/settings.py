@@ -1,7 +1,7 @@
 """The solvers as users write them: frozen settings that know their plan and their states."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.adjoint import adjoint_states, representer_weights
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.options import BLOCK_SIZE, ITERATIONS, SEED
 from cagp_dist.solvers.projection import conjugate_gradient_states, random_action_states
 from cagp_dist.solvers.status import Status
 from cagp_dist.solvers.whole_grid import whole_grid_state
@@ -39,7 +40,7 @@ class GaussSeidel:
     GaussSeidel(iterations=5)
     """
 
-    iterations: int
+    iterations: int = field(metadata=ITERATIONS)
 
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
@@ -83,8 +84,8 @@ class BlockGaussSeidel:
         Points of a block, at least 1. Memory 8 n block_size bytes for the factors.
     """
 
-    iterations: int
-    block_size: int = 1024
+    iterations: int = field(metadata=ITERATIONS)
+    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
 
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
@@ -126,7 +127,7 @@ class ConjugateGradient:
         Actions, at least 0; at most n are used.
     """
 
-    iterations: int
+    iterations: int = field(metadata=ITERATIONS)
 
     calibrated: ClassVar[bool] = False
     many_fields: ClassVar[bool] = False
@@ -167,8 +168,8 @@ class RandomActions:
         Seed of the actions. They must be independent of the data.
     """
 
-    iterations: int
-    seed: int = 0
+    iterations: int = field(metadata=ITERATIONS)
+    seed: int = field(default=0, metadata=SEED)
 
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
