@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
+from cagp_dist.era5.sources import SOURCE_FORMS
+from cagp_dist.kernels import KERNELS
+from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
+from cagp_dist.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
     from cagp_dist.service.jobfile.tables import Job
@@ -36,8 +40,8 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Where to compute: local, serial, tcp://HOST:PORT, a scheduler file, slurm or pbs. Goes before "
-        "the job file and DASK_SCHEDULER_ADDRESS.",
+        help=f"Where to compute: {EXPECTED_SCHEDULER}. Takes precedence over the job file and "
+        "DASK_SCHEDULER_ADDRESS.",
         show_default=False,
     ),
 ]
@@ -51,6 +55,14 @@ def main() -> None:
 
 def _examples(*lines: str) -> str:
     return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])
+
+
+def _names() -> str:
+    """List what a job file may name, from the registries."""
+    families = {"Sources": SOURCE_FORMS, "Kernels": KERNELS, "Solvers": SOLVERS}
+    return "\n\n".join(
+        ["In a job file:", *(f"  {family}: {', '.join(families[family])}" for family in families)]
+    )
 
 
 def _show_version(wanted: bool) -> None:
@@ -89,6 +101,8 @@ def demo(
         "cagp run job.toml --scheduler tcp://127.0.0.1:8786",
         "cagp run job.toml --publish-unconverged",
     )
+    + "\n\n"
+    + _names()
 )
 def run(
     job: JobFile,

@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+BATCH_SYSTEMS = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
+"""Batch systems that worker jobs are asked of, and their classes in dask-jobqueue."""
+
 CONNECT_SECONDS = 20
 """How long to wait for a scheduler to answer, and for its first worker."""
 
@@ -146,7 +149,7 @@ def connect(
     from distributed import Client
 
     with ExitStack() as stack:
-        if scheduler in ("slurm", "pbs"):
+        if scheduler in BATCH_SYSTEMS:
             wanted = 2 if workers is None else workers
             cluster = stack.enter_context(_job_queue(scheduler, wanted, memory_limit_bytes or 4 * 2**30))
             client = stack.enter_context(Client(cluster, set_as_default=False))
@@ -216,7 +219,7 @@ def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Cluste
         raise ConfigurationError(
             f'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist[hpc]".'
         ) from error
-    cluster_class = {"slurm": dask_jobqueue.SLURMCluster, "pbs": dask_jobqueue.PBSCluster}[scheduler]
+    cluster_class = getattr(dask_jobqueue, BATCH_SYSTEMS[scheduler])
     cluster: Cluster = cluster_class(cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB")
     cluster.scale(workers)
     return cluster

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cagp_dist.era5.sources import SOURCES, open_source
 from cagp_dist.errors import DataError
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.tables import Job, Observations, SyntheticTable
@@ -83,7 +84,7 @@ def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
 
 def is_remote(table: Observations) -> bool:
     """Whether reading the source may cost a download."""
-    return table.source == "cds" or table.source.startswith("zarr:")
+    return SOURCES[table.kind].remote
 
 
 def stored_observations(job: Job) -> "xr.Dataset | None":
@@ -111,8 +112,6 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
 
 
 def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
-    from cagp_dist.era5.sources import open_source
-
     return open_source(
         table.source,
         variable=table.variable,
@@ -136,10 +135,9 @@ def _synthetic(table: Observations) -> "Synthetic":
 
 def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
-    kind = table.source.partition(":")[0]
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
-    return root / "observations" / f"{kind}-{digest}.zarr"
+    return root / "observations" / f"{table.kind}-{digest}.zarr"
 
 
 def _times(count: int) -> str:

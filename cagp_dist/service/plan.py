@@ -10,6 +10,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime import open_executor
+from cagp_dist.runtime.schedulers import find_scheduler
 from cagp_dist.service.design import Design, map_cells
 from cagp_dist.service.fit import fitted_to
 from cagp_dist.service.ingest import peek
@@ -99,7 +100,7 @@ def plan_job(job: Job) -> JobPlan:
     seen = _seen(job)
     size, scheduler = _size(job, seen), scheduler_of(job)
     solver = job.solver.build() if seen is None else solver_on(job, *seen)
-    if scheduler in ("slurm", "pbs"):
+    if find_scheduler(scheduler).batch:
         crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS)
         found = plan_solve(job, size, solver, crew)
     else:

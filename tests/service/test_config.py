@@ -151,7 +151,11 @@ def test_a_job_is_frozen(job_text):
         ('["2017-04-27T12:00"]', '["2017-04-27", 2017-04-27T00:00:00Z]', "is listed more than once"),
         ('["2017-04-27T12:00"]', '"2017-04-27"', "expected a list of ISO 8601 times"),
         ('"local"', '"loca"', 'nearest: "local"'),
-        ('"local"', '"tcp://somewhere"', 'an address such as "tcp://127.0.0.1:8786"'),
+        (
+            '"local"',
+            '"tcp://somewhere"',
+            'expected "local", "serial", "slurm", "pbs", "tcp://HOST:PORT" or a scheduler file',
+        ),
         ('"4GiB"', '"4"', "expected a number and a unit"),
         ('"4GiB"', "4", 'expected text with a unit, for example "4GiB"'),
         ('"4GiB"', '"1kB"', "1000 bytes are less than any work needs"),

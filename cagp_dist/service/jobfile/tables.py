@@ -16,10 +16,13 @@ from pydantic import (
     model_validator,
 )
 
+from cagp_dist.era5.sources import SOURCES
 from cagp_dist.kernels import KERNELS
+from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
 from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable
+from cagp_dist.text import alternatives
 
 _LARGEST_COUNT = 10**9
 
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     KernelName = str
 else:
     KernelName = Literal[tuple(KERNELS)]
-_KERNEL = Field(description="the name of a kernel", examples=["matern32"])
+_KERNEL = Field(description=alternatives(KERNELS), examples=["matern32"])
 
 
 class SyntheticTable(Table):
@@ -65,7 +68,7 @@ class Observations(Table):
         str,
         AfterValidator(values.source),
         Field(
-            description='"sample", "synthetic", "file:PATH", "zarr:URL" or "cds"',
+            description=values.EXPECTED_SOURCE,
             examples=["sample"],
             min_length=1,
         ),
@@ -87,6 +90,11 @@ class Observations(Table):
         ),
     ] = None
 
+    @property
+    def kind(self) -> str:
+        """The name of the source, without its address."""
+        return self.source.partition(":")[0]
+
     @model_validator(mode="before")
     @classmethod
     def _synthetic_by_default(cls, table: object) -> object:
@@ -97,8 +105,8 @@ class Observations(Table):
 
     @model_validator(mode="after")
     def _keys_of_the_source(self) -> Self:
-        if self.source == "cds" and self.times is None:
-            raise ValueError('source "cds" needs times, for example times = ["2017-04-27T12:00"]')
+        if SOURCES[self.kind].needs_times and self.times is None:
+            raise ValueError(f'source "{self.source}" needs times, for example times = ["2017-04-27T12:00"]')
         if self.source != "synthetic" and self.synthetic is not None:
             raise ValueError(
                 f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
@@ -224,7 +232,7 @@ class ClusterTable(Table):
         str | None,
         AfterValidator(values.scheduler),
         Field(
-            description='"local", "serial", "slurm", "pbs", "tcp://HOST:PORT" or a scheduler file',
+            description=EXPECTED_SCHEDULER,
             examples=["local"],
         ),
     ] = None
