@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 from cagp_dist.errors import BudgetError
+from cagp_dist.remedies import Remedy
 from cagp_dist.tiling import (
     POINT_TILE,
     Range,
@@ -156,8 +157,10 @@ class Plan:
         return text
 
 
-def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int) -> Plan:
-    """Plan the adjoint sweeps of the Gauss-Seidel family.
+def plan_sweeps(
+    demand: Demand, *, method: str, iterations: int, block_size: int, remedies: tuple[Remedy, ...] = ()
+) -> Plan:
+    """Plan the adjoint sweeps of the Gauss-Seidel family; ``remedies`` are settings that would save memory.
 
     Raises
     ------
@@ -188,11 +191,11 @@ def plan_sweeps(demand: Demand, *, method: str, iterations: int, block_size: int
     # two groups per worker keep it busy; more would only take memory
     at_once = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
     if groups and at_once < 1:
-        remedy = 'covariance="diagonal"' if demand.full_covariance else "fewer test points or smaller blocks"
+        fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
         raise BudgetError(
             f"{method} on {n:,} points needs {_bytes(fixed + group_bytes)} even for {widest} test points "
-            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used. Raise "
-            f"memory_limit, or ask for {remedy}."
+            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
         )
     batches = tuple(
         tuple(groups[start:stop])
@@ -244,7 +247,7 @@ def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors
     n, q, used = demand.n, demand.q, min(iterations, demand.n)
     peak = _common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
     if peak > demand.memory_limit_bytes:
-        raise _too_large(demand, method, peak, "lower iterations")
+        raise _too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
     working = used > 0 and q > 0
     entries = products * n * n // 2 + n * q
     flops = 2 * n * n * used + 2 * n * q * used + 4 * n * used**2
@@ -256,7 +259,7 @@ def plan_exact(demand: Demand) -> Plan:
     n, q, fields = demand.n, demand.q, demand.fields
     peak = _common_bytes(demand, 1) + DOUBLE * (2 * n * n + 3 * n * (q + fields))
     if peak > demand.memory_limit_bytes:
-        raise _too_large(demand, "exact Cholesky", peak, "use block Gauss-Seidel")
+        raise _too_large(demand, "exact Cholesky", peak, Remedy.BLOCK_GAUSS_SEIDEL)
     flops = n**3 // 3 + n * n * (q + fields)
     return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
 
@@ -288,7 +291,7 @@ def plan_rings(demand: Demand, *, shape: tuple[int, int] | None) -> Plan:
         in_flight += 3 * DOUBLE * grid * demand.q
     peak = _common_bytes(demand, 1) + blocks + blocks // 4 * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
-        raise _too_large(demand, "the exact solve on a grid", peak, "use a coarser grid")
+        raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     entries = grid * latitudes // 2 + demand.n * demand.q
     flops = wavenumbers * latitudes**2 * (wavenumbers + latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
@@ -341,10 +344,11 @@ def _seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
     return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
 
 
-def _too_large(demand: Demand, method: str, peak: int, remedy: str) -> BudgetError:
+def _too_large(demand: Demand, method: str, peak: int, remedy: Remedy) -> BudgetError:
     return BudgetError(
         f"{method} on {demand.n:,} points needs about {_bytes(peak)}, more than the "
-        f"{_bytes(demand.memory_limit_bytes)} that may be used. Raise memory_limit, or {remedy}."
+        f"{_bytes(demand.memory_limit_bytes)} that may be used.",
+        remedies=(Remedy.MORE_MEMORY, remedy),
     )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.budget import Demand
+from cagp_dist.budget import Demand, Plan
 from cagp_dist.checks import as_numbers, as_points, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
@@ -142,6 +142,7 @@ def condition(
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
 ) -> Posterior:
     """Condition a Gaussian-process prior on noisy observations.
 
@@ -166,6 +167,8 @@ def condition(
         What the solve may allocate; by default four fifths of the free memory.
     progress : callable, optional
         Called with a `Progress` after every iteration.
+    on_plan : callable, optional
+        Called with the plan before the work starts; the same plan is carried out.
 
     Returns
     -------
@@ -213,6 +216,8 @@ def condition(
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
         plan = solver.plan(_demand(problem, executor, memory_limit_bytes))
+        if on_plan is not None:
+            on_plan(plan)
         status, residual = Status.COMPLETED, None
         if solver.iterations > 0 and len(test_points) > 0:
             for state in solver.states(problem, executor=executor, plan=plan):

@@ -147,7 +147,7 @@ def test_plan_refuses_what_does_not_fit(tmp_path):
     result = cagp("plan", job)
     assert result.exit_code == 2
     assert "1 MiB" in result.stderr
-    assert "Raise memory_limit" in result.stderr
+    assert "Raise [cluster] memory_limit" in result.stderr
 
 
 FIT_JOB = """

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition
 from cagp_dist.kernels import KERNELS
 from cagp_dist.runtime import Executor
@@ -71,6 +72,7 @@ def solve(
     solver: Solver,
     executor: Executor,
     memory_limit_bytes: int | None = None,
+    on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
 ) -> Solution:
     """Condition on all times.
@@ -88,6 +90,8 @@ def solve(
         Kelvin.
     solver, executor, memory_limit_bytes
         As for `cagp_dist.condition`.
+    on_plan : callable
+        Called once, with the plan that is then carried out for every time.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
 
@@ -116,6 +120,7 @@ def solve(
                 solver=solver,
                 executor=executor,
                 memory_limit_bytes=memory_limit_bytes,
+                on_plan=on_plan if number == 0 else None,
                 progress=report,
             )
         )

@@ -12,6 +12,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Array
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.grid import LatLonGrid
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.adjoint import adjoint_states, representer_weights
 from cagp_dist.solvers.base import Problem, State
@@ -101,6 +102,7 @@ class BlockGaussSeidel:
             method="block Gauss-Seidel",
             iterations=self.iterations,
             block_size=self.block_size,
+            remedies=(Remedy.SMALLER_BLOCKS,),
         )
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
