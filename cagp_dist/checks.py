@@ -3,11 +3,10 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-
-Array = NDArray[np.float64]
 
 LARGEST = 1e150
 """Largest lengthscale and variance: squares are finite, and farther points are infinitely far."""

@@ -3,10 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
-
-Array = NDArray[np.float64]
 
 POLE_DEGREES = 1e-6
 """Latitudes this close to a pole (11 cm) are the pole."""
@@ -86,6 +85,32 @@ def area_weights(latitude_degrees: ArrayLike) -> Array:
     weights = np.maximum(weights, 0.0)  # cos(90 degrees) is 6e-17, of either sign
     total = weights.sum()
     return weights * (weights.size / total) if total > 0.0 else np.ones_like(weights)
+
+
+def widest_gap(longitude_degrees: ArrayLike) -> tuple[float, float]:
+    """Find the widest gap between neighbours on the circle of longitudes: its eastern end, and its width.
+
+    The eastern end is where a region begins that was written in any convention.
+
+    Parameters
+    ----------
+    longitude_degrees : array_like, shape (n,)
+        Degrees east, any convention, at least one.
+
+    Returns
+    -------
+    tuple of float
+        A longitude in [0, 360), and degrees.
+
+    Examples
+    --------
+    >>> widest_gap([350.0, 355.0, 0.0, 40.0])
+    (350.0, 310.0)
+    """
+    around = np.unique(np.asarray(longitude_degrees, dtype=np.float64) % 360.0)
+    gaps = np.diff(around, append=around[0] + 360.0)
+    widest = int(np.argmax(gaps))
+    return float(around[(widest + 1) % around.size]), float(gaps[widest])
 
 
 def is_pole(latitude_degrees: ArrayLike) -> NDArray[np.bool_]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import xarray as xr
 
-from cagp_dist.era5.files import file_sha256, open_file
+from cagp_dist.digest import file_sha256
+from cagp_dist.era5.files import open_file
 from cagp_dist.era5.selection import Area
 from cagp_dist.errors import DataError
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 
 NAMES = ("lengthscale", "variance", "noise_variance")
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal
 
 from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import Mean, Prior
-from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.bounds import make_bounds, make_starts

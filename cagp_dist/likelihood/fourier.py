@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 from cagp_dist.kernels import Kernel, Matern12, Matern32, Matern52
 
 _DEGREES: dict[type[Kernel], int] = {Matern12: 1, Matern32: 3, Matern52: 5}

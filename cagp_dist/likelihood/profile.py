@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import Bounds
 from cagp_dist.likelihood.evaluation import NATURAL, Evaluation, Likelihood
 from cagp_dist.likelihood.result import FitProgress

@@ -14,9 +14,9 @@ that results do not depend on who works.
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.gram.base import Array
 from cagp_dist.gram.grid import LatLonGrid
 from cagp_dist.gram.tiled import identity
 from cagp_dist.gram.wavenumbers import TABLE_ENTRIES, Parameters, Wavenumbers, ring_blocks

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 from cagp_dist.likelihood.profile import Place, Profile
 
 GAIN = 1e-5

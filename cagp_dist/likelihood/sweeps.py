@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
-from cagp_dist.gram.base import Array
 from cagp_dist.gram.tiled import TiledGram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.adjoint import no_sums

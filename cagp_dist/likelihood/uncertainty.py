@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.gram.base import Array
+from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import TOUCHING
 from cagp_dist.likelihood.evaluation import NAMES, NATURAL
 from cagp_dist.likelihood.profile import Place, Profile

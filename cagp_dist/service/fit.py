@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
@@ -19,9 +19,6 @@ from cagp_dist.service.task import Task
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitProgress, FitResult
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

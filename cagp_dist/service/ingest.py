@@ -1,12 +1,12 @@
 """Observations of a job: from their source into a store under the output root, each time once."""
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cagp_dist.digest import text_sha256
 from cagp_dist.era5.sources import SOURCES, open_source
 from cagp_dist.errors import DataError
 from cagp_dist.kernels import KERNELS
@@ -136,7 +136,7 @@ def _synthetic(table: Observations) -> "Synthetic":
 def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
-    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
+    digest = text_sha256(json.dumps(identity))[:12]
     return root / "observations" / f"{table.kind}-{digest}.zarr"
 
 

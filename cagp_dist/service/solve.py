@@ -4,16 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition
 from cagp_dist.kernels import KERNELS
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cagp_dist import tiling
+from cagp_dist.arrays import Array
 from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.era5.climatology import open_climatology
 from cagp_dist.geometry import unit_sphere
@@ -25,8 +25,6 @@ from cagp_dist.store.publish import run_key
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

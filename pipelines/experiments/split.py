@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.solvers.conjugacy import conjugate_directions
-
-Array = NDArray[np.float64]
 
 LATITUDES, QUICK_LATITUDES = 180, 24
 HELD_OUT = 100

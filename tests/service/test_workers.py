@@ -19,7 +19,7 @@ source = "synthetic"
 grid_degrees = 15.0
 times = ["2020-01-01", "2020-01-02"]
 [design]
-train = {{ kind = "random", count = 250 }}
+train = {{ kind = "random", count = 220 }}
 test = {{ kind = "random", count = 20, seed = 1 }}
 [prior]
 lengthscale = 0.3
