@@ -177,7 +177,9 @@ def test_a_wrong_job_is_refused(folder, old, new, said):
 def test_a_job_that_does_not_fit_into_memory_is_refused(folder):
     job = JOB.replace("[prior]", 'map = { kind = "grid", resolution_degrees = 1.0 }\n[prior]')
     job = job.replace("[cluster]", '[cluster]\nmemory_limit = "2MiB"')
-    assert_refused(run(job=job), 2, "block Gauss-Seidel on 120 points needs", "2 MiB", "Raise memory_limit")
+    assert_refused(
+        run(job=job), 2, "block Gauss-Seidel on 120 points needs", "2 MiB", "Raise [cluster] memory_limit"
+    )
 
 
 def test_a_climatology_that_is_not_there_is_refused(folder):

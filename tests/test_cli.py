@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.errors import NotReadyError, NumericalError
-from cagp_dist.service.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job
 
 CAGP = Path(sys.executable).with_name("cagp")
 
@@ -147,7 +147,7 @@ def test_plan_refuses_what_does_not_fit(tmp_path):
     result = cagp("plan", job)
     assert result.exit_code == 2
     assert "1 MiB" in result.stderr
-    assert "Raise memory_limit" in result.stderr
+    assert "Raise [cluster] memory_limit" in result.stderr
 
 
 FIT_JOB = """

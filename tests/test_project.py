@@ -42,7 +42,7 @@ def test_help_is_quick() -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["cagp_dist", "cagp_dist.cli", "cagp_dist.service.config"])
+@pytest.mark.parametrize("module", ["cagp_dist", "cagp_dist.cli", "cagp_dist.service.jobfile.config"])
 def test_heavy_modules_are_imported_where_they_are_used(module: str) -> None:
     code = f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -108,7 +108,7 @@ def test_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_job_of_the_readme_is_the_sample_job() -> None:
-    from cagp_dist.service.config import load_job, parse_job
+    from cagp_dist.service.jobfile.config import load_job, parse_job
 
     sample = load_job(REPOSITORY / "deploy" / "jobs" / "sample.toml")
     assert parse_job(_block("toml")).canonical() == sample.canonical()

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-
-Array = NDArray[np.float64]
 
 INTERVALS = 20
 

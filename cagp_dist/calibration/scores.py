@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import checked, ks_test, pit
 from cagp_dist.errors import ArgumentError
-
-Array = NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 

@@ -7,16 +7,17 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.layout import find_variable
 from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.arrays import content_sha256
+from cagp_dist.text import bytes_text
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.float64]
 
 MONTHS = 12
 _TOLERANCE_DEGREES = 1e-5
@@ -165,8 +166,8 @@ def _check_size(dataset: xr.Dataset, variable: str) -> None:
     free = available_bytes()
     if needed > free:
         raise BudgetError(
-            f"reading all times of the climatology takes {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} "
-            "GiB are free. Average it over time first, and name the store of the averages."
+            f"reading all times of the climatology takes {bytes_text(needed)}, and {bytes_text(free)} are "
+            "free. Average it over time first, and name the store of the averages."
         )
 
 

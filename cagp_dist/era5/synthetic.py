@@ -4,7 +4,6 @@ Whoever knows the truth can judge a method: the three numbers of the prior are k
 or an error bar can be checked against them, at any resolution and without data.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +12,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import check_positive
+from cagp_dist.digest import text_sha256
 from cagp_dist.era5.canonical import COLDEST_KELVIN, WARMEST_KELVIN, assemble
 from cagp_dist.era5.selection import Area, inside_area, parse_times
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.kernels import Kernel, Matern32
-
-Array = NDArray[np.float64]
+from cagp_dist.latlon.grid import LatLonGrid
 
 FORMULA = 1
 """Part of every digest: another formula or another way of drawing has another number."""
@@ -72,7 +71,7 @@ class Synthetic:
             "seed": self.seed,
             "grid_degrees": float(DEFAULT_GRID_DEGREES if grid_degrees is None else grid_degrees),
         }
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        return text_sha256(json.dumps(settings, sort_keys=True))
 
 
 def open_synthetic(

@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.arrays import Array
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
+from cagp_dist.remedies import Remedy
+from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
 STRIP_ROWS = 256
@@ -43,9 +45,9 @@ class DenseLikelihood:
         needed = dense_bytes(*residuals.shape)
         if needed > memory_limit_bytes:
             raise BudgetError(
-                f"the exact likelihood of {len(X):,} points needs {needed / 2**30:.3g} GiB, more than the "
-                f"{memory_limit_bytes / 2**30:.3g} GiB that may be used. Raise memory_limit_bytes, use "
-                'method="pathwise", or fit on fewer points.'
+                f"the exact likelihood of {len(X):,} points needs {bytes_text(needed)}, more than the "
+                f"{bytes_text(memory_limit_bytes)} that may be used.",
+                remedies=(Remedy.MORE_MEMORY, Remedy.PATHWISE, Remedy.FEWER_OBSERVED),
             )
         self._kernel = kernel
         self._points = coordinates(X)

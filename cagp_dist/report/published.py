@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
-Times = NDArray[np.datetime64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,23 +5,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
+from cagp_dist.kernels import KERNELS
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.runtime import Executor
-from cagp_dist.service.solve import kernel_family
-from cagp_dist.service.tables import Job
+from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.task import Task
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitProgress, FitResult
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +125,7 @@ def fit_prior(
         X = unit_sphere(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
         residuals = (points.values_kelvin[:, chosen] - task.mean(X).T).reshape(-1, *sites.shape)
     result = fit(
-        kernel_family(task.job.prior.kernel),
+        KERNELS[task.job.prior.kernel],
         sites,
         residuals,
         mean=0.0,

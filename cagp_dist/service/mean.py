@@ -6,12 +6,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
 from cagp_dist.era5.climatology import Climatology
 from cagp_dist.geometry import area_weights
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 Basis = Literal["power", "harmonic"]
 

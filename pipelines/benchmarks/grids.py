@@ -5,13 +5,12 @@ import time
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from pipelines.benchmarks import reference
 
 Figures = dict[str, float]
-Array = NDArray[np.float64]
 
 # Maximum likelihood for the built-in field, K^2.
 KERNEL = cagp.Matern32(lengthscale=0.041, variance=22.4)

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.sources import open_source
 from cagp_dist.service.mean import fit_mean
-
-Array = NDArray[np.float64]
 
 MEANS = ("constant", "quadratic-latitude")
 

@@ -13,17 +13,14 @@ training points.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Mask
 from pipelines.experiments.held_out import Row, judged
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import MEANS, SampleField
 from pipelines.experiments.smooth_means import means, table
 from pipelines.experiments.split import Split
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 SEED = 3
 HELD_OUT, RANDOM = 500, 10_000

@@ -10,16 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from cagp_dist.solvers.conjugacy import conjugate_directions
 
 import cagp_dist as cagp
-from cagp_dist.solvers.conjugacy import conjugate_directions
+from cagp_dist.arrays import Array
 from pipelines.experiments.held_out import SEED
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power
 from pipelines.experiments.split import LATITUDES, QUICK_LATITUDES, Split
 
-Array = NDArray[np.float64]
 Means = dict[tuple[str, int], Array]
 """Means on the whole grid (P, Q) by solver and iteration; 0 where there is no iteration."""
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from cagp_dist.solvers.conjugacy import conjugate_directions
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
-from cagp_dist.solvers.conjugacy import conjugate_directions
-
-Array = NDArray[np.float64]
+from cagp_dist.arrays import Array
 
 LATITUDES, QUICK_LATITUDES = 180, 24
 HELD_OUT = 100

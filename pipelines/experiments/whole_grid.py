@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.scores import coverage, nll
 from cagp_dist.solvers import GridState
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power
 from pipelines.experiments.split import LENGTHSCALE, NOISE_VARIANCE, VARIANCE
-
-Array = NDArray[np.float64]
 
 SEED = 2
 LATITUDES, QUICK_LATITUDES = 721, 181

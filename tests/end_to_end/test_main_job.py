@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.service.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.store.publish import verify
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.service.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "fields"

@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
+from cagp_dist.gram.conjugate import conjugate_gradients
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.conjugate import conjugate_gradients
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import GridProblem, grid_problem

@@ -13,10 +13,10 @@ from cagp_dist.errors import FitError
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.result import FitStatus, StandardErrors
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.config import parse_job
 from cagp_dist.service.events import Event
 from cagp_dist.service.fit import check_fit, fit_prior, prior_table, whole_grid
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit
 from cagp_dist.service.task import prepare

@@ -3,9 +3,10 @@ import pytest
 import xarray as xr
 
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
-from cagp_dist.service.config import parse_job, with_scheduler
 from cagp_dist.service.ingest import ingest, peek, stored_observations
-from cagp_dist.service.plan import plan_job, scheduler_of, size_of_job
+from cagp_dist.service.jobfile.config import parse_job, with_scheduler
+from cagp_dist.service.plan import plan_job, size_of_job
+from cagp_dist.service.workers import scheduler_of
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def test_memory_is_that_of_all_workers(make_job):
     job = make_job(**big)
     wide = job.model_copy(update={"design": job.design.model_copy(update={"map": make_wide(job.design.map)})})
     assert plan_job(with_scheduler(wide, "slurm")).plan.peak_bytes > 2**20
-    with pytest.raises(BudgetError, match="Raise memory_limit"):
+    with pytest.raises(BudgetError, match=r"Raise \[cluster\] memory_limit"):
         plan_job(with_scheduler(wide, "serial"))
 
 

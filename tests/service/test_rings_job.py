@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cagp_dist.errors import ArgumentError
-from cagp_dist.service.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
 from cagp_dist.store.arrays import read_group

@@ -7,9 +7,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.service import values
-from cagp_dist.service.explain import explain
-from cagp_dist.service.tables import Job
+from cagp_dist.service.jobfile import values
+from cagp_dist.service.jobfile.explain import explain
+from cagp_dist.service.jobfile.tables import Job
 
 
 def load_job(path: Path | str) -> Job:
