@@ -238,7 +238,7 @@ class BlockGaussSeidelTable(Table):
 
 
 class ConjugateGradientTable(Table):
-    """Conjugate gradients; depends on the observed values, so its error bars are conservative."""
+    """Conjugate gradients; error bars are not calibrated: usually too wide, sometimes too narrow."""
 
     name: Literal["conjugate-gradient"]
     iterations: Annotated[int, _ITERATIONS] = 5

@@ -1,4 +1,4 @@
-"""Draw architecture.svg, the figure of docs/architecture.md: ``python docs/figures/architecture.py``.
+"""Draw architecture.svg, the figure of docs/architecture.md: ``python docs/drawings/architecture.py``.
 
 Everything that is written in the figure stands in this file as text, one call for each box.
 """
