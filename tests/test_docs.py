@@ -1,6 +1,7 @@
 """What the pages have in common: figures are written down once, figures exist, citations are listed."""
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -41,6 +42,30 @@ def test_every_picture_of_a_page_exists():
     for page in pages():
         for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)|```\{(?:image|figure)\} (\S+)", page.read_text()):
             assert (page.parent / next(filter(None, target))).is_file(), f"{page.name}: {target}"
+
+
+def test_files_that_pages_mention_exist():
+    root = DOCS.parent
+    for page in [*pages(), root / "README.md"]:
+        text = page.read_text()
+        for name in re.findall(r"\b((?:tests|docs|deploy)/[\w./-]*\w)", text):
+            assert (root / name).exists(), f"{page.name}: {name}"
+        for module in re.findall(r"python -m (pipelines(?:\.\w+)*)", text):
+            assert (root / (module.replace(".", "/") + ".py")).exists(), f"{page.name}: {module}"
+
+
+def test_names_that_pages_mention_exist():
+    import cagp_dist
+
+    mentioned = set()
+    for page in pages():
+        text = page.read_text()
+        mentioned |= {("cagp_dist", name) for name in re.findall(r"\bcagp\.([A-Za-z_]\w*)", text)}
+        mentioned |= set(re.findall(r"`(cagp_dist(?:\.\w+)*)\.(\w+)[`(]", text))
+    assert ("cagp_dist", "condition") in mentioned
+    for module, name in sorted(mentioned):
+        found = cagp_dist if module == "cagp_dist" else importlib.import_module(module)
+        assert hasattr(found, name), f"{module}.{name}"
 
 
 def test_works_that_docstrings_cite_are_on_the_page_of_references():

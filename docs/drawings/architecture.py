@@ -20,7 +20,7 @@ class Drawing:
     """A figure of ``WIDTH`` x ``HEIGHT`` units, y upwards."""
 
     def __init__(self) -> None:
-        self.figure = Figure(figsize=(WIDTH / 10, HEIGHT / 10))
+        self.figure = Figure(figsize=(WIDTH / 12.5, HEIGHT / 12.5))
         self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
         self.axes.set(xlim=(0.0, WIDTH), ylim=(0.0, HEIGHT))
         self.axes.axis("off")
@@ -138,11 +138,11 @@ def draw() -> Figure:
     d.box(3, 25, 28, 38, "5  Problem", "b = y - m0(X), targets X', and", "gram: Gram, all a solver sees of G")
     for row, (name, what) in enumerate(GRAMS.items()):
         d.box(4.5, 48.6 - 6.4 * row, 25, 5.9, name, what)
-    d.text(4.8, 27.3, "latlon/: grids, wavenumbers, ring blocks", colour=MUTED)
+    d.text(4.8, 27.3, "latlon/: grids, wavenumbers, rings", colour=MUTED)
     d.arrow((31, 44), (35, 44))
 
     d.box(35, 25, 37, 38, "6  Solver", "solvers/: settings that yield states")
-    d.box(36.5, 46.6, 19, 11, "Stages", "order, Mt and Mt', W:", "Gauss-Seidel, SOR,", "SSOR, Jacobi")
+    d.box(36.5, 46.6, 19, 10.6, "Stages", "order, Mt and Mt', W:", "Gauss-Seidel, SOR,", "SSOR, Jacobi")
     d.box(36.5, 35.2, 19, 11, "Policy", "yields actions s:", "conjugate gradients,", "random actions")
     d.box(36.5, 26.2, 19, 8.4, "Exact", "the Gram's own solve:", "Cholesky, rings")
     for y, module in ((52.1, "engine"), (40.7, "projection"), (30.4, "exact")):
