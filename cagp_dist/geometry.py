@@ -135,8 +135,8 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
 
     The set is halved along its widest axis, at a multiple of ``block_size``, until a block is left, and
     blocks are halved further down to `LEAF` points. Compact blocks make block Gauss-Seidel converge
-    fast, and compact leaves let far-apart tiles be skipped; the order depends on X alone, so the solve
-    stays calibrated (math 1.6).
+    fast, and compact leaves let far-apart tiles be skipped; the order depends on X alone, so that it
+    does not break calibration (math 1.6).
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
     Raises
     ------
     ArgumentError
-        If X is no finite (n, p) array or ``block_size`` is below 1.
+        If X is not a finite (n, p) array or ``block_size`` is below 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scores of a Gaussian prediction against observations: accuracy, sharpness and honesty in numbers.
+"""Scores of a Gaussian prediction against observations: accuracy, sharpness and calibration in numbers.
 
 Every standard deviation here is the *predictive* one, noise included (math 13): an observation is
 compared, not the unseen field. The log score and the CRPS are proper: no prediction beats the true law
@@ -34,7 +34,7 @@ class Scores:
     crps : float
         Mean continuous ranked probability score; smaller is better.
     coverage : array, shape (L,)
-        Fraction of observations inside the central interval of each level; honest if near the level.
+        Fraction of observations inside the central interval of each level; near the level if calibrated.
     levels : array, shape (L,)
         Levels of the central intervals, in (0, 1).
     ks_statistic, ks_pvalue : float

@@ -25,7 +25,7 @@ def parse_times(times: Sequence[str]) -> Times:
     Raises
     ------
     ConfigurationError
-        If there is none, or one that is no time or names another time zone.
+        If the list is empty, or an entry is not a time or names another time zone.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class Synthetic:
             raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
 
     def sha256(self, grid_degrees: float | None) -> str:
-        """Digest of all that decides the numbers besides the time: settings, resolution and formula."""
+        """Digest of what determines the numbers, apart from the time: settings, resolution and formula."""
         settings = {
             "formula": FORMULA,
             "kernel": type(self.kernel).__name__,

@@ -191,11 +191,11 @@ def check_fit(job: Job, fitted: FittedPrior) -> None:
 
 
 _ADVICE = {
-    "at-bound": "The data do not hold this number. Try another kernel or mean, or more or denser points.",
+    "at-bound": "The data do not determine this number. Try another kernel or mean, or more points.",
     "flat": "The data hardly tell these numbers apart. Try another kernel or mean, or more or closer points.",
     "not-converged": "The search stopped short. Try another mean, or fit to fewer points or times.",
 }
-"""What can be done from a job; the advice of the status itself speaks of arguments of `cagp_dist.fit`."""
+"""What can be done from a job; the advice of the status itself names arguments of `cagp_dist.fit`."""
 
 
 def prior_table(job: Job, fitted: FittedPrior) -> str:

@@ -27,7 +27,7 @@ _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dataset]":
     """Score a solution and arrange everything for publication.
 
-    Scores compare with observations, hence with noise in the standard deviation; what is published as
+    Scores compare with observations, so that the standard deviation includes the noise; what is published as
     ``t2m_std`` has none (math 12, 13).
 
     Parameters

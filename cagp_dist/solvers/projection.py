@@ -124,7 +124,7 @@ def project(
 
 
 def _orthonormal(block: Array, earlier: Array) -> Array:
-    """Actions (n, k) made orthonormal, and orthogonal to earlier ones (i, n); (n, 0) if they are dependent."""
+    """Actions (n, k) made orthonormal, and orthogonal to earlier ones (i, n); (n, 0) if they depend."""
     columns = block / np.linalg.norm(block, axis=0)
     for _ in range(2):
         columns -= earlier.T @ (earlier @ columns)

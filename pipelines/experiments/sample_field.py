@@ -43,7 +43,7 @@ class SampleField:
         return cls(grid, values - fitted(grid.points).reshape(grid.shape))
 
     def strided(self, step: int) -> tuple[cagp.LatLonGrid, Array]:
-        """Every so manieth latitude and longitude: the coarse grid and the values on it."""
+        """Every ``step``-th latitude and longitude: the coarse grid and the values on it."""
         latitude = self.grid.latitude_degrees[::step]
         return cagp.LatLonGrid(latitude, self.grid.n_longitudes // step), self.residual[::step, ::step]
 

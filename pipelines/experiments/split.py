@@ -48,7 +48,7 @@ class Split:
         lengthscale: float = LENGTHSCALE,
         held_out: int = HELD_OUT,
     ) -> Self:
-        """Build a grid of so many latitudes and twice as many longitudes.
+        """Build a grid of this number of latitudes and twice as many longitudes.
 
         The lengthscale is that of the full size; on a coarser grid it spans as many steps of the grid.
         The points held out are drawn with probabilities proportional to the areas of their cells: averages

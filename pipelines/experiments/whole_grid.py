@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Case:
-    """A solver on the whole grid: Gauss-Seidel by bands of so many rings, or conjugate gradients (0)."""
+    """A solver on the whole grid: Gauss-Seidel with bands of rings as blocks, or conjugate gradients (0)."""
 
     rings_per_block: int
     iterations: int
@@ -145,7 +145,7 @@ def _root_average(values: Array, weights: Array) -> float:
 
 
 def make_rings(latitudes: int) -> cagp.RingGram:
-    """Prior on ERA5's layout with so many latitudes: both poles, longitudes as far apart as latitudes."""
+    """Prior on ERA5's layout with P latitudes: both poles, longitudes as far apart as latitudes."""
     grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, latitudes), 2 * (latitudes - 1))
     return cagp.RingGram(grid, cagp.Matern32(LENGTHSCALE, VARIANCE), noise_variance=NOISE_VARIANCE)
 

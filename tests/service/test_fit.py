@@ -193,7 +193,7 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
         (
             FitStatus.AT_BOUND,
             ("lengthscale", "variance"),
-            r"ended at-bound \(lengthscale and variance\): The data do not hold",
+            r"ended at-bound \(lengthscale and variance\): The data do not determine",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def with_scheduler(job: Job, scheduler: str) -> Job:
     Raises
     ------
     ConfigurationError
-        If the scheduler is none that is known.
+        If the scheduler is not known.
     """
     try:
         checked = values.scheduler(scheduler)

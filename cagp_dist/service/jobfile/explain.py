@@ -78,7 +78,7 @@ def _wrong_tag(field: FieldInfo, keys: Sequence[str], came: object) -> str:
 def _locate(
     model: type[BaseModel], location: Sequence[int | str]
 ) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:
-    """Find the model and field an error speaks of, and the keys that lead there."""
+    """Find the model and field an error refers to, and the keys that lead there."""
     owner: type[BaseModel] = model
     field: FieldInfo | None = None
     keys: list[str] = []
