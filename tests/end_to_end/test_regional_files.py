@@ -22,7 +22,7 @@ map   = {{ kind = "grid", resolution_degrees = {resolution} }}
 mean = "{mean}"
 lengthscale = {lengthscale}
 variance = 22.0
-noise_variance = 0.1
+noise_variance = {noise}
 
 [solver]
 name = "block-gauss-seidel"
@@ -42,6 +42,7 @@ def test_europe(tmp_path):
         resolution=2.5,
         mean="quadratic-latitude",
         lengthscale=0.05,
+        noise=3.0,  # mountains and coasts that 0.75 degrees do not resolve
         root=tmp_path / "out",
     )
     outcome = run(parse_job(job))
@@ -53,7 +54,7 @@ def test_europe(tmp_path):
     assert grid.longitude.size == 20
     assert outcome.status.ok
     error = float(outcome.calibration.rmse)
-    assert error < 2.0  # the field itself varies by 9 K
+    assert error < 2.5  # a point sees its neighbours 0.75 degrees away; the field itself varies by 8 K
     # one field, correlated errors and mountains the prior knows nothing of: far from 100 independent draws
     assert 0.7 < float(outcome.calibration.coverage.sel(level=0.9)) <= 1.0
 
@@ -68,6 +69,7 @@ def test_a_day_in_one_solve(tmp_path):
         resolution=1.0,
         mean="constant",
         lengthscale=0.02,
+        noise=0.1,
         root=tmp_path / "out",
     )
     outcome = run(parse_job(job))
