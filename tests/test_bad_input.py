@@ -12,7 +12,7 @@ import cagp_dist as cagp
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError
 
-SHARED = Path(__file__).parents[1] / ".." / "shared" / "data" / "fields"
+from .regional import corrupted
 
 JOB = """
 [observations]
@@ -299,10 +299,7 @@ def test_a_wrong_grib_file_is_refused(folder, damage):
 
 
 def test_a_corrupted_grib_message_is_refused(folder):
-    bad = SHARED / "bad_corrupted_message.grib"
-    if not bad.exists():
-        pytest.skip("the shared data is not here")
-    Path("field.grib").write_bytes(bad.read_bytes())
+    Path("field.grib").write_bytes(corrupted())
     assert_refused(run(job=JOB.replace("field.nc", "field.grib")), 1, "field.grib")
     assert_no_observations()
 

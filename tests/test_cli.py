@@ -392,6 +392,7 @@ def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch):
     assert "report  " in asked.stdout
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_leaves_nothing_half_written(tmp_path):
     """Ctrl-C in the middle of a long solve, in a real process."""
     job = tmp_path / "job.toml"

@@ -104,6 +104,7 @@ def test_held_out_scores_every_iteration(split, values):
     assert last.actual < 0.2 * last.stated  # conservative
 
 
+@pytest.mark.exhaustive
 def test_simulation_passes_what_is_calibrated_and_fails_conjugate_gradients(split, monkeypatch):
     simulation = script("simulation")
     monkeypatch.setattr(simulation, "DIRECTIONS", (5, 20))
@@ -239,6 +240,7 @@ def test_solvers_on_a_field_agree_on_what_is_exact():
     assert names == ["strided, 120", "random, 90"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "figures"),
     [

@@ -31,6 +31,8 @@ from pipelines.benchmarks.peers.problems import (
 )
 from pipelines.benchmarks.peers.tables import FIT_HEAD, PREDICTION_HEAD, aligned, fit_table, prediction_table
 
+pytestmark = pytest.mark.exhaustive
+
 SMALL = Case(150, 40)
 METHOD = Method("dense", "by hand")
 

@@ -184,10 +184,17 @@ def _group(path: Path, name: str) -> Iterator["xr.Dataset"]:
     """Open one group; whatever goes wrong in the library while it is read becomes a StoreError."""
     import xarray as xr
 
+    from cagp_dist.store.plain import plain_store
+
     try:
-        with xr.open_dataset(
-            path, engine="zarr", group=name or None, chunks=None, consolidated=False, decode_timedelta=False
+        with xr.open_zarr(
+            plain_store(str(path), text=True),
+            group=name or None,
+            chunks=None,
+            consolidated=False,
+            decode_timedelta=False,
         ) as dataset:
+            dataset.encoding["source"] = str(path)
             yield dataset
     except StoreError:
         raise

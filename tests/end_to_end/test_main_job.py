@@ -13,7 +13,6 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.store.publish import verify
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "fields"
 GROUPS = ("posterior", "map", "calibration", "trace", "observations")
 
 JOB = """
