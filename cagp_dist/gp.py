@@ -95,12 +95,15 @@ class Progress:
         Part of the whole work that is done, 0 to 1.
     seconds : float
         Since the start.
+    relative_residual : float or None
+        ``|b - G v| / |b|`` where the solver follows it.
     """
 
     iteration: int
     iterations: int
     fraction: float
     seconds: float
+    relative_residual: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +246,7 @@ def condition(
                 if progress is not None:
                     fraction = trace.fraction(state, solver.iterations)
                     elapsed = time.perf_counter() - started
-                    progress(Progress(state.iteration, solver.iterations, fraction, elapsed))
+                    progress(Progress(state.iteration, solver.iterations, fraction, elapsed, residual))
         description = executor.description
     shaped = partial(_shaped, targets=targets, single=seen.single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in trace.steps())

@@ -42,7 +42,8 @@ def between(field: SampleField, prior: cagp.Prior) -> list[float]:
     )
     row, column = (index.ravel() for index in np.meshgrid(rows, columns, indexing="ij"))
     latitude = field.grid.latitude_degrees[row]
-    posterior = cagp.condition_on_grid(prior, coarse, values, latitude, field.grid.longitude_degrees[column])
+    X_test = cagp.unit_sphere(latitude, field.grid.longitude_degrees[column])
+    posterior = cagp.condition(prior, coarse, values, X_test, solver=cagp.Rings())
     return _scores(
         posterior.mean,
         posterior.variance + prior.noise_variance,

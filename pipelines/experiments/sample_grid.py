@@ -73,11 +73,9 @@ def solve(field: SampleField, prior: cagp.Prior, train: Mask, test: Mask) -> Ite
 def _exact(field: SampleField, prior: cagp.Prior, train: Mask, test: Mask) -> cagp.Posterior:
     """Exact posterior: by the structure of the strided grid, else by Cholesky."""
     coarse, values = field.strided(2)
-    if train[::2, ::2].all():
-        rows, columns = np.nonzero(test)
-        latitude, longitude = field.grid.latitude_degrees[rows], field.grid.longitude_degrees[columns]
-        return cagp.condition_on_grid(prior, coarse, values, latitude, longitude)
     points = field.grid.points
+    if train[::2, ::2].all():
+        return cagp.condition(prior, coarse, values, points[test.ravel()], solver=cagp.Rings())
     return cagp.condition(
         prior, points[train.ravel()], field.residual[train], points[test.ravel()], solver=cagp.Cholesky()
     )
