@@ -6,7 +6,7 @@ from pathlib import Path
 import eccodes
 import numpy as np
 
-from cagp_dist.era5.sources import SAMPLE_FILE
+from cagp_dist.era5.sample import SAMPLE_FILE
 
 DATA = Path(__file__).parent / "data"
 EUROPE = DATA / "ecmwf_2t_2017-04-27T12_0p75_europe.grib"

@@ -12,34 +12,22 @@ import cagp_dist as cagp
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError
 
+from .jobs import job_text, random_points
 from .regional import corrupted
 
-JOB = """
-[observations]
-source = "file:field.nc"
-
-[design]
-train = { kind = "random", count = 120, seed = 0 }
-test  = { kind = "random", count = 30, seed = 1 }
-
-[prior]
-kernel = "matern32"
-mean = "quadratic-latitude"
-lengthscale = 0.3
-variance = 22.0
-noise_variance = 0.5
-
-[solver]
-name = "block-gauss-seidel"
-iterations = 2
-block_size = 64
-
-[cluster]
-scheduler = "serial"
-
-[output]
-root = "out"
-"""
+JOB = job_text(
+    observations={"source": "file:field.nc"},
+    design={"train": random_points(120), "test": random_points(30, seed=1)},
+    prior={
+        "kernel": "matern32",
+        "mean": "quadratic-latitude",
+        "lengthscale": 0.3,
+        "variance": 22.0,
+        "noise_variance": 0.5,
+    },
+    solver={"name": "block-gauss-seidel", "iterations": 2, "block_size": 64},
+    output={"root": "out"},
+)
 
 
 def temperature(*, units: str = "K") -> xr.Dataset:
@@ -120,7 +108,7 @@ TRAIN_AND_TEST = JOB.split("[design]\n")[1].split("\n\n")[0]
         ("noise_variance = 0.5", "noise_variance = 0", ("noise_variance = 0 is", "for example 0.5")),
         ("iterations = 2", "iterations = -1", ("iterations = -1", "an integer of at least 0")),
         ("block_size = 64", "block_size = 0", ("block_size = 0", "an integer of at least 1")),
-        ("[solver]", "[solver", ("is not valid TOML", "at line", "line 16: [solver")),
+        ("[solver]", "[solver", ("is not valid TOML", "at line", "line 15: [solver")),
         ('"file:field.nc"', '"field.nc"', ('write "file:field.nc"',)),
         (
             '"file:field.nc"',

@@ -6,46 +6,37 @@ import xarray as xr
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 
+from ..jobs import job_text, map_grid, random_points
 from ..regional import EUROPE, day
 
-JOB = """
-[observations]
-source = "file:{path}"
-{times}
 
-[design]
-train = {{ kind = "random", count = {train} }}
-test  = {{ kind = "random", count = 100, seed = 1 }}
-map   = {{ kind = "grid", resolution_degrees = {resolution} }}
-
-[prior]
-mean = "{mean}"
-lengthscale = {lengthscale}
-variance = 22.0
-noise_variance = {noise}
-
-[solver]
-name = "block-gauss-seidel"
-iterations = 3
-block_size = 256
-
-[output]
-root = "{root}"
-"""
+def job(path, root, *, train, resolution, mean, lengthscale, noise, **observations):
+    text = job_text(
+        observations={"source": f"file:{path}", **observations},
+        design={
+            "train": random_points(train),
+            "test": random_points(100, seed=1),
+            "map": map_grid(resolution),
+        },
+        prior={"mean": mean, "lengthscale": lengthscale, "variance": 22.0, "noise_variance": noise},
+        solver={"name": "block-gauss-seidel", "iterations": 3, "block_size": 256},
+        cluster=None,
+        output={"root": root},
+    )
+    return parse_job(text)
 
 
 def test_europe(tmp_path):
-    job = JOB.format(
-        path=EUROPE,
-        times="",
+    europe = job(
+        EUROPE,
+        tmp_path / "out",
         train=2000,
         resolution=2.5,
         mean="quadratic-latitude",
         lengthscale=0.05,
         noise=3.0,  # mountains and coasts that 0.75 degrees do not resolve
-        root=tmp_path / "out",
     )
-    outcome = run(parse_job(job))
+    outcome = run(europe)
     grid = xr.open_zarr(outcome.path, group="map").load()
     assert grid.latitude.values[[0, -1]].tolist() == [31.25, 58.75]
     degrees_east = np.sort((grid.longitude.values + 180.0) % 360.0 - 180.0)
@@ -62,17 +53,17 @@ def test_europe(tmp_path):
 def test_a_day_in_one_solve(tmp_path):
     (tmp_path / "day.grib").write_bytes(day("2019-03-01"))
     hours = [f"2019-03-01T{hour:02d}:00" for hour in range(24)]
-    job = JOB.format(
-        path=tmp_path / "day.grib",
-        times=f"times = {hours}".replace("'", '"'),
+    one_day = job(
+        tmp_path / "day.grib",
+        tmp_path / "out",
+        times=hours,
         train=1000,
         resolution=1.0,
         mean="constant",
         lengthscale=0.02,
         noise=0.1,
-        root=tmp_path / "out",
     )
-    outcome = run(parse_job(job))
+    outcome = run(one_day)
     test = xr.open_zarr(outcome.path, group="posterior").load()
     assert test.t2m_mean.shape == (24, 100)
     assert (test.t2m_std.values == test.t2m_std.values[0]).all()  # one solve: one variance for all hours

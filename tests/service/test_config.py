@@ -10,6 +10,9 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile.config import load_job, parse_job
 from cagp_dist.service.jobfile.tables import Numbers
 
+from ..jobs import job_text as written
+from ..jobs import map_grid, random_points
+
 
 def refusal(text):
     with pytest.raises(ConfigurationError) as caught:
@@ -161,7 +164,7 @@ def test_a_job_is_frozen(job_text):
         ('"4GiB"', '"1kB"', "1000 bytes are less than any work needs"),
         ('root = "out"', 'root = ""', "expected the path of a folder"),
         ('root = "out"', 'root = "a\\u0000b"', "NUL character"),
-        ("[prior]", "[prior", "at line 11, column 7).\n  line 11: [prior"),
+        ("[prior]", "[prior", "at line 10, column 7).\n  line 10: [prior"),
         ("[prior]", "x = " + "[" * 5000 + "\n[prior]", "nested too deeply"),
         ("seed = 0", "seed = " + "9" * 5000, "not valid TOML"),
     ],
@@ -322,28 +325,22 @@ def test_fuzzed_toml_gives_only_configuration_errors(lines):
         parse_job("\n".join(lines))
 
 
-JOB_LINES = """[observations]
-source = "synthetic"
-synthetic = { seed = 1 }
-times = ["2017-04-27T12:00"]
-area = [60, -10, 30, 40]
-[design]
-train = { kind = "random", count = 100 }
-test  = { kind = "stride", step = 7, offset = 3 }
-map   = { kind = "grid", resolution_degrees = 4.0 }
-[prior]
-lengthscale = 0.05
-variance = 22.0
-noise_variance = 0.5
-[solver]
-name = "random-actions"
-seed = 4
-[cluster]
-workers = 2
-memory_limit = "4GiB"
-[output]
-root = "out"
-""".splitlines()
+JOB_LINES = written(
+    observations={
+        "source": "synthetic",
+        "synthetic": {"seed": 1},
+        "times": ["2017-04-27T12:00"],
+        "area": [60, -10, 30, 40],
+    },
+    design={
+        "train": random_points(100),
+        "test": {"kind": "stride", "step": 7, "offset": 3},
+        "map": map_grid(4.0),
+    },
+    solver={"name": "random-actions", "seed": 4},
+    cluster={"workers": 2, "memory_limit": "4GiB"},
+    output={"root": "out"},
+).splitlines()
 ASSIGNMENTS = [index for index, line in enumerate(JOB_LINES) if "=" in line]
 
 

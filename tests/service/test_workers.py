@@ -13,31 +13,19 @@ from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.workers import workers_of
 
-JOB = """
-[observations]
-source = "synthetic"
-grid_degrees = 15.0
-times = ["2020-01-01", "2020-01-02"]
-[design]
-train = {{ kind = "random", count = 220 }}
-test = {{ kind = "random", count = 20, seed = 1 }}
-[prior]
-lengthscale = 0.3
-variance = 22.0
-noise_variance = 0.5
-[solver]
-name = "conjugate-gradient"
-iterations = 3
-[cluster]
-scheduler = "{scheduler}"
-{memory}
-[output]
-root = "{root}"
-"""
+from ..jobs import job_text, random_points
 
 
-def job(root, *, scheduler="serial", memory=""):
-    return parse_job(JOB.format(root=root, scheduler=scheduler, memory=memory))
+def job(root, *, scheduler="serial", **cluster):
+    text = job_text(
+        observations={"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01", "2020-01-02"]},
+        design={"train": random_points(220), "test": random_points(20, seed=1)},
+        prior={"lengthscale": 0.3, "variance": 22.0, "noise_variance": 0.5},
+        solver={"name": "conjugate-gradient", "iterations": 3},
+        cluster={"scheduler": scheduler, **cluster},
+        output={"root": root},
+    )
+    return parse_job(text)
 
 
 @pytest.mark.cluster
@@ -98,7 +86,7 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
 
 @pytest.mark.parametrize("do", [plan_job, run])
 def test_a_job_that_does_not_fit_is_told_which_keys_to_change(do, tmp_path):
-    tight = job(tmp_path, memory='memory_limit = "1MiB"')
+    tight = job(tmp_path, memory_limit="1MiB")
     wide = tight.model_copy(update={"solver": tight.solver.model_copy(update={"iterations": 2000})})
     with pytest.raises(BudgetError) as caught:
         do(wide)
