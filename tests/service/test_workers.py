@@ -9,9 +9,11 @@ from cagp_dist.runtime import SerialExecutor
 from cagp_dist.runtime import dask as runtime_dask
 from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.jobfile.solver import SOLVER_TABLES
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.workers import workers_of
+from cagp_dist.solvers.registry import SOLVERS
 
 from ..jobs import job_text, random_points
 
@@ -82,6 +84,28 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
         *plans[0].lines(),
         "2 such solves, one for each time: the solver follows the values",
     ]
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_cagp_plan_foretells_the_plan_of_the_run_for_every_solver(name, tmp_path):
+    keys = SOLVER_TABLES[name].model_fields
+    settings = {key: field.examples[0] for key, field in keys.items() if field.examples}
+    settings |= {"block_size": 64} if "block_size" in keys else {}
+    settings |= {"iterations": 2} if "iterations" in keys else {}
+    text = job_text(
+        observations={"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01", "2020-01-02"]},
+        design={"train": {"kind": "all"}, "test": random_points(20, seed=1)},
+        prior={"lengthscale": 0.3, "variance": 22.0, "noise_variance": 5.0},
+        solver={"name": name, **settings},
+        cluster={"scheduler": "serial", "memory_limit": "1GiB"},
+        output={"root": tmp_path},
+    )
+    events = []
+    foretold = plan_job(parse_job(text)).lines()
+    outcome = run(parse_job(text), observe=events.append)
+    assert outcome.status.ok
+    notes = [event.text for event in events if (event.stage, event.kind) == ("Solve", "note")]
+    assert notes == ["on serial", *foretold]
 
 
 @pytest.mark.parametrize("do", [plan_job, run])
