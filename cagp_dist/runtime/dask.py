@@ -97,8 +97,8 @@ class DaskExecutor:
             return cast("list[T]", self._client.gather(list(handles)))
         except KilledWorker as error:
             raise ClusterError(
-                f"a task was lost with several workers in a row: {error}. Workers probably run out of "
-                "memory.",
+                f"a task was lost with several workers in a row: {str(error).rstrip('.')}. Workers probably "
+                "run out of memory.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
             ) from error
         except (FutureCancelledError, CommClosedError) as error:
