@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from cagp_dist.errors import BudgetError
 from cagp_dist.remedies import Remedy
+from cagp_dist.text import bytes_text, rough_duration
 from cagp_dist.tiling import (
     COLUMN_GROUP,
     POINT_TILE,
@@ -183,7 +184,7 @@ class Plan:
         text = [
             f"{self.method}: {self.n:,} observed points, {self.q:,} test points, "
             f"{self.fields} field{'s' if self.fields != 1 else ''}, {self.iterations} iterations",
-            f"Gram matrix {self.n:,} x {self.n:,} would take {_bytes(DOUBLE * self.n**2)}; "
+            f"Gram matrix {self.n:,} x {self.n:,} would take {bytes_text(DOUBLE * self.n**2)}; "
             f"{self.gram_entries:.3g} entries are computed where they are used",
         ]
         if self.rings_per_block:
@@ -199,9 +200,9 @@ class Plan:
             )
         if self.cached_tiles:
             kept = self.cached_tiles * DOUBLE * self.block_size**2
-            text.append(f"{self.cached_tiles} tiles ({_bytes(kept)}) are kept between sweeps")
+            text.append(f"{self.cached_tiles} tiles ({bytes_text(kept)}) are kept between sweeps")
         text.append(
-            f"peak memory about {_bytes(self.peak_bytes)}, time about {_duration(self.seconds)} "
+            f"peak memory about {bytes_text(self.peak_bytes)}, time about {rough_duration(self.seconds)} "
             f"on {self.workers} worker{'s' if self.workers != 1 else ''}"
         )
         return text
@@ -265,8 +266,8 @@ def plan_sweeps(
     if groups and together < 1:
         fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
         raise BudgetError(
-            f"{method} on {n:,} points needs {_bytes(fixed + group_bytes)} even for {widest} test points "
-            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used.",
+            f"{method} on {n:,} points needs {bytes_text(fixed + group_bytes)} even for {widest} test points "
+            f"at once, more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
             remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
         )
     batches = tuple(
@@ -461,23 +462,7 @@ def _seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
 
 def _too_large(demand: Demand, method: str, peak: int, remedy: Remedy) -> BudgetError:
     return BudgetError(
-        f"{method} on {demand.n:,} points needs about {_bytes(peak)}, more than the "
-        f"{_bytes(demand.memory_limit_bytes)} that may be used.",
+        f"{method} on {demand.n:,} points needs about {bytes_text(peak)}, more than the "
+        f"{bytes_text(demand.memory_limit_bytes)} that may be used.",
         remedies=(Remedy.MORE_MEMORY, remedy),
     )
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.3g} TiB"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h"

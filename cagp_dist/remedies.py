@@ -29,6 +29,13 @@ class Remedy(Enum):
     FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")
     FEWER_FIELDS = ("fit on fewer fields", "list fewer [observations] times")
     PATHWISE = ('use method="pathwise"', None)
+    OTHER_MODEL = ("try another kernel or mean", "try another [prior] kernel or mean")
+    MORE_POINTS = ("give more or closer points", "observe more or closer points ([design] train)")
+    WIDER_BOUNDS = ("widen its bounds", None)
+    EQUAL_BOUNDS = ("fix a parameter with equal bounds", None)
+    START_HERE = ("start from this result", None)
+    MORE_STARTS = ("give more starts", None)
+    HIGHER_NOISE_BOUND = ("with the pathwise method raise the lower bound of the noise", None)
     THINNED_GRID = ("fit on every other row and column", "raise [observations] grid_degrees")
 
     def __init__(self, in_python: str, in_job: str | None) -> None:

@@ -37,6 +37,21 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def rough_duration(seconds: float) -> str:
+    """Write an estimated duration, which is known to a digit or two.
+
+    Examples
+    --------
+    >>> [rough_duration(seconds) for seconds in (0.2, 13.7, 125.0, 8000.0)]
+    ['1 s', '14 s', '2 min', '2.2 h']
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"
+
+
 def alternatives(names: Iterable[str], *others: str) -> str:
     """Write names in quotes, and other things as they are, with "or" before the last.
 

@@ -95,3 +95,12 @@ def test_errors_without_remedies_are_as_they_were():
     with pytest.raises(CagpError, match=r"^text$"), in_words_of_the_job():
         raise CagpError("text")
     assert advice([]) == advice([Remedy.PATHWISE], in_job=True) == ""
+
+
+@pytest.mark.parametrize("status", cagp.FitStatus)
+def test_a_fit_that_does_not_end_well_says_in_a_job_what_a_job_can_change(status):
+    assert status.advice == f"{status.meaning} {advice(status.remedies)}".rstrip()
+    assert bool(status.remedies) is not status.ok
+    in_job = advice(status.remedies, in_job=True)
+    assert status.ok or "[" in in_job
+    assert not re.search(r"bounds|starts|method", in_job)

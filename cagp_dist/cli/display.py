@@ -195,5 +195,5 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
     if result.log_likelihood is not None:
         out.print(f"log-likelihood  {result.log_likelihood:.2f}")
-    out.print(f"status  {result.status.value}: {result.status.advice}", soft_wrap=True)
+    out.print(f"status  {result.status.value}: {escape(fitted.advice)}", soft_wrap=True)
     out.print(f"\n{escape(prior_table(job, fitted))}", soft_wrap=True)

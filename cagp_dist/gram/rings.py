@@ -35,7 +35,9 @@ from cagp_dist.latlon.tasks import (
     square_root_range,
 )
 from cagp_dist.latlon.wavenumbers import Wavenumbers
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, ThreadExecutor, single_threaded_blas
+from cagp_dist.text import bytes_text
 from cagp_dist.tiling import Range
 
 T = TypeVar("T")
@@ -399,6 +401,6 @@ def check_memory(wavenumbers: Wavenumbers, memory_bytes: int, *, copies: float) 
     if needed > memory_bytes:
         raise BudgetError(
             f"the factors of a {wavenumbers.latitude_degrees.size} x {wavenumbers.n_longitudes} grid take "
-            f"{needed / 2**30:.1f} GiB, and {memory_bytes / 2**30:.1f} GiB are free. Use a coarser "
-            "grid, or an executor with more memory."
+            f"{bytes_text(needed)}, more than the {bytes_text(memory_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, Remedy.COARSER_GRID),
         )

@@ -5,6 +5,7 @@ from enum import Enum
 
 from cagp_dist.arrays import Array
 from cagp_dist.gp import Prior
+from cagp_dist.remedies import Remedy, advice
 
 
 class FitStatus(Enum):
@@ -21,25 +22,49 @@ class FitStatus(Enum):
         return self is FitStatus.CONVERGED
 
     @property
+    def meaning(self) -> str:
+        """What this means."""
+        return _MEANING[self]
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """What to do."""
+        return _REMEDIES[self]
+
+    @property
     def advice(self) -> str:
         """What this means and what to do."""
-        return _ADVICE[self]
+        return f"{self.meaning} {advice(self.remedies)}".rstrip()
 
 
-_ADVICE = {
+_MEANING = {
     FitStatus.CONVERGED: "The parameters are an optimum of the likelihood inside the bounds.",
     FitStatus.AT_BOUND: (
-        "A parameter ended on its bound, so that the likelihood may rise beyond it (see at_bound). Widen its "
-        "bounds; if it ends there again the data do not hold it: try another kernel or mean, or fix the "
-        "parameter with equal bounds."
+        "A parameter ended on its bound: the likelihood may rise beyond it, or the data do not determine "
+        "the parameter."
     ),
     FitStatus.FLAT: (
         "The likelihood hardly depends on some combination of the parameters, so that standard errors are "
-        "missing or very large. Fix a parameter with equal bounds, or give more or closer points."
+        "missing or very large."
     ),
+    FitStatus.NOT_CONVERGED: "The search ended before the gradient was small beside its own uncertainty.",
+}
+
+_REMEDIES: dict[FitStatus, tuple[Remedy, ...]] = {
+    FitStatus.CONVERGED: (),
+    FitStatus.AT_BOUND: (
+        Remedy.WIDER_BOUNDS,
+        Remedy.OTHER_MODEL,
+        Remedy.MORE_POINTS,
+        Remedy.EQUAL_BOUNDS,
+    ),
+    FitStatus.FLAT: (Remedy.EQUAL_BOUNDS, Remedy.OTHER_MODEL, Remedy.MORE_POINTS),
     FitStatus.NOT_CONVERGED: (
-        "The search ended before the gradient was small beside its own uncertainty. Start from this result, "
-        "or give more starts; with the pathwise method raise the noise's lower bound."
+        Remedy.START_HERE,
+        Remedy.MORE_STARTS,
+        Remedy.HIGHER_NOISE_BOUND,
+        Remedy.OTHER_MODEL,
+        Remedy.FEWER_OBSERVED,
     ),
 }
 

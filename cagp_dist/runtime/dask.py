@@ -97,8 +97,8 @@ class DaskExecutor:
             return cast("list[T]", self._client.gather(list(handles)))
         except KilledWorker as error:
             raise ClusterError(
-                f"a task was lost with several workers in a row: {error}. Workers probably run out of "
-                "memory.",
+                f"a task was lost with several workers in a row: {str(error).rstrip('.')}. Workers probably "
+                "run out of memory.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
             ) from error
         except (FutureCancelledError, CommClosedError) as error:
@@ -169,19 +169,31 @@ def connect(
         yield DaskExecutor(client)
 
 
+def check(scheduler: str) -> None:
+    """Make sure that a cluster can be had, before any other work: its workers may still be starting.
+
+    Parameters
+    ----------
+    scheduler : str
+        As for `connect`. Of SLURM and PBS nothing is asked.
+
+    Raises
+    ------
+    ClusterError
+        If no scheduler answers within `CONNECT_SECONDS`.
+    ConfigurationError
+        If SLURM or PBS is asked for and dask-jobqueue is not installed.
+    """
+    if scheduler in BATCH_SYSTEMS:
+        _cluster_class(scheduler)
+    else:
+        with _client(scheduler):
+            pass
+
+
 @contextmanager
 def _connected_client(scheduler: str) -> "Iterator[Client]":
-    from distributed import Client
-
-    address = _address_in(Path(scheduler)) if scheduler.endswith(".json") else scheduler
-    try:
-        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterError(
-            f"no Dask scheduler answers at {scheduler} ({error}). Check that `dask scheduler` runs there and "
-            "that its port is open."
-        ) from error
-    with client:
+    with _client(scheduler) as client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError as error:
@@ -190,6 +202,20 @@ def _connected_client(scheduler: str) -> "Iterator[Client]":
                 "start some with `dask worker`."
             ) from error
         yield client
+
+
+def _client(scheduler: str) -> "Client":
+    """Connect to a scheduler that answers, whether it has workers or not."""
+    from distributed import Client
+
+    address = _address_in(Path(scheduler)) if scheduler.endswith(".json") else scheduler
+    try:
+        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(
+            f"no Dask scheduler answers at {scheduler} ({error}). Check that `dask scheduler` runs there and "
+            "that its port is open."
+        ) from error
 
 
 def _address_in(scheduler_file: Path) -> str:
@@ -221,13 +247,20 @@ def _wait_for_the_others(client: "Client") -> None:
 
 
 def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Cluster":
+    cluster: Cluster = _cluster_class(scheduler)(
+        cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB"
+    )
+    cluster.scale(workers)
+    return cluster
+
+
+def _cluster_class(scheduler: str) -> "Callable[..., Cluster]":
+    """Find the class of a batch system."""
     try:
         import dask_jobqueue
     except ImportError as error:
         raise ConfigurationError(
             f'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist[hpc]".'
         ) from error
-    cluster_class = getattr(dask_jobqueue, BATCH_SYSTEMS[scheduler])
-    cluster: Cluster = cluster_class(cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB")
-    cluster.scale(workers)
-    return cluster
+    cluster_class: Callable[..., Cluster] = getattr(dask_jobqueue, BATCH_SYSTEMS[scheduler])
+    return cluster_class

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime.base import Executor
-from cagp_dist.runtime.dask import BATCH_SYSTEMS, connect
+from cagp_dist.runtime.dask import BATCH_SYSTEMS, check, connect
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives
@@ -53,6 +53,10 @@ def open_executor(
         yield executor
 
 
+def _nothing(name: str) -> None:
+    """Check nothing: this process is always there."""
+
+
 @dataclass(frozen=True)
 class Scheduler:
     """A way to get workers.
@@ -62,11 +66,14 @@ class Scheduler:
     open : callable
         Takes the name, the number of workers and the bytes of a worker, each None by default; returns the
         context manager of an executor.
+    check : callable
+        Takes the name; raises `ClusterError` or `ConfigurationError` if there is no such cluster to be had.
     batch : bool
         Whether the workers are jobs of a batch system, which wait in a queue and are paid for.
     """
 
     open: Opener
+    check: Callable[[str], None] = _nothing
     batch: bool = False
 
 
@@ -97,13 +104,13 @@ def _cluster(
     return connect(name, workers=workers, memory_limit_bytes=memory_limit_bytes)
 
 
-_RUNNING = Scheduler(_cluster)
+_RUNNING = Scheduler(_cluster, check)
 """A Dask cluster that runs already."""
 
 SCHEDULERS: dict[str, Scheduler] = {
     "local": Scheduler(_threads),
     "serial": Scheduler(_serial),
-    **{name: Scheduler(_cluster, batch=True) for name in BATCH_SYSTEMS},
+    **{name: Scheduler(_cluster, check, batch=True) for name in BATCH_SYSTEMS},
 }
 
 EXPECTED_SCHEDULER = alternatives([*SCHEDULERS, "tcp://HOST:PORT"], 'a scheduler file that ends in ".json"')

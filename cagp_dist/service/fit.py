@@ -13,6 +13,7 @@ from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.kernels import KERNELS
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.task import Task
@@ -51,6 +52,12 @@ class FittedPrior:
             ("noise_variance", self.prior.noise_variance, errors.noise_variance),
         ]
 
+    @property
+    def advice(self) -> str:
+        """What the status of the fit means, and what to do in the job."""
+        status = self.result.status
+        return f"{status.meaning} {advice(status.remedies, in_job=True)}".rstrip()
+
     def line(self) -> str:
         """Sum it up in one line."""
         numbers = ", ".join(
@@ -66,7 +73,7 @@ class FittedPrior:
             "points": result.points,
             "method": result.method,
             "status": result.status.value,
-            "status_advice": result.status.advice,
+            "status_advice": self.advice,
             "log_likelihood": _finite(result.log_likelihood),
             "standard_errors": {name: _finite(error) for name, _, error in self.estimates()},
             "gradient_norm": _finite(result.gradient_norm),
@@ -184,18 +191,10 @@ def check_fit(job: Job, fitted: FittedPrior) -> None:
     if not status.ok:
         which = f" ({at_bound})" if at_bound else ""
         raise FitError(
-            f"the fit of the prior to {fitted.where} ended {status.value}{which}: {_ADVICE[status.value]} "
+            f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "
             "Nothing was published. To go on with the numbers it reached, put them into the job:\n"
             f"{prior_table(job, fitted)}"
         )
-
-
-_ADVICE = {
-    "at-bound": "The data do not determine this number. Try another kernel or mean, or more points.",
-    "flat": "The data hardly tell these numbers apart. Try another kernel or mean, or more or closer points.",
-    "not-converged": "The search stopped short. Try another mean, or fit to fewer points or times.",
-}
-"""What can be done from a job; the advice of the status itself names arguments of `cagp_dist.fit`."""
 
 
 def prior_table(job: Job, fitted: FittedPrior) -> str:

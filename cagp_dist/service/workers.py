@@ -15,9 +15,9 @@ from cagp_dist.service.jobfile.tables import Job
 
 @contextmanager
 def workers_of(job: Job) -> Iterator[Callable[[], Executor]]:
-    """Open the workers of a job; a scheduler that does not answer is found out here.
+    """Give the workers of a job, which are asked for when there is work for them.
 
-    Workers that a batch system has to start first are asked for when there is work for them.
+    A scheduler that does not answer is found out at once. Its workers may join until the work begins.
 
     Parameters
     ----------
@@ -32,18 +32,18 @@ def workers_of(job: Job) -> Iterator[Callable[[], Executor]]:
     Raises
     ------
     ClusterError
-        If the scheduler does not answer, or has no workers.
+        If the scheduler does not answer, or, when the callable is called, has no workers.
     ConfigurationError
         If the scheduler is none that is known.
     """
+    scheduler = scheduler_of(job)
+    find_scheduler(scheduler).check(scheduler)
     with ExitStack() as stack:
 
         @cache
         def executor() -> Executor:
             return stack.enter_context(_opened(job))
 
-        if not find_scheduler(scheduler_of(job)).batch:
-            executor()
         yield executor
 
 

@@ -20,7 +20,7 @@ class SOR(Affine):
     iterations : int
         Sweeps over all points, at least 0; each costs one of `GaussSeidel`.
     relaxation : float
-        w, between 0 and 2; it converges for all of them ([Ostrowski 1954], math 2).
+        w, between 0 and 2; it converges for all of them (Ostrowski and Reich, math 2).
     """
 
     iterations: int = field(metadata=ITERATIONS)

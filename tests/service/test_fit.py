@@ -181,11 +181,11 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
 @pytest.mark.parametrize(
     ("status", "at_bound", "said"),
     [
-        (FitStatus.FLAT, (), r"ended flat: The data hardly tell these"),
+        (FitStatus.FLAT, (), r"ended flat: The likelihood hardly depends"),
         (
             FitStatus.AT_BOUND,
             ("lengthscale", "variance"),
-            r"ended at-bound \(lengthscale and variance\): The data do not determine",
+            r"ended at-bound \(lengthscale and variance\): A parameter ended on its bound",
         ),
     ],
 )

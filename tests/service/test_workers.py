@@ -1,17 +1,20 @@
 """When the workers of a job are asked for, and the plan that they are shown."""
 
+import sys
 from contextlib import contextmanager
 
 import pytest
 
-from cagp_dist.errors import BudgetError, ClusterError
+from cagp_dist.errors import BudgetError, ClusterError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.runtime import dask as runtime_dask
 from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.jobfile.solver import SOLVER_TABLES
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.workers import workers_of
+from cagp_dist.solvers.registry import SOLVERS
 
 from ..jobs import job_text, random_points
 
@@ -46,23 +49,34 @@ def counted(opened):
     opened.append("given back")
 
 
-@pytest.mark.parametrize("batch", [True, False])
-def test_jobs_of_a_batch_system_are_asked_for_when_there_is_work(batch, tmp_path, monkeypatch):
-    opened = []
-    monkeypatch.setitem(SCHEDULERS, "slurm", Scheduler(lambda *settings: counted(opened), batch=batch))
-    with workers_of(job(tmp_path, scheduler="slurm")) as executor:
-        assert opened == ([] if batch else ["asked"])
+@pytest.fixture
+def asked(monkeypatch):
+    """What a scheduler was asked, in order."""
+    said = []
+    scheduler = Scheduler(lambda *settings: counted(said), check=lambda name: said.append(f"check {name}"))
+    monkeypatch.setitem(SCHEDULERS, "pbs", scheduler)
+    return said
+
+
+def test_a_scheduler_is_checked_first_and_its_workers_are_asked_for_when_there_is_work(tmp_path, asked):
+    with workers_of(job(tmp_path, scheduler="pbs")) as executor:
+        assert asked == ["check pbs"]
         assert executor() is executor()
-        assert opened == ["asked"]
-    assert opened == ["asked", "given back"]
+    assert asked == ["check pbs", "asked", "given back"]
 
 
-def test_a_job_that_is_done_asks_for_no_worker_jobs(tmp_path, monkeypatch):
+def test_a_job_that_is_done_asks_for_no_workers(tmp_path, asked):
     assert not run(job(tmp_path)).already_done
-    opened = []
-    monkeypatch.setitem(SCHEDULERS, "slurm", Scheduler(lambda *settings: counted(opened), batch=True))
-    assert run(job(tmp_path, scheduler="slurm")).already_done
-    assert opened == []
+    assert run(job(tmp_path, scheduler="pbs")).already_done
+    assert asked == ["check pbs"]
+
+
+@pytest.mark.parametrize("do", [run, fit])
+def test_a_batch_system_without_its_extra_is_found_out_first(do, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    with pytest.raises(ConfigurationError, match="needs dask-jobqueue"):
+        do(job(tmp_path / "out", scheduler="slurm"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypatch):
@@ -82,6 +96,28 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
         *plans[0].lines(),
         "2 such solves, one for each time: the solver follows the values",
     ]
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_cagp_plan_foretells_the_plan_of_the_run_for_every_solver(name, tmp_path):
+    keys = SOLVER_TABLES[name].model_fields
+    settings = {key: field.examples[0] for key, field in keys.items() if field.examples}
+    settings |= {"block_size": 64} if "block_size" in keys else {}
+    settings |= {"iterations": 2} if "iterations" in keys else {}
+    text = job_text(
+        observations={"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01", "2020-01-02"]},
+        design={"train": {"kind": "all"}, "test": random_points(20, seed=1)},
+        prior={"lengthscale": 0.3, "variance": 22.0, "noise_variance": 5.0},
+        solver={"name": name, **settings},
+        cluster={"scheduler": "serial", "memory_limit": "1GiB"},
+        output={"root": tmp_path},
+    )
+    events = []
+    foretold = plan_job(parse_job(text)).lines()
+    outcome = run(parse_job(text), observe=events.append)
+    assert outcome.status.ok
+    notes = [event.text for event in events if (event.stage, event.kind) == ("Solve", "note")]
+    assert notes == ["on serial", *foretold]
 
 
 @pytest.mark.parametrize("do", [plan_job, run])
