@@ -173,7 +173,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
         )
     out.print(table)
     verdict = scores.attrs["calibration_statement"]
-    fault = scores.attrs["calibration_status"] != "consistent"
+    fault = scores.attrs["calibration_status"] not in ("consistent", "undecided")
     out.print(f"bars    {verdict}", style="yellow" if fault else "", soft_wrap=True)
     if outcome.already_done:
         out.print("This run was published before; nothing was computed.")

@@ -39,7 +39,7 @@ _SEED = Field(description="an integer of at least 0", examples=[0], ge=0, le=2**
 _STEP = Field(description="an integer of at least 1", examples=[4], ge=1, le=_LARGEST_COUNT)
 _DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], gt=0.0, le=90.0)
 _LENGTHSCALE = Field(
-    description="a chord length on the unit sphere, above 0 and at most 2", examples=[0.05], gt=0.0
+    description="a positive chord length on the unit sphere, at most 2", examples=[0.05], gt=0.0
 )
 Lengthscale = Annotated[float, AfterValidator(values.lengthscale), _LENGTHSCALE]
 _VARIANCE = Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
