@@ -9,7 +9,7 @@ noise (math 10.3); for simulated latent values it is the latent one (math 10.2).
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array

@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.pit import effective_count, unit_weights
 from cagp_dist.geometry import space_filling_order
 
-Array = NDArray[np.float64]
-Cells = NDArray[np.intp]
 Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape"]
 
 SIGNIFICANCE = 0.0027
@@ -93,7 +92,7 @@ class Verdict:
 
 
 def coverage_test(
-    pit: ArrayLike, *, levels: Sequence[float] | Array, cells: Cells, weights: ArrayLike | None = None
+    pit: ArrayLike, *, levels: Sequence[float] | Array, cells: Indices, weights: ArrayLike | None = None
 ) -> CoverageTest:
     """Compare the coverage of central intervals with their levels.
 
@@ -129,7 +128,7 @@ def coverage_test(
     )
 
 
-def compact_cells(X: ArrayLike) -> Cells:
+def compact_cells(X: ArrayLike) -> Indices:
     """Cell of each point: at most 32 compact ones of at least 4 points, cut as by `space_filling_order`.
 
     Parameters

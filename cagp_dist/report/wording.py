@@ -159,6 +159,8 @@ def computed(status: str, iterations: int) -> str:
             f"here the residual reached rounding level after {steps}, so that the mean is solved. The "
             "variance counts the directions that were searched, and may exceed that of an exact solve."
         )
+    if status == Status.ILL_CONDITIONED.value:
+        return f"here the solver did {steps}, but rounding may have spoilt mean and error bars."
     if status == Status.BREAKDOWN.value:
         return f"here the solver broke down after {steps}; what it had not computed by then is counted."
     if iterations == 0:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.service.jobfile.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
@@ -239,7 +239,7 @@ def systematic_sample(probability: Array, generator: np.random.Generator) -> Ind
     return np.asarray(order[np.minimum(position, order.size - 1)], dtype=np.intp)
 
 
-def _stride(latitude: Array, longitude: Array, wanted: StridePoints) -> NDArray[np.bool_]:
+def _stride(latitude: Array, longitude: Array, wanted: StridePoints) -> Mask:
     """Take every ``step``-th row of every ``step``-th column of the grid, from ``offset``."""
     rows = _rank(latitude)
     columns = _rank(_eastward(longitude))

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable
 from math import pi, sin
 
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
-
 from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.text import alternatives, nearest
 
