@@ -39,7 +39,7 @@ INTERRUPTED = 130
 _NUMBERS = {
     "lengthscale": ("", "chord on the unit sphere"),
     "variance": ("K²", "of the field about its mean"),
-    "noise_variance": ("K²", "of an observation, and what varies between the points"),
+    "noise_variance": ("K²", "of a single observation"),
 }
 _SCORES = (
     ("rmse", "RMSE", "K", "error at the held-out points"),
