@@ -228,8 +228,8 @@ def systematic_sample(probability: Array, generator: np.random.Generator) -> Ind
     """Draw each item with exactly its probability, as many items as the probabilities sum to.
 
     The items are laid end to end in random order, each as long as its probability, and those are taken in
-    which one of the points ``u, u + 1, u + 2, ...`` falls, u uniform on [0, 1) (systematic sampling;
-    W. G. Madow, Annals of Mathematical Statistics 20, 1949).
+    which one of the points ``u, u + 1, u + 2, ...`` falls, u uniform on [0, 1): systematic sampling
+    [Madow 1949].
     """
     order = generator.permutation(probability.size)
     count = round(float(probability.sum()))
