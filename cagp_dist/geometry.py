@@ -7,6 +7,9 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 
+EARTH_RADIUS_KILOMETRES = 6371.0
+"""What makes kilometres of distances on the unit sphere."""
+
 POLE_DEGREES = 1e-6
 """Latitudes this close to a pole (11 cm) are the pole."""
 

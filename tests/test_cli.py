@@ -81,6 +81,40 @@ def test_run_prints_scores_and_paths(done):
     assert f"{rmse:.3f} K" in result.stdout
 
 
+def test_run_prints_both_weightings_and_the_verdict(done):
+    folder, result = done
+    run = (folder / "out" / "CURRENT").read_text().strip()
+    scores = xr.open_zarr(folder / "out" / "runs" / f"{run}.zarr", group="calibration").load()
+    words = result.stdout.split()
+    row = words[words.index("CRPS") :]
+    assert row[1:5:2] == [f"{float(scores[name]):.3f}" for name in ("crps", "crps_area_weighted")]
+    assert f"bars    {scores.attrs['calibration_statement']}\n" in result.stdout
+
+
+def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
+    from cagp_dist.calibration.pit import pit
+    from cagp_dist.calibration.scores import scores
+    from cagp_dist.cli.display import show_outcome
+    from cagp_dist.solvers.status import Status
+    from cagp_dist.store.schema import calibration_group
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    rng = np.random.default_rng(0)
+    points = {
+        "times": np.array(["2020-01-01"], dtype="datetime64[s]"),
+        "latitude_degrees": rng.uniform(-60.0, 60.0, 200),
+        "longitude_degrees": rng.uniform(0.0, 360.0, 200),
+    }
+    for std, yellow in ((1.0, False), (0.1, True)):
+        prediction = np.zeros((1, 200)), np.full(200, std), rng.standard_normal((1, 200))
+        group = calibration_group(**points, pit=pit(*prediction), scores=scores(*prediction))
+        outcome = SimpleNamespace(calibration=group, already_done=False, status=Status.COMPLETED, path=None)
+        show_outcome(outcome, None)
+        line = next(line for line in capsys.readouterr().out.splitlines() if "bars    " in line)
+        assert ("The error bars are too narrow" in line) is yellow
+        assert ("\x1b[33m" in line) is yellow
+
+
 def test_run_shows_its_stages_on_standard_error(done):
     _, result = done
     lines = result.stderr.splitlines()

@@ -9,7 +9,7 @@ noise (math 10.3); for simulated latent values it is the latent one (math 10.2).
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
@@ -35,20 +35,20 @@ class Histogram:
     ----------
     edges : array, shape (k + 1,)
         Interval edges from 0 to 1.
-    counts : array of int, shape (k,)
-        Values per interval; the last interval includes 1.
-    lower, upper : int
+    counts : array, shape (k,)
+        Values per interval, each counted with its weight of mean 1; the last interval includes 1.
+    lower, upper : float
         Central 95 % range of one count if the values are independent and uniform: quantiles 0.025
-        and 0.975 of Binomial(N, 1/k). It holds for each interval by itself, so that about one of
-        twenty counts lies outside even when all is well.
+        and 0.975 of Binomial(N, 1/k); with weights, those of `effective_count` values, scaled to N. It holds
+        for each interval by itself, so that about one of twenty counts lies outside even when all is well.
     expected : float
         N / k.
     """
 
     edges: Array
-    counts: NDArray[np.int64]
-    lower: int
-    upper: int
+    counts: Array
+    lower: float
+    upper: float
     expected: float
 
 
@@ -126,7 +126,9 @@ def pit(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> Arra
     return np.asarray(ndtr(standardised_errors(mean, predictive_std, observed)), dtype=np.float64)
 
 
-def histogram(values: ArrayLike, *, intervals: int = INTERVALS) -> Histogram:
+def histogram(
+    values: ArrayLike, *, intervals: int = INTERVALS, weights: ArrayLike | None = None
+) -> Histogram:
     """Count PIT values in equal intervals and give the 95 % band of each count under uniformity.
 
     Parameters
@@ -135,6 +137,8 @@ def histogram(values: ArrayLike, *, intervals: int = INTERVALS) -> Histogram:
         PIT values in [0, 1], pooled.
     intervals : int
         Number of intervals k, at least 1.
+    weights : array_like, shape of the last axis of ``values``, optional
+        Area of each point, on any positive scale; without them every value counts 1.
 
     Raises
     ------
@@ -144,7 +148,7 @@ def histogram(values: ArrayLike, *, intervals: int = INTERVALS) -> Histogram:
     Examples
     --------
     >>> histogram([0.0, 0.1, 0.9, 1.0], intervals=2).counts.tolist()
-    [2, 2]
+    [2.0, 2.0]
     """
     from scipy.stats import binom
 
@@ -152,26 +156,31 @@ def histogram(values: ArrayLike, *, intervals: int = INTERVALS) -> Histogram:
     if intervals < 1:
         raise ArgumentError(f"intervals is {intervals}; expected at least 1, usually {INTERVALS}.")
     edges = np.linspace(0.0, 1.0, intervals + 1)
-    counts = np.histogram(pooled, bins=edges)[0].astype(np.int64)
-    law = binom(pooled.size, 1.0 / intervals)
+    share = unit_weights(weights, np.shape(values))
+    counts = np.histogram(pooled, bins=edges, weights=share.ravel())[0].astype(np.float64)
+    independent = max(1, round(effective_count(share)))
+    law, scale = binom(independent, 1.0 / intervals), pooled.size / independent
     return Histogram(
         edges=edges,
         counts=counts,
-        lower=int(law.ppf(0.025)),
-        upper=int(law.ppf(0.975)),
+        lower=float(law.ppf(0.025)) * scale,
+        upper=float(law.ppf(0.975)) * scale,
         expected=pooled.size / intervals,
     )
 
 
-def ks_test(values: ArrayLike) -> tuple[float, float]:
+def ks_test(values: ArrayLike, *, weights: ArrayLike | None = None) -> tuple[float, float]:
     """Kolmogorov-Smirnov statistic of PIT values against uniform, and its two-sided p-value.
 
-    The p-value presumes independent values; see ``CORRELATED_TEST_POINTS``.
+    With weights, the empirical distribution function steps by the weight of each value, and the p-value is
+    that of `effective_count` equal ones. It presumes independent values; see ``CORRELATED_TEST_POINTS``.
 
     Parameters
     ----------
     values : array_like, any shape
         PIT values in [0, 1], pooled.
+    weights : array_like, shape of the last axis of ``values``, optional
+        Area of each point, on any positive scale.
 
     Examples
     --------
@@ -179,10 +188,51 @@ def ks_test(values: ArrayLike) -> tuple[float, float]:
     >>> round(statistic, 6)
     0.25
     """
-    from scipy.stats import kstest
+    from scipy.stats import kstest, kstwo
 
-    result = kstest(_probabilities(values), "uniform")
-    return float(result.statistic), float(result.pvalue)
+    pooled = _probabilities(values)
+    if weights is None:
+        result = kstest(pooled, "uniform")
+        return float(result.statistic), float(result.pvalue)
+    share = unit_weights(weights, np.shape(values))
+    order = np.argsort(pooled)
+    steps = np.append(0.0, np.cumsum(share.ravel()[order]) / share.sum())
+    statistic = float(max((steps[1:] - pooled[order]).max(), (pooled[order] - steps[:-1]).max()))
+    return statistic, float(kstwo.sf(statistic, max(1, round(effective_count(share)))))
+
+
+def unit_weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array:
+    """Weights of mean 1 for values of a shape, one per entry of its last axis; ones without weights.
+
+    Raises
+    ------
+    ArgumentError
+        If their number is not that of the points, or one is negative or not finite, or all are zero.
+    """
+    if weights is None:
+        return np.ones(shape)
+    share = np.asarray(weights, dtype=np.float64)
+    if share.shape != shape[-1:]:
+        raise ArgumentError(f"weights have shape {share.shape}; expected {shape[-1:]}, one weight per point.")
+    if not np.isfinite(share).all() or share.min() < 0.0 or share.sum() <= 0.0:
+        raise ArgumentError(
+            f"weights range over {share.min():g}..{share.max():g}; expected finite values, none negative and "
+            "not all zero, as area_weights(latitude_degrees) returns them."
+        )
+    return np.broadcast_to(share / share.mean(), shape)
+
+
+def effective_count(weights: Array) -> float:
+    """Count the equally weighted independent values whose mean has the same variance.
+
+    ``(sum w)^2 / sum w^2``; the number of values where all weights are equal.
+
+    Examples
+    --------
+    >>> effective_count(np.array([1.0, 1.0, 0.0]))
+    2.0
+    """
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def normal_tests(z: ArrayLike) -> NormalTests:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.pit import checked, ks_test, pit
+from cagp_dist.calibration.pit import checked, ks_test, pit, unit_weights
 from cagp_dist.errors import ArgumentError
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -23,21 +23,22 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 class Scores:
     """What :func:`scores` measures; units of the observations where not said otherwise.
 
+    Every score comes twice: with each value counted once, and ``_area_weighted``, with the weights given.
+    Without weights the two are equal.
+
     Attributes
     ----------
-    rmse : float
-        Root mean square error against the (noisy) observations, every value counted once.
-    rmse_area_weighted : float
-        The same with the weights given; equal to ``rmse`` without weights.
-    nll : float
+    rmse, rmse_area_weighted : float
+        Root mean square error against the (noisy) observations.
+    nll, nll_area_weighted : float
         Mean negative log predictive density, nats; smaller is better.
-    crps : float
+    crps, crps_area_weighted : float
         Mean continuous ranked probability score; smaller is better.
-    coverage : array, shape (L,)
+    coverage, coverage_area_weighted : array, shape (L,)
         Fraction of observations inside the central interval of each level; near the level if calibrated.
     levels : array, shape (L,)
         Levels of the central intervals, in (0, 1).
-    ks_statistic, ks_pvalue : float
+    ks_statistic, ks_pvalue, ks_statistic_area_weighted, ks_pvalue_area_weighted : float
         Distance of the PIT values from uniform, no unit; the p-value presumes independent test points
         (see ``cagp_dist.calibration.pit.CORRELATED_TEST_POINTS``).
     """
@@ -45,11 +46,16 @@ class Scores:
     rmse: float
     rmse_area_weighted: float
     nll: float
+    nll_area_weighted: float
     crps: float
+    crps_area_weighted: float
     coverage: Array
+    coverage_area_weighted: Array
     levels: Array
     ks_statistic: float
     ks_pvalue: float
+    ks_statistic_area_weighted: float
+    ks_pvalue_area_weighted: float
 
 
 def scores(
@@ -69,8 +75,7 @@ def scores(
     predictive_std : array_like, the shape of ``mean``, or (q,) when all T fields share it
         ``sqrt(latent variance + noise variance)``, **noise included**.
     weights : array_like, shape (q,), optional
-        Area of each point, any positive scale (it is normalised to mean 1); enters
-        ``rmse_area_weighted`` alone.
+        Area that each point stands for, on any positive scale (it is normalised to mean 1).
     levels : sequence of float
         Levels of the central intervals whose coverage is counted.
 
@@ -86,16 +91,23 @@ def scores(
     >>> round(result.rmse, 4), round(result.nll, 4), result.coverage[-1]
     (0.7071, 1.1689, np.float64(1.0))
     """
-    statistic, pvalue = ks_test(pit(mean, predictive_std, observed))
+    probabilities = pit(mean, predictive_std, observed)
+    statistic, pvalue = ks_test(probabilities)
+    statistic_by_area, pvalue_by_area = ks_test(probabilities, weights=weights)
     return Scores(
         rmse=rmse(mean, observed),
         rmse_area_weighted=rmse(mean, observed, weights=weights),
         nll=nll(mean, predictive_std, observed),
+        nll_area_weighted=nll(mean, predictive_std, observed, weights=weights),
         crps=crps(mean, predictive_std, observed),
+        crps_area_weighted=crps(mean, predictive_std, observed, weights=weights),
         coverage=coverage(mean, predictive_std, observed, levels=levels),
+        coverage_area_weighted=coverage(mean, predictive_std, observed, levels=levels, weights=weights),
         levels=_levels(levels),
         ks_statistic=statistic,
         ks_pvalue=pvalue,
+        ks_statistic_area_weighted=statistic_by_area,
+        ks_pvalue_area_weighted=pvalue_by_area,
     )
 
 
@@ -174,17 +186,7 @@ def _average(values: Array, weights: ArrayLike | None) -> float:
     """Mean over all fields and points, each point weighted by its share of the area."""
     if weights is None:
         return float(values.mean())
-    share = np.asarray(weights, dtype=np.float64)
-    if share.shape != values.shape[-1:]:
-        raise ArgumentError(
-            f"weights have shape {share.shape}; expected {values.shape[-1:]}, one weight per point."
-        )
-    if not np.isfinite(share).all() or share.min() < 0.0 or share.sum() <= 0.0:
-        raise ArgumentError(
-            f"weights range over {share.min():g}..{share.max():g}; expected finite values, none negative and "
-            "not all zero, as area_weights(latitude_degrees) returns them."
-        )
-    return float((values * (share / share.mean())).mean())
+    return float((values * unit_weights(weights, values.shape)).mean())
 
 
 def _levels(levels: Sequence[float]) -> Array:

@@ -42,11 +42,10 @@ _NUMBERS = {
     "noise_variance": ("K²", "of a single observation"),
 }
 _SCORES = (
-    ("rmse", "RMSE", "K", "error at the held-out points, root mean square"),
-    ("rmse_area_weighted", "RMSE by area", "K", "the same, each point weighted with its area"),
-    ("crps", "CRPS", "K", "error and error bar in one; smaller is better"),
+    ("rmse", "RMSE", "K", "error at the held-out points"),
+    ("crps", "CRPS", "K", "error and error bar in one"),
     ("nll", "NLL", "", "negative log density; smaller is better"),
-    ("ks_statistic", "KS distance", "", "of PIT values from uniform; 0 is perfect"),
+    ("ks_statistic", "KS distance", "", "of PIT values from uniform"),
 )
 
 
@@ -159,13 +158,23 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     scores = outcome.calibration
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("score")
-    table.add_column("value", justify="right")
+    table.add_column("by point", justify="right")
+    table.add_column("by area", justify="right")
     table.add_column("meaning", style="dim")
     for name, title, unit, meaning in _SCORES:
-        table.add_row(title, f"{float(scores[name]):.3f} {unit}".strip(), meaning)
-    for level, covered in zip(scores["level"].values, scores["coverage"].values, strict=True):
-        table.add_row(f"coverage at {level:.0%}", f"{covered:.1%}", "observations inside these intervals")
+        values = (float(scores[key]) for key in (name, f"{name}_area_weighted"))
+        table.add_row(title, *(f"{value:.3f} {unit}".strip() for value in values), meaning)
+    shares = (scores[name].values for name in ("level", "coverage", "coverage_area_weighted"))
+    for level, *covered in zip(*shares, strict=True):
+        table.add_row(
+            f"coverage at {level:.0%}",
+            *(f"{share:.1%}" for share in covered),
+            "of the observations inside",
+        )
     out.print(table)
+    verdict = scores.attrs["calibration_statement"]
+    fault = scores.attrs["calibration_status"] not in ("consistent", "undecided")
+    out.print(f"bars    {verdict}", style="yellow" if fault else "", soft_wrap=True)
     if outcome.already_done:
         out.print("This run was published before; nothing was computed.")
     out.print(f"status  {outcome.status.value}: {outcome.status.advice}", soft_wrap=True)

@@ -17,25 +17,37 @@ if TYPE_CHECKING:
 PRIOR_BEYOND = 0.8
 """The prior gets an arrow instead of a point when it lies further off than this many ranges of the rest."""
 
+FEWEST_STEPS = 3
+"""Points of a convergence chart, the prior included; the table of scores says all of fewer."""
+
 LABEL_ROOM, NOTE_ROOM = 0.2, 0.36
 """Room beyond the data, in ranges: for the label of the last value, for the note on the prior."""
 
 
 def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Drawing]:
-    """Draw ``pit`` (as tall as the map beside it) and ``convergence``; ``times`` for several times."""
-    times = [draw_times(by_time(run))] if len(run.times) > 1 else []
-    return [draw_pit(histogram(run.calibration.pit), pit_height_inches), draw_convergence(run.trace), *times]
+    """Draw ``pit``, as tall as the map beside it; ``convergence`` and ``times`` where there are several."""
+    scored = run.calibration
+    by_area = None if scored.by_area_is_the_same else histogram(scored.pit, weights=scored.area_weight)
+    drawings = [draw_pit(histogram(scored.pit), by_area, pit_height_inches)]
+    if len(run.trace.iteration) >= FEWEST_STEPS:
+        drawings.append(draw_convergence(run.trace))
+    if len(run.times) > 1:
+        drawings.append(draw_times(by_time(run)))
+    return drawings
 
 
-def draw_pit(pit: Histogram, height_inches: float) -> Drawing:
-    """Histogram of PIT values against uniform with the 95 % range of each count under independence."""
+def draw_pit(pit: Histogram, by_area: Histogram | None, height_inches: float) -> Drawing:
+    """Histogram of PIT values against uniform with the 95 % range of each count under independence.
+
+    ``by_area`` is drawn as a line over it, if there is one.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_INCHES, height_inches))
     title(
         figure,
         "Are the error bars honest? PIT histogram",
-        "U-shape: overconfident. Hump: conservative. Flat: as wide as the errors.",
+        "U-shape: too narrow. Hump: too wide. Flat: as wide as the errors.",
     )
     axes = figure.add_axes((0.095, 0.52 / height_inches, 0.885, 1.0 - 1.1 / height_inches))
     quiet_grid(axes)
@@ -50,16 +62,21 @@ def draw_pit(pit: Histogram, height_inches: float) -> Drawing:
     )
     axes.axhline(pit.expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="uniform", zorder=3)
     top = max(float(pit.counts.max()), float(pit.upper))
+    if by_area is not None:
+        axes.stairs(
+            by_area.counts, by_area.edges, color=INK, linewidth=1.2, label="weighted by area", zorder=4
+        )
+        top = max(top, float(by_area.counts.max()))
     axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.22 * top))
     axes.set_xlabel("predicted probability of a value below the observed one")
     axes.set_ylabel("test points")
-    axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=2, labelcolor=INK)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=3, labelcolor=INK)
     return Drawing(
         "pit",
         figure,
         f"Histogram of {int(pit.counts.sum()):,} PIT values in {len(pit.counts)} intervals: "
-        f"{pit.counts.min()} to {pit.counts.max()} per interval, "
-        f"{pit.expected:.0f} expected, {pit.lower} to {pit.upper} in the 95 % range.",
+        f"{pit.counts.min():.0f} to {pit.counts.max():.0f} per interval, "
+        f"{pit.expected:.0f} expected, {pit.lower:.0f} to {pit.upper:.0f} in the 95 % range.",
     )
 
 

@@ -14,11 +14,26 @@ import numpy as np
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, histogram
 from cagp_dist.report import tables
 from cagp_dist.report.published import PublishedRun
-from cagp_dist.report.wording import percent, reading, signed, when, when_all
+from cagp_dist.report.wording import (
+    COVERAGE_WORDS,
+    NOT_CALIBRATED,
+    computed,
+    percent,
+    reading,
+    signed,
+    when,
+    when_all,
+)
 from cagp_dist.solvers.status import Status
 from cagp_dist.text import duration
 
 BROKEN_DOWN = {status.value for status in Status if not status.ok}
+LEAVES_NOTHING = {Status.EXACT.value, Status.SOLVED.value}
+"""Statuses of solves without computational uncertainty."""
+
+
+_ALIKE = "The test points were drawn in proportion to area: counting them alike weights by area."
+_BY_AREA = "By area, each test point counts with the area that it stands for."
 
 
 def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
@@ -29,7 +44,7 @@ def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
     run : PublishedRun
         What is reported.
     figures : mapping of str to str
-        ``<svg>`` elements by name: mean, std, residual, pit, convergence; times for several times.
+        ``<svg>`` elements by name: mean, std, residual and pit; convergence and times where they were drawn.
 
     Returns
     -------
@@ -46,23 +61,19 @@ def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
         lede=escape(_lede(run)),
         tiles=_tiles(run),
         plain=_plain(run),
-        status=escape(attributes.text("status") or "status not recorded"),
-        status_class="bad" if attributes.text("status") in BROKEN_DOWN else "good",
-        advice=escape(attributes.text("status_advice")),
+        pills=_pills(run),
         time_note=f"<p>{_shown_time(run)}</p>" if several else "",
         mean=framed["mean"],
         std=framed["std"],
         residual=framed["residual"],
         pit=framed["pit"],
-        convergence=framed["convergence"],
         by_time=_by_time(run, framed["times"]) if several else "",
         pooled=escape(f"Scores at {count}" + (f" and {len(run.times)} times, pooled" if several else "")),
         scores=_rows(tables.score_rows(run), numbers=(1, 2)),
         coverage=_rows(tables.coverage_rows(run), numbers=(1, 2, 3)),
         ks_note=escape(CORRELATED_TEST_POINTS),
-        plan=escape("\n".join(attributes.lines("plan")) or "not recorded"),
-        timings=_timings(run),
-        prior=_prior(run),
+        weighting=_ALIKE if run.calibration.by_area_is_the_same else _BY_AREA,
+        computing=_computing(run, framed.get("convergence", "")),
         job=escape(attributes.text("job") or "not recorded"),
         record=_rows(tables.record_rows(run), numbers=()),
         footer=escape(
@@ -83,37 +94,72 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
     bias = float((run.points.observed[0] - run.points.mean[0]).mean())
     captions = {
         "mean": drawn,
-        "std": "Uncertainty of the temperature itself, mathematical and computational together; the noise "
-        "of a single observation comes on top.",
+        "std": "Uncertainty of the temperature itself, mathematical and computational together. That of a "
+        "single observation, t2m_predictive_std in the run, has its noise on top.",
         "residual": f"On average {signed(bias, 2)} K. Red and blue should look scattered: a region of one "
         "colour was missed as a whole.",
-        "pit": reading(histogram(run.calibration.pit)),
+        "pit": _shape(run),
         "convergence": "Lower is better. An arrow stands for a prior too far off to share the scale.",
         "times": "The dashed line is the share that honest error bars hold.",
     }
     return [(name, svg, escape(captions[name])) for name, svg in figures.items()]
 
 
+def _shape(run: PublishedRun) -> str:
+    """Read the PIT histogram, and that by area where it says something else."""
+    scored = run.calibration
+    plain = reading(histogram(scored.pit))
+    by_area = (
+        plain if scored.by_area_is_the_same else reading(histogram(scored.pit, weights=scored.area_weight))
+    )
+    return plain if by_area == plain else f"{plain} Weighted by area: {by_area}"
+
+
+def _pills(run: PublishedRun) -> str:
+    """How the solve ended and what the test points say of the error bars; no green beside a fault."""
+    attributes = run.attributes
+    status, verdict = attributes.text("status"), attributes.text("calibration_status")
+    judged = {"consistent": "good", "undecided": "", "": ""}.get(verdict, "bad")
+    solved = "bad" if status in BROKEN_DOWN else "" if judged == "bad" else "good"
+    pills = [
+        (solved, status or "status not recorded", attributes.text("status_advice")),
+        (
+            judged,
+            COVERAGE_WORDS.get(verdict, verdict) or "error bars not judged",
+            attributes.text("calibration_statement"),
+        ),
+    ]
+    return "\n".join(
+        f'<div class="status"><span class="{f"pill {colour}".strip()}">{escape(word)}</span>'
+        f"<span>{escape(sentence)}</span></div>"
+        for colour, word, sentence in pills
+    )
+
+
 def _lede(run: PublishedRun) -> str:
     observed = run.attributes.count("train_count")
     count = "Observations" if observed is None else f"{observed:,} observations"
     each = " at each time" if len(run.times) > 1 else ""
-    return (
-        f"{count}{each}; error bars that count the computation that was not done; "
-        f"checked at {run.points.latitude_degrees.size:,} held-out points."
-    )
+    exact = run.attributes.text("status") in LEAVES_NOTHING
+    bars = "solved exactly" if exact else "error bars that count the computation that was not done"
+    return f"{count}{each}; {bars}; checked at {run.points.latitude_degrees.size:,} held-out points."
 
 
 def _tiles(run: PublishedRun) -> str:
     """Give the four numbers a reader wants first."""
-    level, inside = tables.headline_coverage(run)
+    level, inside, by_area = tables.headline_coverage(run)
+    alike = run.calibration.by_area_is_the_same
+    weighted = "" if alike else f" ({percent(by_area)} by area)"
     spread, where = (run.grid.std, "on the map") if run.grid else (run.points.std, "at the test points")
     tiles = [
         (
             f"{run.calibration.scores['rmse']:.2f} K",
             f"typical error (RMSE) at held-out points; {run.trace.rmse[0]:.2f} K for the prior alone",
         ),
-        (percent(inside), f"of the held-out observations lie inside their {100.0 * level:g} % error bars"),
+        (
+            percent(inside),
+            f"of the held-out observations lie inside their {100.0 * level:g} % error bars{weighted}",
+        ),
         (f"±{float(np.median(spread)):.2f} K", f"median error bar {where} (one standard deviation)"),
     ]
     seconds = tables.seconds_by_stage(run)
@@ -127,29 +173,28 @@ def _tiles(run: PublishedRun) -> str:
 def _plain(run: PublishedRun) -> str:
     """Say what the error bars include, for readers who are not statisticians."""
     attributes, steps = run.attributes, int(run.trace.iteration[-1])
-    level, inside = tables.headline_coverage(run)
-    if attributes.text("status") == Status.EXACT.value:
-        stopped = "here the solver did all of it, so that this part is zero."
-    else:
-        stopped = (
-            f"the solver stopped after {steps} iteration{'' if steps == 1 else 's'}, before it had used the "
-            "observations fully. A solver that stops sooner gives wider error bars, not wrong ones."
-        )
+    level, inside, by_area = tables.headline_coverage(run)
+    stopped = computed(attributes.text("status"), steps)
     noise = attributes.number("noise_variance")
-    noisy = f" (which adds the noise of an observation, {np.sqrt(noise):.2f} K)" if noise else ""
+    noisy = ""
+    if noise:
+        noisy = (
+            f" (which adds the noise of an observation, {np.sqrt(noise):.2f} K: its error or, in a "
+            "reanalysis, what varies between the points)"
+        )
+    weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
     paragraphs = [
         "<b>What the error bars include.</b> Two kinds of not knowing, added together. "
         "<i>Mathematical</i>: between the observations the temperature cannot be known for certain, "
         f"however much one computes. <i>Computational</i>: {stopped}",
-        f"<b>Whether to believe them.</b> Of every 100 held-out observations, {100.0 * inside:.0f} fell "
-        f"inside their {100.0 * level:g} % error bar{noisy}; honest ones would hold {100.0 * level:g}. "
-        f"All levels together, see the histogram below: {escape(reading(histogram(run.calibration.pit)))}",
+        "<b>Whether to believe them.</b> They presume that the prior is right, its mean included, which is "
+        "estimated from the observations and then taken as known. How far that holds is measured: of every "
+        f"100 held-out observations, {100.0 * inside:.0f} fell inside their {100.0 * level:g} % error "
+        f"bar{noisy}{weighted}; honest ones would hold {100.0 * level:g}. "
+        f"All levels together, see the histogram below: {escape(_shape(run))}",
     ]
-    if attributes.values.get("calibrated") is False:
-        paragraphs.append(
-            "<b>Note.</b> This solver picks its steps by looking at the observations. Its error bars are "
-            "known to be too wide; the Gauss-Seidel solvers do not have this flaw."
-        )
+    if attributes.values.get("solver_calibrated") is False:
+        paragraphs.append(f"<b>Note.</b> {escape(NOT_CALIBRATED)}")
     return "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
 
 
@@ -168,6 +213,17 @@ def _by_time(run: PublishedRun, figure: str) -> str:
     table = f"<table><caption>{escape(which)}</caption>\n<tr><th>time</th>{head}</tr>\n"
     table += f"{_rows(rows, numbers=(1, 2, 3, 4))}</table>"
     return f'<h2>Time by time</h2>\n<div class="grid">\n{figure}\n<div class="card">{table}</div>\n</div>'
+
+
+def _computing(run: PublishedRun, convergence: str) -> str:
+    """Two columns: convergence and fit, if there are any, beside times and plan."""
+    timings = f"<table>\n<caption>Time taken</caption>\n{_timings(run)}\n</table>"
+    lines = "\n".join(run.attributes.lines("plan")) or "not recorded"
+    plan = f"<div><h3>Plan</h3><pre>{escape(lines)}</pre></div>"
+    found = "\n".join(part for part in (convergence, _prior(run)) if part)
+    if not found:
+        return f'<div class="card">{timings}</div>\n<div class="card">{plan}</div>'
+    return f'<div class="column">\n{found}\n</div>\n<div class="card stack">\n{timings}\n{plan}\n</div>'
 
 
 def _timings(run: PublishedRun) -> str:

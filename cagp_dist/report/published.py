@@ -11,6 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
+from cagp_dist.store.layout import FORMAT_VERSION, SCORES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 class Points:
     """Posterior and observation at the test points, kelvin.
 
+    ``std`` is latent, without the noise of an observation; ``predictive_std`` has it.
+
     Attributes
     ----------
     longitude_degrees, latitude_degrees : array, shape (q,)
-    observed, mean, std : array, shape (T, q)
-        ``std`` is latent, without the noise of an observation.
+    observed, mean, std, predictive_std : array, shape (T, q)
     """
 
     longitude_degrees: Array
@@ -32,6 +34,7 @@ class Points:
     observed: Array
     mean: Array
     std: Array
+    predictive_std: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +49,34 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Pooled scores of the run: PIT values of shape (T, q), coverage per level, numbers by name."""
+    """Pooled scores of the run.
+
+    Attributes
+    ----------
+    pit : array, shape (T, q)
+    area_weight : array, shape (q,)
+        Area that each test point stands for, mean 1.
+    levels, coverage, standard_error : array, shape (L,)
+        Every test point counted alike.
+    coverage_by_area, standard_error_by_area : array, shape (L,)
+    scores, prior_scores : mapping of str to float
+        Of the run and of the prior, by the names of the layout.
+    """
 
     pit: Array
+    area_weight: Array
     levels: Array
     coverage: Array
+    coverage_by_area: Array
+    standard_error: Array
+    standard_error_by_area: Array
     scores: Mapping[str, float]
+    prior_scores: Mapping[str, float]
+
+    @property
+    def by_area_is_the_same(self) -> bool:
+        """Whether all test points stand for one area, so that the two weightings are one."""
+        return bool(np.ptp(self.area_weight) < 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +148,6 @@ class PublishedRun:
     attributes: Attributes
 
 
-SCORES = ("rmse", "rmse_area_weighted", "nll", "crps", "ks_statistic", "ks_pvalue")
-
-
 def read_run(path: Path) -> PublishedRun:
     """Read a published run; of the maps, the first time alone.
 
@@ -137,8 +159,8 @@ def read_run(path: Path) -> PublishedRun:
     Raises
     ------
     StoreError
-        If there is no run, a group or variable is absent, a chunk is damaged or a value is NaN (a chunk
-        that is missing reads as NaN).
+        If there is no run, its format is not that of this version, a group or variable is absent, a chunk is
+        damaged or a value is NaN (a chunk that is missing reads as NaN).
     """
     if not (path / "zarr.json").is_file():
         raise StoreError(
@@ -147,6 +169,11 @@ def read_run(path: Path) -> PublishedRun:
         )
     with _group(path, "") as root:
         attributes = Attributes({str(name): value for name, value in root.attrs.items()})
+    if attributes.count("format_version") not in (None, FORMAT_VERSION):
+        raise StoreError(
+            f"the run {path} has format {attributes.count('format_version')}; this version of cagp_dist "
+            f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run."
+        )
     with _group(path, "posterior") as posterior:
         times = np.atleast_1d(posterior["time"].values).astype("datetime64[s]")
         points = Points(
@@ -155,16 +182,23 @@ def read_run(path: Path) -> PublishedRun:
             observed=_values(posterior, "t2m", "time", "point"),
             mean=_values(posterior, "t2m_mean", "time", "point"),
             std=_values(posterior, "t2m_std", "time", "point"),
-        )
-    with _group(path, "calibration") as calibration:
-        scored = Calibration(
-            pit=_values(calibration, "pit", "time", "point"),
-            levels=_values(calibration, "level", "level"),
-            coverage=_values(calibration, "coverage", "level"),
-            scores={name: float(_values(calibration, name)) for name in SCORES},
+            predictive_std=_values(posterior, "t2m_predictive_std", "time", "point"),
         )
     with _group(path, "trace") as trace:
         traced = Trace(*(_values(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps")))
+        prior_scores = {name: float(_values(trace, name, "iteration")[0]) for name in SCORES}
+    with _group(path, "calibration") as calibration:
+        scored = Calibration(
+            pit=_values(calibration, "pit", "time", "point"),
+            area_weight=_values(calibration, "area_weight", "point"),
+            levels=_values(calibration, "level", "level"),
+            coverage=_values(calibration, "coverage", "level"),
+            coverage_by_area=_values(calibration, "coverage_area_weighted", "level"),
+            standard_error=_values(calibration, "coverage_standard_error", "level"),
+            standard_error_by_area=_values(calibration, "coverage_standard_error_area_weighted", "level"),
+            scores={name: float(_values(calibration, name)) for name in SCORES},
+            prior_scores=prior_scores,
+        )
     grid = None
     if (path / "map").is_dir():
         with _group(path, "map") as fields:

@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.calibration import scores as scoring
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun
 from cagp_dist.report.wording import percent, signed, when
 
@@ -17,9 +18,17 @@ _VERSION = re.compile(r"\d+(\.\w+)+")
 _UNITS = {
     "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
     "variance": "K², of the field about its mean",
-    "noise_variance": "K², of one observation",
+    "noise_variance": "K², of one observation; in a reanalysis mostly what varies between the points",
 }
-_EARTH_RADIUS_KILOMETRES = 6371.0
+_SCORES = (
+    ("rmse", "RMSE", "{:.3f} K", "typical size of an error"),
+    ("crps", "CRPS", "{:.3f} K", "error and error bar in one number"),
+    ("nll", "NLL", "{:.3f}", "surprise per observation, nats"),
+    ("ks_statistic", "KS statistic", "{:.4f}", "largest distance of the PIT from uniform"),
+    ("ks_pvalue", "KS p-value", "{:.2g}", "means little here, see the note"),
+)
+_OF_THE_PRIOR = ("rmse", "crps", "nll")
+BY_AREA = "_area_weighted"
 
 _STAGES = ("Observations", "Points", "Fit", "Solve", "Scores")
 _METHODS = {
@@ -48,57 +57,54 @@ class ByTime:
 
 
 def score_rows(run: PublishedRun) -> list[Row]:
-    """Name, value of this run, value of the prior, meaning."""
-    scores, trace = run.calibration.scores, run.trace
-    pvalue = scores["ks_pvalue"]
-    return [
-        ("RMSE", f"{scores['rmse']:.3f} K", f"{trace.rmse[0]:.3f} K", "typical size of an error"),
-        (
-            "RMSE, area-weighted",
-            f"{scores['rmse_area_weighted']:.3f} K",
-            "",
-            "the same, every square kilometre counted alike",
-        ),
-        ("CRPS", f"{scores['crps']:.3f} K", f"{trace.crps[0]:.3f} K", "error and error bar in one number"),
-        ("NLL", f"{scores['nll']:.3f}", f"{trace.nll[0]:.3f}", "surprise per observation, nats"),
-        ("KS statistic", f"{scores['ks_statistic']:.4f}", "", "largest distance of the PIT from uniform"),
-        (
-            "KS p-value",
-            f"{pvalue:.2g}" if pvalue >= 1e-6 else "< 1e-6",
-            "",
-            "means little here, see the note",
-        ),
-    ]
+    """Name, value of this run, value of the prior, meaning; each again by area if that is not the same."""
+    rows: list[Row] = []
+    for name, title, form, meaning in _SCORES:
+        for suffix, called, said in (("", title, meaning), (BY_AREA, f"{title}, by area", "")):
+            if suffix and run.calibration.by_area_is_the_same:
+                continue
+            value = run.calibration.scores[f"{name}{suffix}"]
+            prior = run.calibration.prior_scores[f"{name}{suffix}"] if name in _OF_THE_PRIOR else None
+            shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else form.format(value)
+            rows.append((called, shown, "" if prior is None else form.format(prior), said))
+    return rows
 
 
 def coverage_rows(run: PublishedRun) -> list[Row]:
-    """Level, share of the observations inside, difference, sampling error if they were independent."""
-    count = run.calibration.pit.size
+    """Level, share of the observations inside, difference, standard error; then the same by area."""
+    scored = run.calibration
+    weightings = [("", scored.coverage, scored.standard_error)]
+    if not scored.by_area_is_the_same:
+        weightings.append((", by area", scored.coverage_by_area, scored.standard_error_by_area))
     return [
         (
-            f"{100.0 * level:g} %",
+            f"{100.0 * level:g} %{weighting}",
             percent(share),
             signed(100.0 * float(share - level), 1),
-            f"±{100.0 * np.sqrt(level * (1.0 - level) / count):.1f}",
+            f"±{100.0 * error:.1f}",
         )
-        for level, share in zip(run.calibration.levels, run.calibration.coverage, strict=True)
+        for weighting, shares, errors in weightings
+        for level, share, error in zip(scored.levels, shares, errors, strict=True)
     ]
 
 
-def headline_coverage(run: PublishedRun) -> tuple[float, float]:
-    """Level nearest to 90 % and the share of the observations inside its error bars."""
-    levels = run.calibration.levels
-    nearest = int(np.argmin(np.abs(levels - HEADLINE)))
-    return float(levels[nearest]), float(run.calibration.coverage[nearest])
+def headline_coverage(run: PublishedRun) -> tuple[float, float, float]:
+    """Level nearest to 90 % and the share of the observations inside its error bars: plain and by area."""
+    scored = run.calibration
+    nearest = int(np.argmin(np.abs(scored.levels - HEADLINE)))
+    return (
+        float(scored.levels[nearest]),
+        float(scored.coverage[nearest]),
+        float(scored.coverage_by_area[nearest]),
+    )
 
 
 def by_time(run: PublishedRun) -> ByTime:
     """Score every time by itself; the predictive standard deviation includes the noise (math 10.3)."""
     points = run.points
-    spread = np.sqrt(points.std**2 + (run.attributes.number("noise_variance") or 0.0))
     rows = [
         scoring.scores(mean, std, observed, levels=[HEADLINE])
-        for mean, std, observed in zip(points.mean, spread, points.observed, strict=True)
+        for mean, std, observed in zip(points.mean, points.predictive_std, points.observed, strict=True)
     ]
     return ByTime(
         times=run.times,
@@ -153,7 +159,7 @@ def prior_rows(run: PublishedRun) -> list[Row]:
         value, error = numbers.get(name), errors.get(name)
         known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
         if isinstance(value, (int, float)):
-            unit = unit.format(kilometres=value * _EARTH_RADIUS_KILOMETRES)
+            unit = unit.format(kilometres=value * EARTH_RADIUS_KILOMETRES)
             rows.append((_spoken(name), f"{value:.4g}", known, unit))
     return rows
 

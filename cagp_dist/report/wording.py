@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.calibration.pit import Histogram
+from cagp_dist.solvers.status import Status
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -13,6 +14,27 @@ MONTHS = (
 
 NOTICEABLE_RATIO = 0.15
 NOTICEABLE_STANDARD_ERRORS = 3.0
+
+LARGEST_SCALE = 5.0
+"""Points that would miss error bars this many times too narrow tell nothing of a shape."""
+
+OUTER_TENTH = 1.6448536269514722
+"""Standard normal errors beyond this, of either sign, are the outer tenth of a PIT histogram."""
+
+COVERAGE_WORDS = {
+    "consistent": "no fault found in the error bars",
+    "undecided": "too few test points to judge",
+    "too-narrow": "error bars too narrow",
+    "too-wide": "error bars too wide",
+    "wrong-shape": "error bars of the wrong shape",
+}
+"""The verdict on a run (`cagp_dist.calibration.verdict`) in a few words."""
+
+NOT_CALIBRATED = (
+    "This solver chooses its steps by looking at the observations. Its error bars are not calibrated: "
+    "usually too wide, sometimes too narrow. Those of the Gauss-Seidel solvers are calibrated if the prior "
+    "is right."
+)
 
 
 def when(time: np.datetime64) -> str:
@@ -68,13 +90,14 @@ def reading(histogram: Histogram) -> str:
     The outer tenth and the middle half are compared with a uniform histogram, and the outer intervals
     with their neighbours. A difference counts when it is both larger than three binomial standard
     errors and larger than 15 % (of the outer tenth), or a third of that (of the middle half): with many
-    points even a harmless difference is significant.
+    points even a harmless difference is significant. Of a flat one, the smallest fault is named that so many
+    independent points would have shown.
     """
     counts, middles = histogram.counts, 0.5 * (histogram.edges[1:] + histogram.edges[:-1])
-    total = int(counts.sum())
-    outer, beside = int(counts[0] + counts[-1]), int(counts[1] + counts[-2])
-    ends = _excess(int(counts[np.abs(middles - 0.5) > 0.45].sum()), total, 0.1, NOTICEABLE_RATIO)
-    centre = _excess(int(counts[np.abs(middles - 0.5) < 0.25].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
+    total = float(counts.sum())
+    outer, beside = float(counts[0] + counts[-1]), float(counts[1] + counts[-2])
+    ends = _excess(float(counts[np.abs(middles - 0.5) > 0.45].sum()), total, 0.1, NOTICEABLE_RATIO)
+    centre = _excess(float(counts[np.abs(middles - 0.5) < 0.25].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
     horns = _excess(outer, outer + beside, 0.5, NOTICEABLE_RATIO)
     if centre > 0 and horns > 0:
         return (
@@ -82,19 +105,76 @@ def reading(histogram: Histogram) -> str:
             "and too narrow at a few."
         )
     if ends > 0 or centre < 0:
-        return "U-shaped: overconfident, errors are larger than the error bars say."
+        return "U-shaped: errors are larger than the error bars say, which are too narrow."
     if ends < 0 or centre > 0:
-        return "Hump-shaped: conservative, errors are smaller than the error bars say."
-    lean = _excess(int(counts[middles > 0.5].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
+        return "Hump-shaped: errors are smaller than the error bars say, which are too wide."
+    lean = _excess(float(counts[middles > 0.5].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
     if lean:
         warmth = "warmer" if lean > 0 else "colder"
         return f"Leaning to one side: the observations are {warmth} than predicted on the whole."
-    return "Close to flat: the error bars are about as wide as the errors."
+    points = round(total)
+    scale = noticed_scale(points)
+    if scale > LARGEST_SCALE:
+        return f"{points:,} point{'s' if points != 1 else ''} cannot tell a shape from chance."
+    return (
+        f"Close to flat, as far as {points:,} points can tell: were they independent, error bars {scale:.2f} "
+        "times too narrow would have shown as a U in 95 % of cases; smaller faults need not show."
+    )
 
 
-def _excess(count: int, total: int, share: float, noticeable: float) -> int:
-    """1 if a count is noticeably above its share of the total, -1 if below, else 0."""
-    expected = share * total
+def noticed_scale(points: int) -> float:
+    """Smallest factor by which error bars are too narrow that `reading` sees in 95 % of histograms.
+
+    Errors s times as large as stated put ``2 Phi(-1.645 / s)`` of the values into the outer tenth. Infinite
+    if not even a histogram of outer values alone would count.
+
+    Examples
+    --------
+    >>> [round(noticed_scale(points), 2) for points in (50, 1000, 100_000)]
+    [1.72, 1.13, 1.05]
+    """
+    from scipy.optimize import brentq
+    from scipy.stats import binom, norm
+
+    # the most values in the outer tenth that do not count
+    most = np.floor(0.1 * points + _margin(points, 0.1, NOTICEABLE_RATIO))
+    if most >= points:
+        return float("inf")
+
+    def seen(log_scale: float) -> float:
+        return float(binom.sf(most, points, 2.0 * norm.cdf(-OUTER_TENTH * np.exp(-log_scale)))) - 0.95
+
+    return float(np.exp(brentq(seen, 0.0, 20.0)))
+
+
+def computed(status: str, iterations: int) -> str:
+    """Say how much of the computational part of the error bars is left, by how the solve ended."""
+    steps = f"{iterations} iteration{'' if iterations == 1 else 's'}"
+    if status == Status.EXACT.value:
+        return "here the solver did all of it, so that this part is zero."
+    if status == Status.SOLVED.value:
+        return "here the system was solved to a relative residual of 1e-10, so that nothing of it is left."
+    if status == Status.CONVERGED.value:
+        return (
+            f"here the residual reached rounding level after {steps}, so that the mean is solved. The "
+            "variance counts the directions that were searched, and may exceed that of an exact solve."
+        )
+    if status == Status.ILL_CONDITIONED.value:
+        return f"here the solver did {steps}, but rounding may have spoilt mean and error bars."
+    if status == Status.BREAKDOWN.value:
+        return f"here the solver broke down after {steps}; what it had not computed by then is counted."
+    if iterations == 0:
+        return "here no iteration was asked for: this is the prior."
+    return f"here the solver did {steps}, and what it did not compute is counted."
+
+
+def _margin(total: float, share: float, noticeable: float) -> float:
+    """Difference of a count from its share of the total that is neither chance nor harmless."""
     standard_error = np.sqrt(total * share * (1.0 - share))
-    margin = max(NOTICEABLE_STANDARD_ERRORS * standard_error, noticeable * expected)
+    return float(max(NOTICEABLE_STANDARD_ERRORS * standard_error, noticeable * share * total))
+
+
+def _excess(count: float, total: float, share: float, noticeable: float) -> int:
+    """1 if a count is noticeably above its share of the total, -1 if below, else 0."""
+    expected, margin = share * total, _margin(total, share, noticeable)
     return int(count > expected + margin) - int(count < expected - margin)

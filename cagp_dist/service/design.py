@@ -1,12 +1,17 @@
-"""Which points are observed, which are scored and which are mapped: pure functions of coordinates."""
+"""Which points are observed, which are scored and which are mapped: pure functions of coordinates.
+
+Random points are drawn in proportion to the area of their cells, so that averages over them are averages
+over the ground; or, if the job says so, each point of the field with equal probability. The chances are
+kept: a test point counts in area-weighted scores with its area over its chance of being chosen.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.geometry import space_filling_order, unit_sphere
+from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.service.jobfile.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
 
 MOST_CELLS = 10_000_000
@@ -22,7 +27,8 @@ class MapCells:
     latitude_degrees : array of float64, shape (rows,)
         Ascending; never a pole, where a cell has no area.
     longitude_degrees : array of float64, shape (columns,)
-        Ascending, in [0, 360), as in the canonical field, also when the map crosses Greenwich.
+        Ascending without a jump. In [0, 360), as in the canonical field, unless the map crosses Greenwich and
+        is no full circle: then longitudes west of Greenwich are negative.
     """
 
     latitude_degrees: Array
@@ -49,13 +55,24 @@ class Design:
         Observed points in solver order, blocks of neighbours (`space_filling_order`).
     test : array of int, shape (q,)
         Scored points, ascending; none of them in ``train``.
+    test_weights : array of float64, shape (q,)
+        Area that each scored point stands for, mean 1.
     cells : MapCells or None
         The map, if one was asked for.
     """
 
     train: Indices
     test: Indices
+    test_weights: Array
     cells: MapCells | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Chosen points, ascending, and the chance that each point of the field had, shape (N,)."""
+
+    points: Indices
+    chance: Array
 
 
 def design_points(
@@ -63,8 +80,6 @@ def design_points(
 ) -> Design:
     """Choose the observed, the scored and the mapped points.
 
-    Random points are drawn with equal probability for each *point*, not each area: on a
-    latitude-longitude grid they are denser towards the poles, which the area-weighted scores make up for.
     A random or ``all`` choice leaves out what the other one takes; two strides are taken as they are.
 
     Parameters
@@ -85,7 +100,9 @@ def design_points(
     ConfigurationError
         If more points are asked than exist, train and test overlap, or one of them is empty.
     """
-    train, test = _split(latitude_degrees, longitude_degrees, table)
+    areas = cell_areas(latitude_degrees)
+    choices = _split(latitude_degrees, longitude_degrees, areas, table)
+    train, test = choices["train"].points, choices["test"].points
     shared = np.intersect1d(train, test)
     if shared.size:
         raise ConfigurationError(
@@ -102,28 +119,57 @@ def design_points(
         unit_sphere(latitude_degrees[train], longitude_degrees[train]), block_size=block_size
     )
     cells = None if table.map is None else map_cells(table.map, latitude_degrees, longitude_degrees)
-    return Design(train=train[ordered], test=test, cells=cells)
+    stood_for = areas[test] / choices["test"].chance[test]
+    return Design(train=train[ordered], test=test, test_weights=stood_for / stood_for.mean(), cells=cells)
 
 
-def _split(latitude: Array, longitude: Array, table: DesignTable) -> tuple[Indices, Indices]:
+def cell_areas(latitude_degrees: Array) -> Array:
+    """Area of the cell of each point of a latitude-longitude grid, in units of a cell at the equator.
+
+    ``cos(latitude)``. A pole, whose copies were merged into one point, has the cap that reaches half way to
+    the next row, ``Q tan(D / 4) / 2`` for a row of Q points at a distance D.
+
+    Parameters
+    ----------
+    latitude_degrees : array of float64, shape (N,)
+    """
+    areas = np.asarray(np.cos(np.deg2rad(latitude_degrees)), dtype=np.float64)
+    for pole in np.flatnonzero(is_pole(latitude_degrees)):
+        distances = np.abs(latitude_degrees - latitude_degrees[pole])
+        others = distances[~is_pole(latitude_degrees)]
+        if others.size == 0:
+            return np.ones_like(areas)
+        row = np.count_nonzero(np.abs(others - others.min()) < 1e-6)
+        areas[pole] = 0.5 * row * np.tan(0.25 * np.deg2rad(others.min()))
+    return areas
+
+
+def _split(latitude: Array, longitude: Array, areas: Array, table: DesignTable) -> dict[str, _Choice]:
     """Choose train and test: strides first, for they say which points; then draws; then all the rest."""
-    everything = np.arange(latitude.size)
     tables = {"train": table.train, "test": table.test}
-    chosen: dict[str, Indices] = {}
+    chosen: dict[str, _Choice] = {}
     for name, wanted in tables.items():
         if isinstance(wanted, StridePoints):
-            chosen[name] = _stride(latitude, longitude, wanted)
+            kept = _stride(latitude, longitude, wanted)
+            chosen[name] = _Choice(np.flatnonzero(kept), kept.astype(np.float64))
     for stream, (name, wanted) in enumerate(tables.items()):
         if isinstance(wanted, RandomPoints):
-            taken = next(iter(chosen.values()), everything[:0])
-            chosen[name] = _draw(name, wanted, total=latitude.size, taken=taken, stream=stream)
+            other = next(iter(chosen.values()), _Choice(np.arange(0), np.zeros(latitude.size)))
+            chosen[name] = _draw(name, wanted, areas, other=other, stream=stream)
     if isinstance(table.train, AllPoints):
-        chosen["train"] = np.setdiff1d(everything, chosen["test"])
-    return chosen["train"], chosen["test"]
+        held_out = chosen["test"]
+        rest = np.setdiff1d(np.arange(latitude.size), held_out.points)
+        chosen["train"] = _Choice(rest, 1.0 - held_out.chance)
+    return chosen
 
 
-def _draw(name: str, wanted: RandomPoints, *, total: int, taken: Indices, stream: int) -> Indices:
-    """Draw points that are not taken, ascending; the stream keeps equal seeds of two draws apart."""
+def _draw(name: str, wanted: RandomPoints, areas: Array, *, other: _Choice, stream: int) -> _Choice:
+    """Draw points that the other choice left; the stream keeps equal seeds of two draws apart.
+
+    A point is left with probability ``1 - chance`` of the other choice; what is drawn from the rest is in
+    proportion to size over that, so that altogether it is in proportion to size.
+    """
+    total, taken = areas.size, other.points
     free = np.setdiff1d(np.arange(total), taken)
     if wanted.count > free.size:
         others = f", of which the other set takes {taken.size}" if taken.size else ""
@@ -132,15 +178,72 @@ def _draw(name: str, wanted: RandomPoints, *, total: int, taken: Indices, stream
             f"at most {free.size} can be asked. Lower the count, or take a larger area or a finer grid."
         )
     generator = np.random.default_rng(np.random.SeedSequence(wanted.seed, spawn_key=(stream,)))
-    return np.sort(generator.choice(free, size=wanted.count, replace=False))
+    left = 1.0 - other.chance[free]
+    sizes = areas[free] if wanted.weight == "area" else np.ones(free.size)
+    probability = inclusion_probabilities(sizes / left, wanted.count)
+    chance = np.zeros(total)
+    chance[free] = probability * left
+    if np.ptp(sizes / left) == 0.0:
+        drawn = generator.choice(free, size=wanted.count, replace=False)
+    else:
+        drawn = free[systematic_sample(probability, generator)]
+    return _Choice(np.sort(drawn), chance)
 
 
-def _stride(latitude: Array, longitude: Array, wanted: StridePoints) -> Indices:
+def inclusion_probabilities(sizes: Array, count: int) -> Array:
+    """Probabilities in proportion to size that sum to ``count``; where that is above 1, it is 1.
+
+    Parameters
+    ----------
+    sizes : array of float64, shape (N,)
+        Positive.
+    count : int
+        At most N.
+
+    Returns
+    -------
+    array of float64, shape (N,)
+
+    Examples
+    --------
+    >>> inclusion_probabilities(np.array([4.0, 1.0, 1.0]), 2).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    probability = np.zeros(sizes.size)
+    certain = np.zeros(sizes.size, dtype=bool)
+    while True:
+        rest = ~certain
+        left = count - np.count_nonzero(certain)
+        probability[certain] = 1.0
+        if not rest.any():
+            return probability
+        probability[rest] = left * sizes[rest] / sizes[rest].sum()
+        above = rest & (probability > 1.0)
+        if not above.any():
+            return probability
+        certain |= above
+
+
+def systematic_sample(probability: Array, generator: np.random.Generator) -> Indices:
+    """Draw each item with exactly its probability, as many items as the probabilities sum to.
+
+    The items are laid end to end in random order, each as long as its probability, and those are taken in
+    which one of the points ``u, u + 1, u + 2, ...`` falls, u uniform on [0, 1): systematic sampling
+    [Madow 1949].
+    """
+    order = generator.permutation(probability.size)
+    count = round(float(probability.sum()))
+    ends = np.cumsum(probability[order])
+    ends *= count / ends[-1]  # rounding of the sum
+    position = np.searchsorted(ends, generator.random() + np.arange(count), side="right")
+    return np.asarray(order[np.minimum(position, order.size - 1)], dtype=np.intp)
+
+
+def _stride(latitude: Array, longitude: Array, wanted: StridePoints) -> Mask:
     """Take every ``step``-th row of every ``step``-th column of the grid, from ``offset``."""
     rows = _rank(latitude)
     columns = _rank(_eastward(longitude))
-    kept = (rows % wanted.step == wanted.offset) & (columns % wanted.step == wanted.offset)
-    return np.flatnonzero(kept)
+    return np.asarray((rows % wanted.step == wanted.offset) & (columns % wanted.step == wanted.offset))
 
 
 def _rank(degrees: Array) -> Indices:
@@ -179,11 +282,20 @@ def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array)
             f"[design] map has {rows:.3g} x {columns:.3g} cells of {table.resolution_degrees:g} degrees, "
             f"and may have {MOST_CELLS:,} at most. Raise resolution_degrees, or give the map a smaller area."
         )
-    longitude = _centres(west, east, table.resolution_degrees)
     return MapCells(
         latitude_degrees=_centres(south, north, table.resolution_degrees),
-        longitude_degrees=np.sort(np.mod(longitude, 360.0)),
+        longitude_degrees=_ascending(
+            _centres(west, east, table.resolution_degrees), full_circle=east - west > 360.0 - 1e-9
+        ),
     )
+
+
+def _ascending(eastward: Array, *, full_circle: bool) -> Array:
+    """Write longitudes from west to east, in [0, 360) or, across Greenwich, negative to the west of it."""
+    wrapped = np.mod(eastward, 360.0)
+    if full_circle:
+        return np.sort(wrapped)
+    return np.where(wrapped > wrapped[-1], wrapped - 360.0, wrapped)
 
 
 def _centres(start: float, stop: float, resolution: float) -> Array:

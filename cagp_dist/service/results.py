@@ -10,7 +10,6 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
-from cagp_dist.geometry import area_weights
 from cagp_dist.gp import Prior
 from cagp_dist.service.fit import FittedPrior
 from cagp_dist.service.solve import Solution, Step
@@ -55,12 +54,17 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     trace = [_scores(task, prior, step, observed) for step in solution.steps]
     groups = {
         "posterior": schema.posterior_group(
-            **test, mean=last.mean[:, :q], std=last.std[:, :q], observed=observed
+            **test,
+            mean=last.mean[:, :q],
+            std=last.std[:, :q],
+            noise_variance=prior.noise_variance,
+            observed=observed,
         ),
         "calibration": schema.calibration_group(
             **test,
             pit=pit(last.mean[:, :q], _predictive(prior, last.std[:, :q]), observed),
             scores=trace[-1],
+            area_weight=design.test_weights,
         ),
         "trace": schema.trace_group(trace, seconds=[step.seconds for step in solution.steps]),
         "observations": schema.observations_group(
@@ -78,14 +82,15 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             longitude_degrees=design.cells.longitude_degrees,
             mean=last.mean[:, q:].reshape(shape),
             std=last.std[:, q:].reshape(shape),
+            noise_variance=prior.noise_variance,
         )
     return groups
 
 
 def _scores(task: Task, prior: Prior, step: Step, observed: Array) -> Scores:
     q = task.design.test.size
-    weights = area_weights(task.points.latitude_degrees[task.design.test])
-    return scores(step.mean[:, :q], _predictive(prior, step.std[:, :q]), observed, weights=weights)
+    predictive_std = _predictive(prior, step.std[:, :q])
+    return scores(step.mean[:, :q], predictive_std, observed, weights=task.design.test_weights)
 
 
 def _predictive(prior: Prior, std: Array) -> Array:
@@ -97,18 +102,25 @@ def attributes_of(
     prior: Prior,
     solution: Solution,
     *,
+    calibration: "xr.Dataset",
     fitted: FittedPrior | None,
     executor: str,
     seconds: Mapping[str, float],
 ) -> dict[str, object]:
-    """Say where a run comes from: the job as written, prior, fit, versions, plan, timings and status."""
+    """Say where a run comes from and what was found.
+
+    The job as written, prior, fit, versions, plan, timings, how the solve ended, and whether the error bars
+    hold what they promise, from group ``calibration``.
+    """
     job, points = task.job, task.points
     attributes: dict[str, object] = {
         "job": job.text,
         "status": solution.status.value,
         "status_advice": solution.status.advice,
-        "solver": repr(task.solver),
-        "calibrated": task.solver.calibrated,
+        "calibration_status": calibration.attrs["calibration_status"],
+        "calibration_statement": calibration.attrs["calibration_statement"],
+        "solver": _described(job.solver.model_dump()),
+        "solver_calibrated": task.solver.calibrated,
         "noise_variance": prior.noise_variance,
         "prior": {
             "kernel": job.prior.kernel,
@@ -131,3 +143,9 @@ def attributes_of(
         },
     }
     return attributes if fitted is None else {**attributes, "fit": fitted.attributes()}
+
+
+def _described(solver: Mapping[str, object]) -> str:
+    """Write a solver as the job names it: ``block-gauss-seidel, iterations 5, block size 1024``."""
+    settings = [f"{key.replace('_', ' ')} {value}" for key, value in solver.items() if key != "name"]
+    return ", ".join([str(solver["name"]), *settings])

@@ -100,7 +100,13 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         attributes = attributes_of(
-            task, prior, solution, fitted=fitted, executor=executor().description, seconds=clock.seconds
+            task,
+            prior,
+            solution,
+            calibration=groups["calibration"],
+            fitted=fitted,
+            executor=executor().description,
+            seconds=clock.seconds,
         )
         with clock.stage("Publication"):
             path = publish(job.root, groups, run_key=task.run_key, attributes=attributes)

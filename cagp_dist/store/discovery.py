@@ -31,10 +31,11 @@ def root_attributes(
     created = (date_created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     attributes: Attributes = {
         "Conventions": "CF-1.13, ACDD-1.3",
-        "title": "2 metre temperature with calibrated computation-aware uncertainty",
+        "title": "2 metre temperature with computation-aware uncertainty",
         "summary": (
             "Gaussian-process posterior of 2 metre temperature from scattered observations. The standard "
-            "deviation counts both the uncertainty of the data and that of the unfinished computation."
+            "deviation counts both what the observations do not determine and what was not computed. How far "
+            "it matches the errors at held-out points is measured: calibration_status, calibration_statement."
         ),
         "keywords": "air temperature, Gaussian process, uncertainty, calibration",
         "standard_name_vocabulary": "CF Standard Name Table",
@@ -74,12 +75,13 @@ def _values(groups: Mapping[str, xr.Dataset], coordinate: str) -> NDArray[Any]:
 
 
 def _longitude_extent(longitude_degrees: Array) -> tuple[float, float]:
-    """Western and eastern end of the smallest arc that holds all points; west > east across 0 degrees.
+    """Western and eastern end of the smallest arc that holds all points; west is negative across Greenwich.
 
     The arc leaves out the widest gap between neighbours on the circle. Points all around the circle are
     described from 0 to 360.
     """
-    around = np.unique(longitude_degrees)
+    around = np.unique(longitude_degrees % 360.0)
     gaps = np.append(np.diff(around), around[0] + 360.0 - around[-1])
     widest = len(gaps) - 1 if gaps.max() < _WHOLE_CIRCLE_GAP_DEGREES else int(np.argmax(gaps))
-    return float(around[(widest + 1) % len(around)]), float(around[widest])
+    west, east = float(around[(widest + 1) % len(around)]), float(around[widest])
+    return west if west <= east else west - 360.0, east

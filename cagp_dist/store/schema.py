@@ -6,10 +6,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from cagp_dist.calibration.pit import histogram
+from cagp_dist.calibration.pit import histogram, unit_weights
 from cagp_dist.calibration.scores import Scores
+from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
-from cagp_dist.store.layout import COORDINATES, DIMENSIONS, SCORES, TRACED, VARIABLES
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.store.layout import COORDINATES, DIMENSIONS, SCORES, VARIABLES
 
 
 def posterior_group(
@@ -19,6 +21,7 @@ def posterior_group(
     longitude_degrees: ArrayLike,
     mean: ArrayLike,
     std: ArrayLike,
+    noise_variance: float,
     observed: ArrayLike,
 ) -> xr.Dataset:
     """Group ``posterior``: prediction and observation at the test points.
@@ -31,6 +34,8 @@ def posterior_group(
         Kelvin; a vector (q,) when T is 1.
     std : array_like, shape (T, q) or (q,)
         Latent standard deviation in kelvin, **without noise**; (q,) is repeated for each time.
+    noise_variance : float
+        Square kelvin; makes the predictive standard deviation.
 
     Raises
     ------
@@ -41,7 +46,12 @@ def posterior_group(
     return _dataset(
         "posterior",
         coordinates,
-        {"t2m_mean": mean, "t2m_std": std, "t2m": observed},
+        {
+            "t2m_mean": mean,
+            "t2m_std": std,
+            "t2m_predictive_std": np.hypot(std, np.sqrt(noise_variance)),
+            "t2m": observed,
+        },
         title="Posterior 2 metre temperature at test points",
     )
 
@@ -53,6 +63,7 @@ def map_group(
     longitude_degrees: ArrayLike,
     mean: ArrayLike,
     std: ArrayLike,
+    noise_variance: float,
 ) -> xr.Dataset:
     """Group ``map``: prediction on a latitude-longitude grid.
 
@@ -60,11 +71,13 @@ def map_group(
     ----------
     times : array_like of datetime64, shape (T,)
     latitude_degrees, longitude_degrees : array_like, shape (P,) and (Q,)
-        Axes of the grid.
+        Axes of the grid, ascending.
     mean : array_like, shape (T, P, Q)
         Kelvin; (P, Q) when T is 1.
     std : array_like, shape (T, P, Q) or (P, Q)
         Latent standard deviation in kelvin, **without noise**; (P, Q) is repeated for each time.
+    noise_variance : float
+        Square kelvin; makes the predictive standard deviation.
 
     Raises
     ------
@@ -79,7 +92,7 @@ def map_group(
     return _dataset(
         "map",
         coordinates,
-        {"t2m_mean": mean, "t2m_std": std},
+        {"t2m_mean": mean, "t2m_std": std, "t2m_predictive_std": np.hypot(std, np.sqrt(noise_variance))},
         title="Posterior 2 metre temperature on a grid",
     )
 
@@ -91,8 +104,12 @@ def calibration_group(
     longitude_degrees: ArrayLike,
     pit: ArrayLike,
     scores: Scores,
+    area_weight: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Group ``calibration``: PIT values at the test points, their histogram, and the pooled scores.
+
+    Whether the error bars hold what they promise is in its attributes ``calibration_status`` and
+    ``calibration_statement``, see `cagp_dist.calibration.verdict`.
 
     Parameters
     ----------
@@ -101,14 +118,22 @@ def calibration_group(
     pit : array_like, shape (T, q)
         PIT values of the observations, noise included.
     scores : Scores
-        Pooled over times and points.
+        Pooled over times and points, with the same weights.
+    area_weight : array_like, shape (q,), optional
+        Area that each point stands for, on any positive scale; equal when omitted.
 
     Raises
     ------
     ArgumentError
         If a shape does not fit or a PIT value lies outside [0, 1].
     """
-    counted = histogram(pit)
+    weights = unit_weights(area_weight, np.shape(latitude_degrees))
+    plain, by_area = histogram(pit), histogram(pit, weights=weights)
+    cells = compact_cells(unit_sphere(latitude_degrees, longitude_degrees))
+    tests = [
+        coverage_test(pit, levels=scores.levels, cells=cells, weights=given) for given in (None, weights)
+    ]
+    verdict = judge(*tests, observations=np.size(pit))
     coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
     coordinates["level"] = _coordinate("level", "level", scores.levels)
     group = _dataset(
@@ -116,20 +141,26 @@ def calibration_group(
         coordinates,
         {
             "pit": pit,
-            "pit_count": counted.counts,
-            "pit_bin": counted.edges,
+            "area_weight": weights,
+            "pit_count": plain.counts.astype(np.int64),
+            "pit_count_area_weighted": by_area.counts,
+            "pit_bin": plain.edges,
             "coverage": scores.coverage,
+            "coverage_area_weighted": scores.coverage_area_weighted,
+            "coverage_standard_error": tests[0].standard_error,
+            "coverage_standard_error_area_weighted": tests[1].standard_error,
             **{name: getattr(scores, name) for name in SCORES},
         },
         title="Calibration of 2 metre temperature at test points",
     )
-    group["pit_count"].attrs |= {
-        "uniform_expected": counted.expected,
-        "uniform_lower_95": counted.lower,
-        "uniform_upper_95": counted.upper,
-        "comment": "A count of independent uniform values lies between the bounds with probability 0.95.",
-    }
-    return group
+    for name, counted in (("pit_count", plain), ("pit_count_area_weighted", by_area)):
+        group[name].attrs |= {
+            "uniform_expected": counted.expected,
+            "uniform_lower_95": counted.lower,
+            "uniform_upper_95": counted.upper,
+            "comment": "A count of independent uniform values lies between the bounds with probability 0.95.",
+        }
+    return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)
 
 
 def trace_group(scores: Sequence[Scores], *, seconds: Sequence[float]) -> xr.Dataset:
@@ -163,9 +194,11 @@ def trace_group(scores: Sequence[Scores], *, seconds: Sequence[float]) -> xr.Dat
         "trace",
         coordinates,
         {
-            **{name: np.array([getattr(step, name) for step in scores]) for name in TRACED},
+            **{
+                name: np.array([getattr(step, name) for step in scores])
+                for name in (*SCORES, "coverage", "coverage_area_weighted")
+            },
             "seconds": np.asarray(seconds, dtype=np.float64),
-            "coverage": np.array([step.coverage for step in scores]),
         },
         title="Scores of 2 metre temperature after each solver iteration",
     )
@@ -228,7 +261,7 @@ def _dataset(
             lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)
             for axis, dim in enumerate(dimensions)
         )
-        repeats = name == "t2m_std" or expected[:1] == (1,)
+        repeats = name in ("t2m_std", "t2m_predictive_std") or expected[:1] == (1,)
         if array.shape != expected and not (repeats and array.shape == expected[1:]):
             raise ArgumentError(
                 f"{name} of group {group!r} has shape {array.shape}; expected {expected}, "

@@ -37,7 +37,7 @@ def main() -> None:
     test = task.design.test
     observed, noise = task.points.values_kelvin[0, test], job.prior.noise_variance
     X, y, X_test = task.inputs, task.targets, task.new_inputs[: len(test)]
-    weights = cagp.area_weights(task.points.latitude_degrees[test])
+    weights = task.design.test_weights
     print(f"{len(X)} observed, {len(test)} held out; {task.prior.kernel}, noise variance {noise} K^2")
     print("| solver | m | RMSE [K] | NLL | CRPS [K] | 95 % coverage | mean std [K] |")
     print("|---|---|---|---|---|---|---|")

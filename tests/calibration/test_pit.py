@@ -124,6 +124,27 @@ def test_ks_of_many_pooled_values_needs_no_warning():
     assert pvalue > 1e-3
 
 
+def test_weighted_histogram_and_ks_count_by_weight():
+    values = np.array([[0.1, 0.3, 0.9], [0.2, 0.6, 0.8]])
+    result = histogram(values, intervals=2, weights=[3.0, 1.0, 2.0])
+    np.testing.assert_allclose(result.counts, [0.5 * (3 + 1 + 3), 0.5 * (2 + 1 + 2)])
+    assert result.expected == 3.0
+    # six values of weights 3, 1, 2 are worth (2 * 6)^2 / (2 * 14) = 5.1 equal ones
+    law = stats.binom(5, 0.5)
+    assert (result.lower, result.upper) == (law.ppf(0.025) * 6 / 5, law.ppf(0.975) * 6 / 5)
+    statistic, pvalue = ks_test(values, weights=[3.0, 1.0, 2.0])
+    steps = np.array([0, 3, 6, 7, 8, 10, 12]) / 12
+    ordered = np.sort(values.ravel())
+    assert statistic == pytest.approx(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
+    assert pvalue == pytest.approx(stats.kstwo.sf(statistic, 5))
+
+
+def test_equal_weights_change_nothing():
+    values = np.random.default_rng(1).uniform(size=(3, 50))
+    np.testing.assert_allclose(histogram(values, weights=np.full(50, 7.0)).counts, histogram(values).counts)
+    assert ks_test(values, weights=np.full(50, 7.0)) == pytest.approx(ks_test(values), rel=1e-9)
+
+
 def test_normal_tests_follow_their_formulae():
     z = np.random.default_rng(7).normal(size=(5, 40))
     result = normal_tests(z)

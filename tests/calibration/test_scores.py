@@ -19,6 +19,24 @@ def _prediction(seed, shape=(3, 50)):
     return mean, std, mean + std * rng.normal(size=shape)
 
 
+def test_weights_enter_every_score():
+    """A point of weight 3 counts as three points of weight 1, in every score but the p-value."""
+    mean, std, observed = _prediction(5, (2, 12))
+    repeated = np.repeat(np.arange(12), [3, 1, 2] * 4)
+    weighted = scores(mean, std, observed, weights=[3.0, 1.0, 2.0] * 4)
+    plain = scores(mean[:, repeated], std[:, repeated], observed[:, repeated])
+    for name in ("rmse", "nll", "crps", "coverage", "ks_statistic"):
+        np.testing.assert_allclose(
+            getattr(weighted, f"{name}_area_weighted"), getattr(plain, name), rtol=1e-12, err_msg=name
+        )
+    unweighted = scores(mean, std, observed)
+    for name in ("rmse", "nll", "crps", "coverage", "ks_statistic", "ks_pvalue"):
+        np.testing.assert_array_equal(getattr(weighted, name), getattr(unweighted, name))
+        np.testing.assert_allclose(
+            getattr(unweighted, f"{name}_area_weighted"), getattr(unweighted, name), rtol=1e-12
+        )
+
+
 @pytest.mark.parametrize(
     ("mean", "std", "observed"), [(0.0, 1.0, 0.3), (280.0, 2.5, 271.0), (-3.0, 0.1, -2.0)]
 )

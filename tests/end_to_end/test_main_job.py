@@ -209,7 +209,15 @@ def test_the_run_says_where_it_comes_from(serial):
     attributes = xr.open_zarr(serial).attrs
     assert parse_job(attributes["job"]).design.train.count == 500
     assert attributes["status"] == "completed"
-    assert attributes["calibrated"] is True
+    assert attributes["solver_calibrated"] is True
+    assert attributes["solver"] == "block-gauss-seidel, iterations 3, block size 96"
+    assert attributes["calibration_status"] in ("consistent", "too-narrow", "too-wide", "wrong-shape")
+    assert "% of the held-out observations lie inside their" in attributes["calibration_statement"]
+    group = xr.open_zarr(serial, group="calibration").attrs
+    for name in ("calibration_status", "calibration_statement"):
+        assert attributes[name] == group[name]
+    assert "calibrated" not in attributes["title"]
+    assert "calibrated" not in attributes
     assert attributes["noise_variance"] == 2.0
     assert attributes["merged_pole_copies"] == 2 * 479
     assert attributes["train_count"] == 500
@@ -218,6 +226,30 @@ def test_the_run_says_where_it_comes_from(serial):
     assert json.loads(attributes["provenance"])["source"] == "sample"
     assert json.loads(attributes["timings"]).keys() == {"Observations", "Points", "Solve", "Scores"}
     assert any("500 observed points" in line for line in json.loads(attributes["plan"]))
+
+
+def test_every_score_is_published_in_both_weightings(serial):
+    """The area-weighted ones from what the run holds, by hand."""
+    test = xr.open_zarr(serial, group="posterior").load()
+    scores = xr.open_zarr(serial, group="calibration").load()
+    np.testing.assert_allclose(scores.area_weight, 1.0)  # drawn in proportion to area
+    equal = parse_job(xr.open_zarr(serial).attrs["job"].replace("seed = 1", 'seed = 1, weight = "equal"'))
+    path = run(
+        equal.model_copy(update={"output": equal.output.model_copy(update={"root": str(serial.parents[1])})})
+    ).path
+    test, scores = (xr.open_zarr(path, group=name).load() for name in ("posterior", "calibration"))
+    weights = np.cos(np.deg2rad(test.latitude.values))
+    np.testing.assert_allclose(scores.area_weight, weights / weights.mean(), rtol=1e-9)
+    error, std = (test.t2m - test.t2m_mean).values[0], test.t2m_predictive_std.values[0]
+    np.testing.assert_allclose(std**2, test.t2m_std.values[0] ** 2 + 2.0)
+    assert float(scores.rmse) == pytest.approx(np.sqrt(np.mean(error**2)))
+    assert float(scores.rmse_area_weighted) == pytest.approx(np.sqrt(np.average(error**2, weights=weights)))
+    density = 0.5 * np.log(2 * np.pi * std**2) + 0.5 * (error / std) ** 2
+    assert float(scores.nll_area_weighted) == pytest.approx(np.average(density, weights=weights))
+    inside = np.abs(error / std) <= 1.6448536269514722
+    assert float(scores.coverage_area_weighted.sel(level=0.9)) == pytest.approx(
+        np.average(inside, weights=weights)
+    )
 
 
 def test_the_map_and_the_test_points_are_one_posterior(serial):
@@ -335,7 +367,7 @@ def test_a_breakdown_is_published_only_if_asked(tmp_path):
         design={"train": {"kind": "all"}, "test": random_points(20)},
         prior={
             "kernel": "squared-exponential",
-            "lengthscale": 3.0,
+            "lengthscale": 2.0,
             "variance": 22.0,
             "noise_variance": 1e-14,
         },

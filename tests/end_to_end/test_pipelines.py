@@ -126,7 +126,7 @@ def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
 
 def test_regress_exits_with_3_when_the_solve_breaks_down(job, tmp_path, caplog):
     text = text_of(tmp_path).replace('"cholesky"', '"conjugate-gradient"\niterations = 84')
-    text = text.replace("lengthscale = 0.5", 'kernel = "squared-exponential"\nlengthscale = 3.0')
+    text = text.replace("lengthscale = 0.5", 'kernel = "squared-exponential"\nlengthscale = 2.0')
     Path(job).write_text(text.replace("noise_variance = 1.0", "noise_variance = 1e-14"))
     assert load("regress")([job]) == 3
     assert "breakdown" in caplog.text

@@ -11,6 +11,8 @@ from scipy.special import ndtr
 
 from cagp_dist.calibration.scores import LEVELS, scores
 from cagp_dist.geometry import area_weights
+from cagp_dist.store.layout import FORMAT_VERSION, SCORES
+from cagp_dist.store.schema import calibration_group
 
 Array = NDArray[np.float64]
 Field = Callable[[Array, Array, int], Array]
@@ -54,10 +56,12 @@ def make_run(
     stated_std: float = 1.1,
     noise_variance: float = 0.5,
     seed: int = 7,
+    drawn_by_area: bool = True,
     attributes: dict[str, object] | None = None,
 ) -> Path:
-    """Write a run of the published layout; ``longitude`` may begin below 0 (it is stored in [0, 360)).
+    """Write a run of the published layout; ``longitude`` may begin below 0 (points are stored in [0, 360)).
 
+    Test points are uniform on the sphere; ``drawn_by_area`` false weights them as if they were not.
     ``error_std`` is the spread of observed minus predicted, ``stated_std`` the predictive one claimed.
     """
     rng = np.random.default_rng(seed)
@@ -71,16 +75,16 @@ def make_run(
     mean = np.stack([field(lon, lat, step) for step in range(len(stamps))])
     observed = mean + error_std / stated_std * predictive * rng.standard_normal(mean.shape)
 
-    weights = area_weights(lat)
+    weights = np.ones(test_count) if drawn_by_area else area_weights(lat)
     final = scores(mean, predictive, observed, weights=weights)
     prior_mean = np.full_like(mean, mean.mean())
     prior_std = np.full_like(mean, float(np.std(mean) + 1.0))
-    steps = [scores(prior_mean, prior_std, observed)]
+    steps = [scores(prior_mean, prior_std, observed, weights=weights)]
     for step in range(1, iterations + 1):
         extra = 2.5 ** (iterations - step) - 1.0
         widened = np.sqrt(predictive**2 + 0.1 * extra)
         shifted = mean + np.sqrt(0.1 * extra) * rng.standard_normal(mean.shape)
-        steps.append(scores(shifted, widened, observed) if step < iterations else final)
+        steps.append(scores(shifted, widened, observed, weights=weights) if step < iterations else final)
 
     path = root / "runs" / f"{key}.zarr"
     point = {"latitude": ("point", lat), "longitude": ("point", lon % 360.0)}
@@ -89,24 +93,22 @@ def make_run(
             {
                 "t2m_mean": (("time", "point"), mean),
                 "t2m_std": (("time", "point"), latent_std),
+                "t2m_predictive_std": (("time", "point"), predictive),
                 "t2m": (("time", "point"), observed),
             },
             coords={"time": stamps, **point},
         ),
-        "calibration": xr.Dataset(
-            {
-                "pit": (("time", "point"), ndtr((observed - mean) / predictive)),
-                "coverage": ("level", final.coverage),
-                **{name: getattr(final, name) for name in SCALARS},
-            },
-            coords={"level": np.array(LEVELS)},
+        "calibration": calibration_group(
+            times=stamps,
+            latitude_degrees=lat,
+            longitude_degrees=lon % 360.0,
+            pit=ndtr((observed - mean) / predictive),
+            scores=final,
+            area_weight=weights,
         ),
         "trace": xr.Dataset(
             {
-                **{
-                    name: ("iteration", [getattr(s, name) for s in steps])
-                    for name in SCALARS[:1] + SCALARS[2:]
-                },
+                **{name: ("iteration", [getattr(s, name) for s in steps]) for name in SCORES},
                 "coverage": (("iteration", "level"), [s.coverage for s in steps]),
                 "seconds": ("iteration", np.linspace(0.0, 4.0, iterations + 1)),
             },
@@ -116,8 +118,6 @@ def make_run(
     if map_step is not None:
         rows = np.arange(latitude[0], latitude[1] + 1e-9, map_step)
         columns = np.arange(longitude[0], longitude[1] - 1e-9, map_step)
-        order = np.argsort(columns % 360.0)
-        columns = (columns % 360.0)[order]
         mesh = np.meshgrid(columns, rows)
         maps = np.stack([field(*mesh, step) for step in range(len(stamps))])
         std = 0.4 + 0.8 * np.abs(np.sin(np.deg2rad(6.0 * mesh[0])) * np.cos(np.deg2rad(3.0 * mesh[1])))
@@ -128,15 +128,14 @@ def make_run(
             },
             coords={"time": stamps, "latitude": rows, "longitude": columns},
         )
-    xr.Dataset(attrs=root_attributes(key, noise_variance, train_count) | (attributes or {})).to_zarr(
-        path, mode="w-", zarr_format=3, consolidated=False
-    )
+    judged = {
+        name: groups["calibration"].attrs[name] for name in ("calibration_status", "calibration_statement")
+    }
+    published = root_attributes(key, noise_variance, train_count) | judged | (attributes or {})
+    xr.Dataset(attrs=published).to_zarr(path, mode="w-", zarr_format=3, consolidated=False)
     for name, dataset in groups.items():
         dataset.to_zarr(path, group=name, mode="w-", zarr_format=3, consolidated=False)
     return path
-
-
-SCALARS = ("rmse", "rmse_area_weighted", "nll", "crps", "ks_statistic", "ks_pvalue")
 
 
 def root_attributes(key: str, noise_variance: float, train_count: int) -> dict[str, object]:
@@ -145,11 +144,12 @@ def root_attributes(key: str, noise_variance: float, train_count: int) -> dict[s
         "title": "Posterior of 2 metre temperature",
         "Conventions": "CF-1.13, ACDD-1.3",
         "run_key": key,
+        "format_version": FORMAT_VERSION,
         "job": JOB,
         "status": "completed",
         "status_advice": "All 5 iterations were done. More iterations narrow the error bars.",
-        "solver": "BlockGaussSeidel(iterations=5, block_size=1024)",
-        "calibrated": True,
+        "solver": "block-gauss-seidel, iterations 5, block size 1024",
+        "solver_calibrated": True,
         "noise_variance": noise_variance,
         "train_count": train_count,
         "dropped_missing": 0,

@@ -1,9 +1,21 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
 from cagp_dist.calibration.pit import histogram
-from cagp_dist.report.wording import percent, reading, signed, when, when_all
+from cagp_dist.calibration.verdict import Kind
+from cagp_dist.report.wording import (
+    COVERAGE_WORDS,
+    computed,
+    noticed_scale,
+    percent,
+    reading,
+    signed,
+    when,
+    when_all,
+)
 from cagp_dist.text import duration
 
 
@@ -51,7 +63,7 @@ def test_signed_numbers_use_a_true_minus_and_no_signed_zero() -> None:
 
 @pytest.mark.parametrize(
     ("spread", "word"),
-    [(1.0, "Close to flat"), (1.5, "overconfident"), (0.7, "conservative")],
+    [(1.0, "Close to flat"), (1.5, "too narrow"), (0.7, "too wide")],
 )
 def test_the_reading_tells_the_width_of_the_error_bars(spread: float, word: str) -> None:
     z = spread * np.random.default_rng(11).standard_normal(4000)
@@ -73,4 +85,46 @@ def test_a_lean_is_told_by_its_side(shift: float, word: str) -> None:
 def test_few_points_are_not_overread() -> None:
     # With 40 points the outer tenth holds 4 +- 1.9; three standard errors are 5.7.
     z = 1.2 * np.random.default_rng(13).standard_normal(40)
-    assert reading(histogram(ndtr(z))).startswith("Close to flat")
+    text = reading(histogram(ndtr(z)))
+    assert text.startswith("Close to flat, as far as 40 points can tell")
+    assert f"error bars {noticed_scale(40):.2f} times too narrow" in text
+
+
+@pytest.mark.parametrize("points", [20, 50, 400])
+def test_the_fault_that_is_named_is_seen_in_95_percent_of_histograms(points: int) -> None:
+    # binomial standard error of 0.95 over 500 histograms: 0.01; the count is discrete, so that the share
+    # may be higher by one step. A U is not read as one in the rare case of raised ends alone.
+    rng = np.random.default_rng(points)
+    z = noticed_scale(points) * rng.standard_normal((500, points))
+    seen = np.mean([not reading(histogram(row)).startswith("Close to flat") for row in ndtr(z)])
+    assert 0.95 - 4 * 0.01 < seen < 1.0
+    less = np.mean([reading(histogram(row)).startswith("Close to flat") for row in ndtr(0.8 * z)])
+    assert less > 0.1
+
+
+def test_few_points_show_nothing() -> None:
+    assert reading(histogram([0.2])) == "1 point cannot tell a shape from chance."
+    assert reading(histogram([0.2, 0.9])) == "2 points cannot tell a shape from chance."
+
+
+@pytest.mark.parametrize(
+    ("status", "iterations", "said"),
+    [
+        ("exact", 1, "did all of it"),
+        ("solved", 1, "relative residual of 1e-10"),
+        ("converged", 12, "reached rounding level after 12 iterations"),
+        ("breakdown", 1, "broke down after 1 iteration;"),
+        ("ill-conditioned", 1, "rounding may have spoilt mean and error bars"),
+        ("completed", 0, "this is the prior"),
+        ("completed", 5, "did 5 iterations, and what it did not compute is counted"),
+    ],
+)
+def test_what_was_computed_follows_how_the_solve_ended(status: str, iterations: int, said: str) -> None:
+    text = computed(status, iterations)
+    assert said in text
+    assert "not wrong ones" not in text
+    assert ("stopped" in text) is False
+
+
+def test_every_verdict_has_its_words() -> None:
+    assert set(COVERAGE_WORDS) == set(get_args(Kind))

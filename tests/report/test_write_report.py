@@ -9,10 +9,12 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.report import write_report
+from cagp_dist.report.charts import draw_charts
 from cagp_dist.report.maps import map_frame, spanning, symmetric
 from cagp_dist.report.page import render
 from cagp_dist.report.published import read_run
@@ -149,7 +151,9 @@ def test_the_page_tells_what_when_and_how_many(document: Document) -> None:
         "400 held-out points",
         "Mathematical",
         "Computational",
-        "the solver stopped after 5 iterations",
+        "the solver did 5 iterations, and what it did not compute is counted",
+        "the prior is right, its mean included",
+        "no fault found in the error bars",
         "the noise of an observation, 0.71 K",
         "The KS p-value assumes independent test points",
         "Close to flat",
@@ -267,8 +271,8 @@ def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
     ("attributes", "phrase", "pill"),
     [
         ({"status": "exact"}, "the solver did all of it", "pill good"),
-        ({"status": "breakdown"}, "the solver stopped after 1 iteration,", "pill bad"),
-        ({"calibrated": False}, "known to be too wide", "pill good"),
+        ({"status": "breakdown"}, "the solver broke down after 1 iteration;", "pill bad"),
+        ({"solver_calibrated": False}, "usually too wide, sometimes too narrow", "pill good"),
     ],
 )
 def test_the_status_changes_the_words(
@@ -283,8 +287,64 @@ def test_the_status_changes_the_words(
 def test_the_prior_alone_can_be_reported(tmp_path: Path) -> None:
     run = make_run(tmp_path, test_count=30, map_step=None, iterations=0, attributes={"timings": "{}"})
     page = write_report(run).read_text(encoding="utf-8")
-    assert "the solver stopped after 0 iterations" in page
+    assert "no iteration was asked for: this is the prior" in page
     assert "in all stages of the run" not in page
+
+
+@pytest.mark.parametrize(
+    ("error_std", "words"), [(0.4, "error bars too wide"), (3.0, "error bars too narrow")]
+)
+def test_wrong_error_bars_are_amber_and_nothing_is_green(
+    tmp_path: Path, error_std: float, words: str
+) -> None:
+    run = make_run(tmp_path, map_step=None, error_std=error_std)
+    page = page_of(run)
+    assert f'<span class="pill bad">{words}</span>' in page
+    assert "pill good" not in page
+    assert "% of the held-out observations lie inside their 90 % error bars. Chance explains" in page
+
+
+def test_few_points_are_not_called_well_calibrated(tmp_path: Path) -> None:
+    page = page_of(make_run(tmp_path, map_step=None, test_count=12))
+    assert '<span class="pill">too few test points to judge</span>' in page
+
+
+def test_both_weightings_are_shown_where_they_differ(tmp_path: Path) -> None:
+    run = make_run(tmp_path, map_step=None, drawn_by_area=False)
+    text = Document(page_of(run)).text
+    with xr.open_zarr(run, group="calibration", consolidated=False) as scores:
+        for name in ("rmse", "crps"):
+            by_area = f"{name.upper()}, by area {float(scores[f'{name}_area_weighted']):.3f} K"
+            assert by_area in text
+        inside = 100.0 * float(scores.coverage_area_weighted.sel(level=0.9))
+    assert f"90 %, by area {inside:.1f} %" in text
+    assert f"({inside:.1f} % by area)" in text
+    assert "each test point counts with the area that it stands for" in text
+    assert "weighted by area" in [item.get_label() for item in _pit_axes(run).patches]
+
+
+def _pit_axes(run: Path) -> Axes:
+    return draw_charts(read_run(run))[0].figure.axes[0]
+
+
+def test_points_drawn_by_area_need_one_weighting(document: Document) -> None:
+    assert "by area" not in document.text.replace("weights by area", "")
+    assert "drawn in proportion to area" in document.text
+
+
+def test_one_solve_has_no_convergence_chart(tmp_path: Path) -> None:
+    report = write_report(make_run(tmp_path, test_count=30, map_step=None, iterations=1))
+    assert not (report.parent / "convergence.png").exists()
+    page = Document(report.read_text(encoding="utf-8")).text
+    assert "Convergence" not in page
+    assert "Time taken" in page
+    assert "Plan" in page
+
+
+def test_a_run_of_another_format_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path, test_count=20, map_step=None, attributes={"format_version": 1})
+    with pytest.raises(StoreError, match=r"has format 1; this version .* reads format 2\. Run its job again"):
+        write_report(run)
 
 
 def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:

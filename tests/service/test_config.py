@@ -111,6 +111,24 @@ def test_a_job_is_frozen(job_text):
             "[design] train.kind is missing; expected one of",
         ),
         ("count = 10000", "count = 0", "[design] train.count = 0 is not allowed; expected an integer of at"),
+        (
+            "count = 10000",
+            'count = 10000, weight = "volume"',
+            '[design] train.weight = "volume" is not allowed; expected one of "area", "equal"',
+        ),
+        (
+            "lengthscale = 0.05",
+            "lengthscale = 320.0",
+            "[prior] lengthscale = 320.0: a lengthscale is a chord on the unit sphere, whose diameter is 2; "
+            "expected a number above 0 and at most 2; 320 km are 0.0502.",
+        ),
+        ("lengthscale = 0.05", "lengthscale = 3.0", "3 km are 0.000471, 3 degrees are 0.0524"),
+        ("lengthscale = 0.05", "lengthscale = 1e5", "expected a number above 0 and at most 2."),
+        (
+            '"sample"',
+            '"synthetic"\nsynthetic = { lengthscale = 320.0 }',
+            "[observations] synthetic.lengthscale = 320.0: a lengthscale is a chord",
+        ),
         ("seed = 0", "seed = -3", "[design] train.seed = -3 is not allowed"),
         (
             'kind = "random", count = 1000, seed = 1',

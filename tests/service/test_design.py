@@ -4,7 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.service.design import design_points, map_cells, points_area
+from cagp_dist.service.design import (
+    cell_areas,
+    design_points,
+    inclusion_probabilities,
+    map_cells,
+    points_area,
+    systematic_sample,
+)
 from cagp_dist.service.jobfile.tables import DesignTable, MapGrid
 
 
@@ -20,8 +27,8 @@ def table(train, test, map=None):  # noqa: A002
     return DesignTable.model_validate({"train": train, "test": test, "map": map})
 
 
-def random(count, seed=0):
-    return {"kind": "random", "count": count, "seed": seed}
+def random(count, seed=0, weight="area"):
+    return {"kind": "random", "count": count, "seed": seed, "weight": weight}
 
 
 def stride(step, offset=0):
@@ -48,15 +55,84 @@ def test_a_draw_depends_on_its_seed_alone():
     assert not np.array_equal(np.sort(first.train), np.sort(other.train))
 
 
-def test_every_point_is_equally_likely():
+def test_every_point_is_equally_likely_on_request():
     counts = np.zeros(GLOBE[0].size)
     draws, size = 400, 259
     for seed in range(draws):
-        counts[choose(random(size, seed), random(1)).train] += 1
+        counts[choose(random(size, seed, "equal"), random(1)).train] += 1
     probability = size / counts.size
     z = (counts - draws * probability) / np.sqrt(draws * probability * (1 - probability))
     # sum of z^2 has mean N - N/N and standard deviation about sqrt(2 N); four of them
     assert abs((z**2).sum() - counts.size) < 4 * np.sqrt(2 * counts.size)
+
+
+@pytest.mark.parametrize("train", [random(800), random(800, weight="equal"), stride(3)])
+def test_test_points_are_drawn_in_proportion_to_area(train):
+    # A Poisson-like count of a latitude band has a variance of at most its mean; four standard errors. The 36
+    # bands of one draw are negatively correlated, which makes the bound no smaller.
+    design_of = [
+        choose(train | ({"seed": seed} if "seed" in train else {}), random(150, seed)) for seed in range(300)
+    ]
+    latitude = GLOBE[0]
+    bands = np.unique(latitude)
+    counts = np.array([[np.count_nonzero(latitude[d.test] == band) for band in bands] for d in design_of])
+    expected = 150 * np.cos(np.deg2rad(bands)) / np.cos(np.deg2rad(bands)).sum()
+    if train["kind"] == "stride":  # strided rows have two thirds of their points left
+        left = np.array(
+            [
+                np.count_nonzero(latitude == b) - np.count_nonzero(latitude[design_of[0].train] == b)
+                for b in bands
+            ]
+        )
+        expected = 150 * np.cos(np.deg2rad(bands)) * left / (np.cos(np.deg2rad(bands)) * left).sum()
+    assert (np.abs(counts.mean(axis=0) - expected) < 4.0 * np.sqrt(expected / 300)).all()
+    assert all(np.allclose(d.test_weights, 1.0) for d in design_of)
+
+
+def test_points_of_equal_chance_stand_for_their_area():
+    area = np.cos(np.deg2rad(GLOBE[0]))
+    for test in (random(100, weight="equal"), stride(5, 1)):
+        design = choose(random(300), test)
+        weights = area[design.test]
+        np.testing.assert_allclose(design.test_weights, weights / weights.mean())
+
+
+def test_area_weighted_scores_estimate_the_average_over_the_ground():
+    """The area-weighted average of a function of latitude over draws of either kind is that of the globe."""
+    latitude = GLOBE[0]
+    truth = np.average(latitude**2, weights=np.cos(np.deg2rad(latitude)))
+    for weight in ("area", "equal"):
+        found = []
+        for seed in range(200):
+            design = choose(random(600, seed), random(200, seed, weight))
+            found.append(np.average(latitude[design.test] ** 2, weights=design.test_weights))
+        assert abs(np.mean(found) - truth) < 4.0 * np.std(found) / np.sqrt(200)
+
+
+def test_more_points_than_area_allows_takes_the_largest_cells_for_certain():
+    probability = inclusion_probabilities(np.array([4.0, 3.0, 1.0, 1.0]), 3)
+    assert probability.tolist() == [1.0, 1.0, 0.5, 0.5]
+    assert inclusion_probabilities(np.array([2.0, 1.0]), 2).tolist() == [1.0, 1.0]
+    design = choose(random(2592 - 40), random(40))
+    assert np.union1d(design.train, design.test).size == 2592
+
+
+def test_a_systematic_sample_has_the_probabilities_it_is_given():
+    probability = np.array([1.0, 0.9, 0.5, 0.3, 0.2, 0.1])
+    draws = [systematic_sample(probability, np.random.default_rng(seed)) for seed in range(4000)]
+    assert all(np.unique(draw).size == 3 for draw in draws)
+    share = np.bincount(np.concatenate(draws), minlength=6) / 4000
+    assert (np.abs(share - probability) <= 4.0 * np.sqrt(probability * (1.0 - probability) / 4000)).all()
+
+
+def test_a_pole_is_one_point_with_the_area_of_its_cap():
+    rows = np.arange(-90.0, 90.1, 1.0)
+    latitude = np.concatenate([[-90.0], np.repeat(rows[1:-1], 360), [90.0]])
+    areas = cell_areas(latitude)
+    total = 4.0 * np.pi / (np.deg2rad(1.0) * 2.0 * np.sin(np.deg2rad(0.5)))  # in cells at the equator
+    assert areas.sum() == pytest.approx(total, rel=1e-12)
+    assert areas[0] == areas[-1] == pytest.approx(np.pi / 4.0, rel=1e-4)
+    assert cell_areas(np.array([90.0])).tolist() == [1.0]
 
 
 def test_stride_takes_every_step_th_row_of_every_step_th_column():
@@ -128,6 +204,12 @@ def test_a_global_map_fills_the_globe_and_avoids_the_poles():
     assert np.array_equal(longitude[:90], found.longitude_degrees)
 
 
+@pytest.mark.parametrize("area", [[60.0, 30.0, 20.0, 10.0], [60.0, -170.0, 20.0, 170.0], None])
+def test_maps_run_from_west_to_east_without_a_jump(area):
+    steps = np.diff(cells(2.0, area).longitude_degrees)
+    np.testing.assert_allclose(steps, 2.0)
+
+
 def test_a_resolution_that_does_not_divide_is_rounded_to_whole_cells():
     found = cells(7.0)
     assert found.latitude_degrees.size == 26
@@ -138,9 +220,11 @@ def test_a_resolution_that_does_not_divide_is_rounded_to_whole_cells():
 @pytest.mark.parametrize(
     ("west", "east", "longitudes"),
     [
-        (358.0, 2.0, [0.5, 1.5, 358.5, 359.5]),
-        (-2.0, 2.0, [0.5, 1.5, 358.5, 359.5]),
+        (358.0, 2.0, [-1.5, -0.5, 0.5, 1.5]),
+        (-2.0, 2.0, [-1.5, -0.5, 0.5, 1.5]),
         (178.0, -178.0, [178.5, 179.5, 180.5, 181.5]),
+        (-4.0, -1.0, [356.5, 357.5, 358.5]),
+        (-2.5, 0.5, [-2.0, -1.0, 0.0]),
     ],
 )
 def test_a_map_of_an_area_may_cross_a_meridian(west, east, longitudes):
@@ -168,7 +252,7 @@ def test_area_of_the_points(latitude, longitude, area):
 def test_a_regional_source_gets_a_map_of_its_own_area():
     europe = grid(np.arange(30.0, 60.1, 0.25), np.arange(-10.0, 40.1, 0.25) % 360)
     found = cells(2.0, points=europe)
-    assert found.longitude_degrees.tolist() == [*np.arange(1.0, 40.0, 2.0), 351.0, 353.0, 355.0, 357.0, 359.0]
+    assert found.longitude_degrees.tolist() == np.arange(-9.0, 40.0, 2.0).tolist()
     assert found.latitude_degrees[[0, -1]].tolist() == [31.0, 59.0]
 
 

@@ -154,7 +154,7 @@ def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_
 
 def test_numbers_of_the_job_are_not_looked_at(job_text):
     stated = job_text.replace(
-        "[cluster]", "lengthscale = 5.0\nvariance = 1.0\nnoise_variance = 9.0\n[cluster]"
+        "[cluster]", "lengthscale = 1.5\nvariance = 1.0\nnoise_variance = 9.0\n[cluster]"
     )
     assert fit(parse_job(stated)).estimates() == fit(parse_job(job_text)).estimates()
 

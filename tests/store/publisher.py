@@ -44,7 +44,7 @@ def make_groups(index: int, *, small: bool = False) -> dict[str, xr.Dataset]:
         return {"observations": observations_group(**points, values=observed)}
     score = scores(mean, std, observed)
     return {
-        "posterior": posterior_group(**points, mean=mean, std=std, observed=observed),
+        "posterior": posterior_group(**points, mean=mean, std=std, noise_variance=0.5, observed=observed),
         "calibration": calibration_group(**points, pit=pit(mean, std, observed), scores=score),
         "trace": trace_group([score, score], seconds=[0.0, 0.5]),
     }

@@ -41,8 +41,8 @@ GRID = (T, 23, 45)
 def _groups():
     score = scores(MEAN, STD, OBSERVED)
     return {
-        "posterior": posterior_group(**POINTS, mean=MEAN, std=STD, observed=OBSERVED),
-        "map": map_group(**AXES, mean=np.full(GRID, 280.0), std=np.full(GRID[1:], 0.7)),
+        "posterior": posterior_group(**POINTS, mean=MEAN, std=STD, noise_variance=0.5, observed=OBSERVED),
+        "map": map_group(**AXES, mean=np.full(GRID, 280.0), std=np.full(GRID[1:], 0.7), noise_variance=0.5),
         "calibration": calibration_group(**POINTS, pit=pit(MEAN, STD, OBSERVED), scores=score),
         "trace": trace_group([score, score, score], seconds=[0.0, 0.5, 1.0]),
         "observations": observations_group(**POINTS, values=OBSERVED),
@@ -50,28 +50,52 @@ def _groups():
 
 
 LAYOUT = {
-    "posterior": {"t2m_mean": ("time", "point"), "t2m_std": ("time", "point"), "t2m": ("time", "point")},
-    "map": {"t2m_mean": ("time", "latitude", "longitude"), "t2m_std": ("time", "latitude", "longitude")},
+    "posterior": {
+        "t2m_mean": ("time", "point"),
+        "t2m_std": ("time", "point"),
+        "t2m_predictive_std": ("time", "point"),
+        "t2m": ("time", "point"),
+    },
+    "map": {
+        "t2m_mean": ("time", "latitude", "longitude"),
+        "t2m_std": ("time", "latitude", "longitude"),
+        "t2m_predictive_std": ("time", "latitude", "longitude"),
+    },
     "calibration": {
         "pit": ("time", "point"),
+        "area_weight": ("point",),
         "pit_count": ("pit_interval",),
+        "pit_count_area_weighted": ("pit_interval",),
         "pit_bin": ("pit_edge",),
         "coverage": ("level",),
+        "coverage_area_weighted": ("level",),
+        "coverage_standard_error": ("level",),
+        "coverage_standard_error_area_weighted": ("level",),
         "rmse": (),
         "rmse_area_weighted": (),
         "nll": (),
+        "nll_area_weighted": (),
         "crps": (),
+        "crps_area_weighted": (),
         "ks_statistic": (),
+        "ks_statistic_area_weighted": (),
         "ks_pvalue": (),
+        "ks_pvalue_area_weighted": (),
     },
     "trace": {
         "rmse": ("iteration",),
+        "rmse_area_weighted": ("iteration",),
         "nll": ("iteration",),
+        "nll_area_weighted": ("iteration",),
         "crps": ("iteration",),
+        "crps_area_weighted": ("iteration",),
         "ks_statistic": ("iteration",),
+        "ks_statistic_area_weighted": ("iteration",),
         "ks_pvalue": ("iteration",),
+        "ks_pvalue_area_weighted": ("iteration",),
         "seconds": ("iteration",),
         "coverage": ("iteration", "level"),
+        "coverage_area_weighted": ("iteration", "level"),
     },
     "observations": {"t2m": ("time", "point")},
 }
@@ -120,8 +144,9 @@ def test_values_are_those_given():
     assert groups["posterior"].time.dtype == "datetime64[ns]"
     score = scores(MEAN, STD, OBSERVED)
     calibration = groups["calibration"]
-    for key in ("rmse", "rmse_area_weighted", "nll", "crps", "ks_statistic", "ks_pvalue"):
-        assert float(calibration[key]) == getattr(score, key)
+    for name in ("rmse", "nll", "crps", "ks_statistic", "ks_pvalue"):
+        for key in (name, f"{name}_area_weighted"):
+            assert float(calibration[key]) == getattr(score, key)
     np.testing.assert_array_equal(calibration.coverage, score.coverage)
     np.testing.assert_array_equal(calibration.level, score.levels)
     assert calibration.pit_bin.values.tolist() == pytest.approx([i / 20 for i in range(21)])
@@ -129,6 +154,47 @@ def test_values_are_those_given():
     assert groups["trace"].iteration.values.tolist() == [0, 1, 2]
     assert groups["trace"].seconds.values.tolist() == [0.0, 0.5, 1.0]
     np.testing.assert_array_equal(groups["trace"].crps, [score.crps] * 3)
+
+
+def test_the_predictive_standard_deviation_has_the_noise():
+    groups = _groups()
+    np.testing.assert_allclose(groups["posterior"].t2m_predictive_std, np.tile(np.sqrt(STD**2 + 0.5), (T, 1)))
+    np.testing.assert_allclose(groups["map"].t2m_predictive_std, np.sqrt(0.7**2 + 0.5))
+    assert "noise included" in groups["map"].t2m_predictive_std.attrs["long_name"]
+
+
+def test_scores_histogram_and_verdict_are_in_both_weightings():
+    weights = np.cos(np.deg2rad(POINTS["latitude_degrees"]))
+    values, score = pit(MEAN, STD, OBSERVED), scores(MEAN, STD, OBSERVED, weights=weights)
+    group = calibration_group(**POINTS, pit=values, scores=score, area_weight=3.0 * weights)
+    np.testing.assert_allclose(group.area_weight, weights / weights.mean())
+    np.testing.assert_array_equal(group.coverage_area_weighted, score.coverage_area_weighted)
+    by_hand = [
+        (weights / weights.mean() * ((values >= low) & (values < low + 0.05))).sum()
+        for low in np.arange(20) / 20
+    ]
+    np.testing.assert_allclose(group.pit_count_area_weighted, by_hand)
+    assert group.pit_count.dtype.kind == "i"
+    assert (group.coverage_standard_error_area_weighted > 0.0).all()
+    assert group.attrs["calibration_status"] == "consistent"
+    assert "120 observations" in group.attrs["calibration_statement"]
+
+
+def test_wrong_error_bars_are_called_so():
+    narrow = calibration_group(
+        **POINTS, pit=pit(MEAN, 0.2 * STD, OBSERVED), scores=scores(MEAN, 0.2 * STD, OBSERVED)
+    )
+    assert narrow.attrs["calibration_status"] == "too-narrow"
+    assert narrow.attrs["calibration_statement"].startswith("The error bars are too narrow: ")
+
+
+def test_the_axes_of_a_map_ascend_and_may_begin_west_of_greenwich():
+    axes = AXES | {"longitude_degrees": AXES["longitude_degrees"] - 180.0}
+    fields = {"mean": np.full(GRID, 280.0), "std": np.ones(GRID), "noise_variance": 0.5}
+    check("map", map_group(**axes, **fields))
+    jump = AXES | {"longitude_degrees": AXES["longitude_degrees"] % 352.0}
+    with pytest.raises(StoreError, match="map/longitude does not ascend"):
+        check("map", map_group(**jump, **fields))
 
 
 def test_the_standard_deviation_says_that_it_is_latent():
@@ -140,7 +206,7 @@ def test_the_standard_deviation_says_that_it_is_latent():
         assert "sqrt(t2m_std**2 + noise_variance)" in attributes["comment"]
         assert attributes["units"] == "K"
         assert attributes["standard_name"] == "air_temperature standard_error"
-        assert group.t2m_mean.attrs["ancillary_variables"] == "t2m_std"
+        assert group.t2m_mean.attrs["ancillary_variables"] == "t2m_std t2m_predictive_std"
         assert group.t2m_mean.attrs["standard_name"] == "air_temperature"
 
 
@@ -148,6 +214,7 @@ def test_the_p_value_says_when_it_means_little():
     groups = _groups()
     for name in ("calibration", "trace"):
         assert groups[name].ks_pvalue.attrs["comment"] == CORRELATED_TEST_POINTS
+        assert CORRELATED_TEST_POINTS in groups[name].ks_pvalue_area_weighted.attrs["comment"]
 
 
 def test_the_histogram_carries_its_band():
@@ -185,7 +252,7 @@ def test_single_precision_becomes_double():
 
 def test_one_time_needs_no_time_axis():
     one = POINTS | {"times": POINTS["times"][:1]}
-    group = posterior_group(**one, mean=MEAN[0], std=STD, observed=OBSERVED[:1])
+    group = posterior_group(**one, mean=MEAN[0], std=STD, noise_variance=0.5, observed=OBSERVED[:1])
     assert group.t2m_mean.shape == group.t2m_std.shape == group.t2m.shape == (1, Q)
 
 
@@ -201,7 +268,7 @@ def test_one_time_needs_no_time_axis():
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(change, text):
-    arguments = POINTS | {"mean": MEAN, "std": STD, "observed": OBSERVED} | change
+    arguments = POINTS | {"mean": MEAN, "std": STD, "noise_variance": 0.5, "observed": OBSERVED} | change
     with pytest.raises(ArgumentError, match=text):
         posterior_group(**arguments)
 
@@ -297,7 +364,8 @@ def test_the_date_is_now_in_utc():
     ("longitudes", "west", "east"),
     [
         ([10.0, 20.0, 15.0], 10.0, 20.0),
-        ([350.0, 5.0, 40.0], 350.0, 40.0),  # Europe, across the meridian of Greenwich
+        ([350.0, 5.0, 40.0], -10.0, 40.0),  # Europe, across the meridian of Greenwich
+        ([-10.0, 5.0, 40.0, 355.0], -10.0, 40.0),  # a map counts from Greenwich, its points do not
         ([170.0, 180.0, 190.0], 170.0, 190.0),
         ([12.0], 12.0, 12.0),
         (np.arange(0.0, 360.0, 0.75), 0.0, 359.25),

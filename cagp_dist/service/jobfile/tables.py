@@ -39,8 +39,9 @@ _SEED = Field(description="an integer of at least 0", examples=[0], ge=0, le=2**
 _STEP = Field(description="an integer of at least 1", examples=[4], ge=1, le=_LARGEST_COUNT)
 _DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], gt=0.0, le=90.0)
 _LENGTHSCALE = Field(
-    description="a positive chord length on the unit sphere", examples=[0.05], gt=0.0, le=1e6
+    description="a positive chord length on the unit sphere, at most 2", examples=[0.05], gt=0.0
 )
+Lengthscale = Annotated[float, AfterValidator(values.lengthscale), _LENGTHSCALE]
 _VARIANCE = Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
 _NOISE_VARIANCE = Field(description="a positive variance in K^2", examples=[0.5], gt=0.0, le=1e12)
 
@@ -55,7 +56,7 @@ class SyntheticTable(Table):
     """``[observations.synthetic]``: the prior that the source ``synthetic`` draws from."""
 
     kernel: Annotated[KernelName, _KERNEL] = "matern32"
-    lengthscale: Annotated[float, _LENGTHSCALE] = 0.05
+    lengthscale: Lengthscale = 0.05
     variance: Annotated[float, _VARIANCE] = 22.0
     noise_variance: Annotated[float, _NOISE_VARIANCE] = 0.5
     seed: Annotated[int, _SEED] = 0
@@ -116,11 +117,15 @@ class Observations(Table):
 
 
 class RandomPoints(Table):
-    """``{ kind = "random" }``: ``count`` points, each equally likely, none twice."""
+    """``{ kind = "random" }``: ``count`` points, none twice, in proportion to area or all equally likely."""
 
     kind: Literal["random"]
     count: Annotated[int, _COUNT]
     seed: Annotated[int, _SEED] = 0
+    weight: Annotated[
+        Literal["area", "equal"],
+        Field(description="what a point's chance is proportional to", examples=["area"]),
+    ] = "area"
 
 
 class StridePoints(Table):
@@ -199,7 +204,7 @@ class PriorTable(Table):
             examples=["quadratic-latitude"],
         ),
     ] = "quadratic-latitude"
-    lengthscale: Annotated[float | None, _LENGTHSCALE] = None
+    lengthscale: Annotated[float | None, AfterValidator(values.lengthscale), _LENGTHSCALE] = None
     variance: Annotated[float | None, _VARIANCE] = None
     noise_variance: Annotated[float | None, _NOISE_VARIANCE] = None
 

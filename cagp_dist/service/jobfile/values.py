@@ -8,8 +8,10 @@ passed on unchanged, for the model to refuse.
 import datetime as dt
 import re
 from collections.abc import Iterable
+from math import pi, sin
 
 from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.text import alternatives, nearest
 
@@ -55,6 +57,27 @@ def _instant(value: object) -> str:
     if not _YEARS[0] <= instant.year <= _YEARS[1]:
         raise ValueError(f"{text!r} lies outside the years {_YEARS[0]}..{_YEARS[1]}; {expected}")
     return instant.isoformat(timespec="auto" if instant.second or instant.microsecond else "minutes")
+
+
+def lengthscale(value: float | None) -> float | None:
+    """Check a chord on the unit sphere; what is too long is probably kilometres or degrees."""
+    if value is None or value <= 2.0:
+        return value
+    readings = [
+        f"{value:g} {unit} are {chord(value / radius):.3g}"
+        for unit, radius in (("km", EARTH_RADIUS_KILOMETRES), ("degrees", 180.0 / pi))
+        if value <= pi * radius
+    ]
+    meant = f"; {', '.join(readings)}" if readings else ""
+    raise ValueError(
+        "a lengthscale is a chord on the unit sphere, whose diameter is 2; expected a number above 0 and at "
+        f"most 2{meant}"
+    )
+
+
+def chord(angle_radians: float) -> float:
+    """Straight distance on the unit sphere of two points that are an angle apart."""
+    return 2.0 * sin(0.5 * angle_radians)
 
 
 def area(value: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
