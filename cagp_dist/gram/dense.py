@@ -82,7 +82,9 @@ class DenseGram:
     @cached_property
     def condition_number(self) -> float:
         """Estimate of the condition number of G in the 1-norm (LAPACK's dpocon), n^2 flops."""
-        return condition_number(self.factor, norm=float(np.abs(self._matrix).sum(axis=0).max(initial=0.0)))
+        # row by row: the matrix is symmetric, and no copy of it is made
+        norm = max((float(np.abs(row).sum()) for row in self._matrix), default=0.0)
+        return condition_number(self.factor, norm=norm)
 
     def solve(self, columns: Array) -> Array:
         """``G^-1 @ columns``, 2 n^2 r flops."""
