@@ -393,15 +393,16 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
     latitude and test point; with many missing points, many for each test point.
     """
-    wavenumbers, targets = (
-        grid.longitudes // 2 + 1,
-        0 if grid.targets_are_grid and not grid.missing else demand.q,
-    )
+    wavenumbers, many = grid.longitudes // 2 + 1, grid.missing > FEW_MISSING
+    targets = 0 if grid.targets_are_grid and not grid.missing else demand.q
+    # points of one latitude see the grid alike
+    views = min(targets, grid.latitudes) if grid.targets_are_grid else targets
     blocks = grid.block_bytes
     solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
-    solves += targets * (GAP_PRODUCTS if grid.missing > FEW_MISSING else 1)
-    in_flight = min(solves, GRID_COLUMNS) * 6 * DOUBLE * grid.size
-    if grid.missing <= FEW_MISSING:
+    solves += targets * GAP_PRODUCTS if many else views
+    # solves, coordinates of the points, and of those that were observed
+    in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (24 if grid.missing else 0)) * DOUBLE * grid.size
+    if not many:
         in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * grid.size * demand.q
