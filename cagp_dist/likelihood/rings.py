@@ -23,6 +23,7 @@ from cagp_dist.latlon.wavenumbers import TABLE_ENTRIES, Parameters, Wavenumbers,
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
+from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.tiling import Range
 
@@ -114,15 +115,7 @@ class RingLikelihood:
         total = np.zeros(6)
         for part in parts:
             total += part
-        return Evaluation(
-            self.points,
-            self.fields,
-            log_determinant=float(total[0]),
-            quadratic=float(total[1]),
-            traces=total[2:4],
-            slopes=total[4:6],
-            trace_covariance=np.zeros((2, 2)),
-        )
+        return evaluation_of(total, self.points, self.fields)
 
 
 def range_sums(

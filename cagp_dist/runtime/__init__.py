@@ -4,11 +4,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.runtime.base import Executor, Handle, single_threaded_blas
+from cagp_dist.runtime.base import Executor, Handle, blas_threads_for, single_threaded_blas
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 
-__all__ = ["Executor", "Handle", "SerialExecutor", "ThreadExecutor", "open_executor", "single_threaded_blas"]
+__all__ = [
+    "Executor",
+    "Handle",
+    "SerialExecutor",
+    "ThreadExecutor",
+    "blas_threads_for",
+    "open_executor",
+    "single_threaded_blas",
+]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.design import Design, map_cells
-from cagp_dist.service.fit import fitted_to
+from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.solve import solver_of
 from cagp_dist.service.tables import Job, RandomPoints
@@ -108,8 +108,17 @@ def plan_job(job: Job) -> JobPlan:
             found = plan_solve(job, size, solver, executor)
     if job.prior.numbers is not None:
         return found
-    target = fitted_to(None if seen is None else seen[0], size.observed)
-    return replace(found, fit=f"the three numbers of [prior] are fitted first, to {target}")
+    return replace(
+        found, fit=f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
+    )
+
+
+def _fitted_to(job: Job, size: Size, seen: tuple[Points, Design] | None) -> str:
+    fit_to = job.prior.fit_to
+    if seen is None:
+        return fitted_to(fit_to, observed=size.observed, field=None)
+    points, design = seen
+    return fit_sites(points, design.train, fit_to=fit_to).where
 
 
 class Workforce(Protocol):

@@ -9,7 +9,7 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.gp import Prior
 from cagp_dist.runtime import Executor, open_executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
-from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fitted_to
+from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fit_sites
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.plan import memory_limit, plan_solve, scheduler_of, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of
@@ -150,7 +150,8 @@ def _executor(job: Job) -> AbstractContextManager[Executor]:
 
 def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
-    stage.note(f"to {fitted_to(task.points, task.design.train.size)}, on {executor.description}")
+    sites = fit_sites(task.points, task.design.train, fit_to=task.job.prior.fit_to)
+    stage.note(f"to {sites.where}, on {executor.description}")
     fitted = fit_prior(
         task,
         executor=executor,

@@ -47,6 +47,9 @@ _LENGTHSCALE = Field(
 _VARIANCE = Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
 _NOISE_VARIANCE = Field(description="a positive variance in K^2", examples=[0.5], gt=0.0, le=1e12)
 
+FitTo = Literal["observed", "field"]
+"""Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field."""
+
 KernelName = Literal["matern12", "matern32", "matern52", "squared-exponential"]
 _KERNEL = Field(description="the name of a kernel", examples=["matern32"])
 
@@ -194,6 +197,7 @@ class PriorTable(Table):
             examples=["quadratic-latitude"],
         ),
     ] = "quadratic-latitude"
+    fit_to: Annotated[FitTo, Field(description='"observed" or "field"', examples=["observed"])] = "observed"
     lengthscale: Annotated[float | None, _LENGTHSCALE] = None
     variance: Annotated[float | None, _VARIANCE] = None
     noise_variance: Annotated[float | None, _NOISE_VARIANCE] = None
