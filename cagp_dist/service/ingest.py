@@ -131,7 +131,7 @@ def _synthetic(table: Observations) -> "Synthetic":
 
     settings = table.synthetic or SyntheticTable()
     kernel = kernel_family(settings.kernel)(lengthscale=settings.lengthscale, variance=settings.variance)
-    return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed)
+    return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed, mean=settings.mean)
 
 
 def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:

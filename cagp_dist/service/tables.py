@@ -62,6 +62,13 @@ class SyntheticTable(Table):
     variance: Annotated[float, _VARIANCE] = 22.0
     noise_variance: Annotated[float, _NOISE_VARIANCE] = 0.5
     seed: Annotated[int, _SEED] = 0
+    mean: Annotated[
+        Literal["constant", "quadratic-latitude", "harmonic-latitude", "wave"],
+        Field(
+            description='"constant", "quadratic-latitude", "harmonic-latitude" or "wave"',
+            examples=["quadratic-latitude"],
+        ),
+    ] = "quadratic-latitude"
 
 
 class Observations(Table):
@@ -88,7 +95,7 @@ class Observations(Table):
     synthetic: Annotated[
         SyntheticTable | None,
         Field(
-            description="the keys kernel, lengthscale, variance, noise_variance, seed",
+            description="the keys kernel, lengthscale, variance, noise_variance, seed, mean",
             examples=[{"lengthscale": 0.05, "seed": 1}],
         ),
     ] = None
