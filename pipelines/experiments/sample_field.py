@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 import cagp_dist as cagp
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.sources import open_source
-from cagp_dist.service.mean import fit_mean
 
 Array = NDArray[np.float64]
 
@@ -39,13 +38,15 @@ class SampleField:
         with tempfile.TemporaryDirectory() as folder:
             field = open_source("sample", cache_directory=Path(folder))
         points = observation_points(field)
-        fitted = fit_mean(mean, points, np.arange(points.latitude_degrees.size))
+        fitted = cagp.mean_family(mean).fit(
+            points.latitude_degrees, points.longitude_degrees, points.values_kelvin.T
+        )
         grid = cagp.LatLonGrid(field.latitude.values[1:-1], field.longitude.size)
         values = field.t2m.values[0, 1:-1].astype(np.float64)
         return cls(grid, values - fitted(grid.points).reshape(grid.shape))
 
     def strided(self, step: int) -> tuple[cagp.LatLonGrid, Array]:
-        """Every so manieth latitude and longitude: the coarse grid and the values on it."""
+        """Every k-th latitude and longitude: the coarse grid and the values on it."""
         latitude = self.grid.latitude_degrees[::step]
         return cagp.LatLonGrid(latitude, self.grid.n_longitudes // step), self.residual[::step, ::step]
 

@@ -9,7 +9,7 @@ from cagp_dist.era5.synthetic import Synthetic, open_synthetic, synthetic_grid, 
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern12, Matern52, SquaredExponential
-from cagp_dist.service.mean import fit_mean
+from cagp_dist.means import mean_family
 
 YEARS = [f"{year}-01-01" for year in range(1700, 2100)]
 
@@ -118,7 +118,7 @@ def test_the_mean_is_warm_at_the_equator_and_has_seasons(name):
 def within(mean, field):
     """What least squares with a prior mean of a job leaves of a synthetic mean, at most, in kelvin."""
     points = observation_points(field)
-    fitted = fit_mean(mean, points, np.arange(points.latitude_degrees.size))
+    fitted = mean_family(mean).fit(points.latitude_degrees, points.longitude_degrees, points.values_kelvin.T)
     found = fitted(unit_sphere(points.latitude_degrees, points.longitude_degrees))
     return np.abs(points.values_kelvin.T - found).max()
 
