@@ -15,11 +15,11 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights
 
-Array = NDArray[np.float64]
 Times = NDArray[np.datetime64]
 Basis = Literal["power", "harmonic"]
 

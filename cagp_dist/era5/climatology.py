@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.layout import find_variable
 from cagp_dist.era5.remote import opened_store
@@ -18,7 +19,6 @@ from cagp_dist.store.arrays import content_sha256
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.float64]
 
 MONTHS = 12
 _TOLERANCE_DEGREES = 1e-5

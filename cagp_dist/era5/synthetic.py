@@ -14,15 +14,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import check_positive
 from cagp_dist.era5.canonical import COLDEST_KELVIN, WARMEST_KELVIN, assemble
 from cagp_dist.era5.selection import Area, inside_area, parse_times
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.kernels import Kernel, Matern32
-
-Array = NDArray[np.float64]
+from cagp_dist.latlon.grid import LatLonGrid
 
 FORMULA = 2
 """Part of every digest: another formula or another way of drawing has another number."""

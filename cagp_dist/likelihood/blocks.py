@@ -15,9 +15,9 @@ A block is a task, and its six sums are added in the order of the blocks: the bi
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
-from cagp_dist.gram.base import Array
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_count, check_positive
 from cagp_dist.errors import ArgumentError
-from cagp_dist.arrays import Array
 from cagp_dist.likelihood.evaluation import NAMES
 
 T = TypeVar("T")

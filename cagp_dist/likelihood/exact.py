@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.arrays import Array
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation

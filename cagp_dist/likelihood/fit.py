@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import Mean, Prior
-from cagp_dist.arrays import Array
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.kernels import Kernel
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import make_bounds, make_starts
 from cagp_dist.likelihood.evaluation import Likelihood, information

@@ -7,13 +7,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, is_pole, space_filling_order
 from cagp_dist.gp import Mean, Prior
-from cagp_dist.arrays import Array
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.kernels import Matern12
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
 
 FEWEST_POINTS = 4

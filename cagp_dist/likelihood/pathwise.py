@@ -17,10 +17,10 @@ Gaussian processes]
 
 import numpy as np
 
+from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE, Demand, Plan, plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
-from cagp_dist.arrays import Array
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from cagp_dist.gp import Prior
 from cagp_dist.arrays import Array
+from cagp_dist.gp import Prior
 
 
 class FitStatus(Enum):

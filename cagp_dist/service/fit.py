@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitProgress, FitResult
     from cagp_dist.service.tables import FitTo
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 MOST_POINTS = 100_000
 """Of all blocks together: three seconds for a likelihood on two cores."""

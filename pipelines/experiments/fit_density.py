@@ -3,8 +3,8 @@
     python -m pipelines.experiments.fit_density [--quick] [--output FOLDER]
 
 Points of the built-in field are observed at random, and 1,000 others are predicted exactly: with the numbers
-that maximum likelihood gives for the observed points (the default of a job), and with those of the whole field
-(``fit_to = "field"``).
+that maximum likelihood gives for the observed points, which is the default of a job, and with those of the
+whole field (``fit_to = "field"``).
 """
 
 import tempfile
