@@ -144,7 +144,7 @@ def single_threaded_blas() -> Iterator[None]:
         _blas_limit.release()
 
 
-FEWEST_FOR_THREADS = 1024
+FEWEST_FOR_THREADS = 2048
 """Rows of a matrix from which several BLAS threads save more time than they lose waiting for each other."""
 
 
