@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
-    from cagp_dist.posterior.trace import Step
     from cagp_dist.means import MEANS, LatitudeMean, LatitudePolynomial, mean_family
+    from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import open_executor
     from cagp_dist.solvers import (
         SOR,

@@ -1,10 +1,9 @@
-"""Array types that the whole package shares."""
+"""Types of arrays, as the package writes them."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-"""Any array of float64."""
-
-Mask = NDArray[np.bool_]
 Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+Times = NDArray[np.datetime64]

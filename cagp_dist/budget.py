@@ -7,6 +7,7 @@ what the solve itself allocates, beside the interpreter and the caller's arrays.
 from dataclasses import dataclass, replace
 
 from cagp_dist.errors import BudgetError
+from cagp_dist.remedies import Remedy
 from cagp_dist.tiling import (
     COLUMN_GROUP,
     POINT_TILE,
@@ -207,7 +208,14 @@ class Plan:
 
 
 def plan_sweeps(
-    demand: Demand, *, method: str, iterations: int, block_size: int, stages: int = 1, at_once: bool = False
+    demand: Demand,
+    *,
+    method: str,
+    iterations: int,
+    block_size: int,
+    stages: int = 1,
+    at_once: bool = False,
+    remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
 
@@ -223,6 +231,8 @@ def plan_sweeps(
         Points of a block.
     at_once : bool
         Whether stages solve all blocks before they update any: one more tall matrix.
+    remedies : tuple of Remedy
+        Settings of the solver that would save memory.
 
     Raises
     ------
@@ -253,11 +263,11 @@ def plan_sweeps(
     # two groups per worker keep it busy; more would only take memory
     together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
     if groups and together < 1:
-        remedy = 'covariance="diagonal"' if demand.full_covariance else "fewer test points or smaller blocks"
+        fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
         raise BudgetError(
             f"{method} on {n:,} points needs {_bytes(fixed + group_bytes)} even for {widest} test points "
-            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used. Raise "
-            f"memory_limit, or ask for {remedy}."
+            f"at once, more than the {_bytes(demand.memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
         )
     batches = tuple(
         tuple(groups[start:stop])
@@ -280,7 +290,11 @@ def plan_sweeps(
     sweeps = max(stages * iterations - 0.5, 0.0)
     factored = 1 if keep_factors else stages * iterations
     entries = round(n * n * sweeps * len(groups) * fresh) + (stored + blocks * factored) * size * size + n * q
-    flops = round(2 * n * n * q * sweeps) + 2 * n * size * q * stages * iterations + n * size * size // 3 * factored
+    flops = (
+        round(2 * n * n * q * sweeps)
+        + 2 * n * size * q * stages * iterations
+        + n * size * size // 3 * factored
+    )
     tasks = len(groups) * stages * iterations * blocks * (1 + panels)
     return Plan(
         method=method,
@@ -310,7 +324,7 @@ def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors
     n, q, used = demand.n, demand.q, min(iterations, demand.n)
     peak = _common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
     if peak > demand.memory_limit_bytes:
-        raise _too_large(demand, method, peak, "lower iterations")
+        raise _too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
     working = used > 0 and q > 0
     entries = products * n * n // 2 + n * q
     flops = 2 * n * n * used + 2 * n * q * used + 4 * n * used**2
@@ -322,7 +336,7 @@ def plan_exact(demand: Demand) -> Plan:
     n, q, fields = demand.n, demand.q, demand.fields
     peak = _common_bytes(demand, 1) + DOUBLE * (2 * n * n + 3 * n * (q + fields))
     if peak > demand.memory_limit_bytes:
-        raise _too_large(demand, "exact Cholesky", peak, "use block Gauss-Seidel")
+        raise _too_large(demand, "exact Cholesky", peak, Remedy.BLOCK_GAUSS_SEIDEL)
     flops = n**3 // 3 + n * n * (q + fields)
     return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
 
@@ -351,10 +365,15 @@ def plan_ring_sweeps(
     whitened = round(grid.block_bytes * (1.5 + 2.0 * width / grid.latitudes))
     columns = grid.block_bytes if on_grid else 2 * DOUBLE * (grid.size + 2 * grid.latitudes) * widest
     # the columns, what they are made from, and those of the tasks in flight
-    peak = _common_bytes(demand, iterations) + whitened + columns * 2 + columns * 4 * demand.workers // tasks_of_a_sweep
+    peak = (
+        _common_bytes(demand, iterations)
+        + whitened
+        + columns * 2
+        + columns * 4 * demand.workers // tasks_of_a_sweep
+    )
     peak += 6 * DOUBLE * grid.size * demand.fields
     if peak > demand.memory_limit_bytes:
-        raise _too_large(demand, f"{method} on the grid", peak, "use a coarser grid")
+        raise _too_large(demand, f"{method} on the grid", peak, Remedy.COARSER_GRID)
     width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
     flops = wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * iterations)
     entries = grid.size * grid.latitudes // 2 * len(groups[:1]) + (0 if on_grid else grid.size * demand.q)
@@ -373,7 +392,10 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
     latitude and test point; with many missing points, many for each test point.
     """
-    wavenumbers, targets = grid.longitudes // 2 + 1, 0 if grid.targets_are_grid and not grid.missing else demand.q
+    wavenumbers, targets = (
+        grid.longitudes // 2 + 1,
+        0 if grid.targets_are_grid and not grid.missing else demand.q,
+    )
     blocks = grid.block_bytes
     solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
     solves += targets * (GAP_PRODUCTS if grid.missing > FEW_MISSING else 1)
@@ -384,7 +406,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
         in_flight += 3 * DOUBLE * grid.size * demand.q
     peak = _common_bytes(demand, 1) + blocks + blocks // 4 * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
-        raise _too_large(demand, "the exact solve on a grid", peak, "use a coarser grid")
+        raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     entries = grid.size * grid.latitudes // 2 + demand.n * targets
     flops = wavenumbers * grid.latitudes**2 * (wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
@@ -437,10 +459,11 @@ def _seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
     return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
 
 
-def _too_large(demand: Demand, method: str, peak: int, remedy: str) -> BudgetError:
+def _too_large(demand: Demand, method: str, peak: int, remedy: Remedy) -> BudgetError:
     return BudgetError(
         f"{method} on {demand.n:,} points needs about {_bytes(peak)}, more than the "
-        f"{_bytes(demand.memory_limit_bytes)} that may be used. Raise memory_limit, or {remedy}."
+        f"{_bytes(demand.memory_limit_bytes)} that may be used.",
+        remedies=(Remedy.MORE_MEMORY, remedy),
     )
 
 

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 
-
-
 LARGEST = 1e150
 """Largest lengthscale and variance: squares are finite, and farther points are infinitely far."""
 

@@ -3,11 +3,49 @@
 The text of an error says what came, what was expected and what to do.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cagp_dist.remedies import Remedy, advice
+
 
 class CagpError(Exception):
-    """Base of all errors raised on purpose; ``exit_code`` is what the command line returns."""
+    """Base of all errors raised on purpose; ``exit_code`` is what the command line returns.
+
+    Parameters
+    ----------
+    text : str
+        What came and what was expected.
+    remedies : tuple of Remedy
+        What to do, where it is called otherwise in Python and in a job file; the text of the error ends with
+        it, in the words of Python.
+    """
 
     exit_code = 1
+
+    def __init__(self, text: str = "", *, remedies: tuple[Remedy, ...] = ()) -> None:
+        super().__init__(f"{text} {advice(remedies)}".strip())
+        self.text = text
+        self.remedies = remedies
+
+
+@contextmanager
+def in_words_of_the_job() -> Iterator[None]:
+    """Let the errors raised inside name the keys of a job file in place of the arguments of Python.
+
+    Examples
+    --------
+    >>> with in_words_of_the_job():
+    ...     raise BudgetError("100 GiB are needed.", remedies=(Remedy.MORE_MEMORY,))
+    Traceback (most recent call last):
+    cagp_dist.errors.BudgetError: 100 GiB are needed. Raise [cluster] memory_limit.
+    """
+    try:
+        yield
+    except CagpError as error:
+        if error.remedies:
+            error.args = (f"{error.text} {advice(error.remedies, in_job=True)}",)
+        raise
 
 
 class ConfigurationError(CagpError, ValueError):

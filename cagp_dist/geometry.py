@@ -99,6 +99,32 @@ def area_weights(latitude_degrees: ArrayLike) -> Array:
     return weights * (weights.size / total) if total > 0.0 else np.ones_like(weights)
 
 
+def widest_gap(longitude_degrees: ArrayLike) -> tuple[float, float]:
+    """Find the widest gap between neighbours on the circle of longitudes: its eastern end, and its width.
+
+    The eastern end is where a region begins that was written in any convention.
+
+    Parameters
+    ----------
+    longitude_degrees : array_like, shape (n,)
+        Degrees east, any convention, at least one.
+
+    Returns
+    -------
+    tuple of float
+        A longitude in [0, 360), and degrees.
+
+    Examples
+    --------
+    >>> widest_gap([350.0, 355.0, 0.0, 40.0])
+    (350.0, 310.0)
+    """
+    around = np.unique(np.asarray(longitude_degrees, dtype=np.float64) % 360.0)
+    gaps = np.diff(around, append=around[0] + 360.0)
+    widest = int(np.argmax(gaps))
+    return float(around[(widest + 1) % around.size]), float(gaps[widest])
+
+
 def is_pole(latitude_degrees: ArrayLike) -> NDArray[np.bool_]:
     """Whether a latitude is a pole, up to `POLE_DEGREES`: there all longitudes are one place."""
     return np.abs(np.asarray(latitude_degrees, dtype=np.float64)) > 90.0 - POLE_DEGREES
@@ -109,8 +135,8 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
 
     The set is halved along its widest axis, at a multiple of ``block_size``, until a block is left, and
     blocks are halved further down to `LEAF` points. Compact blocks make block Gauss-Seidel converge
-    fast, and compact leaves let far-apart tiles be skipped; the order depends on X alone, so the solve
-    stays calibrated (math 1.6).
+    fast, and compact leaves let far-apart tiles be skipped; the order depends on X alone, so that it
+    does not break calibration (math 1.6).
 
     Parameters
     ----------
@@ -127,7 +153,7 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
     Raises
     ------
     ArgumentError
-        If X is no finite (n, p) array or ``block_size`` is below 1.
+        If X is not a finite (n, p) array or ``block_size`` is below 1.
 
     Examples
     --------

@@ -95,12 +95,15 @@ class Progress:
         Part of the whole work that is done, 0 to 1.
     seconds : float
         Since the start.
+    relative_residual : float or None
+        ``|b - G v| / |b|`` where the solver follows it.
     """
 
     iteration: int
     iterations: int
     fraction: float
     seconds: float
+    relative_residual: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,9 +246,9 @@ def condition(
                 if progress is not None:
                     fraction = trace.fraction(state, solver.iterations)
                     elapsed = time.perf_counter() - started
-                    progress(Progress(state.iteration, solver.iterations, fraction, elapsed))
+                    progress(Progress(state.iteration, solver.iterations, fraction, elapsed, residual))
         description = executor.description
-    shaped = partial(_shaped, targets=targets, single=np.ndim(y) == (1 if seen.layout is None else 2))
+    shaped = partial(_shaped, targets=targets, single=seen.single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in trace.steps())
     last = steps[-1]
     if status.ok and (last.variance < 0.0).any():
@@ -317,8 +320,8 @@ def posterior_mean(
 
     if not isinstance(solver, Affine):
         raise ArgumentError(
-            f"solver is {solver!r}; its mean does not come from stages, as that of GaussSeidel or BlockGaussSeidel "
-            "does. Use condition()."
+            f"solver is {solver!r}; its mean does not come from stages, as that of GaussSeidel or "
+            "BlockGaussSeidel does. Use condition()."
         )
     seen = observed(X, y)
     targets = as_targets(X_test, columns=seen.columns)
@@ -333,13 +336,8 @@ def posterior_mean(
         demand = demand_of(problem, executor, limit)
         grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
         plan = solver.plan(replace(demand, q=demand.fields, grid=grid))
-        mean = prior.mean_at(target_points(targets))
-        for found in solver.means(problem, executor=executor, plan=plan):
-            pass
-        if solver.iterations > 0:
-            mean = mean + found
-    mean = np.broadcast_to(mean, (problem.q, demand.fields)).copy()
-    return _shaped(mean, mean[:, 0], targets=targets, single=np.ndim(y) == (1 if seen.layout is None else 2))[0]
+        mean = solver.mean(problem, executor=executor, plan=plan) + prior.mean_at(target_points(targets))
+    return _shaped(mean, mean[:, 0], targets=targets, single=seen.single)[0]
 
 
 def _check_prior(prior: object) -> None:

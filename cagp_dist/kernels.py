@@ -121,3 +121,12 @@ class SquaredExponential(Kernel):
     """Squared exponential (Gaussian) kernel: ``variance exp(-u^2 / 2)``, infinitely smooth."""
 
     family: ClassVar[int] = 3
+
+
+KERNELS: dict[str, type[Kernel]] = {
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "squared-exponential": SquaredExponential,
+}
+"""The kernels by the names that job files give them."""

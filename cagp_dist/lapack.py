@@ -14,11 +14,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-
-Array = NDArray[np.float64]
 
 _TEXT = ctypes.c_char_p
 _INT = ctypes.POINTER(ctypes.c_int)

@@ -19,6 +19,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights
+from cagp_dist.text import alternatives
 
 Times = NDArray[np.datetime64]
 Basis = Literal["power", "harmonic"]
@@ -207,8 +208,7 @@ def mean_family(name: str, *, variable: str = "t2m") -> MeanFamily:
     if isinstance(family, ReadFamily) and address:
         return family.read(address, variable=variable)
     if family is None or isinstance(family, ReadFamily) or address:
-        known = ", ".join(f'"{spelling}"' for spelling in SPELLINGS)
-        raise ArgumentError(f"mean is {name!r}; expected one of {known}.")
+        raise ArgumentError(f"mean is {name!r}; expected {alternatives(SPELLINGS)}.")
     return family
 
 

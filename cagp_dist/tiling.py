@@ -2,7 +2,7 @@ r"""Which tiles, panels and column groups: pure functions of integers.
 
 Nothing here depends on the number of workers except `panel_count`, and how rows are gathered into
 panels does not change a result (every row tile is computed by the same calls); so results are equal
-to the last bit for any number of workers.
+to the last bit for any number of workers of one kind.
 
 ::
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from cagp_dist.errors import CagpError
-from cagp_dist.service.config import load_job
 from cagp_dist.service.events import logged
+from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import ingest_only
 
 

@@ -11,6 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor
 
 from .oracle import KERNELS, ring_matrix, ring_points
+from .pairwise import pairwise
 
 Array = NDArray[np.float64]
 
@@ -111,12 +112,7 @@ def grid_problem(
     return make_problem(LAYOUTS[name], kernel_class(lengthscale=lengthscale, variance=2.0))
 
 
-EVERY_CASE = [
-    (name, kernel_class, lengthscale)
-    for name in LAYOUTS
-    for kernel_class in KERNELS
-    for lengthscale in LENGTHSCALES
-]
+EVERY_CASE = pairwise({"name": list(LAYOUTS), "kernel_class": KERNELS, "lengthscale": LENGTHSCALES})
 EVERY_LAYOUT = [(name, cagp.Matern32, 0.3) for name in LAYOUTS]
 
 

@@ -12,34 +12,22 @@ import cagp_dist as cagp
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError
 
-SHARED = Path(__file__).parents[1] / ".." / "shared" / "data" / "fields"
+from .jobs import job_text, random_points
+from .regional import corrupted
 
-JOB = """
-[observations]
-source = "file:field.nc"
-
-[design]
-train = { kind = "random", count = 120, seed = 0 }
-test  = { kind = "random", count = 30, seed = 1 }
-
-[prior]
-kernel = "matern32"
-mean = "quadratic-latitude"
-lengthscale = 0.3
-variance = 22.0
-noise_variance = 0.5
-
-[solver]
-name = "block-gauss-seidel"
-iterations = 2
-block_size = 64
-
-[cluster]
-scheduler = "serial"
-
-[output]
-root = "out"
-"""
+JOB = job_text(
+    observations={"source": "file:field.nc"},
+    design={"train": random_points(120), "test": random_points(30, seed=1)},
+    prior={
+        "kernel": "matern32",
+        "mean": "quadratic-latitude",
+        "lengthscale": 0.3,
+        "variance": 22.0,
+        "noise_variance": 0.5,
+    },
+    solver={"name": "block-gauss-seidel", "iterations": 2, "block_size": 64},
+    output={"root": "out"},
+)
 
 
 def temperature(*, units: str = "K") -> xr.Dataset:
@@ -120,7 +108,7 @@ TRAIN_AND_TEST = JOB.split("[design]\n")[1].split("\n\n")[0]
         ("noise_variance = 0.5", "noise_variance = 0", ("noise_variance = 0 is", "for example 0.5")),
         ("iterations = 2", "iterations = -1", ("iterations = -1", "an integer of at least 0")),
         ("block_size = 64", "block_size = 0", ("block_size = 0", "an integer of at least 1")),
-        ("[solver]", "[solver", ("is not valid TOML", "at line", "line 16: [solver")),
+        ("[solver]", "[solver", ("is not valid TOML", "at line", "line 15: [solver")),
         ('"file:field.nc"', '"field.nc"', ('write "file:field.nc"',)),
         (
             '"file:field.nc"',
@@ -177,7 +165,9 @@ def test_a_wrong_job_is_refused(folder, old, new, said):
 def test_a_job_that_does_not_fit_into_memory_is_refused(folder):
     job = JOB.replace("[prior]", 'map = { kind = "grid", resolution_degrees = 1.0 }\n[prior]')
     job = job.replace("[cluster]", '[cluster]\nmemory_limit = "2MiB"')
-    assert_refused(run(job=job), 2, "block Gauss-Seidel on 120 points needs", "2 MiB", "Raise memory_limit")
+    assert_refused(
+        run(job=job), 2, "block Gauss-Seidel on 120 points needs", "2 MiB", "Raise [cluster] memory_limit"
+    )
 
 
 def test_a_climatology_that_is_not_there_is_refused(folder):
@@ -297,10 +287,7 @@ def test_a_wrong_grib_file_is_refused(folder, damage):
 
 
 def test_a_corrupted_grib_message_is_refused(folder):
-    bad = SHARED / "bad_corrupted_message.grib"
-    if not bad.exists():
-        pytest.skip("the shared data is not here")
-    Path("field.grib").write_bytes(bad.read_bytes())
+    Path("field.grib").write_bytes(corrupted())
     assert_refused(run(job=JOB.replace("field.nc", "field.grib")), 1, "field.grib")
     assert_no_observations()
 

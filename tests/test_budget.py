@@ -56,7 +56,7 @@ def attempt(solver, asked: Demand) -> Plan | None:
         assert re.search(
             rf"on {asked.n:,} points needs .*{numbers}.* more than the {numbers} that may be used", text
         )
-        assert "Raise memory_limit, or" in text
+        assert "Raise memory_limit_bytes, " in text
         return None
 
 
@@ -185,7 +185,7 @@ def test_a_wide_question_is_answered_in_batches_when_memory_is_short():
     plans = [solver.plan(demand(20_000, 4000, workers=4, limit=limit * MIB)) for limit in (8000, 1200, 400)]
     assert [len(plan.batches) for plan in plans] == [1, 2, 8]
     with pytest.raises(
-        BudgetError, match=r"even for 500 test points at once, .* fewer test points or smaller"
+        BudgetError, match=r"even for 500 test points at once, .* fewer test points, or lower block_size"
     ):
         solver.plan(demand(20_000, 4000, limit=200 * MIB))
     with pytest.raises(BudgetError, match=r'ask for covariance="diagonal"'):
@@ -199,7 +199,7 @@ def test_a_wide_question_is_answered_in_batches_when_memory_is_short():
         (cagp.RandomActions(100), "random actions on 20,000 points needs .* or lower iterations"),
         (
             cagp.Cholesky(),
-            r"exact Cholesky on 20,000 points needs about 6.\d+ GiB, .* use block Gauss-Seidel",
+            r"exact Cholesky on 20,000 points needs about 6.\d+ GiB, .* use BlockGaussSeidel",
         ),
     ],
 )

@@ -17,32 +17,13 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.errors import NotReadyError, NumericalError
-from cagp_dist.service.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job
+
+from .jobs import job_text, map_grid, random_points
 
 CAGP = Path(sys.executable).with_name("cagp")
 
-JOB = """
-[observations]
-source = "sample"
-
-[design]
-train = { kind = "random", count = 300, seed = 0 }
-test  = { kind = "random", count = 40, seed = 1 }
-map   = { kind = "grid", resolution_degrees = 45.0 }
-
-[prior]
-lengthscale = 0.2
-variance = 60.0
-noise_variance = 2.0
-
-[solver]
-name = "block-gauss-seidel"
-iterations = 2
-block_size = 100
-
-[cluster]
-scheduler = "serial"
-"""
+JOB = job_text(design={"train": random_points(300), "test": random_points(40, seed=1), "map": map_grid(45.0)})
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -147,38 +128,28 @@ def test_plan_refuses_what_does_not_fit(tmp_path):
     result = cagp("plan", job)
     assert result.exit_code == 2
     assert "1 MiB" in result.stderr
-    assert "Raise memory_limit" in result.stderr
+    assert "Raise [cluster] memory_limit" in result.stderr
 
 
-FIT_JOB = """
-[observations]
-source = "synthetic"
-grid_degrees = 15.0
-synthetic = {{ lengthscale = 0.4, seed = 3 }}
-
-[design]
-train = {{ kind = "random", count = 100, seed = 0 }}
-test  = {{ kind = "random", count = 20, seed = 1 }}
-
-[prior]
-mean = "harmonic-latitude"
-
-[solver]
-name = "gauss-seidel"
-iterations = 2
-
-[cluster]
-scheduler = "serial"
-
-[output]
-root = "{root}"
-"""
+def fit_text(root: Path) -> str:
+    """A job that leaves the numbers of its prior out."""
+    return job_text(
+        observations={
+            "source": "synthetic",
+            "grid_degrees": 15.0,
+            "synthetic": {"lengthscale": 0.4, "seed": 3},
+        },
+        design={"train": random_points(100), "test": random_points(20, seed=1)},
+        prior={"mean": "harmonic-latitude"},
+        solver={"name": "gauss-seidel", "iterations": 2},
+        output={"root": root},
+    )
 
 
 @pytest.fixture
 def fit_job(tmp_path):
     path = tmp_path / "fit.toml"
-    path.write_text(FIT_JOB.format(root=tmp_path / "out"))
+    path.write_text(fit_text(tmp_path / "out"))
     return path
 
 
@@ -195,9 +166,8 @@ def test_fit_prints_numbers_and_a_table_to_paste(fit_job, tmp_path):
         assert words in result.stdout
     assert "fitted  to the 100 observed points in " in result.stdout
     table = "[prior]" + result.stdout.split("[prior]")[1]
-    numbers = parse_job(
-        FIT_JOB.replace('[prior]\nmean = "harmonic-latitude"', table).format(root="x")
-    ).prior.numbers
+    pasted = fit_text(tmp_path).replace('[prior]\nmean = "harmonic-latitude"', table)
+    numbers = parse_job(pasted).prior.numbers
     assert 0.1 < numbers.lengthscale < 1.0
     assert "to the 100 observed points, on serial" in result.stderr
     assert "done  Fit           converged, lengthscale " in result.stderr
@@ -392,6 +362,7 @@ def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch):
     assert "report  " in asked.stdout
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_leaves_nothing_half_written(tmp_path):
     """Ctrl-C in the middle of a long solve, in a real process."""
     job = tmp_path / "job.toml"

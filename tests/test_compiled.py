@@ -20,6 +20,7 @@ from cagp_dist.kernels import coordinates
 from cagp_dist.tiling import subtile_shape
 
 from .oracle import KERNELS, PROFILES, kernel_matrix
+from .pairwise import pairwise
 
 FAMILIES = [kernel_class(lengthscale=0.8, variance=1.7) for kernel_class in KERNELS]
 by_family = pytest.mark.parametrize("kernel", FAMILIES, ids=lambda kernel: type(kernel).__name__)
@@ -152,21 +153,26 @@ def test_rings_of_no_pairs_or_no_longitudes(shape):
     compiled.evaluate_rings(*FAMILIES[1].parameters, np.zeros(pairs), np.zeros(pairs), np.zeros(turns), out)
 
 
-@by_family
-@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
-    ("n", "m", "r", "shape"),
-    [
-        (1, 1, 1, (128, 256)),
-        (9, 14, 3, (4, 5)),
-        (8, 10, 2, (4, 5)),
-        (3, 4, 0, (2, 2)),
-        (0, 4, 2, (2, 2)),
-        (4, 0, 2, (2, 2)),
-        (70, 140, 2, (64, 128)),
-    ],
+    ("kernel", "transposed", "sizes"),
+    pairwise(
+        {
+            "kernel": FAMILIES,
+            "transposed": [False, True],
+            "sizes": [
+                (1, 1, 1, (128, 256)),
+                (9, 14, 3, (4, 5)),
+                (8, 10, 2, (4, 5)),
+                (3, 4, 0, (2, 2)),
+                (0, 4, 2, (2, 2)),
+                (4, 0, 2, (2, 2)),
+                (70, 140, 2, (64, 128)),
+            ],
+        }
+    ),
 )
-def test_product_is_that_of_numpy_and_is_added(kernel, transposed, n, m, r, shape):
+def test_product_is_that_of_numpy_and_is_added(kernel, transposed, sizes):
+    n, m, r, shape = sizes
     X, Z = points(n, 3), points(m, 3, seed=1)
     T = kernel_matrix(kernel, X, Z)
     T = T.T if transposed else T
@@ -180,9 +186,10 @@ def test_product_is_that_of_numpy_and_is_added(kernel, transposed, n, m, r, shap
     assert (np.abs(out - start - T @ columns) <= bound).all()
 
 
-@by_family
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("shape", [(4, 5), (3, 11), (64, 128)])
+@pytest.mark.parametrize(
+    ("kernel", "transposed", "shape"),
+    pairwise({"kernel": FAMILIES, "transposed": [False, True], "shape": [(4, 5), (3, 11), (64, 128)]}),
+)
 def test_stored_and_fresh_tiles_give_the_same_bits(kernel, transposed, shape):
     X, Z = points(10, 2), points(21, 2, seed=1)
     columns = np.random.default_rng(2).normal(size=(10 if transposed else 21, 3))

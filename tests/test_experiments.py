@@ -104,6 +104,7 @@ def test_held_out_scores_every_iteration(split, values):
     assert last.actual < 0.2 * last.stated  # conservative
 
 
+@pytest.mark.exhaustive
 def test_simulation_passes_what_is_calibrated_and_fails_conjugate_gradients(split, monkeypatch):
     simulation = script("simulation")
     monkeypatch.setattr(simulation, "DIRECTIONS", (5, 20))
@@ -239,6 +240,7 @@ def test_solvers_on_a_field_agree_on_what_is_exact():
     assert names == ["strided, 120", "random, 90"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "figures"),
     [
@@ -266,3 +268,39 @@ def test_figures_of_the_documentation_are_small_and_used():
     for figure in (REPOSITORY / "docs" / "figures").iterdir():
         assert figure.stat().st_size < FIGURE_BYTES, figure.name
         assert f"figures/{figure.name}" in text
+
+
+@pytest.fixture(scope="module")
+def scattered():
+    """A tenth of the points of the limits experiment."""
+    return script("limits").Points.draw(np.random.default_rng(0), 400, 50, block=50)
+
+
+def test_long_lengthscales_need_more_sweeps(scattered):
+    limits = script("limits")
+    short, long = (
+        limits.stated_over_exact(scattered, lengthscale, sweeps=5, block=50) for lengthscale in (0.1, 1.0)
+    )
+    for ratio in (short, long):
+        assert ratio.shape == (6, 50)
+        assert ratio.min() > 1.0 - 1e-9
+        assert np.diff(ratio, axis=0).max() < 1e-9  # equal sweeps: math 1.4
+    assert np.median(short[5]) < 1.01
+    assert np.median(long[5]) > 1.5
+
+
+def test_an_unfinished_solve_depends_on_the_prior_mean_more_than_the_exact_one(scattered):
+    limits = script("limits")
+    order = np.argsort(scattered.observed[:, 2])  # from south to north
+    points = limits.Points(scattered.observed[order], scattered.predicted)
+    fields = limits.draw_fields(points, 0.5, np.random.default_rng(1), fields=40)
+    share = {
+        (name, offset): limits.coverage(points, 0.5, solver, fields, offset=offset)
+        for name, solver in (("exact", cagp.Cholesky()), ("sweep", cagp.GaussSeidel(1)))
+        for offset in (0.0, 10.0)
+    }
+    # 40 fields of at least ten independent places each: a standard error of at most 0.3 / 20 = 0.015
+    assert abs(share["exact", 0.0] - 0.9) < 0.06
+    assert abs(share["sweep", 0.0] - 0.9) < 0.06
+    assert share["exact", 10.0] > 0.84
+    assert share["sweep", 10.0] < 0.6

@@ -16,6 +16,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel, as_points
 
 from .oracle import KERNELS, PROFILES, kernel_matrix, ring_points
+from .pairwise import pairwise
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 7])
@@ -167,9 +168,16 @@ def test_kernels_are_values():
         kernel.lengthscale = 1.0
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS)
-@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "0.5", None, [1.0]])
-@pytest.mark.parametrize("name", ["lengthscale", "variance"])
+@pytest.mark.parametrize(
+    ("kernel_class", "name", "value"),
+    pairwise(
+        {
+            "kernel_class": KERNELS,
+            "name": ["lengthscale", "variance"],
+            "value": [0.0, -1.0, np.nan, np.inf, "0.5", None, [1.0]],
+        }
+    ),
+)
 def test_parameters_must_be_finite_and_positive(kernel_class, name, value):
     with pytest.raises(ArgumentError, match=rf"{name} is .*; expected a finite number above zero"):
         kernel_class(**{"lengthscale": 1.0, "variance": 1.0, name: value})

@@ -13,6 +13,8 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.lapack import STRIP, cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
 from cagp_dist.runtime import single_threaded_blas
 
+from .pairwise import pairwise
+
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 SIZES = [1, 2, 5, 31]
@@ -44,9 +46,9 @@ def test_cholesky_reads_and_writes_the_lower_triangle_alone(count, m):
     np.testing.assert_array_equal(np.triu(stack, 1), np.broadcast_to(above, stack.shape))
 
 
-@pytest.mark.parametrize("r", [1, 2, 7])
-@pytest.mark.parametrize("m", SIZES)
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("m", "r", "transposed"), pairwise({"m": SIZES, "r": [1, 2, 7], "transposed": [False, True]})
+)
 def test_solves_and_products_with_triangles(m, r, transposed):
     lower, stored = factors(3, m)
     L = lower.transpose(0, 2, 1) if transposed else lower

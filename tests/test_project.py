@@ -42,7 +42,7 @@ def test_help_is_quick() -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["cagp_dist", "cagp_dist.cli", "cagp_dist.service.config"])
+@pytest.mark.parametrize("module", ["cagp_dist", "cagp_dist.cli", "cagp_dist.service.jobfile.config"])
 def test_heavy_modules_are_imported_where_they_are_used(module: str) -> None:
     code = f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -97,8 +97,25 @@ def test_wheel_has_the_sample_the_licence_and_types(tmp_path: Path) -> None:
 def test_changelog_and_readme_speak_of_this_version() -> None:
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
     assert "## [Unreleased]" in changelog or f"## [{PROJECT['project']['version']}]" in changelog
-    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE))
-    assert set(re.findall(r"^make ([a-z]+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE)) <= targets
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE))
+    assert (
+        set(re.findall(r"^make ([a-z-]+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE)) <= targets
+    )
+
+
+def test_the_quick_tests_leave_out_what_is_exhaustive_and_nothing_else_and_ci_runs_both() -> None:
+    recipes = dict(re.findall(r"^(test|test-all):[^\n]*\n\t([^\n]*)", _text("Makefile"), flags=re.MULTILINE))
+    assert recipes["test"].replace('-m "not exhaustive" ', "") == recipes["test-all"]
+    assert "--cov-fail-under=90" in recipes["test"]
+    assert '-m "not exhaustive" ' in recipes["test"]
+    commands = [line for line in _text(".ci/run").splitlines() if line.startswith("make test")]
+    assert commands == ["make test", 'make test-all PYTEST_ARGS="-m exhaustive --no-cov"']
+
+
+def test_every_target_is_listed_by_help() -> None:
+    targets = set(re.findall(r"^([a-z-]+): ", _text("Makefile"), re.MULTILINE))
+    run = subprocess.run(["make", "help"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    assert set(re.findall(r"make ([a-z-]+)", run.stdout)) == targets
 
 
 def test_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +125,7 @@ def test_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_job_of_the_readme_is_the_sample_job() -> None:
-    from cagp_dist.service.config import load_job, parse_job
+    from cagp_dist.service.jobfile.config import load_job, parse_job
 
     sample = load_job(REPOSITORY / "deploy" / "jobs" / "sample.toml")
     assert parse_job(_block("toml")).canonical() == sample.canonical()
@@ -134,6 +151,10 @@ def test_text_has_no_open_ends_and_no_paths_of_somebodys_machine() -> None:
         if unwanted.search(line)
     ]
     assert found == []
+
+
+def _text(name: str) -> str:
+    return (REPOSITORY / name).read_text()
 
 
 def _block(language: str) -> str:

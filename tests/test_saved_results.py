@@ -38,7 +38,9 @@ TARGETS = cagp.unit_sphere([0.0, 12.3, -80.0, 90.0, 40.0], [0.0, 111.1, 30.0, 5.
 def same(found, key):
     """Equal to 1e-12 of the largest entry."""
     expected = SAVED[key]
-    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-12 * max(1.0, np.abs(expected).max()), err_msg=key)
+    np.testing.assert_allclose(
+        found, expected, rtol=0.0, atol=1e-12 * max(1.0, np.abs(expected).max()), err_msg=key
+    )
 
 
 def points_problem():

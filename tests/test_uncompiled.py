@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[1]
 
 
+@pytest.mark.exhaustive
 def test_compiled_functions_are_right_without_compilation():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_compiled.py"]
     run = subprocess.run(

@@ -1,1 +1,1 @@
-"""Calibration: whether error bars are honest, on real data and on simulated data."""
+"""Calibration: whether error bars are as wide as the errors, on real and on simulated data."""

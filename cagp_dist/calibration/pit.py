@@ -1,9 +1,9 @@
 """Probability integral transform: how well the error bars match the errors they describe.
 
 If an observation follows its Gaussian prediction, ``z = (y - mean) / std`` is standard normal and
-``t = Phi(z)`` is uniform on [0, 1]. A U-shaped histogram of ``t`` means overconfident, a hump means
-conservative. ``std`` is always the *predictive* one, noise included, because ``y`` carries noise
-(math 10.3); for simulated latent values it is the latent one (math 10.2).
+``t = Phi(z)`` is uniform on [0, 1]. A U-shaped histogram of ``t`` means that the error bars are too narrow, a
+hump that they are too wide. ``std`` is always the *predictive* one, noise included, because ``y`` carries
+noise (math 10.3); for simulated latent values it is the latent one (math 10.2).
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-
-Array = NDArray[np.float64]
 
 INTERVALS = 20
 
@@ -62,7 +61,7 @@ class NormalTests:
     ks_statistic, ks_pvalue : float
         Kolmogorov-Smirnov distance of the PIT values from uniform, and its two-sided p-value.
     z_std : float
-        Root mean square of z: below 1 conservative, above 1 overconfident. Its standard error is
+        Root mean square of z: below 1 the error bars are too wide, above 1 too narrow. Its standard error is
         ``1 / sqrt(2 N)``.
     variance_pvalue : float
         Two-sided p-value of ``sum z^2`` under chi2 with N degrees of freedom. Far more powerful than KS

@@ -1,4 +1,4 @@
-"""Scores of a Gaussian prediction against observations: accuracy, sharpness and honesty in numbers.
+"""Scores of a Gaussian prediction against observations: accuracy, sharpness and calibration in numbers.
 
 Every standard deviation here is the *predictive* one, noise included (math 13): an observation is
 compared, not the unseen field. The log score and the CRPS are proper: no prediction beats the true law
@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import checked, ks_test, pit
 from cagp_dist.errors import ArgumentError
-
-Array = NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -35,7 +34,7 @@ class Scores:
     crps : float
         Mean continuous ranked probability score; smaller is better.
     coverage : array, shape (L,)
-        Fraction of observations inside the central interval of each level; honest if near the level.
+        Fraction of observations inside the central interval of each level; near the level if calibrated.
     levels : array, shape (L,)
         Levels of the central intervals, in (0, 1).
     ks_statistic, ks_pvalue : float

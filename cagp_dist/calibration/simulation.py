@@ -14,19 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import NormalTests, normal_tests
 from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gp import Posterior, Prior, condition
+from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
 
-Array = NDArray[np.float64]
 
 LARGEST_JOINT = 6_000
 """Most points, training and test together, whose joint covariance is factored densely."""
@@ -171,7 +172,7 @@ def _draw(
     if count > LARGEST_JOINT:
         raise BudgetError(
             f"{count:,} training and test points need a joint covariance and its factor of "
-            f"{16 * count**2 / 2**30:.1f} GiB; expected at most {LARGEST_JOINT:,} points. "
+            f"{bytes_text(16 * count**2)}; expected at most {LARGEST_JOINT:,} points. "
             "Simulate on a subset: calibration does not depend on the number of points."
         )
     covariance = prior.kernel(points, points)

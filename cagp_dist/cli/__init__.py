@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
+from cagp_dist.era5.sources import SOURCE_FORMS
+from cagp_dist.kernels import KERNELS
+from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
+from cagp_dist.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
-    from cagp_dist.service.tables import Job
+    from cagp_dist.service.jobfile.tables import Job
 
 NOT_CONVERGED = 3
 
@@ -36,8 +40,8 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Where to compute: local, serial, tcp://HOST:PORT, a scheduler file, slurm or pbs. Goes before "
-        "the job file and DASK_SCHEDULER_ADDRESS.",
+        help=f"Where to compute: {EXPECTED_SCHEDULER}. Takes precedence over the job file and "
+        "DASK_SCHEDULER_ADDRESS.",
         show_default=False,
     ),
 ]
@@ -51,6 +55,14 @@ def main() -> None:
 
 def _examples(*lines: str) -> str:
     return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])
+
+
+def _names() -> str:
+    """List what a job file may name, from the registries."""
+    families = {"Sources": SOURCE_FORMS, "Kernels": KERNELS, "Solvers": SOLVERS}
+    return "\n\n".join(
+        ["In a job file:", *(f"  {family}: {', '.join(families[family])}" for family in families)]
+    )
 
 
 def _show_version(wanted: bool) -> None:
@@ -89,6 +101,8 @@ def demo(
         "cagp run job.toml --scheduler tcp://127.0.0.1:8786",
         "cagp run job.toml --publish-unconverged",
     )
+    + "\n\n"
+    + _names()
 )
 def run(
     job: JobFile,
@@ -103,7 +117,7 @@ def run(
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
 
         _run(load_job(job), scheduler, publish_unconverged=publish_unconverged)
 
@@ -112,7 +126,7 @@ def run(
 def plan(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None:
     """Show what a job costs in points, tiles, tasks, bytes and seconds, and do nothing."""
     with reported_errors(debug=debug):
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.plan import plan_job
 
         found = plan_job(_placed(load_job(job), scheduler))
@@ -129,7 +143,7 @@ def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None
     kept, as by `cagp ingest`. Exit code 3 says that the fit did not end well.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.run import fit as fit_job
 
         placed = _placed(load_job(job), scheduler)
@@ -144,7 +158,7 @@ def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None
 def ingest(job: JobFile, debug: Debug = False) -> None:
     """Fetch the observations of a job into its output folder; times that are there are not fetched again."""
     with reported_errors(debug=debug), Display() as display:
-        from cagp_dist.service.config import load_job
+        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.run import ingest_only
 
         ingest_only(load_job(job), observe=display)
@@ -206,6 +220,6 @@ def _run(job: "Job", scheduler: str | None, *, publish_unconverged: bool) -> Non
 
 
 def _placed(job: "Job", scheduler: str | None) -> "Job":
-    from cagp_dist.service.config import with_scheduler
+    from cagp_dist.service.jobfile.config import with_scheduler
 
     return job if scheduler is None else with_scheduler(job, scheduler)

@@ -29,8 +29,8 @@ from cagp_dist.errors import CagpError
 if TYPE_CHECKING:
     from cagp_dist.service.events import Event
     from cagp_dist.service.fit import FittedPrior
+    from cagp_dist.service.jobfile.tables import Job
     from cagp_dist.service.run import Outcome
-    from cagp_dist.service.tables import Job
 
 UNEXPECTED = 1
 INTERRUPTED = 130

@@ -10,12 +10,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.layout import check_variable, find_variable, listed, standard_field
 from cagp_dist.era5.points import Points, observation_points
 from cagp_dist.era5.selection import (
     Area,
-    Coordinates,
-    Positions,
     inside_area,
     on_grid,
     parse_times,
@@ -116,8 +115,8 @@ def canonical(
 def assemble(
     values: Values,
     moments: NDArray[np.datetime64],
-    latitude: Coordinates,
-    longitude: Coordinates,
+    latitude: Array,
+    longitude: Array,
     variable: str,
 ) -> xr.Dataset:
     """Wrap arrays that are in canonical order as a dataset with CF attributes.
@@ -169,7 +168,7 @@ def _check_units(field: xr.DataArray) -> None:
         )
 
 
-def _common_grid(fields: list[xr.DataArray]) -> tuple[Coordinates, Coordinates]:
+def _common_grid(fields: list[xr.DataArray]) -> tuple[Array, Array]:
     latitude, longitude = fields[0].latitude.values, fields[0].longitude.values
     for other in fields[1:]:
         if not (
@@ -194,7 +193,7 @@ def _common_grid(fields: list[xr.DataArray]) -> tuple[Coordinates, Coordinates]:
 
 
 def _load(
-    fields: list[xr.DataArray], rows: Positions, columns: Positions, wanted: NDArray[np.datetime64] | None
+    fields: list[xr.DataArray], rows: Indices, columns: Indices, wanted: NDArray[np.datetime64] | None
 ) -> tuple[Values, NDArray[np.datetime64]]:
     """Read the selection, final values before preliminary ones, in the order of the sources."""
     available = np.concatenate([field.time.values for field in fields])
@@ -210,7 +209,7 @@ def _load(
     return np.concatenate(pieces), available[positions]
 
 
-def _runs(positions: Positions) -> slice | Positions:
+def _runs(positions: Indices) -> slice | Indices:
     """Turn contiguous positions into a slice, which files and remote stores read far quicker."""
     first, last = int(positions[0]), int(positions[-1])
     return slice(first, last + 1) if last - first + 1 == positions.size else positions
@@ -240,7 +239,7 @@ def _merge_times(values: Values, moments: NDArray[np.datetime64]) -> tuple[Value
     return (values, moments) if first.all() else (values[first], moments[first])
 
 
-def _ascending_rows(values: Values, latitude: Coordinates) -> tuple[Values, Coordinates]:
+def _ascending_rows(values: Values, latitude: Array) -> tuple[Values, Array]:
     order = np.argsort(latitude, kind="stable")
     latitude = np.clip(latitude[order], -90.0, 90.0).round(6)
     if (np.diff(latitude) <= 0.0).any():
@@ -248,7 +247,7 @@ def _ascending_rows(values: Values, latitude: Coordinates) -> tuple[Values, Coor
     return values[:, order], latitude
 
 
-def _ascending_columns(values: Values, longitude: Coordinates) -> tuple[Values, Coordinates]:
+def _ascending_columns(values: Values, longitude: Array) -> tuple[Values, Array]:
     wrapped = np.mod(longitude, 360.0).round(6)
     wrapped[wrapped >= 360.0] = 0.0  # a tiny negative longitude
     order = np.argsort(wrapped, kind="stable")

@@ -5,7 +5,6 @@ the store has given it; whoever asks for the same thing later takes up the same 
 enters the cache only after it was decoded.
 """
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from cagp_dist.digest import joint_sha256
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.cds_cache import CacheEntry
 from cagp_dist.era5.cds_client import Patience, Remote, Store, open_store
@@ -89,8 +89,7 @@ def open_cds(
 def _joined(parts: list[xr.Dataset], variable: str) -> xr.Dataset:
     result = canonical(*parts, variable=variable)
     digests = [str(part.attrs["source_sha256"]) for part in parts]
-    one = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    result.attrs |= {"source": f"cds:{COLLECTION}", "source_sha256": one}
+    result.attrs |= {"source": f"cds:{COLLECTION}", "source_sha256": joint_sha256(digests)}
     return result
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from cagp_dist.digest import file_sha256
 from cagp_dist.era5.cds_client import Results
 from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, times_of
-from cagp_dist.era5.files import file_sha256, open_file
+from cagp_dist.era5.files import open_file
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ConfigurationError, NotReadyError
 

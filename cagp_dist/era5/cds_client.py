@@ -134,7 +134,7 @@ def credentials() -> tuple[str, str]:
     Raises
     ------
     ConfigurationError
-        If there is none, or one of the form that the store no longer accepts; says how to make one.
+        If there is no key, or one of a form that the store no longer accepts; says how to make one.
     """
     from cdsapi.api import get_url_key_verify
 

@@ -1,12 +1,13 @@
 """What to ask the Climate Data Store for: pure functions from times to requests and their cache keys."""
 
-import hashlib
 import json
 from collections import defaultdict
 
 import numpy as np
 
-from cagp_dist.era5.selection import Area, Times, check_area, shown
+from cagp_dist.arrays import Times
+from cagp_dist.digest import text_sha256
+from cagp_dist.era5.selection import Area, check_area, shown
 from cagp_dist.errors import ConfigurationError
 
 COLLECTION = "reanalysis-era5-single-levels"
@@ -117,4 +118,4 @@ def request_key(request: Request) -> str:
         SHA-256 of the request written as canonical JSON, with the collection.
     """
     text = json.dumps({"collection": COLLECTION, "request": request}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return text_sha256(text)

@@ -16,6 +16,7 @@ from cagp_dist.geometry import area_weights
 from cagp_dist.means import as_columns, latitude_of
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.arrays import content_sha256
+from cagp_dist.text import bytes_text
 
 logger = logging.getLogger(__name__)
 
@@ -227,8 +228,8 @@ def _check_size(dataset: xr.Dataset, variable: str) -> None:
     free = available_bytes()
     if needed > free:
         raise BudgetError(
-            f"reading all times of the climatology takes {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} "
-            "GiB are free. Average it over time first, and name the store of the averages."
+            f"reading all times of the climatology takes {bytes_text(needed)}, and {bytes_text(free)} are "
+            "free. Average it over time first, and name the store of the averages."
         )
 
 

@@ -1,6 +1,5 @@
 """Fields from files: GRIB, NetCDF of the old and the new layout, zips of them; decoded in a child process."""
 
-import hashlib
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 import cagp_dist
+from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import assemble
 from cagp_dist.era5.selection import Area
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
@@ -85,23 +85,6 @@ def open_file(
     field = assemble(values, time, latitude, longitude, variable)
     field.attrs |= {"source": f"file:{where}", "source_sha256": file_sha256(where)}
     return field
-
-
-def file_sha256(path: Path) -> str:
-    """Hash a file.
-
-    Parameters
-    ----------
-    path : path
-        A readable file.
-
-    Returns
-    -------
-    str
-        SHA-256 in hexadecimal; about 1 s per GB.
-    """
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _check_file(path: Path) -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.float64]
 
 POLE_SPREAD_KELVIN = 0.01
 """Copies of a pole that differ by more are cell averages, not copies; ERA5 packs to about 0.002 K."""

@@ -9,8 +9,9 @@ import xarray as xr
 
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.selection import Area
-from cagp_dist.errors import CagpError, ConfigurationError, DataError
+from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.store.arrays import content_sha256
+from cagp_dist.store.plain import check_all_arrays, plain_store
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,10 @@ def open_zarr(
     Raises
     ------
     DataError
-        If there is no store, it cannot be reached, a chunk is damaged, or the field is not what was expected.
+        If there is no store, it cannot be reached, a chunk is damaged, the field is not what was expected, or
+        any array of the store is not plain: see :mod:`cagp_dist.store.plain`.
     ConfigurationError
-        If the file system of the URL is not known or not installed.
+        If the file system of the URL is not known, not installed or that of reference files.
     """
     with opened_store(url) as dataset:
         result = canonical(dataset, variable=variable, times=times, area=area, grid_degrees=grid_degrees)
@@ -80,6 +82,8 @@ def open_zarr(
 @contextmanager
 def opened_store(url: str) -> Iterator[xr.Dataset]:
     """Open a Zarr store, lazily; whatever goes wrong until it is closed is an error that names it.
+
+    The metadata of all its arrays is checked before a value of any of them is decoded.
 
     Parameters
     ----------
@@ -98,11 +102,13 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
         with warnings.catch_warnings():
             # stores without consolidated metadata are read as well, only slower
             warnings.filterwarnings("ignore", message="Failed to open Zarr store with consolidated")
-            opened = xr.open_dataset(
-                address, engine="zarr", chunks=None, decode_timedelta=False, storage_options=options or None
-            )
-        with opened:
+            store = plain_store(address, options=options)
+            check_all_arrays(store)
+            opened = xr.open_zarr(store, chunks=None, decode_timedelta=False)
+        with store, opened:
             yield opened
+    except StoreError as error:  # an array that is not plain: here it is the data of somebody else
+        raise DataError(f"{address}: {error}") from error
     except CagpError as error:
         raise type(error)(f"{address}: {error}") from error
     except ImportError as error:

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.errors import ConfigurationError, DataError
 
-Times = NDArray[np.datetime64]
-Coordinates = NDArray[np.float64]
-Positions = NDArray[np.intp]
 Area = tuple[float, float, float, float]
 
 
@@ -28,7 +25,7 @@ def parse_times(times: Sequence[str]) -> Times:
     Raises
     ------
     ConfigurationError
-        If there is none, or one that is no time or names another time zone.
+        If the list is empty, or an entry is not a time or names another time zone.
 
     Examples
     --------
@@ -71,7 +68,7 @@ def shown(time: np.datetime64) -> str:
     return str(minute if minute == exact else exact)
 
 
-def time_positions(available: Times, wanted: Times | None) -> Positions:
+def time_positions(available: Times, wanted: Times | None) -> Indices:
     """Where the wanted times are, repeated ones included.
 
     Parameters
@@ -105,7 +102,7 @@ def time_positions(available: Times, wanted: Times | None) -> Positions:
     return np.flatnonzero(np.isin(available, wanted))
 
 
-def inside_area(latitude: Coordinates, longitude: Coordinates, area: Area) -> tuple[Positions, Positions]:
+def inside_area(latitude: Array, longitude: Array, area: Area) -> tuple[Indices, Indices]:
     """Rows and columns inside a box, boundaries included.
 
     Parameters
@@ -158,7 +155,7 @@ def check_area(area: Sequence[float]) -> None:
         )
 
 
-def on_grid(coordinates: Coordinates, grid_degrees: float) -> Positions:
+def on_grid(coordinates: Array, grid_degrees: float) -> Indices:
     """Positions of the coordinates that are whole multiples of a coarser spacing.
 
     Parameters

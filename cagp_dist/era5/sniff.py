@@ -51,7 +51,7 @@ def file_kind(head: bytes, *, name: str) -> FileKind:
     Raises
     ------
     DataError
-        If it is none of the formats; says what it looks like and what to do.
+        If it has none of these formats; says what it looks like and what to do.
     """
     for magic, kind in _MAGIC:
         if head.startswith(magic):

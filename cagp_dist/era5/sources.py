@@ -1,27 +1,18 @@
-"""Open a temperature field by the name of its source, as a job file gives it."""
+"""The sources of fields by the names that job files give them: a new one is a module and a line here."""
 
-from collections.abc import Sequence
-from difflib import get_close_matches
-from importlib.resources import as_file, files
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-import xarray as xr
-
-from cagp_dist.era5.cds import Progress, open_cds
-from cagp_dist.era5.files import file_sha256, open_file
-from cagp_dist.era5.layout import check_variable
-from cagp_dist.era5.remote import PUBLIC_STORES, open_zarr
-from cagp_dist.era5.selection import Area, check_area, parse_times
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.text import nearest
 
 if TYPE_CHECKING:
+    import xarray as xr
+
+    from cagp_dist.era5.selection import Area
     from cagp_dist.era5.synthetic import Synthetic
-
-SOURCES = ("sample", "synthetic", "file:PATH", "zarr:URL", "cds")
-
-SAMPLE_FILE = "ecmwf_2t_2017-04-27T12_0p75_global.grib"
-SAMPLE_SHA256 = "80cbe25ca79229778675775c105d881358eccd0f813818a8780c83fe1e2fbd91"
 
 
 def open_source(
@@ -29,12 +20,12 @@ def open_source(
     *,
     variable: str = "t2m",
     times: Sequence[str] | None = None,
-    area: Area | None = None,
+    area: "Area | None" = None,
     grid_degrees: float | None = None,
     cache_directory: Path,
-    progress: Progress | None = None,
+    progress: Callable[[str], None] | None = None,
     synthetic: "Synthetic | None" = None,
-) -> xr.Dataset:
+) -> "xr.Dataset":
     """Read the selected part of a field into canonical form.
 
     Parameters
@@ -85,13 +76,19 @@ def open_source(
     >>> field.t2m.shape
     (1, 241, 480)
     """
+    from cagp_dist.era5.layout import check_variable
+    from cagp_dist.era5.selection import check_area, parse_times
+
     check_variable(variable)
     if times is not None:
         parse_times(times)
     if area is not None:
         check_area(area)
     name, _, address = source.partition(":")
-    if name in ("file", "zarr") and not address:
+    found = SOURCES.get(name)
+    if found is None or (address and not found.address):
+        raise _unknown(source)
+    if found.address and not address:
         raise ConfigurationError(
             f"source {source!r} names nothing; expected {name}: and an address after it."
         )
@@ -99,68 +96,103 @@ def open_source(
         raise ConfigurationError(
             f"settings of a synthetic field came with source {source!r}; expected source 'synthetic'."
         )
-    if source == "sample":
-        return _open_sample(variable, times, area, grid_degrees, cache_directory)
-    if source == "synthetic":
-        from cagp_dist.era5.synthetic import Synthetic, open_synthetic
-
-        return open_synthetic(
-            synthetic or Synthetic(),
-            variable=variable,
-            times=times,
-            area=area,
-            grid_degrees=grid_degrees,
-            progress=progress,
-        )
-    if name == "file":
-        return open_file(
-            Path(address).expanduser(),
-            variable=variable,
-            times=times,
-            area=area,
-            grid_degrees=grid_degrees,
-            scratch=cache_directory,
-        )
-    if name == "zarr":
-        return open_zarr(address, variable=variable, times=times, area=area, grid_degrees=grid_degrees)
-    if source == "cds":
-        return open_cds(
-            variable=variable,
-            times=times,
-            area=area,
-            grid_degrees=grid_degrees,
-            cache_directory=cache_directory,
-            progress=progress,
-        )
-    raise _unknown(source)
+    selection = Selection(variable=variable, times=times, area=area, grid_degrees=grid_degrees)
+    return found.open(address, Request(selection, cache_directory, progress, synthetic))
 
 
-def _open_sample(
-    variable: str,
-    times: Sequence[str] | None,
-    area: Area | None,
-    grid_degrees: float | None,
-    cache_directory: Path,
-) -> xr.Dataset:
-    with as_file(files("cagp_dist.era5") / "data" / SAMPLE_FILE) as path:
-        if not path.exists() or file_sha256(path) != SAMPLE_SHA256:
-            raise DataError(f"the built-in sample {path} is absent or damaged; install the package again.")
-        field = open_file(
-            path,
-            variable=variable,
-            times=times,
-            area=area,
-            grid_degrees=grid_degrees,
-            scratch=cache_directory,
-        )
-    field.attrs["source"] = "sample"
-    return field
+class Selection(TypedDict):
+    """Which part of a field is wanted; the keys are parameters of `open_source`."""
+
+    variable: str
+    times: Sequence[str] | None
+    area: "Area | None"
+    grid_degrees: float | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a source; the attributes are parameters of `open_source`."""
+
+    selection: Selection
+    cache_directory: Path
+    progress: Callable[[str], None] | None
+    synthetic: "Synthetic | None"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place that fields come from.
+
+    Attributes
+    ----------
+    open : callable
+        Takes the address and a `Request`; returns the field in canonical form.
+    address : str
+        What is written after the name and a colon, such as "PATH"; empty if nothing is.
+    example : str
+        A valid address.
+    remote : bool
+        Whether reading may cost a download, so that nothing is read to make a plan.
+    needs_times : bool
+        Whether times must be given.
+    """
+
+    open: "Callable[[str, Request], xr.Dataset]"
+    address: str = ""
+    example: str = ""
+    remote: bool = False
+    needs_times: bool = False
+
+
+def _sample(address: str, wanted: Request) -> "xr.Dataset":
+    from cagp_dist.era5.sample import open_sample
+
+    return open_sample(**wanted.selection, scratch=wanted.cache_directory)
+
+
+def _synthetic(address: str, wanted: Request) -> "xr.Dataset":
+    from cagp_dist.era5.synthetic import Synthetic, open_synthetic
+
+    return open_synthetic(wanted.synthetic or Synthetic(), **wanted.selection, progress=wanted.progress)
+
+
+def _file(address: str, wanted: Request) -> "xr.Dataset":
+    from cagp_dist.era5.files import open_file
+
+    return open_file(Path(address).expanduser(), **wanted.selection, scratch=wanted.cache_directory)
+
+
+def _zarr(address: str, wanted: Request) -> "xr.Dataset":
+    from cagp_dist.era5.remote import open_zarr
+
+    return open_zarr(address, **wanted.selection)
+
+
+def _cds(address: str, wanted: Request) -> "xr.Dataset":
+    from cagp_dist.era5.cds import open_cds
+
+    return open_cds(**wanted.selection, cache_directory=wanted.cache_directory, progress=wanted.progress)
+
+
+SOURCES: dict[str, Source] = {
+    "sample": Source(_sample),
+    "synthetic": Source(_synthetic),
+    "file": Source(_file, address="PATH", example="field.grib"),
+    "zarr": Source(_zarr, address="URL", example="gs://bucket/era5.zarr", remote=True),
+    "cds": Source(_cds, remote=True, needs_times=True),
+}
+
+SOURCE_FORMS = [f"{name}:{source.address}".removesuffix(":") for name, source in SOURCES.items()]
+"""How sources are written: ``sample``, ``file:PATH``, ..."""
 
 
 def _unknown(source: str) -> ConfigurationError:
-    choices = ["sample", "synthetic", "cds", *(f"zarr:{name}" for name in PUBLIC_STORES)]
-    near = get_close_matches(source, choices, n=1)
-    guess = f" Did you mean {near[0]!r}?" if near else ""
+    from cagp_dist.era5.remote import PUBLIC_STORES
+
+    near = nearest(source, [*SOURCES, *(f"zarr:{name}" for name in PUBLIC_STORES)])
+    guess = f" Did you mean {near!r}?" if near else ""
     if Path(source).expanduser().exists():
         guess = f" To read that path, write {'zarr' if Path(source).is_dir() else 'file'}:{source}."
-    return ConfigurationError(f"source {source!r} is not known; expected one of {', '.join(SOURCES)}.{guess}")
+    return ConfigurationError(
+        f"source {source!r} is not known; expected one of {', '.join(SOURCE_FORMS)}.{guess}"
+    )

@@ -4,7 +4,6 @@ Whoever knows the truth can judge a method: the three numbers of the prior are k
 or an error bar can be checked against them, at any resolution and without data.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_positive
+from cagp_dist.digest import text_sha256
 from cagp_dist.era5.canonical import COLDEST_KELVIN, WARMEST_KELVIN, assemble
 from cagp_dist.era5.selection import Area, inside_area, parse_times
 from cagp_dist.errors import ArgumentError, ConfigurationError
@@ -71,7 +71,7 @@ class Synthetic:
             raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
 
     def sha256(self, grid_degrees: float | None) -> str:
-        """Digest of all that decides the numbers besides the time: settings, resolution and formula."""
+        """Digest of what determines the numbers, apart from the time: settings, resolution and formula."""
         settings = {
             "formula": FORMULA,
             "kernel": type(self.kernel).__name__,
@@ -82,7 +82,7 @@ class Synthetic:
             "mean": self.mean,
             "grid_degrees": float(DEFAULT_GRID_DEGREES if grid_degrees is None else grid_degrees),
         }
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        return text_sha256(json.dumps(settings, sort_keys=True))
 
 
 def open_synthetic(

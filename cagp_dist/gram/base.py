@@ -103,13 +103,11 @@ def target_points(targets: Targets) -> Array:
 
 
 def target_count(targets: Targets) -> int:
-    """Number of targets, q."""
+    """Count the targets, q."""
     return targets.size if isinstance(targets, LatLonGrid) else len(targets)
 
 
-def dense_block(
-    kernel: Kernel, X: Array, noise_variance: Array, rows: slice, columns: slice
-) -> Array:
+def dense_block(kernel: Kernel, X: Array, noise_variance: Array, rows: slice, columns: slice) -> Array:
     """``(k(X, X) + diag(noise))[rows, columns]``."""
     block = kernel(X[rows], X[columns])
     index = np.arange(len(X))

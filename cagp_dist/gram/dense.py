@@ -103,7 +103,7 @@ class DenseGram:
         return np.asarray(np.einsum("ij,ij->j", half, half))
 
     def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
-        """Draws of ``N(0, K)`` as columns, shape (n, draws); K may be singular: by its eigenvectors, 9 n^3 flops."""
+        """Draws of ``N(0, K)`` as columns, shape (n, draws); by eigenvectors of K, 9 n^3 flops."""
         K = self._matrix - np.diag(self.noise_variance)
         values, vectors = np.linalg.eigh(K)
         white = generator.standard_normal((draws, len(K))).T

@@ -74,7 +74,12 @@ class GridSolve:
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q)."""
         complete = not self._layout.missing.any()
-        if isinstance(targets, LatLonGrid) and complete and not full and targets.same_points(self._rings.grid):
+        if (
+            isinstance(targets, LatLonGrid)
+            and complete
+            and not full
+            and targets.same_points(self._rings.grid)
+        ):
             return self._whole_downdate()
         return self._system.downdate(target_points(targets), full=full)
 

@@ -205,7 +205,7 @@ class RingGram:
     def cross(
         self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
     ) -> Array:
-        """``k(targets, X) @ columns``, shape (q, r); with targets on the whole grid as ``G @ columns`` less noise."""
+        """``k(targets, X) @ columns``, shape (q, r); on the grid itself as ``G @ columns`` less the noise."""
         if isinstance(targets, LatLonGrid) and targets.same_points(self.grid):
             image = self @ columns if product is None else product
             return np.asarray(image - self.noise_variance[:, None] * columns)
@@ -363,9 +363,7 @@ class RingGram:
         in units of the blocks of all wavenumbers; `BudgetError` if that is not free.
         """
         with self.workers() as executor:
-            check_memory(
-                self.wavenumbers, self._memory_limit_bytes or executor.memory_bytes, copies=copies
-            )
+            check_memory(self.wavenumbers, self._memory_limit_bytes or executor.memory_bytes, copies=copies)
             handles = [
                 executor.submit(
                     function, self.kernel.parameters, self.wavenumbers, span, *arguments, home=home

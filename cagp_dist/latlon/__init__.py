@@ -1,4 +1,4 @@
-"""Latitude-longitude grids: their points, the Fourier transform along their rings, and blocks by wavenumber."""
+"""Latitude-longitude grids: points, the Fourier transform along rings, and blocks by wavenumber."""
 
 from cagp_dist.latlon.grid import LatLonGrid
 

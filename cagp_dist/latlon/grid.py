@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, unit_sphere
-from cagp_dist.arrays import Array
 
 NEAREST_DEGREES = 1e-9
 """Latitudes closer than this are taken for one latitude."""

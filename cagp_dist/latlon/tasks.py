@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cagp_dist.errors import NumericalError
 from cagp_dist.arrays import Array
-from cagp_dist.latlon.wavenumbers import Parameters, Wavenumbers, ring_blocks
+from cagp_dist.errors import NumericalError
 from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
+from cagp_dist.latlon.wavenumbers import Parameters, Wavenumbers, ring_blocks
 from cagp_dist.tiling import Range
 
 Factors = list[Array]

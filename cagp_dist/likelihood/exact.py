@@ -8,7 +8,9 @@ from cagp_dist.errors import BudgetError
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
+from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
 Parameters = tuple[int, float, float]
@@ -47,9 +49,9 @@ class DenseLikelihood:
         needed = dense_bytes(*residuals.shape)
         if needed > memory_limit_bytes:
             raise BudgetError(
-                f"the exact likelihood of {len(X):,} points needs {needed / 2**30:.3g} GiB, more than the "
-                f"{memory_limit_bytes / 2**30:.3g} GiB that may be used. Raise memory_limit_bytes, use "
-                'method="pathwise", or fit on fewer points.'
+                f"the exact likelihood of {len(X):,} points needs {bytes_text(needed)}, more than the "
+                f"{bytes_text(memory_limit_bytes)} that may be used.",
+                remedies=(Remedy.MORE_MEMORY, Remedy.PATHWISE, Remedy.FEWER_OBSERVED),
             )
         self._kernel = kernel
         self._points = coordinates(X)

@@ -26,7 +26,9 @@ from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.fourier import Waves, draw_waves, evaluate_waves
 from cagp_dist.likelihood.sweeps import solve_by_sweeps
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
+from cagp_dist.text import bytes_text
 from cagp_dist.tiling import POINT_TILE, block_ranges
 
 SAMPLES = 24
@@ -180,8 +182,8 @@ def _plan(X: Array, *, columns: int, executor: Executor, memory_limit_bytes: int
     except BudgetError as error:
         raise BudgetError(
             f"the pathwise likelihood of {n:,} points with {columns} columns (fields and samples) does not "
-            f"fit into the {memory_limit_bytes / 2**30:.3g} GiB that may be used. Raise memory_limit_bytes, "
-            "or fit on fewer points or fields."
+            f"fit into the {bytes_text(memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_OBSERVED, Remedy.FEWER_FIELDS),
         ) from error
 
 

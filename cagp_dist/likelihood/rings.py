@@ -24,7 +24,9 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import TABLE_ENTRIES, Parameters, Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import evaluation_of
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.text import bytes_text
 from cagp_dist.tiling import Range
 
 
@@ -71,9 +73,9 @@ class RingLikelihood:
         if needed > memory_limit_bytes:
             raise BudgetError(
                 f"the likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points needs "
-                f"{needed / 2**30:.3g} GiB on {executor.workers} workers, more than the "
-                f"{memory_limit_bytes / 2**30:.3g} GiB that may be used. Raise memory_limit_bytes, use fewer "
-                "workers, or fit on every other row and column."
+                f"{bytes_text(needed)} on {executor.workers} workers, more than the "
+                f"{bytes_text(memory_limit_bytes)} that may be used.",
+                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
             )
         sectors = self._wavenumbers.split(residuals)
         self._columns = [

@@ -58,7 +58,7 @@ def solve_by_sweeps(
     system = TileSystem(nothing, plan=plan, executor=executor)
 
     def sweep(residual: Array) -> Preconditioned:
-        """What a sweep would add; it turns the residual r into ``r - R change``, so R change comes with it."""
+        """Sweep once: the change, and R times it, as the sweep turns the residual r into ``r - R change``."""
         work = system.forward(residual.T)
         system.apply(Sweep(whole_blocks=True), work, adjoint=False)
         return Preconditioned(system.weights(work).T, residual - system.residual(work).T)

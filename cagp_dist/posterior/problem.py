@@ -1,7 +1,7 @@
 """What was observed, as a problem for the solvers: checked, the prior mean removed, its Gram matrix chosen.
 
-Points become a Gram matrix in tiles. A latitude-longitude grid becomes that of its rings; with gaps, or a pole
-(Q points that are one place), that of its observed points.
+Points become a Gram matrix in tiles. A latitude-longitude grid becomes that of its rings; with gaps, or a
+pole (Q points that are one place), that of its observed points.
 """
 
 from dataclasses import dataclass
@@ -46,12 +46,15 @@ class Observed:
         Points where something was observed, in solver order.
     values : array, shape (n, T)
         What was observed there.
+    single : bool
+        Whether one field was given, without an axis for fields.
     layout : Layout or None
         Where they lie on a grid, if they do.
     """
 
     X: Array
     values: Array
+    single: bool
     layout: Layout | None = None
 
     @property
@@ -81,7 +84,7 @@ def observed(X: ArrayLike | LatLonGrid, y: ArrayLike) -> Observed:
         )
     if not np.isfinite(values).all():
         raise ArgumentError("y holds NaN or infinity; drop those points first.")
-    return Observed(points, values if values.ndim == 2 else values[:, None])
+    return Observed(points, values if values.ndim == 2 else values[:, None], values.ndim == 1)
 
 
 def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
@@ -90,14 +93,15 @@ def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
         raise ArgumentError(
             f"y has shape {fields.shape}; expected {grid.shape} (latitude, longitude), or T such fields."
         )
+    single = fields.ndim == 2
     fields = fields.reshape(-1, *grid.shape)
     if np.isinf(fields).any():
         raise ArgumentError("y holds infinity; expected finite values, or NaN where nothing was observed.")
     present = ~np.isnan(fields[0])
     if (np.isnan(fields) == present).any():
         raise ArgumentError(
-            "the fields of y have gaps at different points; fields that share a solve are observed at the same "
-            "points. Call condition() once for each pattern of gaps."
+            "the fields of y have gaps at different points; fields that share a solve are observed at the "
+            "same points. Call condition() once for each pattern of gaps."
         )
     fields, present = _merged_poles(fields, present, grid)
     if not present.any():
@@ -111,7 +115,8 @@ def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
         )
         fields, present = fields[:, rows], present[rows]
     layout = Layout.of(grid, present)
-    return Observed(grid.points[layout.index], np.ascontiguousarray(layout.restrict(fields).T), layout)
+    values = np.ascontiguousarray(layout.restrict(fields).T)
+    return Observed(grid.points[layout.index], values, single, layout)
 
 
 def _merged_poles(fields: Array, present: Array, grid: LatLonGrid) -> tuple[Array, Array]:

@@ -39,8 +39,8 @@ def sample_posterior(
     Returns
     -------
     array of float64, shape (n, draws)
-        ``f + K G^-1 (b - f - e) = b - e - N G^-1 (b - f - e)`` with draws f of the prior and e of the noise N.
-        Add the prior mean.
+        ``f + K G^-1 (b - f - e) = b - e - N G^-1 (b - f - e)`` with draws f of the prior, and e of the
+        noise N. Add the prior mean.
     """
     prior = gram.draw(generator, draws=draws)
     noise = gram.noise_variance[:, None]

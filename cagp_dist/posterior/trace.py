@@ -100,7 +100,7 @@ class Trace:
         return float((state.columns.start + own) / self._problem.q)
 
     def steps(self) -> list[tuple[int, Array, Array]]:
-        """Iteration, mean (q, T) and variance (q,) after every iteration, the prior first."""
+        """Return iteration, mean (q, T) and variance (q,) after every iteration, the prior first."""
         return [(iteration, *step) for iteration, step in sorted(self._steps.items())]
 
     def covariance(self) -> Array | None:

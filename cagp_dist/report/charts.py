@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import Histogram, histogram
 from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, WIDTH_INCHES, Drawing, quiet_grid, title
 from cagp_dist.report.published import PublishedRun, Trace
@@ -13,7 +13,6 @@ from cagp_dist.report.tables import ByTime, by_time
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 PRIOR_BEYOND = 0.8
 """The prior gets an arrow instead of a point when it lies further off than this many ranges of the rest."""

@@ -12,9 +12,10 @@ from importlib import resources
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from cagp_dist.arrays import Array
+from cagp_dist.geometry import widest_gap
 
 FULL_CIRCLE_GAP_DEGREES = 90.0
 """Longitudes without a larger gap than this are taken to go round the globe."""
@@ -171,19 +172,16 @@ def frame_of(longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margi
     latitude = np.asarray(latitude_degrees, dtype=np.float64)
     south = max(-90.0, float(latitude.min()) - margin_degrees)
     north = min(90.0, float(latitude.max()) + margin_degrees)
-    longitude = np.unique(np.asarray(longitude_degrees, dtype=np.float64) % 360.0)
-    gaps = np.diff(longitude, append=longitude[0] + 360.0)
-    widest = int(np.argmax(gaps))
-    around = gaps[widest] <= FULL_CIRCLE_GAP_DEGREES
+    start, gap = widest_gap(longitude_degrees)
+    around = gap <= FULL_CIRCLE_GAP_DEGREES
     if around and north - south >= GLOBAL_LATITUDE_SPAN_DEGREES:
         return Frame(EqualEarth(), 0.0, -180.0, 180.0, -90.0, 90.0)
     # At 85 degrees a true-to-shape strip would be a thread.
     shrink = max(FINEST_MIDDLE_COSINE, float(np.cos(np.deg2rad(0.5 * (south + north)))))
     if around:
         return Frame(PlateCarree(shrink), 0.0, -180.0, 180.0, south, north)
-    start = longitude[(widest + 1) % len(longitude)]
-    half = 0.5 * (360.0 - float(gaps[widest]))
-    centre = (float(start) + half + 180.0) % 360.0 - 180.0
+    half = 0.5 * (360.0 - gap)
+    centre = (start + half + 180.0) % 360.0 - 180.0
     reach = min(180.0, half + margin_degrees)
     return Frame(PlateCarree(shrink), centre, -reach, reach, south, north)
 

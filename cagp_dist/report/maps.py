@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
 from cagp_dist.report.frame import Frame, coastlines, degrees_label, frame_of
 from cagp_dist.report.published import Grid, Points, PublishedRun
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 ZERO_CELSIUS_KELVIN = 273.15
 RASTER_WIDTH = 1200

@@ -14,8 +14,9 @@ import numpy as np
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, histogram
 from cagp_dist.report import tables
 from cagp_dist.report.published import PublishedRun
-from cagp_dist.report.wording import duration, percent, reading, signed, when, when_all
+from cagp_dist.report.wording import percent, reading, signed, when, when_all
 from cagp_dist.solvers.status import Status
+from cagp_dist.text import duration
 
 BROKEN_DOWN = {status.value for status in Status if not status.ok}
 

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
-Times = NDArray[np.datetime64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +184,17 @@ def _group(path: Path, name: str) -> Iterator["xr.Dataset"]:
     """Open one group; whatever goes wrong in the library while it is read becomes a StoreError."""
     import xarray as xr
 
+    from cagp_dist.store.plain import plain_store
+
     try:
-        with xr.open_dataset(
-            path, engine="zarr", group=name or None, chunks=None, consolidated=False, decode_timedelta=False
+        with xr.open_zarr(
+            plain_store(str(path), text=True),
+            group=name or None,
+            chunks=None,
+            consolidated=False,
+            decode_timedelta=False,
         ) as dataset:
+            dataset.encoding["source"] = str(path)
             yield dataset
     except StoreError:
         raise

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
+from cagp_dist.geometry import widest_gap
 from cagp_dist.report.published import Grid
-
-Array = NDArray[np.float64]
 
 ROUNDING_DEGREES = 1e-6
 
@@ -24,14 +24,12 @@ def resample(grid: Grid, values: Array, longitude_degrees: Array, latitude_degre
     """
     rows, north = np.argsort(grid.latitude_degrees), np.sort(grid.latitude_degrees)
     # Unroll the longitudes from the far side of the widest gap, which is where a region has its west edge.
-    circle = np.sort(grid.longitude_degrees % 360.0)
-    gaps = np.diff(circle, append=circle[0] + 360.0)
-    west = circle[(int(np.argmax(gaps)) + 1) % len(circle)]
+    west, gap = widest_gap(grid.longitude_degrees)
     offsets = (grid.longitude_degrees - west) % 360.0
     columns, east = np.argsort(offsets), np.sort(offsets)
     table = values[np.ix_(rows, columns)]
     x_half, y_half = half_cell(grid.longitude_degrees), half_cell(grid.latitude_degrees)
-    if gaps.max() < 3.0 * x_half:  # all the way round: the first column again at the end
+    if gap < 3.0 * x_half:  # all the way round: the first column again at the end
         east, table = np.append(east, 360.0), np.concatenate([table, table[:, :1]], axis=1)
 
     x = (longitude_degrees - west + x_half) % 360.0 - x_half

@@ -4,13 +4,12 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Times
 from cagp_dist.calibration import scores as scoring
-from cagp_dist.report.published import PublishedRun, Times
+from cagp_dist.report.published import PublishedRun
 from cagp_dist.report.wording import percent, signed, when
 
-Array = NDArray[np.float64]
 Row = tuple[str, ...]
 
 _VERSION = re.compile(r"\d+(\.\w+)+")

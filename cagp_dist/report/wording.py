@@ -1,4 +1,4 @@
-"""Words and numbers of the report: times, durations, and what a histogram says about the error bars."""
+"""Words and numbers of the report: times, shares, and what a histogram says about the error bars."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,24 +42,6 @@ def when_all(times: NDArray[np.datetime64]) -> str:
     day, clock = last.split(", ")
     last = clock if first.startswith(f"{day},") else last
     return f"{first.removesuffix(' UTC')} to {last} ({len(times)} times)"
-
-
-def duration(seconds: float) -> str:
-    """``0.41 s``, ``13.7 s``, ``2 min 5 s``, ``1 h 3 min``: three digits at most.
-
-    Examples
-    --------
-    >>> [duration(s) for s in (0.412, 13.7, 125.0, 3790.0)]
-    ['0.41 s', '13.7 s', '2 min 5 s', '1 h 3 min']
-    """
-    if seconds < 9.995:
-        return f"{seconds:.2f} s"
-    if seconds < 99.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def percent(share: float) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from cagp_dist.errors import ClusterError, ConfigurationError
 from cagp_dist.memory import available_bytes
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+BATCH_SYSTEMS = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
+"""Batch systems that worker jobs are asked of, and their classes in dask-jobqueue."""
+
+WORKER_JOBS = 2
+WORKER_JOB_BYTES = 4 * 2**30
+"""Worker jobs that are asked for, and the memory of each, where nothing else is said."""
 
 CONNECT_SECONDS = 20
 """How long to wait for a scheduler to answer, and for its first worker."""
@@ -90,7 +98,8 @@ class DaskExecutor:
         except KilledWorker as error:
             raise ClusterError(
                 f"a task was lost with several workers in a row: {error}. Workers probably run out of "
-                "memory; give them more, or lower [solver] block_size."
+                "memory.",
+                remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
             ) from error
         except (FutureCancelledError, CommClosedError) as error:
             raise ClusterError(
@@ -146,9 +155,11 @@ def connect(
     from distributed import Client
 
     with ExitStack() as stack:
-        if scheduler in ("slurm", "pbs"):
-            wanted = 2 if workers is None else workers
-            cluster = stack.enter_context(_job_queue(scheduler, wanted, memory_limit_bytes or 4 * 2**30))
+        if scheduler in BATCH_SYSTEMS:
+            wanted = WORKER_JOBS if workers is None else workers
+            cluster = stack.enter_context(
+                _job_queue(scheduler, wanted, memory_limit_bytes or WORKER_JOB_BYTES)
+            )
             client = stack.enter_context(Client(cluster, set_as_default=False))
             _log.info("waiting for %d worker jobs of %s", wanted, scheduler)
             client.wait_for_workers(wanted)
@@ -216,7 +227,7 @@ def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Cluste
         raise ConfigurationError(
             f'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist[hpc]".'
         ) from error
-    cluster_class = {"slurm": dask_jobqueue.SLURMCluster, "pbs": dask_jobqueue.PBSCluster}[scheduler]
+    cluster_class = getattr(dask_jobqueue, BATCH_SYSTEMS[scheduler])
     cluster: Cluster = cluster_class(cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB")
     cluster.scale(workers)
     return cluster

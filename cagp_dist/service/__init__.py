@@ -1,1 +1,1 @@
-"""Job files and what is done with them: plan, ingest, run."""
+"""What is done with a job file: ingest, plan, fit, run. What a job file is stands in `jobfile`."""

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from cagp_dist.service.config import parse_job
-from cagp_dist.service.tables import Job
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.jobfile.tables import Job
 
 DEMO_JOB = """\
 [observations]

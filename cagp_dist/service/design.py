@@ -3,14 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import space_filling_order, unit_sphere
-from cagp_dist.service.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from cagp_dist.service.jobfile.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
 
 MOST_CELLS = 10_000_000
 """Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""

@@ -1,4 +1,4 @@
-"""What a running job says of itself, for whoever shows it: the command line, a log, a test."""
+"""Messages of a running job, for the command line, a log or a test."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Event:
-    """One sign of life.
+    """One message of a running job.
 
     Attributes
     ----------

@@ -11,16 +11,16 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
+from cagp_dist.kernels import KERNELS
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.runtime import Executor
-from cagp_dist.service.solve import kernel_family
-from cagp_dist.service.tables import Job
+from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.task import Task
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.fit import Method
     from cagp_dist.likelihood.result import FitProgress, FitResult
-    from cagp_dist.service.tables import FitTo
+    from cagp_dist.service.jobfile.tables import FitTo
 
 
 MOST_POINTS = 100_000
@@ -152,7 +152,7 @@ def fit_prior(
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
     residuals = points.values_kelvin[:, sites.chosen] - task.mean(X).T
     result = fit(
-        kernel_family(task.job.prior.kernel),
+        KERNELS[task.job.prior.kernel],
         X if sites.grid is None else sites.grid,
         residuals.T if sites.grid is None else residuals.reshape(-1, *sites.grid.shape),
         mean=0.0,
@@ -256,11 +256,11 @@ def check_fit(job: Job, fitted: FittedPrior) -> None:
 
 
 _ADVICE = {
-    "at-bound": "The data do not hold this number. Try another kernel or mean, or more or denser points.",
+    "at-bound": "The data do not determine this number. Try another kernel or mean, or more points.",
     "flat": "The data hardly tell these numbers apart. Try another kernel or mean, or more or closer points.",
     "not-converged": "The search stopped short. Try another mean, or fit to fewer points or times.",
 }
-"""What can be done from a job; the advice of the status itself speaks of arguments of `cagp_dist.fit`."""
+"""What can be done from a job; the advice of the status itself names arguments of `cagp_dist.fit`."""
 
 
 def prior_table(job: Job, fitted: FittedPrior) -> str:

@@ -1,15 +1,16 @@
 """Observations of a job: from their source into a store under the output root, each time once."""
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cagp_dist.digest import text_sha256
+from cagp_dist.era5.sources import SOURCES, open_source
 from cagp_dist.errors import DataError
-from cagp_dist.service.solve import kernel_family
-from cagp_dist.service.tables import Job, Observations, SyntheticTable
+from cagp_dist.kernels import KERNELS
+from cagp_dist.service.jobfile.tables import Job, Observations, SyntheticTable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -83,7 +84,7 @@ def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
 
 def is_remote(table: Observations) -> bool:
     """Whether reading the source may cost a download."""
-    return table.source == "cds" or table.source.startswith("zarr:")
+    return SOURCES[table.kind].remote
 
 
 def stored_observations(job: Job) -> "xr.Dataset | None":
@@ -111,8 +112,6 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
 
 
 def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
-    from cagp_dist.era5.sources import open_source
-
     return open_source(
         table.source,
         variable=table.variable,
@@ -130,16 +129,15 @@ def _synthetic(table: Observations) -> "Synthetic":
     from cagp_dist.era5.synthetic import Synthetic
 
     settings = table.synthetic or SyntheticTable()
-    kernel = kernel_family(settings.kernel)(lengthscale=settings.lengthscale, variance=settings.variance)
+    kernel = KERNELS[settings.kernel](lengthscale=settings.lengthscale, variance=settings.variance)
     return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed, mean=settings.mean)
 
 
 def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
-    kind = table.source.partition(":")[0]
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
-    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
-    return root / "observations" / f"{kind}-{digest}.zarr"
+    digest = text_sha256(json.dumps(identity))[:12]
+    return root / "observations" / f"{table.kind}-{digest}.zarr"
 
 
 def _times(count: int) -> str:

@@ -1,26 +1,22 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
-import os
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
-from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget import Demand, GridSize, Plan
 from cagp_dist.era5.canonical import Points
-from cagp_dist.errors import ConfigurationError
-from cagp_dist.runtime import open_executor
+from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.geometry import is_pole
 from cagp_dist.service.design import Design, map_cells
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
-from cagp_dist.service.solve import solver_of
-from cagp_dist.service.tables import Job, RandomPoints
-from cagp_dist.service.task import Task, choose, solver_on
+from cagp_dist.service.jobfile.tables import Job, RandomPoints
+from cagp_dist.service.task import Task, choose, places_on_grid
+from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Solver
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
-_JOB_QUEUE_WORKERS = 2
-_JOB_QUEUE_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -54,16 +50,19 @@ class JobPlan:
     ----------
     size : Size
     plan : Plan
-    solves : int
-        How often the plan is carried out.
+        Carried out once for all times, or once for each.
     fit : str
         What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
     """
 
     size: Size
     plan: Plan
-    solves: int
     fit: str = ""
+
+    @property
+    def solves(self) -> int:
+        """How often the plan is carried out."""
+        return self.size.times // self.plan.fields
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
@@ -73,6 +72,7 @@ class JobPlan:
         return text
 
 
+@in_words_of_the_job()
 def plan_job(job: Job) -> JobPlan:
     """Plan a job without writing anything.
 
@@ -98,14 +98,11 @@ def plan_job(job: Job) -> JobPlan:
         If the scheduler does not answer.
     """
     seen = _seen(job)
-    size, scheduler = _size(job, seen), scheduler_of(job)
-    solver = solver_of(job) if seen is None else solver_on(job, *seen)
-    if scheduler in ("slurm", "pbs"):
-        crew = Crew(workers=job.cluster.workers or _JOB_QUEUE_WORKERS)
-        found = plan_solve(job, size, solver, crew)
-    else:
-        with open_executor(scheduler, workers=job.cluster.workers) as executor:
-            found = plan_solve(job, size, solver, executor)
+    size = _size(job, seen)
+    solver = job.solver.build()
+    grid = None if seen is None else _grid_size(solver, *seen)
+    with workforce_of(job) as workforce:
+        found = _plan_solve(job, size, solver, grid, workforce)
     if job.prior.numbers is not None:
         return found
     return replace(
@@ -121,69 +118,30 @@ def _fitted_to(job: Job, size: Size, seen: tuple[Points, Design] | None) -> str:
     return fit_sites(points, design.train, fit_to=fit_to).where
 
 
-class Workforce(Protocol):
-    """What a plan asks of an executor."""
-
-    @property
-    def workers(self) -> int: ...
-
-    @property
-    def processes(self) -> int: ...
-
-    @property
-    def memory_bytes(self) -> int: ...
-
-    @property
-    def shares_memory(self) -> bool: ...
+def _grid_size(solver: Solver, points: Points, design: Design) -> GridSize | None:
+    """Size of the grid that a solver works on."""
+    places = places_on_grid(solver, points, design)
+    if places is None:
+        return None
+    grid, index = places
+    poles = np.flatnonzero(is_pole(grid.latitude_degrees))
+    copies = np.isin(np.unique(index // grid.n_longitudes), poles).sum() * (grid.n_longitudes - 1)
+    return GridSize(*grid.shape, missing=int(grid.size - index.size - copies), mirrored=grid.mirrored)
 
 
-@dataclass(frozen=True)
-class Crew:
-    """Workers that are not there yet: single-threaded processes with the usual memory."""
-
-    workers: int
-    shares_memory: bool = False
-
-    @property
-    def processes(self) -> int:
-        """As many as workers."""
-        return self.workers
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of all of them."""
-        return _JOB_QUEUE_BYTES * self.workers
-
-
-def plan_solve(job: Job, size: Size, solver: Solver, workforce: Workforce) -> JobPlan:
-    """Plan the solve of a job on given workers; raises `BudgetError` if it does not fit."""
-    together = size.times if solver.many_fields else 1
-    plan = solver.plan(
-        Demand(
-            n=size.observed,
-            q=size.tested + size.mapped,
-            fields=together,
-            full_covariance=False,
-            workers=workforce.workers,
-            shares_memory=workforce.shares_memory,
-            memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
-        )
+def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, workforce: Workforce) -> JobPlan:
+    """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
+    demand = Demand(
+        n=size.observed,
+        q=size.tested + size.mapped,
+        fields=size.times if solver.many_fields else 1,
+        full_covariance=False,
+        workers=workforce.workers,
+        shares_memory=workforce.shares_memory,
+        memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
+        grid=grid,
     )
-    return JobPlan(size=size, plan=plan, solves=size.times // together)
-
-
-def memory_limit(job: Job, workforce: Workforce) -> int | None:
-    """Bytes that all workers together may allocate; None leaves it to the free memory of this machine.
-
-    The limit of a job is that of a worker; threads of one process are one worker.
-    """
-    limit = job.cluster.memory_limit
-    return limit if limit is None else limit * workforce.processes
-
-
-def scheduler_of(job: Job) -> str:
-    """Where the work is done: the job file, else ``DASK_SCHEDULER_ADDRESS``, else this process."""
-    return job.cluster.scheduler or os.environ.get("DASK_SCHEDULER_ADDRESS") or "local"
+    return JobPlan(size=size, plan=solver.plan(demand))
 
 
 def size_of_task(task: Task) -> Size:

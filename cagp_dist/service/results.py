@@ -6,8 +6,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
 from cagp_dist.geometry import area_weights
@@ -20,7 +20,6 @@ from cagp_dist.store import schema
 if TYPE_CHECKING:
     import xarray as xr
 
-Array = NDArray[np.float64]
 
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
@@ -28,7 +27,7 @@ _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dataset]":
     """Score a solution and arrange everything for publication.
 
-    Scores compare with observations, hence with noise in the standard deviation; what is published as
+    Scores compare with observations, so that the standard deviation includes the noise; what is published as
     ``t2m_std`` has none (math 12, 13).
 
     Parameters

@@ -1,21 +1,22 @@
 """A job from beginning to end: observations, points, prior, solve, scores, published run."""
 
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.budget import Plan
+from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.gp import Prior
-from cagp_dist.runtime import Executor, open_executor
+from cagp_dist.runtime import Executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fit_sites
 from cagp_dist.service.ingest import ingest
-from cagp_dist.service.plan import memory_limit, plan_solve, scheduler_of, size_of_task
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.plan import JobPlan, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of
 from cagp_dist.service.solve import Solution, solve
-from cagp_dist.service.tables import Job
 from cagp_dist.service.task import Task, prepare
+from cagp_dist.service.workers import memory_limit, workers_of
 from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import current_run, output_lock, publish, published, verify
@@ -46,6 +47,7 @@ class Outcome:
     already_done: bool
 
 
+@in_words_of_the_job()
 def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = silent) -> Outcome:
     """Do a job, or find that it is done.
 
@@ -75,7 +77,7 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
         part of a new one is there.
     """
     clock = Clock(observe)
-    with output_lock(job.root):
+    with workers_of(job) as executor, output_lock(job.root):
         with clock.stage("Observations") as stage:
             field = ingest(job, report=stage.note)
             stage.summary = _described(field)
@@ -85,30 +87,27 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
         done = published(job.root, run_key=task.run_key)
         if done is not None:
             return _already_done(job.root, done, task.run_key)
-        with ExitStack() as workers:
-            prior, fitted, executor = task.prior, None, None
-            if prior is None:
-                with clock.stage("Fit") as stage:
-                    executor = workers.enter_context(_executor(job))
-                    fitted = _fit(task, executor, stage)
-                check_fit(job, fitted)
-                prior = fitted.prior
-            with clock.stage("Solve") as stage:
-                executor = executor or workers.enter_context(_executor(job))
-                solution = _solve(task, prior, executor, stage)
-            description = executor.description
+        prior, fitted = task.prior, None
+        if prior is None:
+            with clock.stage("Fit") as stage:
+                fitted = _fit(task, executor(), stage)
+            check_fit(job, fitted)
+            prior = fitted.prior
+        with clock.stage("Solve") as stage:
+            solution = _solve(task, prior, executor(), stage)
         with clock.stage("Scores"):
             groups = groups_of(task, prior, solution)
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         attributes = attributes_of(
-            task, prior, solution, fitted=fitted, executor=description, seconds=clock.seconds
+            task, prior, solution, fitted=fitted, executor=executor().description, seconds=clock.seconds
         )
         with clock.stage("Publication"):
             path = publish(job.root, groups, run_key=task.run_key, attributes=attributes)
     return Outcome(path, solution.status, groups["calibration"], already_done=False)
 
 
+@in_words_of_the_job()
 def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
     """Fit the numbers of a job's prior, whether it states them or not, and publish nothing.
 
@@ -130,22 +129,16 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
         As `run`, but for `FitError`.
     """
     clock = Clock(observe)
-    with output_lock(job.root):
-        with clock.stage("Observations") as stage:
-            field = ingest(job, report=stage.note)
-            stage.summary = _described(field)
-        with clock.stage("Points") as stage:
-            task = prepare(job, field)
-            stage.summary = size_of_task(task).line()
-    with clock.stage("Fit") as stage, _executor(job) as executor:
-        return _fit(task, executor, stage)
-
-
-def _executor(job: Job) -> AbstractContextManager[Executor]:
-    """Open the workers of a job."""
-    return open_executor(
-        scheduler_of(job), workers=job.cluster.workers, memory_limit_bytes=job.cluster.memory_limit
-    )
+    with workers_of(job) as executor:
+        with output_lock(job.root):
+            with clock.stage("Observations") as stage:
+                field = ingest(job, report=stage.note)
+                stage.summary = _described(field)
+            with clock.stage("Points") as stage:
+                task = prepare(job, field)
+                stage.summary = size_of_task(task).line()
+        with clock.stage("Fit") as stage:
+            return _fit(task, executor(), stage)
 
 
 def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
@@ -163,21 +156,23 @@ def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
 
 
 def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Solution:
-    """Show where and how the solve runs, then run it."""
-    plan = plan_solve(task.job, size_of_task(task), task.solver, executor)
+    """Solve; show where and how before it begins."""
     stage.note(f"on {executor.description}")
     if executor.dashboard is not None:
         stage.note(f"Dask dashboard: {executor.dashboard}")
-    for line in plan.lines():
-        stage.note(line)
+
+    def show(plan: Plan) -> None:
+        for line in JobPlan(size_of_task(task), plan).lines():
+            stage.note(line)
+
     solution = solve(
         prior,
-        task.inputs,
-        task.targets,
+        *task.observations,
         task.new_inputs,
         solver=task.solver,
         executor=executor,
         memory_limit_bytes=memory_limit(task.job, executor),
+        on_plan=show,
         progress=stage.progress,
     )
     stage.summary = f"{solution.status.value} after {len(solution.steps) - 1} iterations"

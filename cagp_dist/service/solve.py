@@ -4,39 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition
-from cagp_dist.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential
+from cagp_dist.kernels import KERNELS
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.runtime import Executor
-from cagp_dist.service.tables import Job, KernelName
-from cagp_dist.solvers import (
-    BlockGaussSeidel,
-    Cholesky,
-    ConjugateGradient,
-    GaussSeidel,
-    RandomActions,
-    Rings,
-    Solver,
-    Status,
-)
-
-Array = NDArray[np.float64]
-
-_KERNELS: dict[KernelName, type[Kernel]] = {
-    "matern12": Matern12,
-    "matern32": Matern32,
-    "matern52": Matern52,
-    "squared-exponential": SquaredExponential,
-}
-_SOLVERS: dict[str, Callable[..., Solver]] = {
-    "gauss-seidel": GaussSeidel,
-    "block-gauss-seidel": BlockGaussSeidel,
-    "conjugate-gradient": ConjugateGradient,
-    "random-actions": RandomActions,
-    "cholesky": Cholesky,
-    "rings": Rings,
-}
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.solvers import Solver, Status
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,34 +53,25 @@ class Solution:
     plan: tuple[str, ...]
 
 
-def kernel_family(name: KernelName) -> type[Kernel]:
-    """Give the class of kernels that a job names."""
-    return _KERNELS[name]
-
-
 def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
     """Build the prior of a job, or None if its numbers are to be fitted."""
     numbers = job.prior.numbers
     if numbers is None:
         return None
-    kernel = kernel_family(job.prior.kernel)(lengthscale=numbers.lengthscale, variance=numbers.variance)
+    kernel = KERNELS[job.prior.kernel](lengthscale=numbers.lengthscale, variance=numbers.variance)
     return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
-
-
-def solver_of(job: Job) -> Solver:
-    """Build the solver of a job; the keys of ``[solver]`` are the settings of its class."""
-    return _SOLVERS[job.solver.name](**job.solver.model_dump(exclude={"name"}))
 
 
 def solve(
     prior: Prior,
-    X: Array,
+    X: Array | LatLonGrid,
     y: Array,
     X_new: Array,
     *,
     solver: Solver,
     executor: Executor,
     memory_limit_bytes: int | None = None,
+    on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
 ) -> Solution:
     """Condition on all times.
@@ -116,12 +83,16 @@ def solve(
     ----------
     prior : Prior
         Its mean returns one column per time.
-    X, X_new : array, shapes (n, 3) and (q, 3)
-        Observed points in solver order, and points where the posterior is wanted.
-    y : array, shape (n, T)
-        Kelvin.
+    X : array (n, 3), or LatLonGrid
+        Observed points in solver order, or the grid that was observed.
+    y : array, shape (n, T), or (T, P, Q) on a grid
+        Kelvin; on a grid NaN where nothing was observed.
+    X_new : array, shape (q, 3)
+        Points where the posterior is wanted.
     solver, executor, memory_limit_bytes
         As for `cagp_dist.condition`.
+    on_plan : callable
+        Called once, with the plan that is then carried out for every time.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
 
@@ -129,7 +100,9 @@ def solve(
     -------
     Solution
     """
-    times = [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(y.shape[1])]
+    on_grid = isinstance(X, LatLonGrid)
+    fields = y.shape[0] if on_grid else y.shape[1]
+    times = [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(fields)]
     posteriors: list[Posterior] = []
     seconds: list[dict[int, float]] = []
     for number, columns in enumerate(times):
@@ -145,17 +118,18 @@ def solve(
             condition(
                 Prior(prior.kernel, prior.noise_variance, _columns_of(prior, columns)),
                 X,
-                y[:, columns],
+                y[columns] if on_grid else y[:, columns],
                 X_new,
                 solver=solver,
                 executor=executor,
                 memory_limit_bytes=memory_limit_bytes,
+                on_plan=on_plan if number == 0 else None,
                 progress=report,
             )
         )
         seconds.append(clock)
     return Solution(
-        steps=_steps(posteriors, seconds, fields=y.shape[1]),
+        steps=_steps(posteriors, seconds, fields=fields),
         status=min((posterior.status for posterior in posteriors), key=lambda status: status.ok),
         plan=tuple(posteriors[0].stats.plan.lines()),
     )

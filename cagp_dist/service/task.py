@@ -6,9 +6,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cagp_dist import tiling
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole, unit_sphere
@@ -16,17 +16,15 @@ from cagp_dist.gp import Prior
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.means import FieldMean, mean_family
 from cagp_dist.service.design import Design, design_points
-from cagp_dist.service.solve import prior_of, solver_of
-from cagp_dist.service.tables import Job
-from cagp_dist.solvers import BlockGaussSeidel, Rings, Solver
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.solve import prior_of
+from cagp_dist.solvers import Rings, Solver
+from cagp_dist.solvers.affine import Affine
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 LEAST_FILLED = 0.5
 """Part of a grid that must be observed; with less, its points are better taken one by one."""
@@ -80,7 +78,7 @@ class Task:
 
     @property
     def observations(self) -> tuple[Array | LatLonGrid, Array]:
-        """X and y of `cagp_dist.condition`: points and columns (n, T), or a grid and fields (T, P, Q) with gaps."""
+        """X and y of `cagp_dist.condition`: points and (n, T), or a grid and (T, P, Q) with gaps."""
         if self.places is None:
             return self.inputs, self.targets
         grid, index = self.places
@@ -163,20 +161,26 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     if family.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
+    solver = job.solver.build()
     return Task(
         job=job,
         points=points,
         design=design,
         mean=mean,
         prior=prior_of(job, mean),
-        solver=solver_of(job),
-        places=grid_of(points, design.train) if isinstance(solver_of(job), Rings) else None,
+        solver=solver,
+        places=places_on_grid(solver, points, design),
         provenance=provenance,
     )
 
 
+def places_on_grid(solver: Solver, points: Points, design: Design) -> tuple[LatLonGrid, Indices] | None:
+    """Grid and places of the observed points for a solver that needs them, else None; raises as `grid_of`."""
+    return grid_of(points, design.train) if isinstance(solver, Rings) else None
+
+
 def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
-    """Find the full-circle grid of observed points, and the place of each in the flat grid; a pole is in column 0.
+    """Find the full-circle grid of observed points, and the place of each in it; a pole is in column 0.
 
     Raises
     ------
@@ -191,7 +195,8 @@ def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
         grid = LatLonGrid.from_axes(rows, columns)
     except ArgumentError as error:
         raise ArgumentError(
-            f"the {train.size:,} observed points lie on no full-circle latitude-longitude grid: {error} {ELSEWHERE}"
+            f"the {train.size:,} observed points lie on no full-circle latitude-longitude grid: {error} "
+            f"{ELSEWHERE}"
         ) from error
     if train.size < LEAST_FILLED * grid.size:
         raise ArgumentError(
@@ -210,11 +215,12 @@ def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
         points.latitude_degrees,
         points.longitude_degrees,
         table=job.design,
-        block_size=block_size(solver_of(job)),
+        block_size=block_size(job.solver.build()),
     )
     return points, design
 
 
 def block_size(solver: Solver) -> int:
     """Points of a block in solver order."""
-    return solver.block_size if isinstance(solver, BlockGaussSeidel) else tiling.POINT_TILE
+    size = solver.points_per_block if isinstance(solver, Affine) else None
+    return size or tiling.POINT_TILE

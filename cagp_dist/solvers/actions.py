@@ -1,7 +1,7 @@
 """Solvers of the action family, as users write them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from cagp_dist.budget import Demand, Plan, plan_actions
@@ -9,6 +9,7 @@ from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.options import ITERATIONS, SEED
 from cagp_dist.solvers.policies import gaussian, residuals
 from cagp_dist.solvers.projection import projection_states
 
@@ -17,8 +18,8 @@ from cagp_dist.solvers.projection import projection_states
 class ConjugateGradient:
     """Conjugate gradients with full reorthogonalisation: CAGP-CG (math 5).
 
-    Not calibrated: its search directions depend on the data, and the stated variance is usually larger than the
-    variance of the error, sometimes smaller. Several fields need one solve each.
+    Not calibrated: usually too wide, sometimes too narrow. Its search directions depend on the data, so that
+    several fields need one solve each.
 
     Parameters
     ----------
@@ -26,7 +27,7 @@ class ConjugateGradient:
         Actions, at least 0; at most n are used.
     """
 
-    iterations: int
+    iterations: int = field(metadata=ITERATIONS)
 
     calibrated: ClassVar[bool] = False
     many_fields: ClassVar[bool] = False
@@ -69,8 +70,8 @@ class RandomActions:
         Seed of the actions. They must be independent of the data.
     """
 
-    iterations: int
-    seed: int = 0
+    iterations: int = field(metadata=ITERATIONS)
+    seed: int = field(default=0, metadata=SEED)
 
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True

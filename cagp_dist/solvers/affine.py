@@ -4,9 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, final
 
+import numpy as np
+
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
 from cagp_dist.gram.base import Gram
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
@@ -72,6 +75,7 @@ class Affine(ABC):
             block_size=size or POINT_TILE,
             stages=self.stages,
             at_once=self.at_once,
+            remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 
     @final
@@ -90,17 +94,19 @@ class Affine(ABC):
             )
 
     @final
-    def means(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[Array]:
-        """Yield ``V A b`` (q, T) after every cycle, by the stages themselves: T columns in place of q."""
+    def mean(self, problem: Problem, *, executor: Executor, plan: Plan) -> Array:
+        """``V A b`` (q, T), by the stages themselves: T columns in place of q."""
+        if self.iterations == 0:
+            return np.zeros((problem.q, problem.residuals.shape[1]))
         with single_threaded_blas():
             system, cycle = self._system(problem, plan, executor)
-            for work in forward_passes(system, cycle, problem.residuals, iterations=self.iterations):
-                yield system.mean(work, problem.targets)
+            *_, work = forward_passes(system, cycle, problem.residuals, iterations=self.iterations)
+            return system.mean(work, problem.targets)
 
     def _system(
         self, problem: Problem, plan: Plan, executor: Executor
     ) -> tuple[System[Any], tuple[Stage, ...]]:
-        """The problem as the engine sees it, in bands of rings or in blocks of points, and the cycle."""
+        """Open the problem in bands of rings or in blocks of points, and work out the cycle for it."""
         system: System[Any]
         if plan.rings_per_block:
             system = RingSystem(problem, plan=plan, executor=executor)

@@ -31,8 +31,8 @@ class State:
         ``|b - G v| / |b|`` where the solver follows it.
     leftover : callable or None
         Returns ``Y0 = V' - G A' V'``, what is not solved yet (math 1.2), where the solver keeps it: one array
-        (n, columns), or by wavenumber on whole grids. To be called before the next state is asked for. With mean and downdate it is all that a solve needs to
-        go on from here.
+        (n, columns), or by wavenumber on whole grids. To be called before the next state is asked for. With
+        mean and downdate it is all that a solve needs to go on from here.
     """
 
     iteration: int

@@ -105,11 +105,12 @@ def forward_passes(
 ) -> Iterator[Work]:
     """Go through the stages themselves from ``v = 0`` and ``r = b`` (n, T); yields after every cycle.
 
-    ``v <- v + Mt r,  r <- r - G Mt r``. ``k(x, X) v`` is the mean anywhere, at the cost of T columns instead of
-    one for each target (math 3).
+    ``v <- v + Mt r,  r <- r - G Mt r``. ``k(x, X) v`` is the mean anywhere, at the cost of T columns instead
+    of one for each target (math 3).
     """
     work = system.forward(right)
-    for _ in range(iterations):
-        for stage in cycle:
-            system.apply(stage, work, adjoint=False)
+    for iteration in range(1, iterations + 1):
+        for position, stage in enumerate(cycle):
+            last = iteration == iterations and position == len(cycle) - 1
+            system.apply(stage, work, adjoint=False, final=last)
         yield work

@@ -79,8 +79,8 @@ class Rings:
 
 
 NO_GRID = (
-    "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, with "
-    "NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
+    "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, "
+    "with NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
 )
 
 

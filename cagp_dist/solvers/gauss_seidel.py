@@ -1,12 +1,13 @@
 """Gauss-Seidel, point by point and block by block."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from cagp_dist.checks import check_count
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.options import BLOCK_SIZE, ITERATIONS
 from cagp_dist.solvers.stages import Stage, Sweep
 
 
@@ -28,7 +29,7 @@ class GaussSeidel(Affine):
     GaussSeidel(iterations=5)
     """
 
-    iterations: int
+    iterations: int = field(metadata=ITERATIONS)
 
     label: ClassVar[str] = "Gauss-Seidel"
     points_per_block: ClassVar[None] = None
@@ -59,8 +60,8 @@ class BlockGaussSeidel(Affine):
         Points of a block, at least 1. Memory 8 n block_size bytes for the factors.
     """
 
-    iterations: int
-    block_size: int = 1024
+    iterations: int = field(metadata=ITERATIONS)
+    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
 
     label: ClassVar[str] = "block Gauss-Seidel"
 

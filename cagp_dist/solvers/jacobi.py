@@ -1,6 +1,6 @@
 """Damped Jacobi: all points, or all blocks, are solved at once from the same residual (math 2)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +9,7 @@ from cagp_dist.checks import check_count, check_positive
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.options import BLOCK_SIZE, DAMPING, ITERATIONS
 from cagp_dist.solvers.stages import Simultaneous, Stage
 
 
@@ -27,8 +28,8 @@ class Jacobi(Affine):
         Above zero; by default one over that row sum, half of what surely converges.
     """
 
-    iterations: int
-    damping: float | None = None
+    iterations: int = field(metadata=ITERATIONS)
+    damping: float | None = field(default=None, metadata=DAMPING)
 
     label: ClassVar[str] = "Jacobi"
     at_once: ClassVar[bool] = True
@@ -64,9 +65,9 @@ class BlockJacobi(Affine):
         Above zero; by default ``1 / B``, half of what surely converges.
     """
 
-    iterations: int
-    block_size: int = 1024
-    damping: float | None = None
+    iterations: int = field(metadata=ITERATIONS)
+    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
+    damping: float | None = field(default=None, metadata=DAMPING)
 
     label: ClassVar[str] = "block Jacobi"
     at_once: ClassVar[bool] = True

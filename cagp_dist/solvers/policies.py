@@ -1,7 +1,7 @@
 """Policies: which actions a projection takes (math 4.1).
 
-A policy yields columns of actions (n, k); it is sent nothing, but sees the current residual through a function,
-so that what depends on the data and what does not is plain to see.
+A policy yields columns of actions (n, k). It sees the current residual through a function, which only a
+policy that depends on the data calls.
 """
 
 from collections.abc import Callable, Iterator

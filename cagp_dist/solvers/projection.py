@@ -1,7 +1,7 @@
 """Actions: condition on projections ``S'y`` of the data (IterGP, math 4 and 5), for any policy.
 
-``D = S (S' G S)^-1 S'``. Actions s are made orthogonal to each other and then conjugate, which changes neither
-their span nor the belief (T17)::
+``D = S (S' G S)^-1 S'``. Actions s are made orthogonal to each other and then conjugate, which changes
+neither their span nor the belief (T17)::
 
     d = s - sum_j d_j (d_j' G s) / curvature_j          curvature = d' G d
     v += (rho / curvature) d,   r -= (rho / curvature) G d          rho = d' r
@@ -59,8 +59,8 @@ def project(
 ) -> Iterator[Direction]:
     """Take the actions of a policy, one by one.
 
-    Actions are orthogonalised, and directions made conjugate, twice each: then ``sum d d' / curvature`` stays a
-    valid downdate where short recurrences would overcount and give negative variances.
+    Actions are orthogonalised, and directions made conjugate, twice each: then ``sum d d' / curvature`` stays
+    a valid downdate where short recurrences would overcount and give negative variances.
 
     Parameters
     ----------
@@ -84,21 +84,20 @@ def project(
     unit = float(np.abs(right).max(initial=0.0)) or 1.0
     residual = right / unit
     norms = np.linalg.norm(residual, axis=0)
-    nothing = np.zeros(n)
+    nothing, no_step = np.zeros(n), np.zeros(fields)
     if not norms.any():
-        yield Direction(nothing, nothing, 1.0, np.zeros(fields), 0.0, Status.CONVERGED)
+        yield Direction(nothing, nothing, 1.0, no_step, 0.0, Status.CONVERGED)
         return
     steps = min(iterations, n)
     actions, directions, images = (np.empty((steps, n)) for _ in range(3))
     curvature = np.empty(steps)
     i = 0
+    # residual is changed in place, so that the policy sees the current one
     for block in policy(lambda: residual[:, 0]):
         basis = _orthonormal(block[:, : steps - i], actions[:i])
-        block_images = None if basis is None else product(basis)
-        for column in range(0 if basis is None else basis.shape[1]):
-            assert basis is not None and block_images is not None
-            actions[i] = basis[:, column]
-            direction, image = actions[i].copy(), block_images[:, column].copy()
+        products = product(basis) if basis.shape[1] else basis
+        for action, image in zip(basis.T, products.T.copy(), strict=True):
+            actions[i], direction = action, action.copy()
             before = float(direction @ image)
             for _ in range(2):
                 overlap = (directions[:i] @ image) / curvature[:i]
@@ -106,36 +105,32 @@ def project(
                 image -= images[:i].T @ overlap
             curvature[i] = float(direction @ image)
             if not curvature[i] > DEPENDENT_ACTION * before:
-                basis = None
+                basis = basis[:, :0]
                 break
             directions[i], images[i] = direction, image
             step = (direction @ residual) / curvature[i]
-            residual = residual - np.outer(image, step)
+            np.subtract(residual, np.outer(image, step), out=residual)
             relative = _relative(residual, norms)
             i += 1
-            converged = relative <= RESIDUAL_AT_ROUNDING
-            status = Status.CONVERGED if converged else Status.COMPLETED
+            status = Status.CONVERGED if relative <= RESIDUAL_AT_ROUNDING else Status.COMPLETED
             yield Direction(direction, image, float(curvature[i - 1]), unit * step, relative, status)
-            if converged:
+            if status is Status.CONVERGED:
                 return
-        if basis is None:
-            relative = _relative(residual, norms)
-            yield Direction(nothing, nothing, 1.0, np.zeros(fields), relative, Status.BREAKDOWN)
+        if basis.shape[1] == 0:
+            yield Direction(nothing, nothing, 1.0, no_step, _relative(residual, norms), Status.BREAKDOWN)
             return
         if i == steps:
             return
 
 
-def _orthonormal(block: Array, earlier: Array) -> Array | None:
-    """Actions (n, k) made orthonormal, and orthogonal to earlier ones (i, n); None if they depend on them."""
+def _orthonormal(block: Array, earlier: Array) -> Array:
+    """Actions (n, k) made orthonormal, and orthogonal to earlier ones (i, n); (n, 0) if they depend."""
     columns = block / np.linalg.norm(block, axis=0)
     for _ in range(2):
         columns -= earlier.T @ (earlier @ columns)
-    if columns.shape[1] == 1:
-        size = np.linalg.norm(columns)
-        return None if size < DEPENDENT_ACTION else columns / size
     basis, triangle = np.linalg.qr(columns)
-    return None if np.abs(triangle.diagonal()).min() < DEPENDENT_ACTION else np.asarray(basis)
+    independent = np.abs(triangle.diagonal()).min(initial=1.0) >= DEPENDENT_ACTION
+    return np.asarray(basis * np.sign(triangle.diagonal())) if independent else basis[:, :0]
 
 
 def _relative(residual: Array, norms: Array) -> float:

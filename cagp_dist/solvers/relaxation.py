@@ -1,12 +1,13 @@
 """Successive overrelaxation: Gauss-Seidel sweeps that go further, or less far, at every point (math 2)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from cagp_dist.checks import check_between, check_count
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.options import ITERATIONS, RELAXATION
 from cagp_dist.solvers.stages import Stage, Sweep
 
 
@@ -22,8 +23,8 @@ class SOR(Affine):
         w, between 0 and 2; it converges for all of them ([Ostrowski 1954], math 2).
     """
 
-    iterations: int
-    relaxation: float
+    iterations: int = field(metadata=ITERATIONS)
+    relaxation: float = field(metadata=RELAXATION)
 
     label: ClassVar[str] = "successive overrelaxation"
     points_per_block: ClassVar[None] = None
@@ -51,8 +52,8 @@ class SSOR(Affine):
         w, between 0 and 2; it converges for all of them.
     """
 
-    iterations: int
-    relaxation: float
+    iterations: int = field(metadata=ITERATIONS)
+    relaxation: float = field(metadata=RELAXATION)
 
     label: ClassVar[str] = "symmetric overrelaxation"
     stages: ClassVar[int] = 2

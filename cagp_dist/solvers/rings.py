@@ -1,8 +1,8 @@
 """A whole latitude-longitude grid, as the engine sees it: blocks are bands of rings (math 7, T29).
 
-Stages whose blocks are bands of whole rings do not mix wavenumbers: on a field they are the same stages on the
-rows of each ``G_k``. With R the Cholesky factors of its diagonal blocks, ``R^-1 G_k R^-T = T + T' - I`` has
-identities there (T its lower triangle), and with Y and b whitened by R^-1, Z by R'::
+Stages whose blocks are bands of whole rings do not mix wavenumbers: on a field they are the same stages on
+the rows of each ``G_k``. With R the Cholesky factors of its diagonal blocks, ``R^-1 G_k R^-T = T + T' - I``
+has identities there (T its lower triangle), and with Y and b whitened by R^-1, Z by R'::
 
     Sweep           N = T + (1/w - 1) I,   Z = N^-T Y,   Y <- (2/w - 1) Z - N Z,   downdate += (2/w - 1) Z' Z
     Simultaneous    Z = w Y,   Y_new = Y - (T + T' - I) Z,                        downdate += Z' (Y + Y_new)
@@ -95,8 +95,8 @@ class RingSystem:
     Parameters
     ----------
     problem : Problem
-        A RingGram, or MaskedRings that lack no more than copies of poles; residuals and targets. The factors of
-        the grid are not needed.
+        A RingGram, or MaskedRings that lack no more than copies of poles; residuals and targets. The
+        factors of the grid are not needed.
     plan : Plan
         Rings of a band, groups of targets.
     executor : Executor
@@ -182,7 +182,9 @@ class RingSystem:
     def read(self, works: Sequence[Pieces]) -> tuple[Array, Array]:
         """Mean (q, T) and downdate of the targets of a batch."""
         found = [self._read(work) for work in works]
-        return np.concatenate([mean for mean, _ in found]), np.concatenate([downdate for _, downdate in found])
+        return np.concatenate([mean for mean, _ in found]), np.concatenate(
+            [downdate for _, downdate in found]
+        )
 
     def _read(self, work: Pieces) -> tuple[Array, Array]:
         parts = self._executor.gather([self._executor.submit(sums_of, part) for part in work.parts])
@@ -190,7 +192,9 @@ class RingSystem:
             sectors = zip(*(part.mean for part in parts), strict=True)
             fields = self._wavenumbers.join([np.concatenate(sector) for sector in sectors])
             mean = fields.reshape(len(fields), -1).T
-            summed = [np.sum(sector, axis=0) for sector in zip(*(part.downdate for part in parts), strict=True)]
+            summed = [
+                np.sum(sector, axis=0) for sector in zip(*(part.downdate for part in parts), strict=True)
+            ]
             by_latitude = self._wavenumbers.to_rings(summed) / self._rings.grid.n_longitudes
             downdate = np.repeat(by_latitude, self._rings.grid.n_longitudes)
         else:  # in the order of the ranges, whoever finishes first
@@ -223,7 +227,7 @@ class RingSystem:
         return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
 
     def weights(self, work: Pieces) -> Array:
-        """What forward stages have added up to, ``A b``, shape (n, r)."""
+        """Return what forward stages have added up to, ``A b``, shape (n, r)."""
         parts = self._executor.gather(
             [
                 self._executor.submit(weights_range, sectors, part, home=home)
@@ -328,9 +332,7 @@ def point_range(
     return _piece(Y, right, full, on_grid)
 
 
-def resumed_range(
-    sectors: list[Whitened], Y: Columns, right: Columns, full: bool, on_grid: bool
-) -> Piece:
+def resumed_range(sectors: list[Whitened], Y: Columns, right: Columns, full: bool, on_grid: bool) -> Piece:
     """Columns that a solve has left over."""
     return _piece(list(Y), right, full, on_grid)
 
@@ -365,9 +367,7 @@ def stage_range(
     return Piece(after.Y, after.weights, mean, downdate)
 
 
-def _applied(
-    stage: Stage, sector: Whitened, Y: Array, adjoint: bool
-) -> tuple[Array, Array, Array, Array]:
+def _applied(stage: Stage, sector: Whitened, Y: Array, adjoint: bool) -> tuple[Array, Array, Array, Array]:
     """Z, what is left of Y, and two matrices whose inner products are the downdate."""
     Z, image = Y.copy(), np.empty(0)
     if isinstance(stage, Sweep):
@@ -394,7 +394,7 @@ def _inner(left: Array, right: Array, weights: Array) -> Array:
 
 
 def _inner_diagonal(left: Array, right: Array, weights: Array) -> Array:
-    """The diagonal of `_inner` for as many fields on both sides, (q,)."""
+    """Diagonal of `_inner` for as many fields on both sides, (q,)."""
     squares = weights @ np.einsum("kij,kij->kj", left, right)
     return np.asarray(squares[0::2] + squares[1::2])
 
@@ -404,9 +404,7 @@ def sums_of(piece: Piece) -> Piece:
     return Piece([], [], piece.mean, piece.downdate)
 
 
-def seen_range(
-    sectors: list[Whitened], piece: Piece, right: Columns, noise: Sequence[Array]
-) -> Columns:
+def seen_range(sectors: list[Whitened], piece: Piece, right: Columns, noise: Sequence[Array]) -> Columns:
     """``K v = b - r - noise v`` for a range of wavenumbers, r the residual after forward stages."""
     seen = []
     for sector, v, left, b, variances in zip(sectors, piece.weights, piece.Y, right, noise, strict=True):

@@ -45,7 +45,7 @@ class Stage:
     relaxation: float = 1.0
 
     def factor(self, block: Array) -> Array:
-        """What `solve` takes for a diagonal block (m, m), in Fortran order; only the lower triangle matters."""
+        """Make what `solve` takes of a diagonal block (m, m), Fortran order; its lower triangle matters."""
         if self.whole_blocks:
             return cholesky_lower(block)
         if self.relaxation == 1.0:

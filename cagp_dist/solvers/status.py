@@ -35,8 +35,8 @@ _ADVICE = {
     ),
     Status.CONVERGED: (
         "The residual reached rounding level before all iterations were used: the mean is that of the exact "
-        "posterior. The variance need not be: 1.1 to 5.5 times the exact one was seen. For exact error bars use "
-        "Cholesky, or Rings on a grid."
+        "posterior. The variance need not be: 1.1 to 5.5 times the exact one was seen. For exact error bars "
+        "use Cholesky, or Rings on a grid."
     ),
     Status.SOLVED: (
         "Solved iteratively to a relative residual of 1e-10: exact for every practical purpose, no "
@@ -47,9 +47,9 @@ _ADVICE = {
         "singular. Raise noise_variance, or use block Gauss-Seidel."
     ),
     Status.ILL_CONDITIONED: (
-        "The condition number of the Gram matrix is above 1e13, or a variance was lost to rounding: mean and error "
-        "bars may be wrong by several standard deviations. Raise noise_variance, or thin points that nearly "
-        "coincide."
+        "The condition number of the Gram matrix is above 1e13, or a variance was lost to rounding: mean and "
+        "error bars may be wrong by several standard deviations. Raise noise_variance, or thin points that "
+        "nearly coincide."
     ),
 }
 

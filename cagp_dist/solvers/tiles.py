@@ -1,4 +1,4 @@
-"""A Gram matrix in tiles, as the engine sees it: panels of tall matrices, and stages applied to them (math 3).
+"""A Gram matrix in tiles, as the engine sees it: panels of tall matrices, stages applied to them (math 3).
 
 ::
 
@@ -71,8 +71,8 @@ class TileSystem:
     Parameters
     ----------
     problem : Problem
-        n points in solver order, residuals ``b`` and targets; of the Gram matrix only points, noise and kernel
-        are used.
+        n points in solver order, residuals ``b`` and targets; of the Gram matrix only points, noise and
+        kernel are used.
     plan : Plan
         Block size, panels, what is kept.
     executor : Executor
@@ -154,7 +154,7 @@ class TileSystem:
         )
 
     def apply(self, stage: Stage, work: Panels, *, adjoint: bool, final: bool = False) -> None:
-        """``Z = Mt' Y`` (forward ``Mt Y``), sums with it, ``Y - G Z``; after a ``final`` stage Y is not needed.
+        """``Z = Mt' Y`` (forward ``Mt Y``), sums with it, ``Y - G Z``, which a ``final`` stage leaves out.
 
         The handles of ``work`` are replaced as soon as what they stand for is no longer needed.
         """
@@ -180,7 +180,7 @@ class TileSystem:
         return [np.concatenate(groups, axis=1)]
 
     def weights(self, work: Panels) -> Array:
-        """What forward stages have added up to, ``A b``, shape (n, r)."""
+        """Return what forward stages have added up to, ``A b``, shape (n, r)."""
         return np.concatenate(self._executor.gather([work.weights[b] for b in range(self.blocks)]))
 
     def residual(self, work: Panels) -> Array:
@@ -391,5 +391,5 @@ class TileSystem:
 
 
 def identity_sums(downdate: Array, mean: Array) -> Solved:
-    """Sums to go on from."""
+    """Make the sums to go on from."""
     return Solved(np.empty((0, len(mean))), downdate, mean)

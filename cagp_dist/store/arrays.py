@@ -20,6 +20,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.store.plain import plain_store
 
 if TYPE_CHECKING:
     from zarr.core.metadata import ArrayV3Metadata
@@ -160,9 +161,8 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
             f"there is no group {group!r} in {path}; expected a Zarr store written by this package."
         )
     try:
-        return xr.open_dataset(
-            os.fspath(path),
-            engine="zarr",
+        opened: xr.Dataset = xr.open_zarr(
+            plain_store(os.fspath(path), text=True),
             group=name or None,
             chunks=None,
             consolidated=False,
@@ -170,6 +170,7 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
         )
     except Exception as error:  # JSON, key and value errors of damaged metadata, checksums of coordinates
         raise _unreadable(path, group, error) from error
+    return opened
 
 
 def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:
@@ -345,7 +346,8 @@ def _encoding(variable: xr.Variable, chunks: Mapping[str, int], *, is_coordinate
 
 def _arrays(path: str | os.PathLike[str], group: str) -> Iterator["zarr.Array[ArrayV3Metadata]"]:
     try:
-        opened = zarr.open_group(os.fspath(path), path=group.strip("/"), mode="r", use_consolidated=False)
+        store = plain_store(os.fspath(path), text=True)
+        opened = zarr.open_group(store, path=group.strip("/"), mode="r", use_consolidated=False)
         members = opened.members(max_depth=None)
     except Exception as error:  # JSON, key and value errors of damaged metadata, or no store at all
         raise _unreadable(path, group, error) from error

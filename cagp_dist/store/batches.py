@@ -4,14 +4,14 @@ The name of a batch is its first time and the SHA-256 over the names and content
 that a bit that flips anywhere, a file that is cut or gone or added, is found before a number is used.
 """
 
-import hashlib
 import os
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from cagp_dist.arrays import Times
+from cagp_dist.digest import text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import chunk_shape, open_group, verify_chunks, write_group
@@ -21,8 +21,6 @@ CHUNK_BYTES = 2 * 2**20
 DIMENSIONS = ("time", "latitude", "longitude")
 
 _DIGITS = 32
-
-Times = NDArray[np.datetime64]
 
 
 def list_batches(store: Path) -> dict[str, Times]:
@@ -110,4 +108,4 @@ def read_batch(batch: Path, times: Times) -> xr.Dataset:
 
 
 def _digest(batch: Path) -> str:
-    return hashlib.sha256(manifest.build(batch, name="batch").encode()).hexdigest()[:_DIGITS]
+    return text_sha256(manifest.build(batch, name="batch"))[:_DIGITS]

@@ -8,9 +8,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Array
 from cagp_dist.store.layout import FORMAT_VERSION, Attributes
-
-Array = NDArray[np.float64]
 
 _WHOLE_CIRCLE_GAP_DEGREES = 15.0
 

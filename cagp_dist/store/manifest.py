@@ -6,12 +6,12 @@ about files they do not know.
 """
 
 import errno
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ConfigurationError, StoreError
 
 _LINE = "{digest}  {name}/{file}\n"
@@ -144,8 +144,7 @@ def _files(run_path: Path) -> Iterator[str]:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return file_sha256(path)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be read: {error.strerror}. Check the health of the disk, or restore the file."

@@ -14,7 +14,6 @@ times can follow later ones.
 """
 
 import fcntl
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +25,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.arrays import Times
+from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError, DataError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import content_sha256, open_group, write_group
-from cagp_dist.store.batches import DIMENSIONS, Times, list_batches, publish_batch, read_batch
+from cagp_dist.store.batches import DIMENSIONS, list_batches, publish_batch, read_batch
 from cagp_dist.store.manifest import disk_errors
 
 BATCH_BYTES = 64 * 2**20
@@ -260,8 +261,7 @@ def _wanted(store: Path, batches: dict[str, Times], times: Sequence[str] | Times
 def _origin(parts: list[xr.Dataset]) -> dict[str, str]:
     sources = dict.fromkeys(str(part.attrs.get("source", "unknown")) for part in parts)
     digests = sorted({str(part.attrs.get("source_sha256", "unknown")) for part in parts})
-    one = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return {"source": "; ".join(sources), "source_sha256": one}
+    return {"source": "; ".join(sources), "source_sha256": joint_sha256(digests)}
 
 
 def _difference(old: NDArray[np.float32], new: NDArray[np.float32]) -> float:

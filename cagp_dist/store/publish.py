@@ -13,7 +13,6 @@ only then is ``CURRENT`` replaced. A kill at any moment leaves a complete older 
 litter in ``.staging``.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -28,6 +27,7 @@ import xarray as xr
 import zarr
 from zarr.errors import ZarrUserWarning
 
+from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import layout, manifest
 from cagp_dist.store.arrays import read_group, write_group
@@ -213,7 +213,7 @@ def run_key(
         "code_version": code_version,
         "format_version": layout.FORMAT_VERSION,
     }
-    return hashlib.sha256(_json("the run key", content).encode()).hexdigest()[:32]
+    return text_sha256(_json("the run key", content))[:32]
 
 
 def _publish_new(

@@ -2,10 +2,9 @@
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-Array = NDArray[np.float64]
+from cagp_dist.arrays import Array
 
 
 def matern32(X: Array, Z: Array, lengthscale: float, variance: float) -> Array:

@@ -17,8 +17,8 @@ import cagp_dist as cagp
 from cagp_dist.calibration.scores import coverage, crps, nll, rmse
 from cagp_dist.era5.sources import open_source
 from cagp_dist.runtime import ThreadExecutor
-from cagp_dist.service.config import parse_job
 from cagp_dist.service.fit import FittedPrior, fit_prior
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.task import Task, prepare
 from pipelines.experiments.output import parser, print_table
 

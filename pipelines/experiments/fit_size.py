@@ -12,14 +12,12 @@ the same for all.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.scores import coverage, crps, nll, rmse
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import MEANS, SampleField
-
-Array = NDArray[np.float64]
 
 STEPS = (1, 2, 3, 4)
 BETWEEN_STEP, BETWEEN_SIDE = 2, 85
@@ -44,7 +42,8 @@ def between(field: SampleField, prior: cagp.Prior) -> list[float]:
     )
     row, column = (index.ravel() for index in np.meshgrid(rows, columns, indexing="ij"))
     latitude = field.grid.latitude_degrees[row]
-    posterior = cagp.condition_on_grid(prior, coarse, values, latitude, field.grid.longitude_degrees[column])
+    X_test = cagp.unit_sphere(latitude, field.grid.longitude_degrees[column])
+    posterior = cagp.condition(prior, coarse, values, X_test, solver=cagp.Rings())
     return _scores(
         posterior.mean,
         posterior.variance + prior.noise_variance,

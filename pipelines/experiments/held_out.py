@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.scores import Scores, scores
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.split import LATITUDES, LENGTHSCALE, QUICK_LATITUDES, Split
-
-Array = NDArray[np.float64]
 
 SEED = 0
 SWEEPS, BLOCK_SWEEPS, DIRECTIONS = 20, 5, 80

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.sources import open_source
-
-Array = NDArray[np.float64]
 
 MEANS = ("constant", "quadratic-latitude")
 
@@ -46,7 +44,7 @@ class SampleField:
         return cls(grid, values - fitted(grid.points).reshape(grid.shape))
 
     def strided(self, step: int) -> tuple[cagp.LatLonGrid, Array]:
-        """Every k-th latitude and longitude: the coarse grid and the values on it."""
+        """Every ``step``-th latitude and longitude: the coarse grid and the values on it."""
         latitude = self.grid.latitude_degrees[::step]
         return cagp.LatLonGrid(latitude, self.grid.n_longitudes // step), self.residual[::step, ::step]
 

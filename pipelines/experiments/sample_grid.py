@@ -13,17 +13,14 @@ training points.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Mask
 from pipelines.experiments.held_out import Row, judged
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import MEANS, SampleField
 from pipelines.experiments.smooth_means import means, table
 from pipelines.experiments.split import Split
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 SEED = 3
 HELD_OUT, RANDOM = 500, 10_000
@@ -76,11 +73,9 @@ def solve(field: SampleField, prior: cagp.Prior, train: Mask, test: Mask) -> Ite
 def _exact(field: SampleField, prior: cagp.Prior, train: Mask, test: Mask) -> cagp.Posterior:
     """Exact posterior: by the structure of the strided grid, else by Cholesky."""
     coarse, values = field.strided(2)
-    if train[::2, ::2].all():
-        rows, columns = np.nonzero(test)
-        latitude, longitude = field.grid.latitude_degrees[rows], field.grid.longitude_degrees[columns]
-        return cagp.condition_on_grid(prior, coarse, values, latitude, longitude)
     points = field.grid.points
+    if train[::2, ::2].all():
+        return cagp.condition(prior, coarse, values, points[test.ravel()], solver=cagp.Rings())
     return cagp.condition(
         prior, points[train.ravel()], field.residual[train], points[test.ravel()], solver=cagp.Cholesky()
     )

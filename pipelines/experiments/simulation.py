@@ -26,12 +26,11 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import histogram, normal_tests
 from cagp_dist.report.drawing import INK
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table
 from pipelines.experiments.split import LATITUDES, QUICK_LATITUDES, Split
-
-Array = NDArray[np.float64]
 
 SEED = 1
 FIELDS, QUICK_FIELDS = 200, 20

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
-from cagp_dist.solvers.conjugacy import conjugate_directions
+from cagp_dist.arrays import Array
+from cagp_dist.solvers.policies import residuals
+from cagp_dist.solvers.projection import project
 from pipelines.experiments.held_out import SEED
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power
 from pipelines.experiments.split import LATITUDES, QUICK_LATITUDES, Split
 
-Array = NDArray[np.float64]
 Means = dict[tuple[str, int], Array]
 """Means on the whole grid (P, Q) by solver and iteration; 0 where there is no iteration."""
 
@@ -50,20 +50,19 @@ def means(split: Split, values: Array) -> Iterator[tuple[tuple[str, int], Array]
     order = cagp.space_filling_order(X, block_size=split.block_size)
 
     def seen(weights: Array) -> Array:
-        return split.rings.prior_product(gram.embed(weights[None]))[0]
+        return split.rings.prior_product(gram.layout.embed(weights[None]))[0]
 
     yield ("exact", 0), seen(gram.solve(y, tolerance=1e-10))
     for m in SWEEPS:
-        mean = cagp.posterior_mean(split.prior, X, y, grid.points, solver=cagp.GaussSeidel(m))
-        yield ("Gauss-Seidel", m), mean.reshape(grid.shape)
+        yield ("Gauss-Seidel", m), cagp.posterior_mean(split.prior, X, y, grid, solver=cagp.GaussSeidel(m))
     for m in BLOCK_SWEEPS:
         solver = cagp.BlockGaussSeidel(m, block_size=split.block_size)
-        mean = cagp.posterior_mean(split.prior, X[order], y[order], grid.points, solver=solver)
-        yield ("block Gauss-Seidel", m), mean.reshape(grid.shape)
+        mean = cagp.posterior_mean(split.prior, X[order], y[order], grid, solver=solver)
+        yield ("block Gauss-Seidel", m), mean
     weights = np.zeros(len(y))
-    steps = conjugate_directions(lambda d: gram @ d, y, iterations=max(DIRECTIONS))
+    steps = project(gram.__matmul__, y[:, None], policy=residuals, iterations=max(DIRECTIONS))
     for m, item in enumerate(steps, start=1):
-        weights += item.step * item.direction
+        weights += item.step[0] * item.direction
         if m in DIRECTIONS:
             yield ("conjugate gradients", m), seen(weights)
 

@@ -1,11 +1,9 @@
 """How smooth a field on a latitude-longitude grid is: rms gradient, and power by zonal wavenumber."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
-
-Array = NDArray[np.float64]
+from cagp_dist.arrays import Array
 
 EARTH_RADIUS_KM = 6371.0
 POLEWARD_LIMIT_DEGREES = 60.0

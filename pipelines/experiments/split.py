@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
-from cagp_dist.solvers.conjugacy import conjugate_directions
-
-Array = NDArray[np.float64]
+from cagp_dist.arrays import Array
+from cagp_dist.solvers.policies import residuals
+from cagp_dist.solvers.projection import project
 
 LATITUDES, QUICK_LATITUDES = 180, 24
 HELD_OUT = 100
@@ -49,7 +49,7 @@ class Split:
         lengthscale: float = LENGTHSCALE,
         held_out: int = HELD_OUT,
     ) -> Self:
-        """Build a grid of so many latitudes and twice as many longitudes.
+        """Build a grid of this number of latitudes and twice as many longitudes.
 
         The lengthscale is that of the full size; on a coarser grid it spans as many steps of the grid.
         The points held out are drawn with probabilities proportional to the areas of their cells: averages
@@ -96,15 +96,12 @@ class Split:
 
     def exact(self, values: Array) -> cagp.Posterior:
         """Exact posterior at the points held out, with its covariance; means (q, fields)."""
-        rows, columns = np.nonzero(~self.observed)
-        grid = self.rings.grid
-        return cagp.condition_on_grid(
+        return cagp.condition(
             self.prior,
-            grid,
-            values,
-            grid.latitude_degrees[rows],
-            grid.longitude_degrees[columns],
-            observed=self.observed,
+            self.rings.grid,
+            np.where(self.observed, values, np.nan),
+            self.test,
+            solver=cagp.Rings(),
             covariance="full",
         )
 
@@ -128,10 +125,10 @@ class Split:
         gram = cagp.MaskedRings(self.rings, self.observed)
         mean = np.zeros(np.count_nonzero(~self.observed))
         downdate = np.zeros((mean.size, mean.size))
-        right = values[self.observed]
-        for item in conjugate_directions(lambda d: gram @ d, right, iterations=iterations):
+        right = values[self.observed][:, None]
+        for item in project(gram.__matmul__, right, policy=residuals, iterations=iterations):
             # a direction is zero where nothing was observed, so that the noise has no part in this product
-            seen = (self.rings @ gram.embed(item.direction[None]))[0][~self.observed]
-            mean = mean + item.step * seen
-            downdate = downdate + np.outer(seen, seen) / item.norm
+            seen = (self.rings @ gram.layout.embed(item.direction[None]))[0][~self.observed]
+            mean = mean + item.step[0] * seen
+            downdate = downdate + np.outer(seen, seen) / item.curvature
             yield mean, downdate

@@ -3,7 +3,7 @@
     python -m pipelines.experiments.whole_grid [--quick] [--output FOLDER] [--directions COUNT]
 
 A latent field is drawn from the prior on the 721 x 1440 grid of ERA5, poles included, and observed with noise
-at every point. The exact posterior at all points (`RingGram.posterior`) is the yardstick. Every solver runs
+at every point. The exact posterior at all points (solver `Rings`) is the yardstick. Every solver runs
 in a process of its own, so that its peak memory is its own. Averages are weighted by area. Prints scores of
 the latent truth, the distance from the exact mean beside the one that is stated, smoothness, seconds and
 memory; draws ``whole-grid.png``.
@@ -11,8 +11,7 @@ memory; draws ``whole-grid.png``.
 
 import resource
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -20,16 +19,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.scores import coverage, nll
-from cagp_dist.solvers import GridState
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power
 from pipelines.experiments.split import LENGTHSCALE, NOISE_VARIANCE, VARIANCE
-
-Array = NDArray[np.float64]
 
 SEED = 2
 LATITUDES, QUICK_LATITUDES = 721, 181
@@ -42,7 +38,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Case:
-    """A solver on the whole grid: Gauss-Seidel by bands of so many rings, or conjugate gradients (0)."""
+    """A solver on the whole grid: Gauss-Seidel with bands of rings as blocks, or conjugate gradients (0)."""
 
     rings_per_block: int
     iterations: int
@@ -57,13 +53,11 @@ class Case:
         rings = "rings" if self.rings_per_block > 1 else "ring"
         return f"block Gauss-Seidel, {self.rings_per_block} {rings}"
 
-    def states(self, rings: cagp.RingGram, field: Array) -> Iterator[GridState]:
-        """Iterate on a field (P, Q)."""
+    def solver(self, grid: cagp.LatLonGrid) -> cagp.BlockGaussSeidel | cagp.ConjugateGradient:
+        """Give the solver its settings."""
         if not self.rings_per_block:
-            return cagp.conjugate_gradient_on_grid(rings, field, iterations=self.iterations)
-        return cagp.gauss_seidel_on_grid(
-            rings, field, iterations=self.iterations, rings_per_block=self.rings_per_block
-        )
+            return cagp.ConjugateGradient(self.iterations)
+        return cagp.BlockGaussSeidel(self.iterations, block_size=self.rings_per_block * grid.n_longitudes)
 
 
 def cases(directions: int = DIRECTIONS) -> tuple[Case, ...]:
@@ -119,9 +113,8 @@ class Judge:
     exact_mean: Array
     exact_variance: Array
 
-    def row(self, state: GridState, seconds: float) -> Row:
+    def row(self, state: cagp.Step, *, seconds: float, residual: float | None = None) -> Row:
         """Judge a state."""
-        assert state.variance is not None  # asked for by default
         weights = self.grid.area_weights.ravel()
         spread = np.sqrt(state.variance).ravel()
         difference = state.mean - self.exact_mean
@@ -134,7 +127,7 @@ class Judge:
             actual=float(np.sqrt(np.average(difference.ravel() ** 2, weights=weights))),
             stated=_root_average((state.variance - self.exact_variance).ravel(), weights),
             gradient=gradient_rms(state.mean, self.grid),
-            residual=state.relative_residual,
+            residual=residual,
             seconds=seconds,
             power=zonal_power(state.mean, self.grid),
             difference=zonal_power(difference, self.grid),
@@ -146,38 +139,45 @@ def _root_average(values: Array, weights: Array) -> float:
     return float(np.sqrt(max(0.0, np.average(values, weights=weights))))
 
 
-def make_rings(latitudes: int) -> cagp.RingGram:
-    """Prior on ERA5's layout with so many latitudes: both poles, longitudes as far apart as latitudes."""
-    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, latitudes), 2 * (latitudes - 1))
-    return cagp.RingGram(grid, cagp.Matern32(LENGTHSCALE, VARIANCE), noise_variance=NOISE_VARIANCE)
+PRIOR = cagp.Prior(cagp.Matern32(LENGTHSCALE, VARIANCE), NOISE_VARIANCE)
+
+
+def make_grid(latitudes: int) -> cagp.LatLonGrid:
+    """ERA5's layout with this number of latitudes: both poles, longitudes as far apart as latitudes."""
+    return cagp.LatLonGrid(np.linspace(-90.0, 90.0, latitudes), 2 * (latitudes - 1))
 
 
 def draw_field(latitudes: int, seed: int) -> tuple[Array, Array]:
     """Latent field and observations of it, (P, Q)."""
     generator = np.random.default_rng(seed)
-    rings = make_rings(latitudes)
+    rings = cagp.RingGram(make_grid(latitudes), PRIOR.kernel, noise_variance=NOISE_VARIANCE)
     truth = rings.sample(generator)
     return truth, truth + np.sqrt(NOISE_VARIANCE) * generator.standard_normal(truth.shape)
 
 
 def run_exact(latitudes: int, truth: Array, observed: Array) -> tuple[Judge, Row]:
     """Solve exactly: what others are judged by, and its own row."""
-    started = time.perf_counter()
-    rings = make_rings(latitudes)
-    mean, variance = rings.posterior(observed)
-    seconds = time.perf_counter() - started
-    judge = Judge(rings.grid, truth, mean, variance)
-    return judge, judge.row(GridState(0, mean, variance), seconds)
+    grid = make_grid(latitudes)
+    exact = cagp.condition(PRIOR, grid, observed, grid, solver=cagp.Rings())
+    judge = Judge(grid, truth, exact.mean, exact.variance)
+    return judge, judge.row(cagp.Step(0, exact.mean, exact.variance), seconds=exact.stats.seconds)
 
 
 def run_case(case: Case, latitudes: int, observed: Array, judge: Judge) -> list[Row]:
-    """Every state of a solver, judged; the time of judging is not counted."""
-    rows, seconds, started = [], 0.0, time.perf_counter()
-    for state in case.states(make_rings(latitudes), observed):
-        seconds += time.perf_counter() - started
-        rows.append(judge.row(state, seconds))
-        started = time.perf_counter()
-    return rows
+    """Every state of a solver, judged."""
+    grid = make_grid(latitudes)
+    seconds: dict[int, float] = {}
+    residuals: dict[int, float | None] = {}
+
+    def note(progress: cagp.Progress) -> None:
+        seconds[progress.iteration] = progress.seconds
+        residuals[progress.iteration] = progress.relative_residual
+
+    posterior = cagp.condition(PRIOR, grid, observed, grid, solver=case.solver(grid), progress=note)
+    return [
+        judge.row(step, seconds=seconds[step.iteration], residual=residuals[step.iteration])
+        for step in posterior.trace[1:]
+    ]
 
 
 def alone(function: Callable[..., Result], *arguments: object) -> tuple[Result, float]:
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Draw a field, run every solver on it, print and draw."""
     command = parser(__doc__)
     command.add_argument(
-        "--directions", type=int, default=DIRECTIONS, help="conjugate gradients (%(default)s); 24 MB each"
+        "--directions", type=int, default=DIRECTIONS, help="conjugate gradients (%(default)s); 40 MB each"
     )
     chosen = command.parse_args(arguments)
     latitudes = QUICK_LATITUDES if chosen.quick else LATITUDES

@@ -18,7 +18,7 @@ from cagp_dist.calibration.pit import NormalTests, normal_tests
 from cagp_dist.calibration.simulation import simulate
 from cagp_dist.runtime import SerialExecutor
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_blas_thread")]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.usefixtures("one_blas_thread")]
 
 PRIOR = cagp.Prior(cagp.Matern32(lengthscale=0.2), noise_variance=0.01)
 N_TRAIN = 400

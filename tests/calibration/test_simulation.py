@@ -69,6 +69,7 @@ def points():
 PRIOR = cagp.Prior(cagp.Matern32(lengthscale=0.2), noise_variance=0.01)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("solver", CALIBRATED, ids=lambda solver: type(solver).__name__)
 def test_calibrated_solvers_pass_at_the_rate_of_chance(points, solver):
     # 20 generators, 500 draws each. Under calibration every p-value is uniform: more than three of twenty
@@ -84,6 +85,7 @@ def test_calibrated_solvers_pass_at_the_rate_of_chance(points, solver):
     assert min(pooled.ks_pvalue, pooled.variance_pvalue, pooled.mean_pvalue) > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_conjugate_gradients_fail_and_are_conservative(points):
     # sd of z is near 0.8 here (math 5: 0.82 at 10 iterations of a like problem): with 20 x 30 = 600 draws
     # that is seven standard errors (1 / sqrt(1,200) = 0.029) below 1.

@@ -11,28 +11,17 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from ..jobs import job_text, map_grid, random_points
+
 REPOSITORY = Path(__file__).parents[2]
 CAGP = Path(sys.executable).with_name("cagp")
 
-JOB = """
-[observations]
-source = "sample"
-
-[design]
-train = { kind = "random", count = 900, seed = 0 }
-test  = { kind = "random", count = 60, seed = 1 }
-map   = { kind = "grid", resolution_degrees = 20.0 }
-
-[prior]
-lengthscale = 0.05
-variance = 22.0
-noise_variance = 0.5
-
-[solver]
-name = "block-gauss-seidel"
-iterations = 3
-block_size = 256
-"""
+JOB = job_text(
+    design={"train": random_points(900), "test": random_points(60, seed=1), "map": map_grid(20.0)},
+    prior={"lengthscale": 0.05, "variance": 22.0, "noise_variance": 0.5},
+    solver={"name": "block-gauss-seidel", "iterations": 3, "block_size": 256},
+    cluster=None,
+)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from cagp_dist.gram import Gram
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import KERNELS, kernel_matrix, ring_points
+from ..pairwise import pairwise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -123,8 +124,11 @@ def case(maker, kernel_class=cagp.Matern32, n=130, p=3) -> Case:
     return maker.make(kernel_class(lengthscale=0.3, variance=1.5), n, p)
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS)
-@pytest.mark.parametrize("columns", [None, 1, 2, 30])
+@pytest.mark.parametrize(
+    ("maker", "kernel_class", "columns"),
+    pairwise({"maker": list(MAKERS), "kernel_class": KERNELS, "columns": [None, 1, 2, 30]}),
+    indirect=["maker"],
+)
 def test_product(maker, kernel_class, columns):
     made = case(maker, kernel_class)
     v = np.random.default_rng(0).normal(size=130 if columns is None else (130, columns))
@@ -134,8 +138,11 @@ def test_product(maker, kernel_class, columns):
     assert (np.abs(product - made.G @ v) <= (bound.max() if maker.mixes else bound)).all()
 
 
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65])
-@pytest.mark.parametrize("columns", [0, 1, 12])
+@pytest.mark.parametrize(
+    ("maker", "n", "columns"),
+    pairwise({"maker": list(MAKERS), "n": [1, 2, 63, 64, 65], "columns": [0, 1, 12]}),
+    indirect=["maker"],
+)
 def test_product_of_any_size(maker, n, columns):
     made = case(maker, n=n, p=2)
     v = np.random.default_rng(0).normal(size=(n, columns))
@@ -178,10 +185,17 @@ def test_products_with_unit_vectors_are_the_matrix(maker):
     np.testing.assert_allclose(made.gram @ np.eye(65), made.G, rtol=0.0, atol=1e-13 * made.G.max())
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS)
-@pytest.mark.parametrize("columns", [None, 0, 1, 12])
-@pytest.mark.parametrize("n", [1, 2, 65, 130])
-@pytest.mark.parametrize("name", [name for name in MAKERS if MAKERS[name].solve])
+@pytest.mark.parametrize(
+    ("name", "kernel_class", "columns", "n"),
+    pairwise(
+        {
+            "name": [name for name in MAKERS if MAKERS[name].solve],
+            "kernel_class": KERNELS,
+            "columns": [None, 0, 1, 12],
+            "n": [1, 2, 65, 130],
+        }
+    ),
+)
 def test_solve(name, kernel_class, columns, n):
     """Conditions are below 1e4, so a residual of 1e-12 is an error of 1e-8."""
     maker = MAKERS[name]

@@ -9,35 +9,18 @@ import pytest
 import xarray as xr
 
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.service.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.store.publish import verify
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "fields"
+from ..jobs import job_text, map_grid, random_points
+
 GROUPS = ("posterior", "map", "calibration", "trace", "observations")
 
-JOB = """
-[observations]
-source = "sample"
-
-[design]
-train = { kind = "random", count = 500, seed = 0 }
-test  = { kind = "random", count = 80, seed = 1 }
-map   = { kind = "grid", resolution_degrees = 30.0 }
-
-[prior]
-lengthscale = 0.2
-variance = 60.0
-noise_variance = 2.0
-
-[solver]
-name = "block-gauss-seidel"
-iterations = 3
-block_size = 96
-
-[cluster]
-scheduler = "serial"
-"""
+JOB = job_text(
+    design={"train": random_points(500), "test": random_points(80, seed=1), "map": map_grid(30.0)},
+    solver={"name": "block-gauss-seidel", "iterations": 3, "block_size": 96},
+)
 
 
 def two_times(path: Path) -> Path:
@@ -347,24 +330,17 @@ def test_every_solver_does_several_times(tmp_path, solver, many):
 def test_a_breakdown_is_published_only_if_asked(tmp_path):
     """A Gram matrix that is singular up to rounding stops conjugate gradients."""
     field = two_times(tmp_path / "two.zarr")
-    text = f"""
-[observations]
-source = "zarr:{field}"
-times = ["2020-01-01T00:00"]
-[design]
-train = {{ kind = "all" }}
-test = {{ kind = "random", count = 20 }}
-[prior]
-kernel = "squared-exponential"
-lengthscale = 3.0
-variance = 22.0
-noise_variance = 1e-14
-[solver]
-name = "conjugate-gradient"
-iterations = 200
-[cluster]
-scheduler = "serial"
-"""
+    text = job_text(
+        observations={"source": f"zarr:{field}", "times": ["2020-01-01T00:00"]},
+        design={"train": {"kind": "all"}, "test": random_points(20)},
+        prior={
+            "kernel": "squared-exponential",
+            "lengthscale": 3.0,
+            "variance": 22.0,
+            "noise_variance": 1e-14,
+        },
+        solver={"name": "conjugate-gradient", "iterations": 200},
+    )
     outcome = run(job_in(tmp_path / "out", text))
     assert not outcome.status.ok
     assert outcome.path is None

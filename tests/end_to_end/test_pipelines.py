@@ -9,27 +9,21 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from ..jobs import job_text
+
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 
-JOB = """
-[observations]
-source = "zarr:{folder}/field.zarr"
-times = ["2020-01-01"]
-[design]
-train = {{ kind = "all" }}
-test = {{ kind = "stride", step = 3, offset = 1 }}
-[prior]
-mean = "constant"
-lengthscale = 0.5
-variance = 60.0
-noise_variance = 1.0
-[solver]
-name = "cholesky"
-[cluster]
-scheduler = "serial"
-[output]
-root = "{folder}/out"
-"""
+
+def text_of(folder: Path, **tables) -> str:
+    """The exact solve of one time of a small field."""
+    standard = {
+        "observations": {"source": f"zarr:{folder}/field.zarr", "times": ["2020-01-01"]},
+        "design": {"train": {"kind": "all"}, "test": {"kind": "stride", "step": 3, "offset": 1}},
+        "prior": {"mean": "constant", "lengthscale": 0.5, "variance": 60.0, "noise_variance": 1.0},
+        "solver": {"name": "cholesky"},
+        "output": {"root": folder / "out"},
+    }
+    return job_text(**{**standard, **tables})
 
 
 def load(name: str):
@@ -52,7 +46,7 @@ def job(tmp_path):
         },
     ).to_zarr(tmp_path / "field.zarr", zarr_format=3, consolidated=False)
     path = tmp_path / "job.toml"
-    path.write_text(JOB.format(folder=tmp_path))
+    path.write_text(text_of(tmp_path))
     return str(path)
 
 
@@ -86,15 +80,15 @@ def test_ingest_then_regress(job, tmp_path, capsys, caplog):
     np.testing.assert_allclose(test.t2m_std.values[0], np.sqrt(variance), rtol=1e-9)
 
 
-NUMBERS = "lengthscale = 0.5\nvariance = 60.0\nnoise_variance = 1.0\n"
-
-
 def test_fit_prints_a_prior_that_regress_takes(tmp_path, capsys):
-    source = 'source = "synthetic"\ngrid_degrees = 15.0\nsynthetic = {{ lengthscale = 0.4 }}'
-    before, after = JOB.split("[prior]")
-    before = before.replace('source = "zarr:{folder}/field.zarr"', source)
+    drawn = {
+        "source": "synthetic",
+        "grid_degrees": 15.0,
+        "synthetic": {"lengthscale": 0.4},
+        "times": ["2020-01-01"],
+    }
     path = tmp_path / "job.toml"
-    text = f"{before}[prior]{after.replace(NUMBERS, '')}".format(folder=tmp_path)
+    text = text_of(tmp_path, observations=drawn, prior={"mean": "constant"})
     path.write_text(text)
     assert load("fit")([str(path)]) == 0
     table = capsys.readouterr().out
@@ -126,12 +120,12 @@ def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
     assert f"usage: python -m pipelines.{name} JOB.toml" in caplog.text
     assert main([str(tmp_path / "none.toml")]) == 2
     assert "there is no job file" in caplog.text
-    Path(job).write_text(JOB.format(folder=tmp_path).replace("field.zarr", "none.zarr"))
+    Path(job).write_text(text_of(tmp_path).replace("field.zarr", "none.zarr"))
     assert main([job]) == 1
 
 
 def test_regress_exits_with_3_when_the_solve_breaks_down(job, tmp_path, caplog):
-    text = JOB.format(folder=tmp_path).replace('"cholesky"', '"conjugate-gradient"\niterations = 84')
+    text = text_of(tmp_path).replace('"cholesky"', '"conjugate-gradient"\niterations = 84')
     text = text.replace("lengthscale = 0.5", 'kernel = "squared-exponential"\nlengthscale = 3.0')
     Path(job).write_text(text.replace("noise_variance = 1.0", "noise_variance = 1e-14"))
     assert load("regress")([job]) == 3

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 
+pytestmark = pytest.mark.exhaustive
+
 SEEDS = (0, 1, 2, 3)
 TRUTH = {"lengthscale": 0.15, "variance": 22.0, "noise_variance": 1.0}
 

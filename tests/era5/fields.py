@@ -8,7 +8,7 @@ import eccodes
 import numpy as np
 import xarray as xr
 
-from cagp_dist.era5.sources import SAMPLE_FILE
+from cagp_dist.era5.sample import SAMPLE_FILE
 
 
 def raw_dataset(

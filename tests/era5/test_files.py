@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from pathlib import Path
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,12 +13,11 @@ from cagp_dist.era5 import _decode, files
 from cagp_dist.era5.canonical import canonical, observation_points
 from cagp_dist.era5.files import open_file
 from cagp_dist.era5.sniff import FileKind, file_kind
+from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError
 
+from ..regional import EUROPE, GAPS, corrupted, day
 from .fields import grib, netcdf3, netcdf4, raw_dataset, zipped
-
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "fields"
-needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared fields are not here")
 
 
 @pytest.fixture
@@ -207,28 +206,33 @@ def test_the_decoder_is_not_given_the_key(write, scratch, tmp_path, monkeypatch)
     assert str(caught.value).endswith(":/somewhere")
 
 
-@needs_shared
-def test_a_corrupted_grib_message_is_refused(scratch):
-    with pytest.raises(DataError, match=r"bad_corrupted_message\.grib: cannot be decoded \(WrongLengthError"):
-        open_file(SHARED / "bad_corrupted_message.grib", scratch=scratch)
+def test_a_regional_file_across_greenwich_is_the_part_of_the_global_field(scratch):
+    sample = open_source("sample", area=(60.0, -10.0, 30.0, 40.0), cache_directory=scratch)
+    field = open_file(EUROPE, scratch=scratch)
+    assert field.t2m.shape == (1, 41, 67)
+    np.testing.assert_allclose(field.t2m, sample.t2m, atol=2e-3)  # 24 bits of a smaller range
+    for name in ("time", "latitude", "longitude"):
+        np.testing.assert_array_equal(field[name], sample[name])
 
 
-@needs_shared
+def test_a_corrupted_grib_message_is_refused(write, scratch):
+    with pytest.raises(DataError, match=r"corrupted\.grib: cannot be decoded \(WrongLengthError"):
+        open_file(write(corrupted(), "corrupted.grib"), scratch=scratch)
+
+
 def test_missing_values_of_grib_are_dropped_and_counted(scratch):
-    points = observation_points(open_file(SHARED / "bad_missing_values.grib", scratch=scratch))
-    assert points.values_kelvin.shape == (2, 5310)
-    assert points.dropped_missing == 10712
-    assert points.merged_pole_copies == 358
+    points = observation_points(open_file(GAPS, scratch=scratch))
+    assert points.values_kelvin.shape == (1, 2376)
+    assert points.dropped_missing == 371
+    assert points.values_kelvin.min() >= 280.0
 
 
-@needs_shared
-def test_a_day_of_a_month_is_opened_quickly(scratch):
-    import time
-
+def test_a_day_of_a_month_is_opened_quickly(write, scratch):
+    month = write(b"".join(day(f"2019-03-{number:02d}") for number in range(1, 32)), "month.grib")
     hours = [f"2019-03-05T{hour:02d}:00" for hour in range(24)]
     start = time.perf_counter()
-    field = open_file(SHARED / "era5_2t_2019-03_hourly_0p25_uk.grib", times=hours, scratch=scratch)
+    field = open_file(month, times=hours, scratch=scratch)
     seconds = time.perf_counter() - start
-    assert field.t2m.shape == (24, 33, 49)
-    assert field.longitude.values[[0, -1]].tolist() == [0.0, 359.75]
+    assert field.t2m.shape == (24, 41, 67)
+    assert field.longitude.values[[0, -1]].tolist() == [0.0, 359.25]
     assert seconds < 10.0  # 1.3 s on a quiet machine, of which 1 s starts the child

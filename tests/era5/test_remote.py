@@ -7,10 +7,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import xarray as xr
+from zarr.storage import LocalStore
 
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.remote import PUBLIC_STORES, open_zarr
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.store import plain
 from cagp_dist.store.arrays import content_sha256
 
 from .fields import raw_dataset
@@ -114,24 +116,26 @@ def test_an_unknown_file_system_is_a_configuration_error():
 
 
 @pytest.mark.parametrize("url", [*PUBLIC_STORES, "gs://weatherbench2/datasets/x.zarr", "gs://private/x.zarr"])
-def test_public_stores_are_opened_without_credentials(monkeypatch, raw, url):
+def test_public_stores_are_opened_without_credentials(monkeypatch, tmp_path, raw, url):
     seen = {}
+    save(raw, f"{tmp_path}/era5.zarr")
 
-    def opened(address, **settings):
-        seen.update(settings, address=address)
-        return raw.copy()
+    def opened(address, *, storage_options, read_only):
+        seen.update(address=address, storage_options=storage_options)
+        return LocalStore(tmp_path / "era5.zarr", read_only=read_only)
 
-    monkeypatch.setattr(xr, "open_dataset", opened)
-    assert open_zarr(url).attrs["source"] == f"zarr:{url}"
+    monkeypatch.setattr(plain.FsspecStore, "from_url", opened)
+    field = open_zarr(url)
+    assert field.attrs["source"] == f"zarr:{url}"
+    xr.testing.assert_equal(field, canonical(raw))
     assert seen["address"].startswith("gs://")
-    assert seen["chunks"] is None
-    assert seen["storage_options"] == (None if "private" in url else {"token": "anon"})
+    assert seen["storage_options"] == ({} if "private" in url else {"token": "anon"})
 
 
 def test_a_missing_cloud_package_says_how_to_install_it(monkeypatch):
     def without(address, **settings):
         raise ImportError("Please install gcsfs to access Google Storage")
 
-    monkeypatch.setattr(xr, "open_dataset", without)
+    monkeypatch.setattr(plain.FsspecStore, "from_url", without)
     with pytest.raises(ConfigurationError, match=r"needs another package.*pip install cagp-dist\[cloud\]"):
         open_zarr("arco-era5")

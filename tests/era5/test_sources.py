@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import sources
+from cagp_dist.era5 import sample
 from cagp_dist.era5.canonical import canonical, observation_points
-from cagp_dist.era5.sources import SAMPLE_SHA256, open_source
+from cagp_dist.era5.sample import SAMPLE_SHA256
+from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError
 
 from .fields import netcdf3, raw_dataset
@@ -26,7 +27,7 @@ def test_the_sample_is_a_global_field(tmp_path):
 
 
 def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "SAMPLE_SHA256", "0" * 64)
+    monkeypatch.setattr(sample, "SAMPLE_SHA256", "0" * 64)
     with pytest.raises(
         DataError, match=r"built-in sample .* is absent or damaged; install the package again"
     ):

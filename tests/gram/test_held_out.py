@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from cagp_dist.gram.held_out import FewMissing, ManyMissing, Views, as_targets
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
-from cagp_dist.gram.held_out import FewMissing, ManyMissing, Views, as_targets
 
 from ..grids import grid_problem
 from ..oracle import assert_close

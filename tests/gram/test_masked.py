@@ -4,16 +4,17 @@ import re
 
 import numpy as np
 import pytest
+from cagp_dist.gram.conjugate import conjugate_gradients
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.conjugate import conjugate_gradients
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import GridProblem, grid_problem
 from ..oracle import assert_close, kernel_matrix
+from ..pairwise import pairwise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -91,8 +92,10 @@ def test_product_diagonal_and_block_are_those_of_the_observed_points(name, mask)
         np.testing.assert_allclose(product, G @ v, rtol=0.0, atol=1e-13 * np.abs(G).sum(axis=0).max())
 
 
-@every_case
-@pytest.mark.parametrize("preconditioned", [True, False])
+@pytest.mark.parametrize(
+    ("name", "mask", "preconditioned"),
+    pairwise({"name": NAMES, "mask": list(MASKS), "preconditioned": [True, False]}),
+)
 def test_solve_is_that_of_the_dense_matrix(name, mask, preconditioned):
     _, masked, G = masked_problem(name, mask)
     for shape in ((), (1,), (3,), (0,)):

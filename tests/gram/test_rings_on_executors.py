@@ -123,6 +123,7 @@ def test_dask(workers, names, references):
         assert_same_bits(by_sweeps(rings), references[name])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_a_worker_killed_between_factors_and_solve_changes_no_bit(references):

@@ -7,7 +7,7 @@ from scipy.stats import binom, chi2
 import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("one_blas_thread")]
 
 DRAWS = 50
 CHANCE = 1e-3

@@ -12,6 +12,7 @@ from cagp_dist.runtime import SerialExecutor
 
 from ..grids import LAYOUTS
 from ..oracle import KERNELS, assert_close
+from ..pairwise import pairwise
 from .textbook import slope
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -25,9 +26,10 @@ def residuals_on(grid, fields=1, seed=0):
     return np.random.default_rng([seed, grid.size, fields]).normal(size=(fields, *grid.shape))
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("fields", [1, 3])
+@pytest.mark.parametrize(
+    ("kernel_class", "layout", "fields"),
+    pairwise({"kernel_class": KERNELS, "layout": list(LAYOUTS), "fields": [1, 3]}),
+)
 def test_equals_the_dense_likelihood(kernel_class, layout, fields):
     grid = cagp.LatLonGrid(LAYOUTS[layout].latitude, LAYOUTS[layout].n_longitudes)
     residuals = residuals_on(grid, fields)

@@ -3,7 +3,8 @@ import pytest
 from scipy.special import ndtr
 
 from cagp_dist.calibration.pit import histogram
-from cagp_dist.report.wording import duration, percent, reading, signed, when, when_all
+from cagp_dist.report.wording import percent, reading, signed, when, when_all
+from cagp_dist.text import duration
 
 
 def times(*stamps: str) -> np.ndarray:

@@ -50,6 +50,7 @@ def process_ids(client) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():
     """What it held is computed again by others; nothing was scattered."""
     problem = regression_problem(900, q=60, lengthscale=0.1)
@@ -71,6 +72,7 @@ def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("solver", [cagp.GaussSeidel(1), cagp.RandomActions(2)], ids=["sweep", "action"])
 def test_a_task_that_kills_its_workers_is_a_cluster_error(solver, monkeypatch):
     """Out of memory looks like this: the worker is gone, and so is the next one that tries."""
@@ -104,6 +106,7 @@ def start():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_scheduler_that_goes_away_is_a_cluster_error(start, tmp_path):
     file = str(tmp_path / "scheduler.json")
     scheduler = start("scheduler", "--scheduler-file", file, "--port", "0", "--no-dashboard")

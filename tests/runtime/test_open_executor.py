@@ -27,7 +27,8 @@ def test_names():
 @pytest.mark.parametrize("name", ["", "dask", "threads", "scheduler.yaml", "localhost:8786", "Local"])
 def test_unknown_names_are_refused_with_the_known_ones(name):
     with pytest.raises(
-        ConfigurationError, match=rf'scheduler is "{name}"; expected "local", "serial", "tcp://host:port", '
+        ConfigurationError,
+        match=rf'scheduler is "{name}"; expected "local", "serial", "slurm", "pbs", "tcp://HOST:PORT" or',
     ):
         open_executor(name).__enter__()
 

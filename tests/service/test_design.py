@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.design import design_points, map_cells, points_area
-from cagp_dist.service.tables import DesignTable, MapGrid
+from cagp_dist.service.jobfile.tables import DesignTable, MapGrid
 
 
 def grid(latitude, longitude):

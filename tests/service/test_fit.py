@@ -13,38 +13,17 @@ from cagp_dist.errors import FitError
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.result import FitStatus, StandardErrors
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.config import parse_job
 from cagp_dist.service.events import Event
 from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, prior_table, whole_grid
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit
 from cagp_dist.service.task import prepare
 
-JOB = """
-[observations]
-source = "synthetic"
-times = ["2020-01-01", "2020-01-02"]
-grid_degrees = 10.0
+from ..jobs import job_text as written
+from ..jobs import random_points
 
-[observations.synthetic]
-lengthscale = 0.3
-noise_variance = 1.0
-seed = 5
-
-[design]
-train = {{ kind = "random", count = 250, seed = 0 }}
-test  = {{ kind = "random", count = 30, seed = 1 }}
-
-[prior]
-mean = "harmonic-latitude"
-
-[cluster]
-scheduler = "serial"
-
-[output]
-root = "{root}"
-"""
 REGION = "grid_degrees = 10.0\narea = [70.0, -60.0, -70.0, 120.0]"
 SETTINGS = Synthetic(cagp.Matern32(0.3, 22.0), noise_variance=1.0, seed=5)
 
@@ -56,7 +35,20 @@ def field():
 
 @pytest.fixture
 def job_text(tmp_path):
-    return JOB.format(root=tmp_path / "out")
+    return written(
+        **{
+            "observations": {
+                "source": "synthetic",
+                "times": ["2020-01-01", "2020-01-02"],
+                "grid_degrees": 10.0,
+            },
+            "observations.synthetic": {"lengthscale": 0.3, "noise_variance": 1.0, "seed": 5},
+            "design": {"train": random_points(250), "test": random_points(30, seed=1)},
+            "prior": {"mean": "harmonic-latitude"},
+            "solver": None,
+            "output": {"root": tmp_path / "out"},
+        }
+    )
 
 
 def fitted_in(task):
@@ -278,7 +270,7 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
         (
             FitStatus.AT_BOUND,
             ("lengthscale", "variance"),
-            r"ended at-bound \(lengthscale and variance\): The data do not hold",
+            r"ended at-bound \(lengthscale and variance\): The data do not determine",
         ),
     ],
 )

@@ -3,9 +3,14 @@ import pytest
 import xarray as xr
 
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
-from cagp_dist.service.config import parse_job, with_scheduler
 from cagp_dist.service.ingest import ingest, peek, stored_observations
-from cagp_dist.service.plan import plan_job, scheduler_of, size_of_job
+from cagp_dist.service.jobfile.config import parse_job, with_scheduler
+from cagp_dist.service.plan import plan_job, size_of_job
+from cagp_dist.service.workers import scheduler_of
+
+from ..jobs import job_text, map_grid, random_points
+
+POINTS = random_points(40)
 
 
 @pytest.fixture
@@ -27,29 +32,16 @@ def store(tmp_path):
 
 @pytest.fixture
 def make_job(store, tmp_path):
-    def make(
-        *, times='times = ["2020-01-01", "2020-01-02"]', train='"random", count = 40', extra="", **changes
-    ):
-        text = f"""
-[observations]
-source = "zarr:{store}"
-{times}
-[design]
-train = {{ kind = {train} }}
-test = {{ kind = "random", count = 9 }}
-map = {{ kind = "grid", resolution_degrees = 30.0 }}
-[prior]
-lengthscale = 0.5
-variance = 60.0
-noise_variance = 1.0
-[solver]
-name = "{changes.get("solver", "gauss-seidel")}"
-[cluster]
-scheduler = "{changes.get("scheduler", "serial")}"
-{extra}
-[output]
-root = "{tmp_path}/out"
-"""
+    def make(*, train=POINTS, solver="gauss-seidel", scheduler="serial", cluster=None, **observations):
+        keys = {"source": f"zarr:{store}", "times": ["2020-01-01", "2020-01-02"], **observations}
+        text = job_text(
+            observations={key: value for key, value in keys.items() if value is not None},
+            design={"train": train, "test": random_points(9), "map": map_grid(30.0)},
+            prior={"lengthscale": 0.5, "variance": 60.0, "noise_variance": 1.0},
+            solver={"name": solver},
+            cluster={"scheduler": scheduler, **(cluster or {})},
+            output={"root": tmp_path / "out"},
+        )
         return parse_job(text)
 
     return make
@@ -70,16 +62,16 @@ def test_ingest_returns_the_field_and_asks_the_source_once(make_job, store):
     assert said == ["nothing to fetch, 2 times in the store already"]
     xr.testing.assert_equal(again, field)
     with pytest.raises(DataError):
-        ingest(make_job(times='times = ["2020-01-03"]'), report=quiet)
+        ingest(make_job(times=["2020-01-03"]), report=quiet)
 
 
 def test_ingest_adds_only_new_times(make_job):
     ingest(make_job(), report=quiet)
     said = []
-    field = ingest(make_job(times='times = ["2020-01-02", "2020-01-03"]'), report=said.append)
+    field = ingest(make_job(times=["2020-01-02", "2020-01-03"]), report=said.append)
     assert said == ["1 time added, 1 there already"]
     assert field.sizes["time"] == 2
-    assert ingest(make_job(times=""), report=quiet).sizes["time"] == 3
+    assert ingest(make_job(times=None), report=quiet).sizes["time"] == 3
 
 
 def test_a_damaged_store_is_an_error_and_not_fetched_over(make_job, tmp_path):
@@ -95,7 +87,7 @@ def test_a_damaged_store_is_an_error_and_not_fetched_over(make_job, tmp_path):
 
 def test_other_areas_are_kept_apart(make_job, tmp_path):
     ingest(make_job(), report=quiet)
-    smaller = make_job(times='times = ["2020-01-01"]\narea = [60.0, 0.0, -60.0, 180.0]')
+    smaller = make_job(times=["2020-01-01"], area=[60.0, 0.0, -60.0, 180.0])
     assert ingest(smaller, report=quiet).sizes["longitude"] == 7
     assert len(list((tmp_path / "out" / "observations").glob("*.zarr"))) == 2
 
@@ -118,7 +110,7 @@ def test_peek_never_asks_a_remote_source(make_job, tmp_path):
     assert peek(job, report=quiet) is None
     ingest(job, report=quiet)
     assert peek(job, report=quiet).sizes["time"] == 2
-    assert stored_observations(make_job(times='times = ["2020-01-03"]')) is None
+    assert stored_observations(make_job(times=["2020-01-03"])) is None
 
 
 def test_size_of_a_job_that_was_not_ingested_comes_from_its_counts(make_job, tmp_path):
@@ -129,7 +121,9 @@ def test_size_of_a_job_that_was_not_ingested_comes_from_its_counts(make_job, tmp
     assert size_of_job(make_job()) == before
 
 
-@pytest.mark.parametrize("changes", [{"times": ""}, {"train": '"stride", step = 2'}, {"train": '"all"'}])
+@pytest.mark.parametrize(
+    "changes", [{"times": None}, {"train": {"kind": "stride", "step": 2}}, {"train": {"kind": "all"}}]
+)
 def test_a_size_that_depends_on_an_unread_field_is_refused(make_job, changes):
     with pytest.raises(ConfigurationError, match=r"Run `cagp ingest` with the same job first"):
         size_of_job(make_job(**changes))
@@ -147,15 +141,15 @@ def test_solvers_that_follow_the_values_solve_once_for_each_time(make_job):
 
 def test_a_batch_system_is_not_asked_for_workers_to_make_a_plan(make_job):
     assert plan_job(make_job(scheduler="slurm")).plan.workers == 2
-    assert plan_job(make_job(scheduler="pbs", extra="workers = 16")).plan.workers == 16
+    assert plan_job(make_job(scheduler="pbs", cluster={"workers": 16})).plan.workers == 16
 
 
 def test_memory_is_that_of_all_workers(make_job):
-    big = {"solver": "cholesky", "extra": 'memory_limit = "1MiB"\nworkers = 16'}
+    big = {"solver": "cholesky", "cluster": {"memory_limit": "1MiB", "workers": 16}}
     job = make_job(**big)
     wide = job.model_copy(update={"design": job.design.model_copy(update={"map": make_wide(job.design.map)})})
     assert plan_job(with_scheduler(wide, "slurm")).plan.peak_bytes > 2**20
-    with pytest.raises(BudgetError, match="Raise memory_limit"):
+    with pytest.raises(BudgetError, match=r"Raise \[cluster\] memory_limit"):
         plan_job(with_scheduler(wide, "serial"))
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+from cagp_dist.solvers.adjoint import no_sums, representer_weights
+from cagp_dist.solvers.sweep import SweepSystem
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
@@ -10,8 +12,6 @@ from cagp_dist.budget import Demand
 from cagp_dist.gram import TiledGram
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers import Problem
-from cagp_dist.solvers.adjoint import no_sums, representer_weights
-from cagp_dist.solvers.sweep import SweepSystem
 
 from ..problems import RegressionProblem
 

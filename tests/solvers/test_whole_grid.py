@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
+from cagp_dist.solvers.whole_grid import OFF_GRID_DEGREES, degrees, place_on_grid, whole_grid_state
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Problem
-from cagp_dist.solvers.whole_grid import OFF_GRID_DEGREES, degrees, place_on_grid, whole_grid_state
 
 from ..oracle import assert_close, kernel_matrix
 

@@ -249,6 +249,7 @@ def test_what_is_not_canonical_is_refused(store, change, message):
     assert not store.parent.exists()
 
 
+@pytest.mark.exhaustive
 def test_a_kill_at_any_moment_leaves_whole_batches_and_the_next_append_completes_them(tmp_path):
     append(tmp_path / "before" / "observations.zarr", field([0, 1]))
     script = Path(__file__).with_name("killed_append.py")

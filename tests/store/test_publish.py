@@ -472,6 +472,7 @@ def test_a_file_that_cannot_grow_is_a_store_error(root):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_failing_file_operations_are_store_errors_and_change_nothing(tmp_path):
     # Every second operation outside the staged hierarchy fails once, and a sample of those inside; after each
     # the publisher checks that CURRENT names the run before or the new one, and that it verifies.
@@ -574,6 +575,7 @@ def test_a_disk_that_fails_to_flush_is_a_store_error(root):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_kills_at_random_moments_leave_a_run_that_verifies(tmp_path):
     root = tmp_path / "out"
     process = _start("random", root, 15, 1)
@@ -598,6 +600,7 @@ def test_kills_at_random_moments_leave_a_run_that_verifies(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_kill_before_each_file_operation_leaves_the_old_run_or_the_new_one(tmp_path):
     root = tmp_path / "out"
     output, _ = _start("steps", root).communicate(timeout=300)

@@ -47,7 +47,7 @@ class Case:
     @property
     def text(self) -> str:
         """What it is, in words."""
-        where = f"one row and column in {self.step} of the grid" if self.step else "drawn at random"
+        where = f"every {self.step}th row and column of the grid" if self.step else "drawn at random"
         held_out = f", {self.q:,} held out" if self.q else ""
         return f"{self.n:,} points observed{held_out}, {where}"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.service import values
-from cagp_dist.service.explain import explain
-from cagp_dist.service.tables import Job
+from cagp_dist.service.jobfile import values
+from cagp_dist.service.jobfile.explain import explain
+from cagp_dist.service.jobfile.tables import Job
 
 
 def load_job(path: Path | str) -> Job:
@@ -88,7 +88,7 @@ def with_scheduler(job: Job, scheduler: str) -> Job:
     Raises
     ------
     ConfigurationError
-        If the scheduler is none that is known.
+        If the scheduler is not known.
     """
     try:
         checked = values.scheduler(scheduler)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from cagp_dist.service.values import nearest
+from cagp_dist.service.jobfile.values import resembling
 
 _MOST_ERRORS = 8
 
@@ -50,7 +50,7 @@ def _sentence(model: type[BaseModel], tables: Mapping[str, object], error: Error
     if kind == "extra_forbidden":
         valid = list(owner.model_fields)
         noun = "table" if len(keys) == 1 and isinstance(came, Mapping) else "key"
-        return f"unknown {noun} {place}{nearest(keys[-1], valid)}; valid here: {', '.join(valid)}."
+        return f"unknown {noun} {place}{resembling(keys[-1], valid)}; valid here: {', '.join(valid)}."
     if kind == "missing":
         return f"{place} is missing: expected {_expected(field)}."
     if kind == "value_error":
@@ -58,7 +58,7 @@ def _sentence(model: type[BaseModel], tables: Mapping[str, object], error: Error
         return f"{place}: {said}." if isinstance(came, Mapping) else f"{place} = {_toml(came)}: {said}."
     if kind in ("union_tag_invalid", "union_tag_not_found") and field is not None:
         return _wrong_tag(field, keys, came)
-    close = nearest(came, _words(field)) if isinstance(came, str) else ""
+    close = resembling(came, _words(field)) if isinstance(came, str) else ""
     return f"{place} = {_toml(came)} is not allowed; expected {_expected(field)}{close}."
 
 
@@ -71,14 +71,14 @@ def _wrong_tag(field: FieldInfo, keys: Sequence[str], came: object) -> str:
     word = came.get(tag) if isinstance(came, Mapping) else None
     if word is None:
         return f"{place} is missing; {expected}."
-    close = nearest(word, tags) if isinstance(word, str) else ""
+    close = resembling(word, tags) if isinstance(word, str) else ""
     return f"{place} = {_toml(word)} is not allowed; {expected}{close}."
 
 
 def _locate(
     model: type[BaseModel], location: Sequence[int | str]
 ) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:
-    """Find the model and field an error speaks of, and the keys that lead there."""
+    """Find the model and field an error refers to, and the keys that lead there."""
     owner: type[BaseModel] = model
     field: FieldInfo | None = None
     keys: list[str] = []

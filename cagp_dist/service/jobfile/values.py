@@ -6,18 +6,18 @@ passed on unchanged, for the model to refuse.
 """
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Iterable
 
+from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
+from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
+from cagp_dist.text import alternatives, nearest
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-_SOURCES = "sample", "synthetic", "cds"
-_SOURCE_KINDS = "file", "zarr"
-_SCHEDULERS = "local", "serial", "slurm", "pbs"
-_EXPECTED_SOURCE = 'expected "sample", "synthetic", "file:PATH", "zarr:URL" or "cds"'
+EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
+EXPECTED_MEAN = alternatives(SPELLINGS)
 _YEARS = 1700, 2250  # what datetime64[ns] holds, with a margin
 
 
@@ -76,15 +76,14 @@ def area(value: tuple[float, float, float, float]) -> tuple[float, float, float,
 def source(value: str) -> str:
     """Where observations come from: a name, or a kind and its address."""
     kind, colon, address = value.partition(":")
-    if value in _SOURCES or (kind in _SOURCE_KINDS and address and "\0" not in address):
+    known = SOURCES.get(kind)
+    if known is not None and known.address and not address:
+        raise ValueError(f'the address is missing after "{kind}:", for example "{kind}:{known.example}"')
+    if known is not None and bool(known.address) == bool(colon) and "\0" not in address:
         return value
-    if kind in _SOURCE_KINDS and not address:
-        example = "file:field.grib" if kind == "file" else "zarr:gs://bucket/era5.zarr"
-        raise ValueError(f'the address is missing after "{kind}:", for example "{example}"')
     if not colon and "." in value:
-        raise ValueError(f'{_EXPECTED_SOURCE}; write "file:{value}"')
-    known = (*_SOURCES, *_SOURCE_KINDS)
-    raise ValueError(_EXPECTED_SOURCE + nearest(kind, known))
+        raise ValueError(f'expected {EXPECTED_SOURCE}; write "file:{value}"')
+    raise ValueError(f"expected {EXPECTED_SOURCE}{resembling(kind, SOURCES)}")
 
 
 def mean(value: str) -> str:
@@ -97,20 +96,16 @@ def mean(value: str) -> str:
         raise ValueError(f'the address is missing after "{kind}:", for example "{kind}:monthly-means.zarr"')
     if value in MEANS:
         return value
-    *names, last = (f'"{spelling}"' for spelling in SPELLINGS)
-    raise ValueError(f"expected {', '.join(names)} or {last}" + nearest(kind, MEANS))
+    raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, MEANS)}")
 
 
 def scheduler(value: str | None) -> str | None:
     """Check a scheduler's name, address or file."""
-    if value is None or value in _SCHEDULERS or value.endswith(".json"):
+    if value is None or value in SCHEDULERS or value.endswith(".json"):
         return value
     if re.fullmatch(r"(tcp|tls)://([^\s/:]+|\[[0-9a-fA-F:]+\]):\d{1,5}", value):
         return value
-    raise ValueError(
-        'expected "local", "serial", "slurm", "pbs", an address such as "tcp://127.0.0.1:8786", '
-        'or the path of a scheduler file that ends in ".json"' + nearest(value, _SCHEDULERS)
-    )
+    raise ValueError(f"expected {EXPECTED_SCHEDULER}{resembling(value, SCHEDULERS)}")
 
 
 def path(value: str) -> str:
@@ -134,7 +129,7 @@ def parse_bytes(value: object) -> object:
     return amount
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
+def resembling(word: str, valid: Iterable[str]) -> str:
     """Name the valid word that resembles ``word`` most, as the end of a sentence; else say nothing."""
-    close = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.5)
-    return f'; nearest: "{close[0]}"' if close else ""
+    close = nearest(word, valid)
+    return "" if close is None else f'; nearest: "{close}"'

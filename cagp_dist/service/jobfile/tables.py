@@ -6,27 +6,25 @@ messages are made from these two, so each fact about a key is stated once.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     model_validator,
 )
 
-from cagp_dist.service import values
+from cagp_dist.era5.sources import SOURCES
+from cagp_dist.kernels import KERNELS
+from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
+from cagp_dist.service.jobfile import values
+from cagp_dist.service.jobfile.base import Table
+from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable
+from cagp_dist.text import alternatives
 
 _LARGEST_COUNT = 10**9
-
-
-class Table(BaseModel):
-    """A table of the job file: unknown keys, wrong types, NaN and infinity are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 Times = Annotated[tuple[str, ...], BeforeValidator(values.times)]
@@ -39,7 +37,6 @@ _AREA = Field(
 _COUNT = Field(description="an integer of at least 1", examples=[1000], ge=1, le=_LARGEST_COUNT)
 _SEED = Field(description="an integer of at least 0", examples=[0], ge=0, le=2**63 - 1)
 _STEP = Field(description="an integer of at least 1", examples=[4], ge=1, le=_LARGEST_COUNT)
-_ITERATIONS = Field(description="an integer of at least 0 (0 is the prior)", examples=[5], ge=0, le=1_000_000)
 _DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], gt=0.0, le=90.0)
 _LENGTHSCALE = Field(
     description="a positive chord length on the unit sphere", examples=[0.05], gt=0.0, le=1e6
@@ -50,8 +47,11 @@ _NOISE_VARIANCE = Field(description="a positive variance in K^2", examples=[0.5]
 FitTo = Literal["observed", "field"]
 """Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field."""
 
-KernelName = Literal["matern12", "matern32", "matern52", "squared-exponential"]
-_KERNEL = Field(description="the name of a kernel", examples=["matern32"])
+if TYPE_CHECKING:
+    KernelName = str
+else:
+    KernelName = Literal[tuple(KERNELS)]
+_KERNEL = Field(description=alternatives(KERNELS), examples=["matern32"])
 
 
 class SyntheticTable(Table):
@@ -78,7 +78,7 @@ class Observations(Table):
         str,
         AfterValidator(values.source),
         Field(
-            description='"sample", "synthetic", "file:PATH", "zarr:URL" or "cds"',
+            description=values.EXPECTED_SOURCE,
             examples=["sample"],
             min_length=1,
         ),
@@ -100,6 +100,11 @@ class Observations(Table):
         ),
     ] = None
 
+    @property
+    def kind(self) -> str:
+        """The name of the source, without its address."""
+        return self.source.partition(":")[0]
+
     @model_validator(mode="before")
     @classmethod
     def _synthetic_by_default(cls, table: object) -> object:
@@ -110,8 +115,8 @@ class Observations(Table):
 
     @model_validator(mode="after")
     def _keys_of_the_source(self) -> Self:
-        if self.source == "cds" and self.times is None:
-            raise ValueError('source "cds" needs times, for example times = ["2017-04-27T12:00"]')
+        if SOURCES[self.kind].needs_times and self.times is None:
+            raise ValueError(f'source "{self.source}" needs times, for example times = ["2017-04-27T12:00"]')
         if self.source != "synthetic" and self.synthetic is not None:
             raise ValueError(
                 f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
@@ -200,7 +205,7 @@ class PriorTable(Table):
         str,
         AfterValidator(values.mean),
         Field(
-            description='"constant", "quadratic-latitude", "harmonic-latitude" or "climatology:PATH"',
+            description=values.EXPECTED_MEAN,
             examples=["quadratic-latitude"],
         ),
     ] = "quadratic-latitude"
@@ -231,60 +236,6 @@ class PriorTable(Table):
         return Numbers(self.lengthscale, self.variance, self.noise_variance)
 
 
-class GaussSeidelTable(Table):
-    """Point Gauss-Seidel."""
-
-    name: Literal["gauss-seidel"]
-    iterations: Annotated[int, _ITERATIONS] = 5
-
-
-class BlockGaussSeidelTable(Table):
-    """Block Gauss-Seidel, the default."""
-
-    name: Literal["block-gauss-seidel"] = "block-gauss-seidel"
-    iterations: Annotated[int, _ITERATIONS] = 5
-    block_size: Annotated[
-        int, Field(description="an integer of at least 1", examples=[1024], ge=1, le=_LARGEST_COUNT)
-    ] = 1024
-
-
-class ConjugateGradientTable(Table):
-    """Conjugate gradients; depends on the observed values, so its error bars are conservative."""
-
-    name: Literal["conjugate-gradient"]
-    iterations: Annotated[int, _ITERATIONS] = 5
-
-
-class RandomActionsTable(Table):
-    """Random search directions."""
-
-    name: Literal["random-actions"]
-    iterations: Annotated[int, _ITERATIONS] = 5
-    seed: Annotated[int, _SEED] = 0
-
-
-class CholeskyTable(Table):
-    """The exact solve."""
-
-    name: Literal["cholesky"]
-
-
-class RingsTable(Table):
-    """The exact solve where the observed points fill a latitude-longitude grid, or nearly."""
-
-    name: Literal["rings"]
-
-
-SolverTable = (
-    GaussSeidelTable
-    | BlockGaussSeidelTable
-    | ConjugateGradientTable
-    | RandomActionsTable
-    | CholeskyTable
-    | RingsTable
-)
-
-
 class ClusterTable(Table):
     """``[cluster]``: where the work is done. Has no influence on the result."""
 
@@ -292,7 +243,7 @@ class ClusterTable(Table):
         str | None,
         AfterValidator(values.scheduler),
         Field(
-            description='"local", "serial", "slurm", "pbs", "tcp://HOST:PORT" or a scheduler file',
+            description=EXPECTED_SCHEDULER,
             examples=["local"],
         ),
     ] = None
@@ -325,13 +276,13 @@ class Job(Table):
         PriorTable, Field(description="the keys kernel, mean, lengthscale, variance, noise_variance")
     ]
     solver: Annotated[
-        SolverTable,
+        AnySolverTable,
         Field(
             discriminator="name",
             description="a table with the name of a solver",
             examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
         ),
-    ] = BlockGaussSeidelTable()
+    ] = DEFAULT_SOLVER
     cluster: Annotated[ClusterTable, Field(description="the keys scheduler, workers, memory_limit")] = (
         ClusterTable()
     )

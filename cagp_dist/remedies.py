@@ -1,0 +1,54 @@
+"""What to change where work does not fit or fails: the argument in Python, and the key of a job file.
+
+The only table of its kind: an error names its remedies (`cagp_dist.errors`), and whoever shows it says
+which of the two its reader can change.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+
+class Remedy(Enum):
+    """One way out, as the end of "to go on, ...": for callers of Python, and for writers of job files.
+
+    None: a job has no such setting.
+    """
+
+    MORE_MEMORY = ("raise memory_limit_bytes", "raise [cluster] memory_limit")
+    LARGER_WORKERS = ("give the workers more memory", "give the workers more memory")
+    FEWER_WORKERS = ("use fewer workers", "lower [cluster] workers")
+    SMALLER_BLOCKS = ("lower block_size", "lower [solver] block_size")
+    FEWER_ITERATIONS = ("lower iterations", "lower [solver] iterations")
+    BLOCK_GAUSS_SEIDEL = ("use BlockGaussSeidel", 'use [solver] name = "block-gauss-seidel"')
+    FEWER_TEST_POINTS = (
+        "ask for fewer test points",
+        "lower [design] test.count or raise [design] map.resolution_degrees",
+    )
+    VARIANCES_ALONE = ('ask for covariance="diagonal"', None)
+    COARSER_GRID = ("use a coarser grid", "raise [observations] grid_degrees")
+    FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")
+    FEWER_FIELDS = ("fit on fewer fields", "list fewer [observations] times")
+    PATHWISE = ('use method="pathwise"', None)
+    THINNED_GRID = ("fit on every other row and column", "raise [observations] grid_degrees")
+
+    def __init__(self, in_python: str, in_job: str | None) -> None:
+        self.in_python = in_python
+        self.in_job = in_job
+
+
+def advice(remedies: Iterable[Remedy], *, in_job: bool = False) -> str:
+    """Write remedies as a sentence, or nothing if there are none.
+
+    Examples
+    --------
+    >>> advice([Remedy.MORE_MEMORY, Remedy.SMALLER_BLOCKS])
+    'Raise memory_limit_bytes, or lower block_size.'
+    >>> advice([Remedy.MORE_MEMORY, Remedy.VARIANCES_ALONE], in_job=True)
+    'Raise [cluster] memory_limit.'
+    """
+    ways = [remedy.in_job if in_job else remedy.in_python for remedy in remedies]
+    texts = list(dict.fromkeys(way for way in ways if way is not None))
+    if not texts:
+        return ""
+    sentence = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, or {texts[-1]}"
+    return f"{sentence[0].upper()}{sentence[1:]}."

@@ -1,0 +1,110 @@
+"""The ways to get workers by the names that job files give them: a new one is a function and one line."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.runtime.base import Executor
+from cagp_dist.runtime.dask import BATCH_SYSTEMS, connect
+from cagp_dist.runtime.serial import SerialExecutor
+from cagp_dist.runtime.threads import ThreadExecutor
+from cagp_dist.text import alternatives
+
+Opener = Callable[[str, int | None, int | None], AbstractContextManager[Executor]]
+
+
+@contextmanager
+def open_executor(
+    scheduler: str = "local", *, workers: int | None = None, memory_limit_bytes: int | None = None
+) -> Iterator[Executor]:
+    """Open the executor that a scheduler name stands for.
+
+    Parameters
+    ----------
+    scheduler : str
+        ``local`` (threads of this process), ``serial``, ``tcp://host:port``, the path of a Dask
+        scheduler file ending in ``.json``, ``slurm`` or ``pbs``.
+    workers : int, optional
+        Threads (``local``; default: all cores) or worker jobs (``slurm``, ``pbs``; default 2).
+    memory_limit_bytes : int, optional
+        Memory of a worker job (``slurm``, ``pbs``).
+
+    Yields
+    ------
+    Executor
+        Closed when the context ends; a cluster that was only connected to keeps running.
+
+    Raises
+    ------
+    ConfigurationError
+        If the name means nothing.
+    ClusterError
+        If the scheduler does not answer.
+
+    Examples
+    --------
+    >>> from cagp_dist.runtime import open_executor
+    >>> with open_executor("serial") as executor:
+    ...     executor.gather([executor.submit(pow, 2, 10)])
+    [1024]
+    """
+    with find_scheduler(scheduler).open(scheduler, workers, memory_limit_bytes) as executor:
+        yield executor
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A way to get workers.
+
+    Attributes
+    ----------
+    open : callable
+        Takes the name, the number of workers and the bytes of a worker, each None by default; returns the
+        context manager of an executor.
+    batch : bool
+        Whether the workers are jobs of a batch system, which wait in a queue and are paid for.
+    """
+
+    open: Opener
+    batch: bool = False
+
+
+def find_scheduler(name: str) -> Scheduler:
+    """Find a scheduler by its name, address or file; raises `ConfigurationError` for any other text."""
+    if name in SCHEDULERS:
+        return SCHEDULERS[name]
+    if "://" in name or name.endswith(".json"):
+        return _RUNNING
+    raise ConfigurationError(f'scheduler is "{name}"; expected {EXPECTED_SCHEDULER}.')
+
+
+def _serial(
+    name: str, workers: int | None, memory_limit_bytes: int | None
+) -> AbstractContextManager[Executor]:
+    return nullcontext(SerialExecutor())
+
+
+def _threads(
+    name: str, workers: int | None, memory_limit_bytes: int | None
+) -> AbstractContextManager[Executor]:
+    return ThreadExecutor(workers)
+
+
+def _cluster(
+    name: str, workers: int | None, memory_limit_bytes: int | None
+) -> AbstractContextManager[Executor]:
+    return connect(name, workers=workers, memory_limit_bytes=memory_limit_bytes)
+
+
+_RUNNING = Scheduler(_cluster)
+"""A Dask cluster that runs already."""
+
+SCHEDULERS: dict[str, Scheduler] = {
+    "local": Scheduler(_threads),
+    "serial": Scheduler(_serial),
+    **{name: Scheduler(_cluster, batch=True) for name in BATCH_SYSTEMS},
+}
+
+EXPECTED_SCHEDULER = alternatives([*SCHEDULERS, "tcp://HOST:PORT"], 'a scheduler file that ends in ".json"')
+"""What a scheduler may be, for errors and references."""

@@ -1,0 +1,1 @@
+"""What a job file is: its tables, values and error messages."""

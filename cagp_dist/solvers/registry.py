@@ -1,0 +1,21 @@
+"""The solvers by the names that job files give them: a new solver is one class and one line here."""
+
+from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
+from cagp_dist.solvers.base import Solver
+from cagp_dist.solvers.exact import Cholesky, Rings
+from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
+from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
+from cagp_dist.solvers.relaxation import SOR, SSOR
+
+SOLVERS: dict[str, type[Solver]] = {
+    "gauss-seidel": GaussSeidel,
+    "block-gauss-seidel": BlockGaussSeidel,
+    "sor": SOR,
+    "ssor": SSOR,
+    "jacobi": Jacobi,
+    "block-jacobi": BlockJacobi,
+    "conjugate-gradient": ConjugateGradient,
+    "random-actions": RandomActions,
+    "cholesky": Cholesky,
+    "rings": Rings,
+}

@@ -1,0 +1,140 @@
+"""Mutants: small mistakes put into the source one at a time, and whether the tests notice them.
+
+By hand, in the root of the repository, as often as tests are thinned or rewritten::
+
+    python -m tests.mutants --count 30 --seed 0
+    python -m tests.mutants --count 30 --modules cagp_dist/gram/rings.py --tests ../before/tests tests
+
+A mistake is a comparison turned round, ``+`` for ``-`` or ``*`` for ``/`` and the reverse, an integer raised
+by one, or a ``not`` left out. Which ones are made follows from the seed. Each is put into a copy of the
+package, where the tests of `TESTS` that cover its module run until the first failure; a mutant that no test
+fails on has survived. Several folders of tests are compared on the same mutants: the exit code is 1 if a
+later folder lets one live that the first one kills. Mutants that change nothing (the width of a strip, a
+bound that is never met) survive any test.
+"""
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_GRIDS = (
+    "gram/test_rings.py",
+    "gram/test_ring_samples.py",
+    "gram/test_wavenumbers.py",
+    "gram/test_masked.py",
+)
+TESTS = {
+    "cagp_dist/geometry.py": ("test_geometry.py",),
+    "cagp_dist/tiling.py": ("test_tiling.py", "conformance/test_grams.py"),
+    "cagp_dist/kernels.py": ("test_kernels.py", "test_compiled.py"),
+    "cagp_dist/lapack.py": ("test_lapack.py",),
+    "cagp_dist/calibration/pit.py": ("calibration/test_pit.py",),
+    "cagp_dist/calibration/scores.py": ("calibration/test_scores.py",),
+    "cagp_dist/store/manifest.py": ("store/test_publish.py",),
+    "cagp_dist/store/plain.py": ("era5/test_hostile_stores.py",),
+    "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py",),
+    "cagp_dist/gram/rings.py": (*_GRIDS, "conformance/test_grams.py"),
+    "cagp_dist/gram/wavenumbers.py": _GRIDS,
+    "cagp_dist/gram/masked.py": (*_GRIDS, "conformance/test_grams.py"),
+}
+"""Modules, and the tests that answer for them."""
+
+_TURNED = {
+    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+}  # fmt: skip
+_SECONDS = 240.0
+
+
+def mutants(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the line of a mistake, what was changed, and the whole source with it."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(ops=[op, *rest]) if type(op) in _TURNED:
+                field, mistake = "ops", [_TURNED[type(op)](), *rest]
+            case ast.BinOp(op=op) if type(op) in _TURNED:
+                field, mistake = "op", _TURNED[type(op)]()
+            case ast.Constant(value=number) if type(number) is int:
+                field, mistake = "value", number + 1
+            case ast.UnaryOp(op=ast.Not()):
+                field, mistake = "op", ast.UAdd()  # +True is 1
+            case _:
+                continue
+        before, right = ast.unparse(node), getattr(node, field)
+        setattr(node, field, mistake)
+        yield node.lineno, f"{before}  ->  {ast.unparse(node)}", ast.unparse(tree)
+        setattr(node, field, right)
+
+
+def survives(folder: Path, tests: tuple[str, ...]) -> bool:
+    """Run tests in a copy of the project until one fails; a run that does not end counts as a failure."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-qx",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not cluster",
+    ]
+    try:
+        run = subprocess.run(
+            [*command, *(f"tests/{name}" for name in tests)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return run.returncode == 0
+
+
+def main() -> int:
+    """Print a line for each mutant, and how many every folder of tests killed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--modules", nargs="+", default=list(TESTS), choices=list(TESTS))
+    parser.add_argument("--tests", nargs="+", type=Path, default=[ROOT / "tests"])
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    made = [(name, *mutant) for name in options.modules for mutant in mutants((ROOT / name).read_text())]
+    chosen = random.Random(options.seed).sample(made, min(options.count, len(made)))
+    lived: list[set[int]] = [set() for _ in options.tests]
+    with tempfile.TemporaryDirectory() as scratch:
+        copies = [Path(scratch) / str(number) for number in range(len(options.tests))]
+        for folder, tests in zip(copies, options.tests, strict=True):
+            for name in ("cagp_dist", "pipelines"):
+                shutil.copytree(ROOT / name, folder / name)
+            shutil.copytree(tests, folder / "tests")
+            shutil.copy(ROOT / "pyproject.toml", folder)
+            for name in sorted({name for name, *_ in chosen}):
+                if not survives(folder, TESTS[name]):
+                    raise SystemExit(f"the tests of {name} in {tests} fail on the source as it is")
+        for number, (name, line, change, source) in enumerate(chosen):
+            for folder, alive in zip(copies, lived, strict=True):
+                (folder / name).write_text(source)
+                if survives(folder, TESTS[name]):
+                    alive.add(number)
+                shutil.copy(ROOT / name, folder / name)
+            verdict = ", ".join("survived" if number in alive else "killed" for alive in lived)
+            print(f"{verdict:20} {name}:{line}  {change}", flush=True)
+    for tests, alive in zip(options.tests, lived, strict=True):
+        print(f"{len(chosen) - len(alive)} of {len(chosen)} killed by {tests}")
+    return int(any(alive - lived[0] for alive in lived))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

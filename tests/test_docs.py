@@ -1,0 +1,84 @@
+"""What the pages have in common: figures are written down once, figures exist, citations are listed."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+EXPERIMENTS = (DOCS / "experiments.md").read_text()
+
+
+def substitutions() -> dict[str, str]:
+    """``myst_substitutions`` of docs/conf.py, read without Sphinx."""
+    for statement in ast.parse((DOCS / "conf.py").read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "myst_substitutions":
+            return ast.literal_eval(statement.value)
+    raise AssertionError("docs/conf.py has no myst_substitutions")
+
+
+def pages() -> list[Path]:
+    """Every page that is written by hand."""
+    return [path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & set(path.parts)]
+
+
+def test_quoted_figures_are_those_of_the_experiments():
+    quoted = substitutions()
+    for name, value in quoted.items():
+        assert value in EXPERIMENTS, f"{name} = {value} is in no table of experiments.md"
+    used = {name for page in pages() for name in re.findall(r"\{\{ (\w+) \}\}", page.read_text())}
+    assert used == set(quoted)
+
+
+def test_quoted_figures_are_written_out_nowhere_else():
+    for page in pages():
+        if page.name in ("experiments.md", "peers.md"):
+            continue
+        for value in ("340 MiB", "55.3 %", "1,679 MiB", "3,080"):
+            assert value not in page.read_text(), f"{page.name} repeats {value}"
+
+
+def test_every_picture_of_a_page_exists():
+    for page in pages():
+        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)|```\{(?:image|figure)\} (\S+)", page.read_text()):
+            assert (page.parent / next(filter(None, target))).is_file(), f"{page.name}: {target}"
+
+
+def test_files_that_pages_mention_exist():
+    root = DOCS.parent
+    for page in [*pages(), root / "README.md"]:
+        text = page.read_text()
+        for name in re.findall(r"\b((?:tests|docs|deploy)/[\w./-]*\w)", text):
+            assert (root / name).exists(), f"{page.name}: {name}"
+        for module in re.findall(r"python -m (pipelines(?:\.\w+)*)", text):
+            assert (root / (module.replace(".", "/") + ".py")).exists(), f"{page.name}: {module}"
+
+
+def test_names_that_pages_mention_exist():
+    import cagp_dist
+
+    mentioned = set()
+    for page in pages():
+        text = page.read_text()
+        mentioned |= {("cagp_dist", name) for name in re.findall(r"\bcagp\.([A-Za-z_]\w*)", text)}
+        mentioned |= set(re.findall(r"`(cagp_dist(?:\.\w+)*)\.(\w+)[`(]", text))
+    assert ("cagp_dist", "condition") in mentioned
+    for module, name in sorted(mentioned):
+        found = cagp_dist if module == "cagp_dist" else importlib.import_module(module)
+        assert hasattr(found, name), f"{module}.{name}"
+
+
+def test_works_that_docstrings_cite_are_on_the_page_of_references():
+    references = (DOCS / "references.md").read_text()
+    listed = {
+        (line.split()[0].rstrip(","), year)
+        for line in references.splitlines()
+        for year in re.findall(r"^\S.*\((\d{4})\)$", line)
+    }
+    cited = {
+        (name, year)
+        for path in (DOCS.parent / "cagp_dist").rglob("*.py")
+        for name, year in re.findall(r"\[([A-Z]\w+)[^\[\]]*? ((?:19|20)\d\d)\b", path.read_text())
+    }
+    assert ("Hegde", "2025") in cited
+    assert cited <= listed

@@ -1,0 +1,116 @@
+"""The build of the documentation fails when the tutorial loses a figure."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+REMEDY = 'os.environ.pop("MPLBACKEND", None)\n'
+SOURCE = """
+```{code-cell} ipython3
+import matplotlib.pyplot as plt
+```
+
+```{code-cell} ipython3
+fig, axis = plt.subplots()
+axis.plot([0, 1]);
+```
+
+![a picture of the prose](elsewhere.png)
+"""
+CELL = '<div class="cell docutils container"><div class="cell_input">{code}</div>{output}</div>\n'
+OUTPUT = '<div class="cell_output docutils container">{shown}</div>'
+IMAGE = '<img alt="figure" src="_images/one.png" />'
+
+
+@pytest.fixture(scope="module")
+def missing_figures():
+    spec = importlib.util.spec_from_file_location("drawn", DOCS / "drawn.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.missing_figures
+
+
+@pytest.fixture
+def built(tmp_path):
+    def build(shown, picture=b"PNG"):
+        (tmp_path / "_images").mkdir()
+        (tmp_path / "_images" / "one.png").write_bytes(picture)
+        (tmp_path / "tutorial.md").write_text(SOURCE)
+        page = CELL.format(code="import", output="") + CELL.format(
+            code="subplots", output=OUTPUT.format(shown=shown)
+        )
+        (tmp_path / "tutorial.html").write_text(page)
+        return tmp_path / "tutorial.md", tmp_path / "tutorial.html"
+
+    return build
+
+
+def test_a_page_with_its_figures_passes(missing_figures, built):
+    assert missing_figures(*built(IMAGE)) == []
+
+
+def test_a_page_without_images_fails(missing_figures, built):
+    source, page = built("<pre>&lt;Figure size 640x480 with 1 Axes&gt;</pre>")
+    assert missing_figures(source, page) == [
+        "cell 2 of tutorial.md draws a figure and tutorial.html shows none"
+    ]
+
+
+def test_a_picture_of_the_prose_is_not_the_figure_of_a_cell(missing_figures, built):
+    source, page = built("")
+    page.write_text(page.read_text().replace('<div class="cell_output docutils container"></div>', IMAGE))
+    assert len(missing_figures(source, page)) == 1
+
+
+def test_an_empty_picture_fails(missing_figures, built):
+    found = missing_figures(*built(IMAGE, picture=b""))
+    assert found == ["cell 2 of tutorial.md: the picture _images/one.png is not there"]
+
+
+def test_a_page_that_was_not_executed_fails(missing_figures, built):
+    source, page = built(IMAGE)
+    page.write_text("<p>the text alone</p>")
+    assert missing_figures(source, page) == ["tutorial.html has 0 executed cells; tutorial.md has 2"]
+
+
+PAGE = """---
+file_format: mystnb
+kernelspec:
+  name: python3
+---
+
+# Tutorial
+""" + SOURCE.rpartition("\n!")[0]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_build_shows_the_figures_whatever_the_environment_says_and_fails_without(tmp_path, lost):
+    """`make` exports MPLBACKEND; a build whose kernel is given it nevertheless is one that loses figures."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    settings = (DOCS / "conf.py").read_text().replace('html_static_path = ["_static"]', "")
+    if lost:
+        assert REMEDY in settings
+        settings = settings.replace(REMEDY, "")
+    (folder / "conf.py").write_text(settings)
+    (folder / "drawn.py").write_text((DOCS / "drawn.py").read_text())
+    (folder / "index.md").write_text("# Pages\n\n```{toctree}\ntutorial\n```\n")
+    (folder / "tutorial.md").write_text(PAGE)
+    run = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-b", "html", folder, tmp_path / "html"],
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if lost:
+        assert run.returncode != 0
+        assert "figures of the tutorial are missing: cell 2 of tutorial.md" in run.stderr
+    else:
+        assert run.returncode == 0, run.stderr
