@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
-from cagp_dist.era5.sources import SOURCE_FORMS
-from cagp_dist.kernels import KERNELS
-from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
-from cagp_dist.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
     from cagp_dist.service.jobfile.tables import Job
@@ -40,8 +37,8 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"Where to compute: {EXPECTED_SCHEDULER}. Takes precedence over the job file and "
-        "DASK_SCHEDULER_ADDRESS.",
+        help="Where to compute, as [cluster] scheduler of a job (`cagp run --help` lists the names); takes "
+        "precedence over the job file and DASK_SCHEDULER_ADDRESS.",
         show_default=False,
     ),
 ]
@@ -57,12 +54,24 @@ def _examples(*lines: str) -> str:
     return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])
 
 
-def _names() -> str:
-    """List what a job file may name, from the registries."""
-    families = {"Sources": SOURCE_FORMS, "Kernels": KERNELS, "Solvers": SOLVERS}
-    return "\n\n".join(
-        ["In a job file:", *(f"  {family}: {', '.join(families[family])}" for family in families)]
-    )
+class _JobCommand(TyperCommand):
+    """A command whose help ends with what a job file may name; the registries are read when it is shown."""
+
+    @property
+    def epilog(self) -> str:
+        """Examples, and the names of the registries."""
+        from cagp_dist.era5.sources import SOURCE_FORMS
+        from cagp_dist.kernels import KERNELS
+        from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
+        from cagp_dist.solvers.registry import SOLVERS
+
+        families = {"Sources": SOURCE_FORMS, "Kernels": KERNELS, "Solvers": SOLVERS}
+        names = [f"  {family}: {', '.join(families[family])}" for family in families]
+        return "\n\n".join([self._examples, "In a job file:", *names, f"  Schedulers: {EXPECTED_SCHEDULER}"])
+
+    @epilog.setter
+    def epilog(self, examples: str) -> None:
+        self._examples = examples
 
 
 def _show_version(wanted: bool) -> None:
@@ -96,13 +105,12 @@ def demo(
 
 
 @app.command(
+    cls=_JobCommand,
     epilog=_examples(
         "cagp run job.toml",
         "cagp run job.toml --scheduler tcp://127.0.0.1:8786",
         "cagp run job.toml --publish-unconverged",
-    )
-    + "\n\n"
-    + _names()
+    ),
 )
 def run(
     job: JobFile,
