@@ -6,7 +6,7 @@ blocks are multiplied::
     L = sum over blocks of  L(X_b, b_b)
 
 Each term is exact, so that the gradient has mean zero at the true parameters (an independent-blocks composite
-likelihood; [Varin, Reid & Firth 2011, An overview of composite likelihood methods]). What is lost is what
+likelihood; [Varin, Reid & Firth 2011]). What is lost is what
 neighbours on two sides of an edge say about each other: little as long as a block is several lengthscales
 wide. Unlike a subset drawn at random, a block has the density of all points, hence the same short distances.
 

@@ -273,7 +273,7 @@ class Job(Table):
     observations: Annotated[Observations, Field(description="the keys source, variable, times")]
     design: Annotated[DesignTable, Field(description="the keys train, test, map")]
     prior: Annotated[
-        PriorTable, Field(description="the keys kernel, mean, lengthscale, variance, noise_variance")
+        PriorTable, Field(description="the keys kernel, mean, fit_to, lengthscale, variance, noise_variance")
     ]
     solver: Annotated[
         AnySolverTable,
