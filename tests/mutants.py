@@ -42,7 +42,7 @@ TESTS = {
     "cagp_dist/store/plain.py": ("era5/test_hostile_stores.py",),
     "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py",),
     "cagp_dist/gram/rings.py": (*_GRIDS, "conformance/test_grams.py"),
-    "cagp_dist/gram/wavenumbers.py": _GRIDS,
+    "cagp_dist/latlon/wavenumbers.py": _GRIDS,
     "cagp_dist/gram/masked.py": (*_GRIDS, "conformance/test_grams.py"),
 }
 """Modules, and the tests that answer for them."""

@@ -194,10 +194,9 @@ def _group(path: Path, name: str) -> Iterator["xr.Dataset"]:
             consolidated=False,
             decode_timedelta=False,
         ) as dataset:
-            dataset.encoding["source"] = str(path)
             yield dataset
-    except StoreError:
-        raise
+    except StoreError as error:
+        raise StoreError(f"the run {path}: {error}") from error
     except Exception as error:  # codecs and metadata readers raise whatever their library raises
         raise StoreError(
             f"cannot read group {name or '/'!r} of the run {path} ({type(error).__name__}: {error}). "
@@ -210,8 +209,8 @@ def _values(dataset: "xr.Dataset", name: str, *dims: str) -> Array:
     values = np.asarray(dataset[name].transpose(*dims).values, dtype=np.float64)
     if not np.isfinite(values).all():
         raise StoreError(
-            f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values of {name!r} in "
-            f"{dataset.encoding.get('source', 'the run')} are not finite; a missing chunk reads as NaN. "
+            f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values of {name!r} "
+            "are not finite; a missing chunk reads as NaN. "
             "`cagp verify OUT` names it; restore the run from a copy or run the job again."
         )
     return values

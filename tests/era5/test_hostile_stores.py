@@ -216,7 +216,12 @@ def test_text_of_this_package_is_read_by_it_and_refused_from_others(tmp_path):
 
 def test_a_reference_file_is_refused():
     fsspec.filesystem("memory").pipe("hostile.json", b'{"version": 1, "templates": {}, "refs": {}}')
-    for address in ("reference://", "reference::memory://hostile.json", "simplecache::reference::http://a"):
+    for address in (
+        "reference::hostile.json",
+        "reference://",
+        "reference::memory://hostile.json",
+        "simplecache::reference::http://a",
+    ):
         with pytest.raises(ConfigurationError, match="names a reference file; expected a Zarr store"):
             open_zarr(address)
 
@@ -318,6 +323,8 @@ def test_a_store_opened_for_reading_cannot_be_written(tmp_path):
 
     field().to_zarr(tmp_path / "x.zarr", zarr_format=2, consolidated=False)
     store = plain_store(str(tmp_path / "x.zarr"))
+    assert store == plain_store(str(tmp_path / "x.zarr"))
+    assert store != plain_store(str(tmp_path))
     assert (store.supports_writes, store.supports_deletes, store.read_only) == (False, False, True)
     with pytest.raises(StoreError, match="opened for reading; t2m/0 cannot be deleted"):
         sync(store.delete("t2m/0"))

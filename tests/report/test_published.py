@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_an_absent_variable_is_named(copy: Path) -> None:
 def test_a_missing_chunk_is_not_drawn_as_data(copy: Path) -> None:
     shutil.rmtree(copy / "posterior" / "t2m_mean" / "c")
     with pytest.raises(StoreError, match=r"60 of 60 values of 't2m_mean'.*not finite"):
+        read_run(copy)
+
+
+def test_a_run_whose_metadata_names_a_codec_that_runs_code_is_not_decoded(copy: Path) -> None:
+    metadata = copy / "posterior" / "latitude" / "zarr.json"
+    document = json.loads(metadata.read_text())
+    document["codecs"].append({"name": "numcodecs.pickle", "configuration": {}})
+    metadata.write_text(json.dumps(document))
+    said = rf"the run {copy}: array 'posterior/latitude' has codec 'numcodecs\.pickle'; expected numbers"
+    with pytest.raises(StoreError, match=said):
         read_run(copy)
 
 
