@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
+    from cagp_dist.means import MEANS, LatitudeMean, LatitudePolynomial, mean_family
     from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import open_executor
     from cagp_dist.solvers import (
@@ -59,6 +60,10 @@ _HOME = {
     "FitResult": "likelihood.result",
     "FitStatus": "likelihood.result",
     "StandardErrors": "likelihood.result",
+    "MEANS": "means",
+    "LatitudeMean": "means",
+    "LatitudePolynomial": "means",
+    "mean_family": "means",
     "open_executor": "runtime",
     "BlockGaussSeidel": "solvers",
     "BlockJacobi": "solvers",
@@ -75,6 +80,7 @@ _HOME = {
 }
 
 __all__ = [
+    "MEANS",
     "SOR",
     "SSOR",
     "BlockGaussSeidel",
@@ -87,6 +93,8 @@ __all__ = [
     "GaussSeidel",
     "Jacobi",
     "LatLonGrid",
+    "LatitudeMean",
+    "LatitudePolynomial",
     "LeaveOneOut",
     "MaskedRings",
     "Matern12",
@@ -107,6 +115,7 @@ __all__ = [
     "area_weights",
     "condition",
     "fit",
+    "mean_family",
     "open_executor",
     "posterior_mean",
     "space_filling_order",

@@ -192,7 +192,7 @@ def test_a_prior_that_the_data_do_not_hold_is_refused_with_what_to_do(folder):
     assert_refused(
         result,
         3,
-        "the fit of the prior to the whole field of 288 points",
+        "the fit of the prior to the 120 observed points",
         "noise_variance",
         "put them into the job",
     )

@@ -198,12 +198,12 @@ def test_fit_prints_numbers_and_a_table_to_paste(fit_job, tmp_path):
         "status  converged: ",
     ):
         assert words in result.stdout
-    assert "fitted  to the whole field of 264 points, test points included in " in result.stdout
+    assert "fitted  to the 100 observed points in " in result.stdout
     table = "[prior]" + result.stdout.split("[prior]")[1]
     pasted = fit_text(tmp_path).replace('[prior]\nmean = "harmonic-latitude"', table)
     numbers = parse_job(pasted).prior.numbers
     assert 0.1 < numbers.lengthscale < 1.0
-    assert "to the whole field of 264 points, test points included, on serial" in result.stderr
+    assert "to the 100 observed points, on serial" in result.stderr
     assert "done  Fit           converged, lengthscale " in result.stderr
     assert not (tmp_path / "out" / "CURRENT").exists()
 
@@ -214,7 +214,7 @@ def test_run_fits_first_and_finds_its_run_without_fitting_again(fit_job, monkeyp
     stages = [line.split()[1] for line in first.stderr.splitlines() if line.startswith("done")]
     assert stages == ["Observations", "Points", "Fit", "Solve", "Scores", "Publication", "Report"]
     page = Path(first.stdout.split("report  ")[1].strip()).read_text()
-    assert "Prior, fitted to the whole field of 264 points, test points included" in page
+    assert "Prior, fitted to the 100 observed points" in page
     monkeypatch.setattr("cagp_dist.service.run.fit_prior", None)
     again = cagp("run", fit_job)
     assert again.exit_code == 0, again.output
@@ -224,7 +224,7 @@ def test_run_fits_first_and_finds_its_run_without_fitting_again(fit_job, monkeyp
 def test_plan_says_that_the_prior_will_be_fitted(fit_job, tmp_path):
     result = cagp("plan", fit_job)
     assert result.exit_code == 0, result.output
-    assert "the three numbers of [prior] are fitted first, to the whole field of 264 points" in result.stdout
+    assert "the three numbers of [prior] are fitted first, to the 100 observed points" in result.stdout
     assert not (tmp_path / "out").exists()
 
 
@@ -254,7 +254,7 @@ def test_a_fit_that_does_not_end_well_exits_with_3(fit_job, tmp_path, monkeypatc
     assert ran.exit_code == 3
     assert ran.stdout == ""
     message = " ".join(ran.stderr.split())
-    assert "Error: the fit of the prior to the whole field of 264 points, test points included" in message
+    assert "Error: the fit of the prior to the 100 observed points" in message
     assert "put them into the job: [prior] kernel" in message
     assert not (tmp_path / "out" / "CURRENT").exists()
 

@@ -304,3 +304,13 @@ def test_an_unfinished_solve_depends_on_the_prior_mean_more_than_the_exact_one(s
     assert abs(share["sweep", 0.0] - 0.9) < 0.06
     assert share["exact", 10.0] > 0.84
     assert share["sweep", 10.0] < 0.6
+
+
+@pytest.mark.exhaustive
+def test_numbers_of_the_observed_points_predict_better_than_those_of_the_field(capsys):
+    script("fit_density").main(["--quick"])
+    body = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()][2:]
+    (observed, field) = (row for row in body if len(row) > 1)
+    assert (observed[2].strip(), field[2].strip()) == ("observed", "field")
+    assert float(observed[7]) < float(field[7]) - 0.5
+    assert float(observed[3]) > 2.0 * float(field[3])

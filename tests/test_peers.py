@@ -23,10 +23,12 @@ from pipelines.benchmarks.peers.catalogue import ADAPTERS, OURS, PEERS, Method, 
 from pipelines.benchmarks.peers.comparing import Line, Settings, fit, predict
 from pipelines.benchmarks.peers.environments import STAMP, AbsentError, interpreter
 from pipelines.benchmarks.peers.problems import (
+    CASES,
     FIT_START,
     Case,
     check_fit_problem,
     check_problem,
+    fitted,
     make_problem,
 )
 from pipelines.benchmarks.peers.tables import FIT_HEAD, PREDICTION_HEAD, aligned, fit_table, prediction_table
@@ -397,3 +399,10 @@ def test_one_command_runs_prints_and_writes(tmp_path, monkeypatch, capsys, markd
         ("fit-small", "ok"),
     ]
     assert document["machine"]["threads"] == 2
+
+
+@pytest.mark.parametrize("name", ["points-2000", "grid-60x120"])
+def test_the_prior_of_a_case_suits_its_points(name):
+    """Maximum likelihood of the observed points, to the three digits that are written down."""
+    problem, _ = make_problem(CASES[name], threads=1)
+    np.testing.assert_allclose(fitted(problem), CASES[name].prior, rtol=6e-3)

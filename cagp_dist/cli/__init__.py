@@ -146,8 +146,8 @@ def plan(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> Non
 def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None:
     """Fit the three numbers of the prior to the observations and print them as a table for the job file.
 
-    A field that is a whole grid without gaps is used whole, test points included; any other gives its
-    observed points. Numbers that the job states are not looked at. Nothing is published; the observations are
+    The observed points decide; with fit_to = "field" in [prior] the whole field does, test points included.
+    Numbers that the job states are not looked at. Nothing is published; the observations are
     kept, as by `cagp ingest`. Exit code 3 says that the fit did not end well.
     """
     with reported_errors(debug=debug):

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.layout import find_variable
 from cagp_dist.era5.remote import opened_store
-from cagp_dist.errors import BudgetError, ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, BudgetError, ConfigurationError, DataError
+from cagp_dist.geometry import area_weights
+from cagp_dist.means import as_columns, latitude_of
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.text import bytes_text
@@ -27,7 +29,7 @@ _COPIES = 3
 
 @dataclass(frozen=True, eq=False)
 class Climatology:
-    """Mean temperature of each place, for the whole year or for each calendar month.
+    """Mean temperature of each place, for the whole year or for each calendar month: a `MeanFamily`.
 
     Attributes
     ----------
@@ -84,6 +86,44 @@ class Climatology:
         found = interpolate(np.stack([rows, columns], axis=1))
         return np.asarray(found, dtype=np.float64)[:, which.reshape(-1)]
 
+    def fit(
+        self,
+        latitude_degrees: Array,
+        longitude_degrees: Array,
+        values: ArrayLike,
+        *,
+        times: NDArray[np.datetime64] | None = None,
+    ) -> "ClimatologyMean":
+        """Fit the constant that shifts the climatology for every field, points weighted with their area.
+
+        A day that was warm everywhere is then not taken for a pattern.
+
+        Parameters
+        ----------
+        latitude_degrees, longitude_degrees : array of float64, shape (n,)
+            Where the values are.
+        values : array_like, shape (n,) or (n, T)
+            Kelvin.
+        times : array of datetime64, shape (T,), optional
+            Needed where the climatology is by month.
+
+        Raises
+        ------
+        ArgumentError
+            If shapes do not match, a value is not finite, or times are missing.
+        ConfigurationError
+            If a point lies outside the climatology.
+        """
+        columns = as_columns(latitude_degrees, longitude_degrees, values)
+        if times is None and self.values_kelvin.shape[2] == MONTHS:
+            raise ArgumentError("the climatology is by month; give times, one for each column of values.")
+        moments = np.zeros(columns.shape[1], dtype="datetime64[ns]") if times is None else times
+        if len(moments) != columns.shape[1]:
+            raise ArgumentError(f"{len(moments)} times for {columns.shape[1]} fields; expected one for each.")
+        usual = self.at(latitude_degrees, longitude_degrees, moments)
+        offset = np.average(columns - usual, axis=0, weights=area_weights(latitude_degrees))
+        return ClimatologyMean(self, moments, offset)
+
     def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
         """Raise `ConfigurationError` if a point of (n,) latitudes and longitudes lies outside."""
         south, north = self.latitude_degrees[[0, -1]]
@@ -107,6 +147,28 @@ class Climatology:
         """Degrees east of the first column; what rounding put just west of it is slightly negative."""
         shifted = longitude_degrees - self.west_degrees + _TOLERANCE_DEGREES
         return np.asarray(np.mod(shifted, 360.0) - _TOLERANCE_DEGREES, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ClimatologyMean:
+    """A climatology, shifted for every time by a constant.
+
+    Attributes
+    ----------
+    climatology : Climatology
+        Where it is by month, that of the month of each time is taken.
+    times : array of datetime64, shape (T,)
+    offset_kelvin : array of float64, shape (T,)
+    """
+
+    climatology: Climatology
+    times: NDArray[np.datetime64]
+    offset_kelvin: Array
+
+    def __call__(self, X: Array) -> Array:
+        """Mean in kelvin at unit vectors X (n, 3), shape (n, T); outside the climatology it raises."""
+        longitude = np.rad2deg(np.arctan2(X[:, 1], X[:, 0]))
+        return self.climatology.at(latitude_of(X), longitude, self.times) + self.offset_kelvin
 
 
 def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:

@@ -7,6 +7,7 @@ or an error bar can be checked against them, at any resolution and without data.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -22,8 +23,10 @@ from cagp_dist.gram.rings import RingGram
 from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
 
-FORMULA = 1
+FORMULA = 2
 """Part of every digest: another formula or another way of drawing has another number."""
+
+SyntheticMean = Literal["constant", "quadratic-latitude", "harmonic-latitude", "wave"]
 
 DEFAULT_TIMES = ("2001-01-01T00:00",)
 DEFAULT_GRID_DEGREES = 1.0
@@ -44,6 +47,9 @@ class Synthetic:
         Variance of the independent noise of every value, K^2, above zero.
     seed : int
         At least 0. Two seeds give independent fields.
+    mean : {"constant", "quadratic-latitude", "harmonic-latitude", "wave"}
+        What the draw is about. The first three lie within the prior means of the same names, so that a job
+        with that mean is right about everything; the last lies within none of them.
 
     Raises
     ------
@@ -54,9 +60,13 @@ class Synthetic:
     kernel: Kernel = field(default_factory=lambda: Matern32(lengthscale=0.05, variance=22.0))
     noise_variance: float = 0.5
     seed: int = 0
+    mean: SyntheticMean = "quadratic-latitude"
 
     def __post_init__(self) -> None:
         check_positive("noise_variance", self.noise_variance)
+        if self.mean not in _ZONAL:
+            known = ", ".join(f'"{name}"' for name in _ZONAL)
+            raise ArgumentError(f"mean is {self.mean!r}; expected one of {known}.")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
 
@@ -69,6 +79,7 @@ class Synthetic:
             "variance": float(self.kernel.variance),
             "noise_variance": float(self.noise_variance),
             "seed": self.seed,
+            "mean": self.mean,
             "grid_degrees": float(DEFAULT_GRID_DEGREES if grid_degrees is None else grid_degrees),
         }
         return text_sha256(json.dumps(settings, sort_keys=True))
@@ -83,7 +94,7 @@ def open_synthetic(
     grid_degrees: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> xr.Dataset:
-    """Draw fields: a smooth climatology, plus an exact draw of the prior, plus independent noise.
+    """Draw fields: a smooth mean, plus an exact draw of the prior, plus independent noise.
 
     The values of all grid points are one joint draw of ``N(0, K)`` (math 7), poles included: all copies of
     a pole are one place with one value. Times are independent draws, with no memory from one to the next.
@@ -140,7 +151,7 @@ def open_synthetic(
     rings = RingGram(grid, settings.kernel, noise_variance=settings.noise_variance)
     values = np.empty((moments.size, rows.size, columns.size), dtype=np.float32)
     for index, moment in enumerate(moments):
-        drawn = _draw(rings, settings, moment) + climatology(grid, moment)
+        drawn = _draw(rings, settings, moment) + synthetic_mean(settings.mean, grid, moment)
         values[index] = drawn[np.ix_(rows, columns)]
     _check(values)
     latitude, longitude = grid.latitude_degrees[rows], grid.longitude_degrees[columns]
@@ -161,19 +172,49 @@ def synthetic_grid(grid_degrees: float | None) -> LatLonGrid:
     return LatLonGrid(np.linspace(-90.0, 90.0, count + 1), 2 * count)
 
 
-def climatology(grid: LatLonGrid, moment: np.datetime64) -> Array:
+def synthetic_mean(name: SyntheticMean, grid: LatLonGrid, moment: np.datetime64) -> Array:
     """Mean of the synthetic field in kelvin, shape (P, Q).
 
-    ``300 - 45 sin^2(lat) + 3 sin(lat) - 12 s sin(lat) + 3 cos^2(lat) sin(2 lon)``: warm tropics, a colder
-    south pole, a wave of two crests around the globe that knows nothing of land, and a season
-    ``s = cos(2 pi (days since 15 January) / 365.2425)`` of opposite sign in the two hemispheres.
+    - constant: 285;
+    - quadratic-latitude: ``300 - 45 x^2 + (3 - 12 s) x`` with ``x = lat / 90``;
+    - harmonic-latitude: the same with ``x = sin(lat)``;
+    - wave: harmonic-latitude ``+ 3 cos^2(lat) sin(2 lon)``, two crests around the globe.
+
+    The season ``s = cos(2 pi (days since 15 January) / 365.2425)`` has opposite signs in the hemispheres.
     """
     days = (moment - _MID_JANUARY) / np.timedelta64(1, "D")
     season = np.cos(2.0 * np.pi * days / _YEAR_DAYS)
-    sine = np.sin(np.deg2rad(grid.latitude_degrees))[:, None]
-    wave = np.sin(2.0 * np.deg2rad(grid.longitude_degrees))[None, :]
-    zonal = 300.0 - 45.0 * sine**2 + (3.0 - 12.0 * season) * sine
-    return np.asarray(zonal + 3.0 * (1.0 - sine**2) * wave, dtype=np.float64)
+    zonal = _ZONAL[name](grid.latitude_degrees, float(season))[:, None]
+    if name != "wave":
+        return np.broadcast_to(zonal, grid.shape)
+    square = np.cos(np.deg2rad(grid.latitude_degrees))[:, None] ** 2
+    crests = np.sin(2.0 * np.deg2rad(grid.longitude_degrees))[None, :]
+    return np.asarray(zonal + 3.0 * square * crests, dtype=np.float64)
+
+
+def _constant(latitude_degrees: Array, season: float) -> Array:
+    return np.full(latitude_degrees.shape, 285.0)
+
+
+def _warm_tropics(x: Array, season: float) -> Array:
+    return np.asarray(300.0 - 45.0 * x**2 + (3.0 - 12.0 * season) * x, dtype=np.float64)
+
+
+def _quadratic(latitude_degrees: Array, season: float) -> Array:
+    return _warm_tropics(latitude_degrees / 90.0, season)
+
+
+def _harmonic(latitude_degrees: Array, season: float) -> Array:
+    return _warm_tropics(np.sin(np.deg2rad(latitude_degrees)), season)
+
+
+_ZONAL: dict[str, Callable[[Array, float], Array]] = {
+    "constant": _constant,
+    "quadratic-latitude": _quadratic,
+    "harmonic-latitude": _harmonic,
+    "wave": _harmonic,
+}
+"""The part of each mean that depends on latitude and season alone."""
 
 
 def _draw(rings: RingGram, settings: Synthetic, moment: np.datetime64) -> Array:

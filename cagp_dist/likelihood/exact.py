@@ -1,4 +1,4 @@
-"""The likelihood of irregular points by a dense Cholesky factor, on all threads of BLAS (math 9)."""
+"""The likelihood of irregular points by a dense Cholesky factor (math 9)."""
 
 import numpy as np
 
@@ -9,8 +9,12 @@ from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.remedies import Remedy
+from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
+
+Parameters = tuple[int, float, float]
+"""Of a kernel, as `cagp_dist.compiled` takes them."""
 
 STRIP_ROWS = 256
 """Rows of the slope matrix that exist at a time."""
@@ -19,8 +23,8 @@ STRIP_ROWS = 256
 class DenseLikelihood:
     """Exact likelihood and gradient of points anywhere.
 
-    The factor, then the inverse, take the place of R; its slope is made strip by strip. The last bits may
-    depend on the number of BLAS threads.
+    The factor, then the inverse, take the place of R; its slope is made strip by strip. A large matrix is
+    worked on by all threads of BLAS, and the last bits may depend on their number.
 
     Parameters
     ----------
@@ -68,46 +72,80 @@ class DenseLikelihood:
         NumericalError
             If R is not positive definite in floating point.
         """
-        from scipy.linalg.lapack import dpotri
-
-        from cagp_dist.compiled import evaluate
-
-        n = self.points
         kernel = self._kernel(lengthscale)
-        matrix = np.empty((n, n))
-        evaluate(*kernel.parameters, self._points, self._points, matrix)
-        matrix[np.diag_indices(n)] += ratio
-        stack = matrix[None]
-        cholesky_in_place(stack)
-        log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
-        weights = self._residuals.copy()
-        solve_lower(stack, weights[None])
-        quadratic = float(np.vdot(weights, weights))
-        solve_lower(stack, weights[None], transposed=True)
-        # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
-        matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
-        by_lengthscale = self._slope_sums(kernel, matrix, weights)
-        by_ratio = ratio * np.array([matrix.diagonal().sum(), np.vdot(weights, weights)])
-        traces, slopes = np.stack([by_lengthscale, by_ratio], axis=1)
-        return Evaluation(n, self.fields, log_determinant, quadratic, traces, slopes, np.zeros((2, 2)))
+        with blas_threads_for(self.points):
+            total = dense_sums(
+                kernel.parameters, kernel.slope_parameters, ratio, self._points, self._residuals
+            )
+        return evaluation_of(total, self.points, self.fields)
 
-    def _slope_sums(self, kernel: Kernel, inverse: Array, weights: Array) -> Array:
-        """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR the slope by log lengthscale; it is zero on the diagonal.
 
-        Only the lower triangle of the inverse is there: strips end at the diagonal, and what they hold
-        beyond it counts for nothing.
-        """
-        from cagp_dist.compiled import evaluate
+def dense_sums(kernel: Parameters, slope: Parameters, ratio: float, points: Array, residuals: Array) -> Array:
+    """Give log|R|, q, both traces and both slopes of some points, shape (6,).
 
-        trace = slope = 0.0
-        for start, stop in block_ranges(self.points, STRIP_ROWS):
-            strip = np.empty((stop - start, stop))
-            rows = np.ascontiguousarray(self._points[:, start:stop])
-            evaluate(*kernel.slope_parameters, rows, np.ascontiguousarray(self._points[:, :stop]), strip)
-            strip[:, start:] = np.tril(strip[:, start:])
-            trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
-            slope += 2.0 * float(np.vdot(weights[start:stop], strip @ weights[:stop]))
-        return np.array([trace, slope])
+    Parameters
+    ----------
+    kernel, slope : tuple
+        Parameters of the kernel of variance one, and of its derivative by log lengthscale.
+    ratio : float
+        Noise variance in units of the variance.
+    points : array of float64, shape (p, n)
+        Coordinates.
+    residuals : array of float64, shape (n, T)
+        ``b``.
+    """
+    from scipy.linalg.lapack import dpotri
+
+    from cagp_dist.compiled import evaluate
+
+    n = len(residuals)
+    matrix = np.empty((n, n))
+    evaluate(*kernel, points, points, matrix)
+    matrix[np.diag_indices(n)] += ratio
+    stack = matrix[None]
+    cholesky_in_place(stack)
+    log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
+    weights = residuals.copy()
+    solve_lower(stack, weights[None])
+    quadratic = float(np.vdot(weights, weights))
+    solve_lower(stack, weights[None], transposed=True)
+    # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
+    matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
+    trace, form = _slope_sums(slope, points, matrix, weights)
+    ratio_trace, ratio_form = ratio * matrix.diagonal().sum(), ratio * np.vdot(weights, weights)
+    return np.array([log_determinant, quadratic, trace, ratio_trace, form, ratio_form])
+
+
+def evaluation_of(total: Array, points: int, fields: int) -> Evaluation:
+    """Make an evaluation of the six sums of a likelihood that is known exactly."""
+    return Evaluation(
+        points,
+        fields,
+        log_determinant=float(total[0]),
+        quadratic=float(total[1]),
+        traces=total[2:4],
+        slopes=total[4:6],
+        trace_covariance=np.zeros((2, 2)),
+    )
+
+
+def _slope_sums(slope: Parameters, points: Array, inverse: Array, weights: Array) -> tuple[float, float]:
+    """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR the slope by log lengthscale; it is zero on the diagonal.
+
+    Only the lower triangle of the inverse is there: strips end at the diagonal, and what they hold
+    beyond it counts for nothing.
+    """
+    from cagp_dist.compiled import evaluate
+
+    trace = form = 0.0
+    for start, stop in block_ranges(len(weights), STRIP_ROWS):
+        strip = np.empty((stop - start, stop))
+        rows = np.ascontiguousarray(points[:, start:stop])
+        evaluate(*slope, rows, np.ascontiguousarray(points[:, :stop]), strip)
+        strip[:, start:] = np.tril(strip[:, start:])
+        trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
+        form += 2.0 * float(np.vdot(weights[start:stop], strip @ weights[:stop]))
+    return trace, form
 
 
 def dense_bytes(n: int, fields: int) -> int:

@@ -2,8 +2,9 @@
 
 On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); at
 points anywhere it is exact by a dense Cholesky factor as long as that fits (`exact`), and beyond that its
-gradient is estimated (`pathwise`). The search is the same for all: the variance has a closed form, so that
-two numbers, the logarithms of lengthscale and of noise over variance, are left to be found.
+gradient is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`). The search is the
+same for all: the variance has a closed form, so that two numbers, the logarithms of lengthscale and of
+noise over variance, are left to be found.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import Mean, Prior
 from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import make_bounds, make_starts
 from cagp_dist.likelihood.evaluation import Likelihood, information
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
@@ -34,7 +36,7 @@ from cagp_dist.memory import available_bytes
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
-Method = Literal["auto", "rings", "dense", "pathwise"]
+Method = Literal["auto", "rings", "dense", "blocks", "pathwise"]
 
 MOST_DENSE_POINTS = 12_000
 """Above, the pathwise method is quicker than n^3."""
@@ -69,8 +71,8 @@ def fit(
 ) -> FitResult:
     """Fit lengthscale, variance and noise variance by maximum marginal likelihood.
 
-    Several starts are climbed on thinned data where there are many points (every so manieth row and column
-    of a grid, evenly spread cells of neighbouring points else); from the best of their optima the search
+    Several starts are climbed on thinned data where there are many points (every k-th row and column of
+    a grid, evenly spread cells of neighbouring points otherwise); from the best of their optima the search
     goes on with all points.
 
     Parameters
@@ -92,12 +94,13 @@ def fit(
         the mean square of the residuals. The noise variance is kept above 1e-8 of the variance.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
-    method : {"auto", "rings", "dense", "pathwise"}
-        "rings" (grids): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation. "pathwise":
-        estimated gradients, n^2 flops. "auto": rings on a grid; else dense for up to 12,000 points that fit
-        into memory, pathwise beyond.
+    method : {"auto", "rings", "dense", "blocks", "pathwise"}
+        "rings" (grids): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation. "blocks":
+        blocks of 1,000 neighbours count as independent, 10^6 n flops. "pathwise": estimated gradients,
+        n^2 flops. "auto": rings on a grid; else dense for up to 12,000 points that fit into memory, pathwise
+        beyond.
     executor : Executor, optional
-        Where tasks run ("rings" and "pathwise"); by default all cores of this process.
+        Where tasks run ("rings", "blocks" and "pathwise"); by default all cores of this process.
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
     progress : callable, optional
@@ -108,7 +111,7 @@ def fit(
     Returns
     -------
     FitResult
-        With rings, the same bits for every executor.
+        With rings and blocks, the same bits for every executor.
 
     Raises
     ------
@@ -226,6 +229,9 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
             levels.insert(0, (coarser, method))
         return levels
     points = data.as_points() if isinstance(data, Gridded) else data
+    if method == "blocks":
+        few = points.thinned(FIRST_DENSE_POINTS)
+        return [(few, method), (points, method)] if few.size < points.size // 2 else [(points, method)]
     if method == "dense":
         if points.size <= 2 * FIRST_DENSE_POINTS:
             return [(points, method)]
@@ -250,14 +256,20 @@ def _likelihood(
         # stands in this process, wherever the executor has its memory
         own = min(memory_limit_bytes, available_bytes())
         return DenseLikelihood(kernel, data.X, data.residuals, memory_limit_bytes=own)
+    if method == "blocks":
+        return BlockLikelihood(
+            kernel, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
+        )
     return PathwiseLikelihood(
         kernel, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes, seed=seed
     )
 
 
 def _method(method: Method, data: Points | Gridded) -> Method:
-    if method not in ("auto", "rings", "dense", "pathwise"):
-        raise ArgumentError(f'method is {method!r}; expected "auto", "rings", "dense" or "pathwise".')
+    if method not in ("auto", "rings", "dense", "blocks", "pathwise"):
+        raise ArgumentError(
+            f'method is {method!r}; expected "auto", "rings", "dense", "blocks" or "pathwise".'
+        )
     if method == "rings" and isinstance(data, Points):
         raise ArgumentError(
             'method "rings" needs a whole latitude-longitude grid and got points; pass a '

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, as_points
@@ -92,11 +92,19 @@ class Points:
         """At most about ``most`` points: whole cells of neighbours, evenly spread."""
         if self.size <= most:
             return self
-        order = space_filling_order(self.X, block_size=NEIGHBOURS_CELL)
-        cells = -(-self.size // NEIGHBOURS_CELL)
-        kept = np.linspace(0, cells - 1, max(2, most // NEIGHBOURS_CELL)).round().astype(int)
-        chosen = np.concatenate([order[c * NEIGHBOURS_CELL : (c + 1) * NEIGHBOURS_CELL] for c in kept])
+        chosen = spread_cells(self.X, most, cell_size=NEIGHBOURS_CELL)
         return Points(self.X[chosen], self.residuals[chosen])
+
+
+def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
+    """At most about ``most`` of the points X (n, p): whole cells of neighbours, evenly spread over all.
+
+    Within a cell the density is that of all points, which a subset drawn at random does not have.
+    """
+    order = space_filling_order(X, block_size=cell_size)
+    cells = -(-len(X) // cell_size)
+    kept = np.linspace(0, cells - 1, max(2, most // cell_size)).round().astype(int)
+    return np.concatenate([order[cell * cell_size : (cell + 1) * cell_size] for cell in kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,15 +142,15 @@ class Gridded:
         return Scales(float(spacing), 2.0, float(np.mean(self.residuals**2)))
 
     def thinned(self, most: int) -> "Gridded":
-        """At most about ``most`` points: every so manieth row and column, columns by a divisor of Q."""
+        """At most about ``most`` points: every k-th row and column, columns by a divisor of Q."""
         latitude, Q = self.grid.latitude_degrees, self.grid.n_longitudes
         stride = max(1, int(np.ceil(np.sqrt(self.size / most))))
-        across = max(step for step in range(1, stride + 1) if Q % step == 0)
-        along = min(int(np.ceil(self.size / most / across)), max(1, latitude.size // FEWEST_ROWS))
+        column_step = max(step for step in range(1, stride + 1) if Q % step == 0)
+        row_step = min(int(np.ceil(self.size / most / column_step)), max(1, latitude.size // FEWEST_ROWS))
         # centred, so that a mirrored grid stays mirrored
-        rows = slice((latitude.size - 1) % along // 2, None, along)
-        grid = LatLonGrid(latitude[rows], Q // across)
-        return Gridded(grid, np.ascontiguousarray(self.residuals[:, rows, ::across]))
+        rows = slice((latitude.size - 1) % row_step // 2, None, row_step)
+        grid = LatLonGrid(latitude[rows], Q // column_step)
+        return Gridded(grid, np.ascontiguousarray(self.residuals[:, rows, ::column_step]))
 
     def as_points(self) -> Points:
         """Every point by itself."""

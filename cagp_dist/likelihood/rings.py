@@ -23,6 +23,7 @@ from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import TABLE_ENTRIES, Parameters, Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
+from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.text import bytes_text
@@ -116,15 +117,7 @@ class RingLikelihood:
         total = np.zeros(6)
         for part in parts:
             total += part
-        return Evaluation(
-            self.points,
-            self.fields,
-            log_determinant=float(total[0]),
-            quadratic=float(total[1]),
-            traces=total[2:4],
-            slopes=total[4:6],
-            trace_covariance=np.zeros((2, 2)),
-        )
+        return evaluation_of(total, self.points, self.fields)
 
 
 def range_sums(

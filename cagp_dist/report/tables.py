@@ -34,6 +34,7 @@ _STAGES = ("Observations", "Points", "Fit", "Solve", "Scores")
 _METHODS = {
     "rings": "Maximum of the exact likelihood of the grid",
     "dense": "Maximum of the exact likelihood",
+    "blocks": "Maximum of the likelihood with blocks of neighbours counted as independent",
     "pathwise": "Maximum of the likelihood, its gradient estimated from samples",
 }
 

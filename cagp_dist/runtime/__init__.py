@@ -1,8 +1,16 @@
 """Where tasks run: in this thread, in threads of this process, or on a Dask cluster."""
 
-from cagp_dist.runtime.base import Executor, Handle, single_threaded_blas
+from cagp_dist.runtime.base import Executor, Handle, blas_threads_for, single_threaded_blas
 from cagp_dist.runtime.schedulers import open_executor
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 
-__all__ = ["Executor", "Handle", "SerialExecutor", "ThreadExecutor", "open_executor", "single_threaded_blas"]
+__all__ = [
+    "Executor",
+    "Handle",
+    "SerialExecutor",
+    "ThreadExecutor",
+    "blas_threads_for",
+    "open_executor",
+    "single_threaded_blas",
+]

@@ -6,7 +6,7 @@ Three executors keep this contract with the same bits: `SerialExecutor` (the ref
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -142,6 +142,19 @@ def single_threaded_blas() -> Iterator[None]:
         yield
     finally:
         _blas_limit.release()
+
+
+FEWEST_FOR_THREADS = 2048
+"""Rows of a matrix from which several BLAS threads save more time than they lose waiting for each other."""
+
+
+def blas_threads_for(size: int) -> AbstractContextManager[None]:
+    """One BLAS thread while matrices of ``size`` rows are worked on if they are small, else all of them.
+
+    The last bits of a large factor depend on the number of threads; what promises the same bits for every
+    number of workers uses `single_threaded_blas`.
+    """
+    return single_threaded_blas() if size < FEWEST_FOR_THREADS else nullcontext()
 
 
 @lru_cache(maxsize=1)

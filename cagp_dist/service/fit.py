@@ -19,7 +19,13 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.task import Task
 
 if TYPE_CHECKING:
+    from cagp_dist.likelihood.fit import Method
     from cagp_dist.likelihood.result import FitProgress, FitResult
+    from cagp_dist.service.jobfile.tables import FitTo
+
+
+MOST_POINTS = 100_000
+"""Of all blocks together: three seconds for a likelihood on two cores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +38,15 @@ class FittedPrior:
         Kernel, noise and the mean of the job.
     result : FitResult
         Estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them.
+    fit_to : {"observed", "field"}
+        What the job asked for.
     where : str
         What they were fitted to, for people.
     """
 
     prior: Prior
     result: "FitResult"
+    fit_to: "FitTo"
     where: str
 
     def estimates(self) -> list[tuple[str, float, float]]:
@@ -69,6 +78,7 @@ class FittedPrior:
         """Give what the published run says of the fit; a number that there is not is null."""
         result = self.result
         return {
+            "fit_to": self.fit_to,
             "where": self.where,
             "points": result.points,
             "method": result.method,
@@ -85,6 +95,28 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and np.isfinite(number) else None
 
 
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """What the numbers of a job are fitted to.
+
+    Attributes
+    ----------
+    chosen : array of int, shape (n,)
+        Points of the field.
+    grid : LatLonGrid or None
+        The whole grid that they are, in its order; None if they are none.
+    method : {"rings", "dense", "blocks"}
+        How their likelihood is worked out, as in `cagp_dist.fit`.
+    where : str
+        In words.
+    """
+
+    chosen: Indices
+    grid: LatLonGrid | None
+    method: "Method"
+    where: str
+
+
 def fit_prior(
     task: Task,
     *,
@@ -94,9 +126,9 @@ def fit_prior(
 ) -> FittedPrior:
     """Fit lengthscale, variance and noise variance of a job's kernel, given its mean.
 
-    A field that is a whole latitude-longitude grid is taken as a whole, test points included, but for pole
-    rows: three numbers cannot remember 100,000 values, and the likelihood on a grid is exact and quick
-    (math 7, 9). Any other field gives its observed points alone. All times share the three numbers.
+    By default the values at the observed points decide, and no other value is read; with
+    ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. How the
+    likelihood of either is worked out is chosen by `fit_sites`. All times share the three numbers.
 
     Parameters
     ----------
@@ -122,26 +154,22 @@ def fit_prior(
     """
     from cagp_dist.likelihood.fit import fit
 
-    points, gridded = task.points, whole_grid(task.points)
-    sites: LatLonGrid | Array
-    if gridded is None:
-        sites = task.inputs
-        residuals = task.targets - task.mean(sites)
-    else:
-        sites, chosen = gridded
-        X = unit_sphere(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
-        residuals = (points.values_kelvin[:, chosen] - task.mean(X).T).reshape(-1, *sites.shape)
+    points, fit_to = task.points, task.job.prior.fit_to
+    sites = fit_sites(points, task.design.train, fit_to=fit_to)
+    X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
+    residuals = points.values_kelvin[:, sites.chosen] - task.mean(X).T
     result = fit(
         KERNELS[task.job.prior.kernel],
-        sites,
-        residuals,
+        X if sites.grid is None else sites.grid,
+        residuals.T if sites.grid is None else residuals.reshape(-1, *sites.grid.shape),
         mean=0.0,
+        method=sites.method,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
         progress=lambda state: progress(None, _shown(state)),
     )
     prior = Prior(result.prior.kernel, result.prior.noise_variance, task.mean)
-    return FittedPrior(prior=prior, result=result, where=fitted_to(points, task.design.train.size))
+    return FittedPrior(prior=prior, result=result, fit_to=fit_to, where=sites.where)
 
 
 def _shown(state: "FitProgress") -> str:
@@ -151,22 +179,59 @@ def _shown(state: "FitProgress") -> str:
     )
 
 
-def fitted_to(points: Points | None, observed: int) -> str:
-    """Say what a fit uses; None stands for a field that was not read yet."""
-    if points is None:
-        return f"the whole field if it is a grid without gaps, else to the {observed:,} observed points"
-    gridded = whole_grid(points)
-    if gridded is None:
-        return f"the {observed:,} observed points"
-    return f"the whole field of {gridded[0].size:,} points, test points included"
+def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
+    """Choose the points that decide, and how their likelihood is worked out.
 
+    - A whole latitude-longitude grid (its pole rows are left out): exactly, by its rings.
+    - Up to 1,000 points: exactly, by a dense factor.
+    - More: in blocks of 1,000 neighbours that count as independent; beyond `MOST_POINTS` on some of the
+      blocks, evenly spread, within which the density is that of all points.
 
-def whole_grid(points: Points) -> tuple[LatLonGrid, Indices] | None:
-    """Find the latitude-longitude grid that points are all of, pole rows left out.
+    All of these give the same bits for every executor.
 
     Parameters
     ----------
     points : Points
+        All points of the field.
+    train : array of int, shape (n,)
+        The observed ones.
+    fit_to : {"observed", "field"}
+        Whether these or all points are to decide.
+    """
+    from cagp_dist.likelihood.blocks import BLOCK_POINTS
+    from cagp_dist.likelihood.observed import spread_cells
+
+    chosen = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
+    latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
+    gridded = whole_grid(latitude, longitude)
+    if gridded is not None:
+        grid, inner = gridded
+        where = fitted_to(fit_to, observed=train.size, field=inner.size)
+        return Sites(chosen[inner], grid, "rings", where)
+    where = fitted_to(fit_to, observed=train.size, field=chosen.size)
+    if chosen.size <= BLOCK_POINTS:
+        return Sites(chosen, None, "dense", where)
+    if chosen.size > MOST_POINTS:
+        cells = spread_cells(unit_sphere(latitude, longitude), MOST_POINTS, cell_size=BLOCK_POINTS)
+        chosen = chosen[np.sort(cells)]
+        where = f"{cells.size:,} points, in evenly spread blocks of neighbours, of {where}"
+    return Sites(chosen, None, "blocks", where)
+
+
+def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
+    """Say what a fit uses; a field that was not read yet has None points."""
+    if fit_to == "observed":
+        return f"the {observed:,} observed points"
+    size = "" if field is None else f" of {field:,} points"
+    return f"the whole field{size}, test points included"
+
+
+def whole_grid(latitude_degrees: Array, longitude_degrees: Array) -> tuple[LatLonGrid, Indices] | None:
+    """Find the latitude-longitude grid that points are all of, pole rows left out.
+
+    Parameters
+    ----------
+    latitude_degrees, longitude_degrees : array of float64, shape (n,)
         From south to north, and from west to east within a row.
 
     Returns
@@ -175,8 +240,8 @@ def whole_grid(points: Points) -> tuple[LatLonGrid, Indices] | None:
         The grid, and its points in grid order; None if the rows are no full circles of equally spaced
         points, or some points are missing.
     """
-    chosen = np.flatnonzero(~is_pole(points.latitude_degrees))
-    rows, columns = np.unique(points.latitude_degrees[chosen]), np.unique(points.longitude_degrees[chosen])
+    chosen = np.flatnonzero(~is_pole(latitude_degrees))
+    rows, columns = np.unique(latitude_degrees[chosen]), np.unique(longitude_degrees[chosen])
     if chosen.size == 0 or rows.size * columns.size != chosen.size:
         return None
     try:

@@ -130,7 +130,7 @@ def _synthetic(table: Observations) -> "Synthetic":
 
     settings = table.synthetic or SyntheticTable()
     kernel = KERNELS[settings.kernel](lengthscale=settings.lengthscale, variance=settings.variance)
-    return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed)
+    return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed, mean=settings.mean)
 
 
 def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:

@@ -9,7 +9,7 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.geometry import is_pole
 from cagp_dist.service.design import Design, map_cells
-from cagp_dist.service.fit import fitted_to
+from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
 from cagp_dist.service.task import Task, choose, places_on_grid
@@ -105,8 +105,17 @@ def plan_job(job: Job) -> JobPlan:
         found = _plan_solve(job, size, solver, grid, workforce)
     if job.prior.numbers is not None:
         return found
-    target = fitted_to(None if seen is None else seen[0], size.observed)
-    return replace(found, fit=f"the three numbers of [prior] are fitted first, to {target}")
+    return replace(
+        found, fit=f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
+    )
+
+
+def _fitted_to(job: Job, size: Size, seen: tuple[Points, Design] | None) -> str:
+    fit_to = job.prior.fit_to
+    if seen is None:
+        return fitted_to(fit_to, observed=size.observed, field=None)
+    points, design = seen
+    return fit_sites(points, design.train, fit_to=fit_to).where
 
 
 def _grid_size(solver: Solver, points: Points, design: Design) -> GridSize | None:

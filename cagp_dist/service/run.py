@@ -9,7 +9,7 @@ from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.gp import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
-from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fitted_to
+from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fit_sites
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
@@ -149,7 +149,8 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
 
 def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
-    stage.note(f"to {fitted_to(task.points, task.design.train.size)}, on {executor.description}")
+    sites = fit_sites(task.points, task.design.train, fit_to=task.job.prior.fit_to)
+    stage.note(f"to {sites.where}, on {executor.description}")
     fitted = fit_prior(
         task,
         executor=executor,

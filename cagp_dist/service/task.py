@@ -10,15 +10,13 @@ import numpy as np
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points, observation_points
-from cagp_dist.era5.climatology import open_climatology
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.means import FieldMean, mean_family
 from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.jobfile.values import climatology_address
-from cagp_dist.service.mean import FieldMean, fit_mean
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Rings, Solver
 from cagp_dist.solvers.affine import Affine
@@ -144,18 +142,25 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         not cover them.
     """
     points, design = choose(job, field)
-    address = climatology_address(job.prior.mean)
-    climatology = None if address is None else open_climatology(address, variable=job.observations.variable)
-    if climatology is not None and design.cells is not None:
-        climatology.check_covers(*design.cells.points())
-    mean = fit_mean(job.prior.mean, points, design.train, climatology=climatology)
+    family = mean_family(job.prior.mean, variable=job.observations.variable)
+    if design.cells is not None:
+        family.check_covers(*design.cells.points())
+    family.check_covers(points.latitude_degrees, points.longitude_degrees)
+    train = design.train
+    mean = family.fit(
+        points.latitude_degrees[train],
+        points.longitude_degrees[train],
+        points.values_kelvin[:, train].T,
+        times=points.times,
+    )
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
         "content_sha256": content_sha256(field),
     }
-    if climatology is not None:
-        provenance |= {"climatology": str(address), "climatology_sha256": climatology.content_sha256}
+    if family.content_sha256 is not None:
+        kind, _, address = job.prior.mean.partition(":")
+        provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
     solver = job.solver.build()
     return Task(
         job=job,

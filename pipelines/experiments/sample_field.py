@@ -11,7 +11,6 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.sources import open_source
-from cagp_dist.service.mean import fit_mean
 
 MEANS = ("constant", "quadratic-latitude")
 
@@ -37,7 +36,9 @@ class SampleField:
         with tempfile.TemporaryDirectory() as folder:
             field = open_source("sample", cache_directory=Path(folder))
         points = observation_points(field)
-        fitted = fit_mean(mean, points, np.arange(points.latitude_degrees.size))
+        fitted = cagp.mean_family(mean).fit(
+            points.latitude_degrees, points.longitude_degrees, points.values_kelvin.T
+        )
         grid = cagp.LatLonGrid(field.latitude.values[1:-1], field.longitude.size)
         values = field.t2m.values[0, 1:-1].astype(np.float64)
         return cls(grid, values - fitted(grid.points).reshape(grid.shape))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
@@ -57,8 +58,14 @@ def pathwise(executor):
     )
 
 
-@pytest.mark.parametrize("make", [rings, pathwise])
+def blocks(executor):
+    columns = np.ascontiguousarray(FIELDS.reshape(2, -1).T)
+    return BlockLikelihood(cagp.Matern32, GRID.points, columns, executor=executor, memory_limit_bytes=LIMIT)
+
+
+@pytest.mark.parametrize("make", [rings, blocks, pathwise])
 def test_bits_do_not_depend_on_the_executor(executor, make, monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)  # several blocks
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.WAVES", 16)
+    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 150)
     assert numbers(make(executor)) == numbers(make(SerialExecutor()))

@@ -14,7 +14,7 @@ from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.result import FitStatus, StandardErrors
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
-from cagp_dist.service.fit import check_fit, fit_prior, prior_table, whole_grid
+from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, prior_table, whole_grid
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
@@ -67,7 +67,7 @@ def assert_within(fitted, *, standard_errors):
 
 def test_a_whole_grid_is_found_without_its_poles(field):
     points = observation_points(field)
-    grid, chosen = whole_grid(points)
+    grid, chosen = whole_grid(points.latitude_degrees, points.longitude_degrees)
     np.testing.assert_array_equal(grid.latitude_degrees, np.arange(-80.0, 81.0, 10.0))
     assert grid.shape == (17, 36)
     np.testing.assert_array_equal(
@@ -77,7 +77,8 @@ def test_a_whole_grid_is_found_without_its_poles(field):
 
 def test_longitudes_may_begin_anywhere_and_latitudes_lie_anywhere(field):
     gaussian = field.isel(latitude=[1, 2, 4, 8, 13]).assign_coords(longitude=field.longitude + 3.7)
-    grid, chosen = whole_grid(observation_points(gaussian))
+    points = observation_points(gaussian)
+    grid, chosen = whole_grid(points.latitude_degrees, points.longitude_degrees)
     np.testing.assert_array_equal(grid.latitude_degrees, gaussian.latitude)
     assert (grid.n_longitudes, chosen.size) == (36, 5 * 36)
 
@@ -99,15 +100,97 @@ def gap(field):
     ids=["gap", "one column less", "uneven columns", "region", "poles alone"],
 )
 def test_what_is_no_whole_grid(field, change):
-    assert whole_grid(observation_points(change(field.copy(deep=True)))) is None
+    points = observation_points(change(field.copy(deep=True)))
+    assert whole_grid(points.latitude_degrees, points.longitude_degrees) is None
 
 
-def test_the_whole_field_is_fitted_and_the_numbers_are_found(field, job_text):
+def with_field(text):
+    return text.replace("[prior]", '[prior]\nfit_to = "field"')
+
+
+def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text):
     task = prepare(parse_job(job_text), field)
     assert task.prior is None
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
+    assert (fitted.where, fitted.fit_to) == ("the 250 observed points", "observed")
+    assert (fitted.result.method, fitted.result.points) == ("dense", 250)
+    direct = fit_likelihood(cagp.Matern32, task.inputs, task.targets - task.mean(task.inputs), mean=0.0)
+    np.testing.assert_allclose(
+        [value for _, value, _ in fitted.estimates()],
+        [direct.prior.kernel.lengthscale, direct.prior.kernel.variance, direct.prior.noise_variance],
+        rtol=1e-3,  # the order of the points is another
+    )
+
+
+def spoiled(field, task):
+    """The same field with other values at the points that were not observed."""
+    points, other = task.points, field.copy(deep=True)
+    hidden = np.setdiff1d(np.arange(points.latitude_degrees.size), task.design.train)
+    values = xr.DataArray(np.arange(hidden.size) % 7.0 - 20.0, dims="point")
+    for latitude, longitude, value in zip(
+        points.latitude_degrees[hidden], points.longitude_degrees[hidden], values, strict=True
+    ):
+        where = (
+            {"latitude": latitude}
+            if abs(latitude) == 90.0
+            else {"latitude": latitude, "longitude": longitude}
+        )
+        other.t2m.loc[where] += float(value)
+    return other
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        '{ kind = "random", count = 250, seed = 0 }',
+        '{ kind = "all" }',
+        '{ kind = "stride", step = 2 }',
+    ],
+)
+def test_values_that_were_not_observed_are_not_read(field, job_text, train, monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 150)
+    text = job_text.replace('{ kind = "random", count = 250, seed = 0 }', train)
+    job, whole = parse_job(text), parse_job(with_field(text))
+    other = spoiled(field, prepare(job, field))
+    fits = [fitted_in(prepare(job, each)) for each in (field, other)]
+    assert fits[0].estimates() == fits[1].estimates()  # to the bit, standard errors too
+    assert fits[0].result.log_likelihood == fits[1].result.log_likelihood
+    assert fits[0].result.points <= prepare(job, field).design.train.size
+    everything = [fitted_in(prepare(whole, each)).estimates() for each in (field, other)]
+    assert everything[0] != everything[1]
+
+
+def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text):
+    text = job_text.replace('"random", count = 250, seed = 0', '"stride", step = 2')
+    task = prepare(parse_job(text), field)
+    fitted = fitted_in(task)
+    inner = np.count_nonzero(np.abs(task.points.latitude_degrees[task.design.train]) < 90.0)
+    assert (fitted.result.method, fitted.result.points) == ("rings", inner)
+    assert fitted.where == f"the {task.design.train.size} observed points"
+    assert_within(fitted, standard_errors=4.0)
+
+
+def test_many_points_are_fitted_in_blocks_and_very_many_in_some_of_them(field, job_text, monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 100)
+    task = prepare(parse_job(job_text), field)
+    fitted = fitted_in(task)
+    assert (fitted.result.method, fitted.result.points) == ("blocks", 250)
+    assert fitted.where == "the 250 observed points"
+    assert_within(fitted, standard_errors=4.0)
+    monkeypatch.setattr("cagp_dist.service.fit.MOST_POINTS", 200)
+    some = fit_sites(task.points, task.design.train, fit_to="observed")
+    assert np.isin(some.chosen, task.design.train).all()
+    assert some.chosen.size == 150  # the first block, of 100, and the last, of 50
+    assert some.where == "150 points, in evenly spread blocks of neighbours, of the 250 observed points"
+
+
+def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text):
+    task = prepare(parse_job(with_field(job_text)), field)
+    fitted = fitted_in(task)
+    assert_within(fitted, standard_errors=4.0)
     assert fitted.where == "the whole field of 612 points, test points included"
+    assert (fitted.attributes()["fit_to"], fitted.attributes()["where"]) == ("field", fitted.where)
     assert (fitted.result.method, fitted.result.points) == ("rings", 612)
     # the same, from the library, with the mean of the observed points
     grid = cagp.LatLonGrid(np.arange(-80.0, 81.0, 10.0), 36)
@@ -135,9 +218,11 @@ def test_a_region_is_fitted_at_its_observed_points(field, job_text):
     assert_within(fitted, standard_errors=4.0)
 
 
-def test_a_missing_value_leaves_the_observed_points(field, job_text):
-    task = prepare(parse_job(job_text), gap(field))
-    assert fitted_in(task).where == "the 250 observed points"
+def test_a_field_with_a_gap_is_fitted_point_by_point(field, job_text):
+    fitted = fitted_in(prepare(parse_job(with_field(job_text)), gap(field)))
+    assert fitted.where == "the whole field of 613 points, test points included"  # both poles count
+    assert (fitted.result.method, fitted.result.points) == ("dense", 613)
+    assert_within(fitted, standard_errors=4.0)
 
 
 def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_path):
@@ -146,7 +231,7 @@ def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_
     assert_within(fitted, standard_errors=4.0)
     assert [event.stage for event in events if event.kind == "done"] == ["Observations", "Points", "Fit"]
     texts = [event.text for event in events if event.stage == "Fit" and event.kind in ("note", "done")]
-    assert texts[0] == "to the whole field of 612 points, test points included, on serial"
+    assert texts[0] == "to the 250 observed points, on serial"
     assert texts[1].startswith("converged, lengthscale 0.")
     assert not (tmp_path / "out" / "CURRENT").exists()
     assert list((tmp_path / "out" / "runs").iterdir()) == []
@@ -213,7 +298,8 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("-", "-", "the whole field of 612 points, test points included"),
+        ("-", "-", "the 250 observed points"),
+        ("[prior]", '[prior]\nfit_to = "field"', "the whole field of 612 points, test points included"),
         ("grid_degrees = 10.0", REGION, "the 250 observed points"),
     ],
 )
@@ -226,11 +312,15 @@ def test_a_plan_says_what_will_be_fitted(job_text, old, new, said, tmp_path):
     assert not any("fitted" in line for line in stated)
 
 
-def test_a_plan_of_a_field_that_was_not_read_says_what_it_depends_on(job_text):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(str, "the 250 observed points"), (with_field, "the whole field, test points included")],
+)
+def test_a_plan_of_a_field_that_was_not_read_says_what_will_be_fitted(job_text, change, said):
     far = job_text.replace('"synthetic"', '"zarr:somewhere.zarr"').replace("[observations.synthetic]", "[zz]")
     far = far.split("[zz]")[0] + "[design]" + far.split("[design]")[1]
-    first = plan_job(parse_job(far)).lines()[0]
-    assert first.endswith("to the whole field if it is a grid without gaps, else to the 250 observed points")
+    first = plan_job(parse_job(change(far))).lines()[0]
+    assert first == f"the three numbers of [prior] are fitted first, to {said}"
 
 
 def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_text, monkeypatch):

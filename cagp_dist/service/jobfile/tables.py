@@ -45,6 +45,9 @@ Lengthscale = Annotated[float, AfterValidator(values.lengthscale), _LENGTHSCALE]
 _VARIANCE = Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
 _NOISE_VARIANCE = Field(description="a positive variance in K^2", examples=[0.5], gt=0.0, le=1e12)
 
+FitTo = Literal["observed", "field"]
+"""Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field."""
+
 if TYPE_CHECKING:
     KernelName = str
 else:
@@ -60,6 +63,13 @@ class SyntheticTable(Table):
     variance: Annotated[float, _VARIANCE] = 22.0
     noise_variance: Annotated[float, _NOISE_VARIANCE] = 0.5
     seed: Annotated[int, _SEED] = 0
+    mean: Annotated[
+        Literal["constant", "quadratic-latitude", "harmonic-latitude", "wave"],
+        Field(
+            description='"constant", "quadratic-latitude", "harmonic-latitude" or "wave"',
+            examples=["quadratic-latitude"],
+        ),
+    ] = "quadratic-latitude"
 
 
 class Observations(Table):
@@ -86,7 +96,7 @@ class Observations(Table):
     synthetic: Annotated[
         SyntheticTable | None,
         Field(
-            description="the keys kernel, lengthscale, variance, noise_variance, seed",
+            description="the keys kernel, lengthscale, variance, noise_variance, seed, mean",
             examples=[{"lengthscale": 0.05, "seed": 1}],
         ),
     ] = None
@@ -200,10 +210,11 @@ class PriorTable(Table):
         str,
         AfterValidator(values.mean),
         Field(
-            description='"constant", "quadratic-latitude", "harmonic-latitude" or "climatology:PATH"',
+            description=values.EXPECTED_MEAN,
             examples=["quadratic-latitude"],
         ),
     ] = "quadratic-latitude"
+    fit_to: Annotated[FitTo, Field(description='"observed" or "field"', examples=["observed"])] = "observed"
     lengthscale: Annotated[float | None, AfterValidator(values.lengthscale), _LENGTHSCALE] = None
     variance: Annotated[float | None, _VARIANCE] = None
     noise_variance: Annotated[float | None, _NOISE_VARIANCE] = None
@@ -267,7 +278,7 @@ class Job(Table):
     observations: Annotated[Observations, Field(description="the keys source, variable, times")]
     design: Annotated[DesignTable, Field(description="the keys train, test, map")]
     prior: Annotated[
-        PriorTable, Field(description="the keys kernel, mean, lengthscale, variance, noise_variance")
+        PriorTable, Field(description="the keys kernel, mean, fit_to, lengthscale, variance, noise_variance")
     ]
     solver: Annotated[
         AnySolverTable,

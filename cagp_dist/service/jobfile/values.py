@@ -12,14 +12,14 @@ from math import pi, sin
 
 from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
+from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.text import alternatives, nearest
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-_MEANS = "constant", "quadratic-latitude", "harmonic-latitude"
-_CLIMATOLOGY = "climatology"
 EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
+EXPECTED_MEAN = alternatives(SPELLINGS)
 _YEARS = 1700, 2250  # what datetime64[ns] holds, with a margin
 
 
@@ -112,20 +112,14 @@ def source(value: str) -> str:
 def mean(value: str) -> str:
     """Check the name of a prior mean, or its kind and address."""
     kind, _, address = value.partition(":")
-    if value in _MEANS or (kind == _CLIMATOLOGY and address and "\0" not in address):
+    family = MEANS.get(kind)
+    if isinstance(family, ReadFamily):
+        if address and "\0" not in address:
+            return value
+        raise ValueError(f'the address is missing after "{kind}:", for example "{kind}:monthly-means.zarr"')
+    if value in MEANS:
         return value
-    if kind == _CLIMATOLOGY:
-        raise ValueError(
-            f'the address is missing after "{kind}:", for example "climatology:monthly-means.zarr"'
-        )
-    names = ", ".join(f'"{name}"' for name in _MEANS)
-    raise ValueError(f'expected {names} or "climatology:PATH"' + resembling(kind, (*_MEANS, _CLIMATOLOGY)))
-
-
-def climatology_address(name: str) -> str | None:
-    """Address of the climatology that a prior mean names, or None if it is another mean."""
-    kind, _, address = name.partition(":")
-    return address if kind == _CLIMATOLOGY else None
+    raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, MEANS)}")
 
 
 def scheduler(value: str | None) -> str | None:

@@ -1,0 +1,239 @@
+"""Prior means of a field on the globe: families with coefficients that least squares finds, by name.
+
+A family is fitted to values at latitudes and longitudes and gives a mean, a function of unit vectors that
+`cagp_dist.Prior` takes::
+
+    min over c of  sum_i w_i (y_i - a(x_i) - sum_k c_k phi_k(x_i))^2        w = cos(lat), the area of a cell
+
+for every field by itself. `MEANS` holds all families by the names that jobs use; a new one is an entry there.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import as_numbers
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import area_weights
+from cagp_dist.text import alternatives
+
+Times = NDArray[np.datetime64]
+Basis = Literal["power", "harmonic"]
+
+
+class FieldMean(Protocol):
+    """A prior mean that was fitted: values at unit vectors X (n, 3), shape (n, T)."""
+
+    def __call__(self, X: Array, /) -> Array: ...
+
+
+class MeanFamily(Protocol):
+    """What a prior mean is fitted from.
+
+    Attributes
+    ----------
+    content_sha256 : str or None
+        Digest of the data that the family was read from, where there are any.
+    """
+
+    @property
+    def content_sha256(self) -> str | None: ...
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if the mean is not known at one of these points."""
+        ...
+
+    def fit(
+        self,
+        latitude_degrees: Array,
+        longitude_degrees: Array,
+        values: ArrayLike,
+        *,
+        times: Times | None = None,
+    ) -> FieldMean:
+        """Fit by least squares to values (n,) or (n, T) at n points; times, shape (T,), of the fields."""
+        ...
+
+
+@dataclass(frozen=True)
+class LatitudePolynomial:
+    """Polynomials in latitude or in its sine, a `MeanFamily`.
+
+    Parameters
+    ----------
+    basis : {"power", "harmonic"}
+        Powers of latitude / 90 degrees, or Legendre polynomials of the sine of latitude: the zonal
+        spherical harmonics, which are smooth across the poles.
+    degree : int
+        At least 0; 0 is the area-weighted average.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> latitude, longitude = np.array([-60.0, 0.0, 30.0, 80.0]), np.zeros(4)
+    >>> mean = cagp.mean_family("quadratic-latitude").fit(latitude, longitude, 300 - 0.006 * latitude**2)
+    >>> prior = cagp.Prior(cagp.Matern32(0.05, 22.0), noise_variance=0.5, mean=mean)
+    >>> prior.mean_at(cagp.unit_sphere([50.0], [8.0])).round(6)
+    array([[285.]])
+    """
+
+    basis: Basis
+    degree: int
+
+    @property
+    def content_sha256(self) -> None:
+        """No data are read."""
+        return None
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Accept every point: a polynomial is known everywhere."""
+
+    def fit(
+        self,
+        latitude_degrees: Array,
+        longitude_degrees: Array,
+        values: ArrayLike,
+        *,
+        times: Times | None = None,
+    ) -> "LatitudeMean":
+        """Fit the coefficients, each point weighted with the area of its cell.
+
+        The fitted mean is plugged in as if it had been known, so calibration holds given the mean, not for
+        the mean's own error (math 1.6, 8), which is small when the points are many.
+
+        Parameters
+        ----------
+        latitude_degrees, longitude_degrees : array of float64, shape (n,)
+            Where the values are.
+        values : array_like, shape (n,) or (n, T)
+            A column for each field.
+        times
+            Not needed.
+
+        Returns
+        -------
+        LatitudeMean
+            Of minimal norm where the points do not determine it, as on a single latitude.
+
+        Raises
+        ------
+        ArgumentError
+            If shapes do not match or a value is not finite.
+        """
+        columns = as_columns(latitude_degrees, longitude_degrees, values)
+        root = np.sqrt(area_weights(latitude_degrees))[:, None]
+        features = _features(self.basis, self.degree, latitude_degrees)
+        coefficients = np.linalg.lstsq(root * features, root * columns, rcond=None)[0]
+        return LatitudeMean(basis=self.basis, coefficients=np.asarray(coefficients, dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class LatitudeMean:
+    """A polynomial in latitude or in its sine for every field, as a function of points on the unit sphere.
+
+    Attributes
+    ----------
+    basis : {"power", "harmonic"}
+        As in `LatitudePolynomial`.
+    coefficients : array of float64, shape (degree + 1, T)
+        Unit of the values.
+    """
+
+    basis: Basis
+    coefficients: Array
+
+    def __call__(self, X: Array) -> Array:
+        """Values at unit vectors X (n, 3), shape (n, T)."""
+        return _features(self.basis, len(self.coefficients) - 1, latitude_of(X)) @ self.coefficients
+
+
+@dataclass(frozen=True)
+class ReadFamily:
+    """A family that is read from what ``NAME:ADDRESS`` names.
+
+    Attributes
+    ----------
+    reader : str
+        ``module:function`` of (address, variable), imported when it is needed.
+    """
+
+    reader: str
+
+    def read(self, address: str, *, variable: str) -> MeanFamily:
+        """Read the family."""
+        module, function = self.reader.split(":")
+        family: MeanFamily = getattr(import_module(module), function)(address, variable=variable)
+        return family
+
+
+MEANS: dict[str, MeanFamily | ReadFamily] = {
+    "constant": LatitudePolynomial("power", 0),
+    "quadratic-latitude": LatitudePolynomial("power", 2),
+    "harmonic-latitude": LatitudePolynomial("harmonic", 4),
+    "climatology": ReadFamily("cagp_dist.era5.climatology:open_climatology"),
+}
+"""All families by the names that jobs use; `mean_family` gives one."""
+
+SPELLINGS = tuple(f"{name}:PATH" if isinstance(kind, ReadFamily) else name for name, kind in MEANS.items())
+"""How each is written."""
+
+
+def mean_family(name: str, *, variable: str = "t2m") -> MeanFamily:
+    """Give the family of prior means that a job names.
+
+    Parameters
+    ----------
+    name : str
+        A key of `MEANS`, with ``:`` and the address behind it where the family is read: one of `SPELLINGS`.
+    variable : str
+        Name of the variable where the family is read from a file.
+
+    Returns
+    -------
+    MeanFamily
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such family.
+    DataError, BudgetError
+        If what it is read from is damaged, or does not fit into memory.
+    """
+    kind, _, address = name.partition(":")
+    family = MEANS.get(kind)
+    if isinstance(family, ReadFamily) and address:
+        return family.read(address, variable=variable)
+    if family is None or isinstance(family, ReadFamily) or address:
+        raise ArgumentError(f"mean is {name!r}; expected {alternatives(SPELLINGS)}.")
+    return family
+
+
+def as_columns(latitude_degrees: Array, longitude_degrees: Array, values: ArrayLike) -> Array:
+    """Check the data of a fit and give the values as (n, T)."""
+    columns = as_numbers("values", values)
+    n = len(latitude_degrees)
+    if columns.ndim not in (1, 2) or len(columns) != n or np.shape(longitude_degrees) != (n,):
+        raise ArgumentError(
+            f"values have shape {columns.shape} at {n} latitudes and {np.size(longitude_degrees)} "
+            "longitudes; expected one of each for every point, values (n,) or (n, T) for T fields."
+        )
+    if not np.isfinite(columns).all():
+        raise ArgumentError("values hold NaN or infinity; drop those points first.")
+    return columns if columns.ndim == 2 else columns[:, None]
+
+
+def latitude_of(X: Array) -> Array:
+    """Degrees north of unit vectors; the arc tangent is exact to rounding also near the poles."""
+    return np.asarray(np.rad2deg(np.arctan2(X[:, 2], np.hypot(X[:, 0], X[:, 1]))), dtype=np.float64)
+
+
+def _features(basis: Basis, degree: int, latitude_degrees: Array) -> Array:
+    """Columns 0 .. degree of a basis at n latitudes, shape (n, degree + 1)."""
+    if basis == "harmonic":
+        sine = np.sin(np.deg2rad(latitude_degrees))
+        return np.asarray(np.polynomial.legendre.legvander(sine, degree), dtype=np.float64)
+    return np.vander(latitude_degrees / 90.0, degree + 1, increasing=True)

@@ -1,0 +1,106 @@
+"""What a job loses with numbers that were fitted to the whole field, by the density of its observed points.
+
+    python -m pipelines.experiments.fit_density [--quick] [--output FOLDER]
+
+Points of the built-in field are observed at random, and 1,000 others are predicted exactly: with the numbers
+that maximum likelihood gives for the observed points, which is the default of a job, and with those of the
+whole field (``fit_to = "field"``).
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import cagp_dist as cagp
+from cagp_dist.calibration.scores import coverage, crps, nll, rmse
+from cagp_dist.era5.sources import open_source
+from cagp_dist.runtime import ThreadExecutor
+from cagp_dist.service.fit import FittedPrior, fit_prior
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.task import Task, prepare
+from pipelines.experiments.output import parser, print_table
+
+COUNTS = (1_000, 2_000, 10_000)
+SEEDS = (0, 1, 2)
+
+JOB = """
+[observations]
+source = "sample"
+
+[design]
+train = {{ kind = "random", count = {count}, seed = {seed} }}
+test = {{ kind = "random", count = 1000, seed = 1 }}
+
+[prior]
+fit_to = "{fit_to}"
+
+[solver]
+name = "cholesky"
+"""
+
+
+def fitted_task(count: int, seed: int, fit_to: str) -> tuple[Task, FittedPrior]:
+    """Choose the points of a job and fit its prior."""
+    job = parse_job(JOB.format(count=count, seed=seed, fit_to=fit_to))
+    with tempfile.TemporaryDirectory() as folder:
+        task = prepare(job, open_source("sample", cache_directory=Path(folder)))
+    with ThreadExecutor() as executor:
+        return task, fit_prior(task, executor=executor, progress=lambda part, text: None)
+
+
+def held_out(task: Task, prior: cagp.Prior) -> list[float]:
+    """RMSE, NLL, CRPS and coverage of 95 % intervals at the held-out points, weighted by area."""
+    test = task.design.test
+    posterior = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
+    given = posterior.mean[:, 0], np.sqrt(posterior.variance + prior.noise_variance)
+    observed = task.points.values_kelvin[0, test]
+    weights = cagp.area_weights(task.points.latitude_degrees[test])
+    return [
+        rmse(given[0], observed, weights=weights),
+        nll(*given, observed, weights=weights),
+        crps(*given, observed, weights=weights),
+        float(coverage(*given, observed, levels=(0.95,), weights=weights)[0]),
+    ]
+
+
+def table(counts: Sequence[int], seeds: Sequence[int]) -> Iterator[Sequence[str]]:
+    """Fit and score: a line for each design and for what was fitted to."""
+    for count in counts:
+        for seed in seeds:
+            for fit_to in ("observed", "field"):
+                task, fitted = fitted_task(count, seed, fit_to)
+                yield (
+                    f"{count:,}",
+                    str(seed),
+                    fit_to,
+                    *(f"{value:.4g}" for _, value, _ in fitted.estimates()),
+                    f"{fitted.result.seconds:.1f}",
+                    *(f"{value:.3f}" for value in held_out(task, fitted.prior)),
+                )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit, score and print."""
+    chosen = parser(__doc__).parse_args(arguments)
+    print_table(
+        (
+            "observed",
+            "seed",
+            "fitted to",
+            "lengthscale",
+            "variance [K²]",
+            "noise variance [K²]",
+            "seconds of the fit",
+            "RMSE [K]",
+            "NLL",
+            "CRPS [K]",
+            "95 % coverage",
+        ),
+        table((300,) if chosen.quick else COUNTS, SEEDS[:1] if chosen.quick else SEEDS),
+    )
+
+
+if __name__ == "__main__":
+    main()
