@@ -15,6 +15,7 @@ from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.status import Status
 from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.tiling import POINT_TILE
 
@@ -89,6 +90,7 @@ class Affine(ABC):
                 system,
                 cycle,
                 iterations=self.iterations,
+                status=_status(problem.gram) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
                 start=problem.start,
                 keep_leftover=problem.keep_leftover,
             )
@@ -113,3 +115,10 @@ class Affine(ABC):
         else:
             system = TileSystem(problem, plan=plan, executor=executor)
         return system, self.cycle(problem.gram, executor=executor, blocks=system.blocks)
+
+
+def _status(gram: Gram) -> Status:
+    """Give the status of a solve in one block: eigenvalues of G lie between noise and n times its diagonal."""
+    noise = gram.noise_variance.min()
+    bound = gram.shape[0] * gram.diagonal().max() / noise if noise > 0.0 else np.inf
+    return Status.of_direct_solve(float(bound))

@@ -81,11 +81,11 @@ def adjoint_states(
     cycle: Sequence[Stage],
     *,
     iterations: int,
+    status: Status = Status.COMPLETED,
     start: State | None = None,
     keep_leftover: bool = False,
 ) -> Iterator[State]:
     """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given."""
-    status = Status.EXACT if system.solves_exactly(cycle[0]) else Status.COMPLETED
     done = 0 if start is None else start.iteration
     for batch in system.batches:  # what a batch held is gone before the next one begins
         works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
