@@ -30,9 +30,14 @@ def job_text(**tables: Mapping[str, object] | None) -> str:
     )
 
 
-def random_points(count: int, *, seed: int = 0) -> dict[str, object]:
-    """Points drawn at random, for ``train`` or ``test``."""
-    return {"kind": "random", "count": count, "seed": seed}
+def random_points(count: int, *, seed: int = 0, weight: str | None = None) -> dict[str, object]:
+    """Points drawn at random, for ``train`` or ``test``.
+
+    With weight "equal" many of them are near the poles, where a coarse grid has neighbours close enough to
+    tell noise from field: fits need them.
+    """
+    drawn: dict[str, object] = {"kind": "random", "count": count, "seed": seed}
+    return drawn if weight is None else {**drawn, "weight": weight}
 
 
 def map_grid(resolution_degrees: float) -> dict[str, object]:

@@ -173,7 +173,10 @@ def fit_text(root: Path) -> str:
             "grid_degrees": 15.0,
             "synthetic": {"lengthscale": 0.4, "seed": 3},
         },
-        design={"train": random_points(100), "test": random_points(20, seed=1)},
+        design={
+            "train": random_points(100, weight="equal"),
+            "test": random_points(20, seed=1, weight="equal"),
+        },
         prior={"mean": "harmonic-latitude"},
         solver={"name": "gauss-seidel", "iterations": 2},
         output={"root": root},

@@ -43,7 +43,10 @@ def job_text(tmp_path):
                 "grid_degrees": 10.0,
             },
             "observations.synthetic": {"lengthscale": 0.3, "noise_variance": 1.0, "seed": 5},
-            "design": {"train": random_points(250), "test": random_points(30, seed=1)},
+            "design": {
+                "train": random_points(250, weight="equal"),
+                "test": random_points(30, seed=1, weight="equal"),
+            },
             "prior": {"mean": "harmonic-latitude"},
             "solver": None,
             "output": {"root": tmp_path / "out"},
@@ -143,14 +146,14 @@ def spoiled(field, task):
 @pytest.mark.parametrize(
     "train",
     [
-        '{ kind = "random", count = 250, seed = 0 }',
+        '{ kind = "random", count = 250, seed = 0, weight = "equal" }',
         '{ kind = "all" }',
         '{ kind = "stride", step = 2 }',
     ],
 )
 def test_values_that_were_not_observed_are_not_read(field, job_text, train, monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 150)
-    text = job_text.replace('{ kind = "random", count = 250, seed = 0 }', train)
+    text = job_text.replace('{ kind = "random", count = 250, seed = 0, weight = "equal" }', train)
     job, whole = parse_job(text), parse_job(with_field(text))
     other = spoiled(field, prepare(job, field))
     fits = [fitted_in(prepare(job, each)) for each in (field, other)]
@@ -162,7 +165,7 @@ def test_values_that_were_not_observed_are_not_read(field, job_text, train, monk
 
 
 def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text):
-    text = job_text.replace('"random", count = 250, seed = 0', '"stride", step = 2')
+    text = job_text.replace('"random", count = 250, seed = 0, weight = "equal"', '"stride", step = 2')
     task = prepare(parse_job(text), field)
     fitted = fitted_in(task)
     inner = np.count_nonzero(np.abs(task.points.latitude_degrees[task.design.train]) < 90.0)
