@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import degrees, LEAF
+from cagp_dist.geometry import LEAF, degrees
 
 latitudes = st.floats(-90.0, 90.0)
 longitudes = st.floats(-180.0, 360.0)

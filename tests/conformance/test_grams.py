@@ -313,9 +313,7 @@ def targets_of(p, count=17):
 
 @pytest.mark.parametrize(
     ("maker", "kernel_class", "columns", "count"),
-    pairwise(
-        {"maker": list(MAKERS), "kernel_class": KERNELS, "columns": [1, 12], "count": [0, 1, 17, 70]}
-    ),
+    pairwise({"maker": list(MAKERS), "kernel_class": KERNELS, "columns": [1, 12], "count": [0, 1, 17, 70]}),
     indirect=["maker"],
 )
 def test_cross_product_to_points(maker, kernel_class, columns, count):

@@ -215,7 +215,9 @@ def test_embedding_and_restriction_are_adjoint():
     assert (embedded[:, ~masked.observed] == 0.0).all()
     np.testing.assert_array_equal(embedded[:, masked.observed], values)
     np.testing.assert_array_equal(masked.layout.restrict(fields), fields[:, masked.observed])
-    assert (embedded * fields).sum() == pytest.approx((values * masked.layout.restrict(fields)).sum(), rel=1e-13)
+    assert (embedded * fields).sum() == pytest.approx(
+        (values * masked.layout.restrict(fields)).sum(), rel=1e-13
+    )
 
 
 def test_the_mask_is_the_callers_own():

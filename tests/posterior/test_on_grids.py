@@ -381,7 +381,9 @@ def test_infinite_values_are_refused_beside_gaps():
     grid, y, observed = the_case("no poles", "few")
     y[~observed] = np.nan
     y[np.nonzero(observed)[0][:3], np.nonzero(observed)[1][:3]] = np.inf
-    with pytest.raises(ArgumentError, match=r"y holds infinity; expected finite values, or NaN where nothing"):
+    with pytest.raises(
+        ArgumentError, match=r"y holds infinity; expected finite values, or NaN where nothing"
+    ):
         solve(grid, y)
 
 
@@ -412,9 +414,7 @@ def test_the_grid_itself_as_target(grid_name, mask, many, monkeypatch):
     grid, y, observed = the_case(grid_name, mask, 2)
     field = np.where(observed, y, np.nan)
     posterior = conditioned(grid, field, grid)
-    mean, dense = expected_posterior(
-        cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, grid.points
-    )
+    mean, dense = expected_posterior(cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, grid.points)
     assert posterior.mean.shape == (2, *grid.shape)
     assert posterior.variance.shape == grid.shape
     assert_close(posterior.mean.reshape(2, -1).T, mean, relative=1e-7 if many else 1e-10)
