@@ -136,3 +136,24 @@ def test_an_iteration_that_does_not_get_there_is_an_error(monkeypatch):
     observed = np.random.default_rng(0).uniform(size=problem.grid.shape) >= 0.3
     with pytest.raises(NumericalError, match=r"needed is 1e-18. Raise noise_variance, or use block Gauss-S"):
         ManyMissing(problem.rings, observed).weights(problem.field(1))
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
+@pytest.mark.parametrize("solver", [cagp.Rings(), cagp.ConjugateGradient(2)])
+def test_a_grid_with_poles_is_factored_once(solver, many, monkeypatch):
+    """Weights, products and what is seen on the grid come from the same factors."""
+    monkeypatch.setattr(gaps, "FEW_MISSING", -1 if many else 100)
+    calls = []
+
+    class Counting(SerialExecutor):
+        def submit(self, function, *arguments, **options):
+            calls.append(function.__name__)
+            return super().submit(function, *arguments, **options)
+
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 7), 10)
+    field = np.random.default_rng(0).normal(size=grid.shape)
+    field[2, 3:6] = np.nan
+    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
+    cagp.condition(prior, grid, field, grid, solver=solver, executor=Counting())
+    rings = cagp.RingGram(grid, prior.kernel, noise_variance=0.1)
+    assert calls.count("factor_range") == len(rings.wavenumbers.ranges())

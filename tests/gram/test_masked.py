@@ -136,6 +136,20 @@ def test_as_many_products_as_missing_points_and_one_more(name, missing):
     assert masked.solution(b, tolerance=1e-9).products <= missing + 1
 
 
+def test_copies_of_a_pole_are_not_missing_points():
+    """A pole that was observed once takes no products more than a complete row."""
+    problem = grid_problem("poles, even Q")
+    observed = np.ones(problem.grid.shape, dtype=bool)
+    observed[[0, -1]] = False
+    observed[0, 5] = observed[-1, 0] = True
+    masked = cagp.MaskedRings(problem.rings, observed)
+    there = np.flatnonzero(observed)
+    b = columns_for(np.empty(masked.shape), 3)
+    solution = masked.solution(b, tolerance=1e-9)
+    assert solution.products == 1
+    assert_close(solution.value.T, np.linalg.solve(problem.G[np.ix_(there, there)], b), relative=1e-8)
+
+
 @pytest.fixture(scope="module")
 def wide():
     """30 x 60 points, lengthscale and noise such that plain iterations are many."""
