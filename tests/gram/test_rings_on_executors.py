@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.budget import FEWEST_RANGES
 from cagp_dist.errors import BudgetError, NumericalError
-from cagp_dist.latlon.wavenumbers import FEWEST_RANGES
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.posterior.sampling import sample_posterior
 from cagp_dist.runtime import Executor, SerialExecutor, ThreadExecutor
