@@ -174,5 +174,5 @@ def test_errors_of_workers_arrive():
             with pytest.raises(NumericalError, match=r"not positive definite .* Raise noise_variance"):
                 rings.logdet()
         executor.memory_bytes = 100
-        with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* are free"):
+        with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* that may be used"):
             rings_of(LAYOUTS["mirrored"], executor).logdet()
