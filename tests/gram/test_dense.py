@@ -102,6 +102,8 @@ def test_the_condition_number_of_a_large_matrix_is_the_same(monkeypatch):
     assert large.factor.flags.c_contiguous
     assert small.factor.flags.f_contiguous
     assert large.condition_number == pytest.approx(expected, rel=1e-9)
+    np.testing.assert_array_equal(np.triu(large.factor, 1), 0.0)
+    np.testing.assert_allclose(large.factor, small.factor, rtol=0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("large", [False, True])

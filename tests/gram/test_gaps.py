@@ -157,3 +157,16 @@ def test_a_grid_with_poles_is_factored_once(solver, many, monkeypatch):
     cagp.condition(prior, grid, field, grid, solver=solver, executor=Counting())
     rings = cagp.RingGram(grid, prior.kernel, noise_variance=0.1)
     assert calls.count("factor_range") == len(rings.wavenumbers.ranges())
+
+
+def test_noise_a_million_times_the_field_is_refused_where_rounding_would_decide():
+    """Of the grid itself, from its inverse; at points the difference is taken as it is."""
+    grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
+    rings = cagp.RingGram(grid, cagp.Matern32(0.5, 4.0), noise_variance=[1.0, 4.4e6, 1.0])
+    exact = rings.exact(executor=SerialExecutor())
+    with pytest.raises(NumericalError, match=r"the noise variance is 1\.1e\+06 times the variance of the"):
+        exact.downdate(grid, full=False)
+    at_points = exact.downdate(grid.points, full=False)
+    V = rings.kernel(grid.points, grid.points)
+    expected = np.diag(V @ np.linalg.solve(V + np.diag(rings.noise_variance), V))
+    np.testing.assert_allclose(at_points, expected, rtol=0.0, atol=1e-11)
