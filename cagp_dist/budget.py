@@ -48,6 +48,11 @@ GAP_PRODUCTS = 80
 RANGE_BYTES = 96 * 2**20
 """Blocks of one range of wavenumbers: enough for a task, small enough for a worker."""
 
+FEWEST_RANGES = 4
+
+TABLE_ENTRIES = 200_000
+"""Kernel values that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level cache."""
+
 RING_GROUP_ENTRIES = 2**26
 """Entries of a tall matrix of one column group on a grid, about: 0.5 GiB."""
 
@@ -116,9 +121,25 @@ class GridSize:
         return self.latitudes * self.longitudes
 
     @property
+    def wavenumbers(self) -> int:
+        """How many blocks the Gram matrix has, ``Q // 2 + 1``."""
+        return self.longitudes // 2 + 1
+
+    @property
     def block_bytes(self) -> int:
         """Bytes of the blocks of the Gram matrix, one for each wavenumber."""
-        return DOUBLE * (self.longitudes // 2 + 1) * self.latitudes**2 // (2 if self.mirrored else 1)
+        return DOUBLE * self.wavenumbers * self.latitudes**2 // (2 if self.mirrored else 1)
+
+    @property
+    def cosine_bytes(self) -> int:
+        """Bytes of the cosines of all wavenumbers at all differences in longitude."""
+        return DOUBLE * self.wavenumbers**2
+
+    @property
+    def task_bytes(self) -> int:
+        """Bytes of a task that makes blocks, beside them: a copy of its own, cosines, kernel values."""
+        ranges = range_count(self.wavenumbers, self.block_bytes)
+        return (self.block_bytes + 3 * self.cosine_bytes) // ranges + 2 * DOUBLE * TABLE_ENTRIES
 
 
 @dataclass(frozen=True)
@@ -206,6 +227,13 @@ class Plan:
             f"on {self.workers} worker{'s' if self.workers != 1 else ''}"
         )
         return text
+
+
+def range_count(wavenumbers: int, block_bytes: int) -> int:
+    """Into how many tasks the wavenumbers of a grid are split."""
+    # where latitudes are few, cosines are more than the blocks
+    largest = max(block_bytes, DOUBLE * wavenumbers**2)
+    return min(wavenumbers, max(FEWEST_RANGES, -(-largest // RANGE_BYTES)))
 
 
 def plan_sweeps(
@@ -320,15 +348,21 @@ def plan_sweeps(
 def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors: int, products: int) -> Plan:
     """Plan a solver of the action family that holds ``stored_vectors`` vectors per action.
 
-    At most n actions are used. ``products`` counts products with G in units of n^2 / 2 evaluations.
+    At most n actions are used. ``products`` counts products with G in units of n^2 / 2 evaluations: as many
+    as actions where they are taken one by one, and two for all of them at once.
     """
     n, q, used = demand.n, demand.q, min(iterations, demand.n)
     peak = _common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
+    entries, flops = products * n * n // 2 + n * q * used, 2 * n * n * used
+    if demand.grid is not None and used > 0:
+        grid, at_once = demand.grid, 2 * used // products
+        peak += grid.block_bytes + grid.task_bytes * demand.workers + 6 * DOUBLE * grid.size * at_once
+        entries = grid.size * grid.latitudes // 2 + (0 if grid.targets_are_grid else n * q * used)
+        flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + 8 * used)
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
     working = used > 0 and q > 0
-    entries = products * n * n // 2 + n * q
-    flops = 2 * n * n * used + 2 * n * q * used + 4 * n * used**2
+    flops += 2 * n * q * used + 4 * n * used**2
     return _plan_without_tiles(demand, method, used, peak, entries * working, flops * working, products * 16)
 
 
@@ -353,8 +387,7 @@ def plan_ring_sweeps(
         If they do not fit into ``memory_limit_bytes``.
     """
     width = min(max(1, block_size // grid.longitudes), grid.latitudes)
-    wavenumbers = grid.longitudes // 2 + 1
-    tasks_of_a_sweep = max(4, grid.block_bytes // RANGE_BYTES)
+    tasks_of_a_sweep = range_count(grid.wavenumbers, grid.block_bytes)
     on_grid = grid.targets_are_grid and not demand.full_covariance
     if iterations == 0 or demand.q == 0:
         groups: list[Range] = []
@@ -370,13 +403,13 @@ def plan_ring_sweeps(
         _common_bytes(demand, iterations)
         + whitened
         + columns * 2
-        + columns * 4 * demand.workers // tasks_of_a_sweep
+        + (columns * 4 // tasks_of_a_sweep + grid.task_bytes) * demand.workers
     )
     peak += 6 * DOUBLE * grid.size * demand.fields
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, f"{method} on the grid", peak, Remedy.COARSER_GRID)
     width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
-    flops = wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * iterations)
+    flops = grid.wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * iterations)
     entries = grid.size * grid.latitudes // 2 * len(groups[:1]) + (0 if on_grid else grid.size * demand.q)
     tasks = tasks_of_a_sweep * (2 + iterations) * len(groups)
     return replace(
@@ -393,11 +426,10 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
     latitude and test point; with many missing points, many for each test point.
     """
-    wavenumbers, many = grid.longitudes // 2 + 1, grid.missing > FEW_MISSING
+    many = grid.missing > FEW_MISSING
     targets = 0 if grid.targets_are_grid and not grid.missing else demand.q
     # points of one latitude see the grid alike
     views = min(targets, grid.latitudes) if grid.targets_are_grid else targets
-    blocks = grid.block_bytes
     solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
     solves += targets * GAP_PRODUCTS if many else views
     # solves, coordinates of the points, and of those that were observed
@@ -406,11 +438,11 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
         in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * grid.size * demand.q
-    peak = _common_bytes(demand, 1) + blocks + blocks // 4 * demand.workers + in_flight
+    peak = _common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     entries = grid.size * grid.latitudes // 2 + demand.n * targets
-    flops = wavenumbers * grid.latitudes**2 * (wavenumbers + grid.latitudes // 3 + 8 * solves)
+    flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
 
 

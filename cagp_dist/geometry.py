@@ -13,8 +13,8 @@ EARTH_RADIUS_KILOMETRES = 6371.0
 POLE_DEGREES = 1e-6
 """Latitudes this close to a pole (11 cm) are the pole."""
 
-SAME_DEGREES = 1e-6
-"""Longitudes closer than this to a full turn are zero."""
+SAME_DEGREES = 1e-8
+"""Longitudes closer than this (1 mm) to a full turn are zero."""
 
 LEAF = 64
 """Points of the smallest cell of the space-filling order."""

@@ -27,9 +27,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 _GRIDS = (
     "gram/test_rings.py",
-    "gram/test_ring_samples.py",
-    "gram/test_wavenumbers.py",
+    "latlon/test_wavenumbers.py",
     "gram/test_masked.py",
+    "posterior/test_sampling.py",
 )
 TESTS = {
     "cagp_dist/geometry.py": ("test_geometry.py",),
@@ -43,6 +43,17 @@ TESTS = {
     "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py",),
     "cagp_dist/gram/rings.py": (*_GRIDS, "conformance/test_grams.py"),
     "cagp_dist/latlon/wavenumbers.py": _GRIDS,
+    "cagp_dist/latlon/layout.py": ("latlon/test_layout.py", *_GRIDS),
+    "cagp_dist/gram/gaps.py": ("gram/test_gaps.py", "posterior/test_on_grids.py"),
+    "cagp_dist/latlon/views.py": ("latlon/test_views.py", "gram/test_gaps.py"),
+    "cagp_dist/posterior/sampling.py": ("posterior/test_sampling.py",),
+    "cagp_dist/gram/dense.py": (
+        "gram/test_dense.py",
+        "posterior/test_sampling.py",
+        "conformance/test_grams.py",
+    ),
+    "cagp_dist/gram/leave_one_out.py": ("gram/test_dense.py", "gram/test_rings.py"),
+    "cagp_dist/krylov.py": ("gram/test_masked.py",),
     "cagp_dist/gram/masked.py": (*_GRIDS, "conformance/test_grams.py"),
 }
 """Modules, and the tests that answer for them."""

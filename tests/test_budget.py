@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import cagp_dist as cagp
 from cagp_dist.budget import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS, Demand, Plan
 from cagp_dist.errors import BudgetError
+from cagp_dist.gram import tiled
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.tiling import COLUMN_GROUP, POINT_TILE, block_ranges, row_tile_size
 
@@ -315,3 +316,66 @@ def test_tile_cache_is_bounded_however_many_points_there_are():
     for n in (20_000, 200_000, 2_000_000):
         plan = cagp.BlockGaussSeidel(5, 1024).plan(demand(n, 50, limit=2**50))
         assert 0 < plan.cached_tiles * 8 * 1024**2 <= TILE_CACHE_BYTES
+
+
+def test_planned_evaluations_of_actions_are_those_that_are_made(monkeypatch):
+    """One product for all random actions, and what the test points see of each of them."""
+    made = []
+
+    def counted(kernel, rows, points, columns, tile):
+        made.append(rows.shape[1] * points.shape[1])
+        return rows_product(kernel, rows, points, columns, tile)
+
+    rows_product = tiled.rows_product
+    monkeypatch.setattr(tiled, "rows_product", counted)
+    X, y, X_test = gaussian_problem(300, 50, 1)
+    prior = cagp.Prior(cagp.Matern32(0.1), 0.1)
+    posterior = cagp.condition(prior, X, y, X_test, solver=cagp.RandomActions(5), executor=SerialExecutor())
+    assert posterior.stats.gram_entries == sum(made) == 300**2 + 5 * 50 * 300
+    made.clear()
+    directed = cagp.condition(
+        prior, X, y, X_test, solver=cagp.ConjugateGradient(5), executor=SerialExecutor()
+    )
+    # each product uses a tile on both sides of the diagonal
+    assert directed.stats.gram_entries == 5 * 300**2 // 2 + sum(made)
+
+
+GRID_CASES = [
+    (solver, gaps, targets)
+    for solver in (
+        cagp.Rings(),
+        cagp.ConjugateGradient(6),
+        cagp.RandomActions(6),
+        cagp.RandomActions(40),
+        cagp.BlockGaussSeidel(2, block_size=400),
+    )
+    for gaps in (False, True)
+    for targets in ("the grid", "points")
+    # with gaps tiles of points are swept, as above
+    if not (gaps and isinstance(solver, cagp.BlockGaussSeidel))
+]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("solver", "gaps", "targets"), GRID_CASES)
+def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, workers, warm):
+    """Factors of the blocks, tables of distances and transforms included; poles and gaps too."""
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 89.0, 90), 120)
+    y = np.random.default_rng(0).normal(size=grid.shape)
+    if gaps:
+        y.flat[::60] = np.nan
+    points = cagp.unit_sphere(np.linspace(-80.0, 80.0, 300), np.arange(300.0))
+    X_test = grid if targets == "the grid" else points
+    prior = cagp.Prior(cagp.Matern32(0.3), 0.1)
+    small = cagp.LatLonGrid([-20.0, 0.0, 30.0], 8)
+    cagp.condition(prior, small, small.points[:, 2].reshape(small.shape), small, solver=solver)
+    with ExitStack() as stack:
+        executor = stack.enter_context(ThreadExecutor(workers)) if workers else SerialExecutor()
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        posterior = cagp.condition(prior, grid, y, X_test, solver=solver, executor=executor)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    planned = posterior.stats.plan.peak_bytes
+    assert peak <= planned + MIB / 4
+    assert planned <= 6 * peak

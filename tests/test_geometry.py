@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import LEAF
+from cagp_dist.geometry import LEAF, degrees
 
 latitudes = st.floats(-90.0, 90.0)
 longitudes = st.floats(-180.0, 360.0)
@@ -161,3 +161,15 @@ def test_poles_are_told_from_rings_near_them():
     np.testing.assert_array_equal(
         is_pole([90.0, -90.0, 90.0 - 5e-7, 89.99999, 0.0]), [True, True, True, False, False]
     )
+
+
+def test_degrees_invert_the_unit_sphere():
+    latitude = np.array([-90.0, -12.0, 0.0, 45.0, 90.0, 10.0, 10.0, 10.0])
+    longitude = np.array([0.0, 359.75, 0.0, 180.0, 0.0, 1e-9, 360.0 - 1e-9, 360.0 - 1e-6])
+    found = degrees(cagp.unit_sphere(latitude, longitude))
+    np.testing.assert_allclose(found[0], latitude, rtol=0.0, atol=1e-12)
+    assert ((found[1] >= 0.0) & (found[1] < 360.0)).all()
+    np.testing.assert_allclose(found[1][1:4], longitude[1:4], rtol=0.0, atol=1e-12)
+    assert found[1][6] == 0.0  # not a full turn
+    # 11 cm west of the first meridian is not on it
+    np.testing.assert_allclose(found[1][[5, 7]], longitude[[5, 7]], rtol=0.0, atol=1e-12)

@@ -48,6 +48,26 @@ def test_distance_zero_is_the_variance_to_the_last_bit(kernel_class, variance):
 
 
 @pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("variance", [1.0, 0.1, 22.7, 3e-7, 1e12])
+def test_diagonal_is_that_of_the_matrix_to_the_last_bit(kernel_class, variance):
+    kernel = kernel_class(lengthscale=0.3, variance=variance)
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    diagonal = kernel.diagonal(X)
+    assert diagonal.dtype == np.float64
+    np.testing.assert_array_equal(diagonal, kernel(X, X).diagonal())
+    assert kernel.diagonal(X.tolist()).shape == (40,)
+    assert kernel.diagonal(np.zeros((0, 3))).shape == (0,)
+    diagonal[:] = 0.0  # the caller's own
+    np.testing.assert_array_equal(kernel.diagonal(X), variance)
+
+
+@pytest.mark.parametrize("X", [[0.0, 1.0], [[np.nan]], [["a"]]])
+def test_the_diagonal_at_what_are_no_points_is_refused(X):
+    with pytest.raises(ArgumentError, match=r"X (has shape|holds NaN|is not numeric)"):
+        cagp.Matern32(1.0).diagonal(X)
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
 def test_huge_distances_fade_without_warning(kernel_class):
     X = np.array([[0.0, 0.0], [1e3, 0.0], [1e150, -1e150], [1e308, 1e308], [-1e308, 0.0]])
     values = kernel_class(lengthscale=0.5, variance=2.0)(X, X)

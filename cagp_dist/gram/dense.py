@@ -147,7 +147,9 @@ def condition_number(factor: Array, *, norm: float) -> float:
 
     if factor.size == 0:
         return 1.0
-    reciprocal, _ = dpocon(factor, norm, uplo="L")
+    # laid out by rows it is an upper factor by columns, which LAPACK takes without a copy
+    upper = factor.flags.c_contiguous
+    reciprocal, _ = dpocon(factor.T if upper else factor, norm, uplo="U" if upper else "L")
     return 1.0 / reciprocal if reciprocal > 0.0 else np.inf
 
 

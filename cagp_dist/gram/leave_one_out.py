@@ -38,7 +38,7 @@ def leave_one_out(gram: Invertible, residuals: Array) -> LeaveOneOut:
 
     Parameters
     ----------
-    gram : DenseGram, RingGram or MaskedRings
+    gram : DenseGram or RingGram
         Observed points.
     residuals : array, shape (n,) or (n, T)
         Observed values minus the prior mean.

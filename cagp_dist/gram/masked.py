@@ -3,7 +3,8 @@
 With R the restriction to observed points, ``G_o = R G R'``: a product is "embed, multiply, restrict". Its
 solves are conjugate gradients preconditioned by "embed, solve on the whole grid, restrict", which differs
 from the exact inverse by a matrix whose rank is at most the number of missing points (math 7): few
-iterations where the missing points are few or stand together, as continents and swaths do.
+iterations where the missing points are few or stand together, as continents and swaths do. A pole that was
+observed once is not missing: there "embed" repeats it along its row, and "restrict" adds the row up.
 """
 
 from functools import cached_property
@@ -109,7 +110,10 @@ class MaskedRings:
 
     @cached_property
     def rows_of_poles(self) -> RingGram:
-        """The whole grid, with the noise of a pole that was observed once spread along its row."""
+        """The whole grid, with the noise of a pole that was observed once spread along its row.
+
+        All work is done with this one: factors are made once.
+        """
         return self.rings.with_noise(self._layout.row_noise(self.rings.noise_by_latitude))
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
@@ -121,7 +125,7 @@ class MaskedRings:
     ) -> Array:
         """``k(targets, X_o) @ columns``, shape (q, r); on the same grid one product of it."""
         if isinstance(targets, LatLonGrid) and targets.same_points(self.rings.grid):
-            fields = self.rings.prior_product(self._layout.embed(columns.T))
+            fields = self.rows_of_poles.prior_product(self._layout.embed(columns.T))
             return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
         return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
 
@@ -194,10 +198,12 @@ class MaskedRings:
         )
 
     def _product(self, values: Array) -> Array:
-        return self._layout.restrict(self.rings @ self._layout.embed(values))
+        prior = self._layout.restrict(self.rows_of_poles.prior_product(self._layout.embed(values)))
+        return prior + self.noise_variance * values
 
     def _whole_grid_solve(self, values: Array) -> Preconditioned:
-        return Preconditioned(self._layout.restrict(self.rings.solve(self._layout.embed(values))))
+        fields = self.rows_of_poles.solve(self._layout.spread(values))
+        return Preconditioned(self._layout.summed(fields))
 
     def _columns(self, columns: ArrayLike) -> Array:
         given = as_numbers("columns", columns)

@@ -23,16 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import RANGE_BYTES
+from cagp_dist.budget import TABLE_ENTRIES, range_count
 from cagp_dist.tiling import Range
 
 Parameters = tuple[int, float, float]
 Spectrum = NDArray[np.complex128]
-
-FEWEST_RANGES = 4
-
-TABLE_ENTRIES = 200_000
-"""Kernel values that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +77,7 @@ class Wavenumbers:
 
     def ranges(self) -> list[Range]:
         """Consecutive ranges of wavenumbers, each a task."""
-        cosine_bytes = 8 * self.count**2  # more than the blocks where latitudes are few
-        parts = min(self.count, max(FEWEST_RANGES, -(-max(self.block_bytes, cosine_bytes) // RANGE_BYTES)))
+        parts = range_count(self.count, self.block_bytes)
         edges = [self.count * part // parts for part in range(parts + 1)]
         return list(pairwise(edges))
 

@@ -88,6 +88,10 @@ def observed(X: ArrayLike | LatLonGrid, y: ArrayLike) -> Observed:
 
 
 def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
+    if np.ma.is_masked(y):
+        raise ArgumentError(
+            "y has masked entries; on a grid NaN is where nothing was observed: give y.filled(numpy.nan)."
+        )
     fields = as_numbers("y", y)
     if fields.ndim not in (2, 3) or fields.shape[-2:] != grid.shape or fields.size == 0:
         raise ArgumentError(

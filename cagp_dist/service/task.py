@@ -185,10 +185,12 @@ def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
     Raises
     ------
     ArgumentError
-        If the points lie on no such grid, or fill less than half of it.
+        If the points lie on no such grid, fill less than half of it, or two are at one place.
     """
     latitude, longitude = points.latitude_degrees[train], points.longitude_degrees[train]
     pole = is_pole(latitude)
+    if pole.all():
+        raise ArgumentError(f"all points are poles, which lie on no grid of longitudes. {ELSEWHERE}")
     rows, row = np.unique(latitude, return_inverse=True)
     columns = np.unique(longitude[~pole])
     try:
@@ -205,7 +207,10 @@ def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
             'job: train = { kind = "all" }) or every k-th row and column (kind = "stride"). ' + ELSEWHERE
         )
     column = np.where(pole, 0, np.searchsorted(columns, longitude) % columns.size)
-    return grid, row.reshape(-1) * columns.size + column
+    index = row.reshape(-1) * columns.size + column
+    if np.unique(index).size < index.size:
+        raise ArgumentError(f"two observed points are at one place of the grid; drop one. {ELSEWHERE}")
+    return grid, index
 
 
 def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:

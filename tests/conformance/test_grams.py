@@ -1,4 +1,4 @@
-"""What every Gram matrix keeps: products, diagonal, blocks and solves are those of the dense formula.
+"""What every Gram matrix keeps: what `cagp_dist.gram.Gram` promises is that of the dense formula.
 
 Points are a random cloud, or a whole latitude-longitude grid, or a part of one. Grids compute by Fourier
 transforms, which mix all entries of a column: their rounding errors are relative to the largest entry of a
@@ -6,6 +6,7 @@ product, those of the others to each entry.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.gram import Gram
-from cagp_dist.runtime import SerialExecutor
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..oracle import KERNELS, kernel_matrix, ring_points
 from ..pairwise import pairwise
@@ -24,12 +25,34 @@ Array = np.ndarray
 GRID_SHAPES = {1: (1, 1), 2: (1, 2), 63: (7, 9), 64: (8, 8), 65: (5, 13), 130: (13, 10)}
 MISSING = 15
 SHAPES_WITH_MISSING = {1: (4, 4), 2: (1, 17), 63: (6, 13), 64: (79, 1), 65: (8, 10), 130: (5, 29)}
+SHAPES_WITH_POLES = {1: (1, 5), 2: (2, 4), 63: (11, 7), 64: (33, 2), 65: (9, 9), 130: (18, 8)}
+"""Two poles (for one point, one) that were observed once, and n - 2 points of the rows between."""
 
 
 @dataclass(frozen=True)
 class Case:
+    """A Gram matrix, and by brute force the points (n, p), the noise (n,) and the matrix (n, n)."""
+
     gram: Gram
-    G: Array
+    X: Array
+    noise: Array
+
+    @property
+    def K(self) -> Array:
+        return kernel_matrix(self.gram.kernel, self.X, self.X)
+
+    @property
+    def G(self) -> Array:
+        return self.K + np.diag(self.noise)
+
+    def cross(self, points: Array) -> Array:
+        return kernel_matrix(self.gram.kernel, points, self.X)
+
+    @property
+    def grid(self) -> cagp.LatLonGrid | None:
+        """The grid of which these are points."""
+        rings = getattr(self.gram, "rings", self.gram)
+        return rings.grid if isinstance(rings, cagp.RingGram) else None
 
 
 @dataclass(frozen=True)
@@ -49,8 +72,7 @@ def cloud(gram_class, **settings):
     def make(kernel, n, p):
         rng = np.random.default_rng([n, p])
         X, noise = rng.uniform(size=(n, p)), rng.uniform(0.01, 2.0, size=n)
-        gram = gram_class(kernel, X, noise_variance=noise, **settings)
-        return Case(gram, kernel_matrix(kernel, X, X) + np.diag(noise))
+        return Case(gram_class(kernel, X, noise_variance=noise, **settings), X, noise)
 
     return make
 
@@ -66,8 +88,7 @@ def whole_grid(latitudes, *, even_noise):
             cagp.LatLonGrid(latitude, Q), kernel, noise_variance=noise, executor=SerialExecutor()
         )
         assert len(gram.wavenumbers.sizes) == (2 if even_noise and P > 1 else 1)
-        X = ring_points(latitude, Q)
-        return Case(gram, kernel_matrix(kernel, X, X) + np.diag(np.repeat(noise, Q)))
+        return Case(gram, ring_points(latitude, Q), np.repeat(noise, Q))
 
     return make
 
@@ -78,14 +99,31 @@ def part_of_a_grid(kernel, n, p):
     observed = np.ones(n + MISSING, dtype=bool)
     observed[:10] = False
     observed[10 + np.random.default_rng(n).choice(n + 5, 5, replace=False)] = False
-    latitude, noise = regular(P), np.linspace(0.01, 2.0, P)
+    return masked(kernel, regular(P), np.linspace(0.01, 2.0, P), observed.reshape(P, Q))
+
+
+def poles_observed_once(kernel, n, p):
+    """n points of a grid: any copy of each pole, and the first points of the rows between."""
+    P, Q = SHAPES_WITH_POLES[n]
+    observed = np.zeros((P, Q), dtype=bool)
+    observed[0, Q - 1] = True
+    if P > 1:
+        observed[-1, Q // 2] = True
+        observed[1:-1].flat[: n - 2] = True
+    gram = masked(kernel, with_poles(P), np.linspace(2.0, 0.01, P), observed)
+    assert len(gram.gram.layout.poles) == min(P, 2)
+    assert gram.gram.shape == (n, n)
+    return gram
+
+
+def masked(kernel, latitude, noise, observed):
+    """The observed points of a grid with noise by latitude."""
+    Q, there = observed.shape[1], observed.ravel()
     rings = cagp.RingGram(
         cagp.LatLonGrid(latitude, Q), kernel, noise_variance=noise, executor=SerialExecutor()
     )
-    X = ring_points(latitude, Q)[observed]
     return Case(
-        cagp.MaskedRings(rings, observed.reshape(P, Q)),
-        kernel_matrix(kernel, X, X) + np.diag(np.repeat(noise, Q)[observed]),
+        cagp.MaskedRings(rings, observed), ring_points(latitude, Q)[there], np.repeat(noise, Q)[there]
     )
 
 
@@ -109,6 +147,11 @@ MAKERS = {
     ),
     "masked rings": Maker(
         part_of_a_grid,
+        mixes=True,
+        solve=lambda gram, columns: gram.solve(columns, tolerance=1e-12),
+    ),
+    "masked rings with poles": Maker(
+        poles_observed_once,
         mixes=True,
         solve=lambda gram, columns: gram.solve(columns, tolerance=1e-12),
     ),
@@ -210,10 +253,18 @@ def test_solve(name, kernel_class, columns, n):
     np.testing.assert_array_equal(b, before)
 
 
-def test_shape_and_diagonal(maker):
+def test_shape_points_noise_and_diagonal(maker):
     made = case(maker)
     assert made.gram.shape == (130, 130)
+    assert made.gram.kernel == cagp.Matern32(lengthscale=0.3, variance=1.5)
+    np.testing.assert_allclose(made.gram.X, made.X, rtol=0.0, atol=1e-14)
+    np.testing.assert_array_equal(made.gram.noise_variance, made.noise)
     np.testing.assert_allclose(made.gram.diagonal(), np.diag(made.G), rtol=1e-15)
+    prior = made.gram.kernel.diagonal(made.gram.X)
+    np.testing.assert_allclose(made.gram.diagonal(), prior + made.noise, rtol=1e-15)
+    before = made.gram.diagonal()
+    made.gram.diagonal()[:] = 0.0
+    np.testing.assert_array_equal(made.gram.diagonal(), before)
 
 
 @pytest.mark.parametrize(
@@ -236,3 +287,129 @@ def test_block(maker, rows, columns):
     np.testing.assert_allclose(block, expected, rtol=1e-13)
     block += 1.0  # a copy: the matrix stays as it is
     np.testing.assert_allclose(made.gram.block(rows, columns), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("columns", [1, 12])
+@pytest.mark.parametrize("threads", [False, True])
+def test_product_on_an_executor_is_the_product(maker, columns, threads):
+    made = case(maker)
+    v = np.random.default_rng(0).normal(size=(130, columns))
+    with ThreadExecutor(2) if threads else nullcontext(SerialExecutor()) as executor:
+        product = made.gram.product(v, executor=executor)
+    assert product.shape == v.shape
+    bound = 1e-13 * (made.G @ np.abs(v))
+    assert (np.abs(product - made.G @ v) <= (bound.max() if maker.mixes else bound)).all()
+
+
+def targets_of(p, count=17):
+    """Points in the cube of the clouds, or on the sphere of the grids; the first is a pole."""
+    if p != 3:
+        return np.random.default_rng(count).uniform(size=(count, p))
+    rng = np.random.default_rng(count)
+    points = cagp.unit_sphere(rng.uniform(-90.0, 90.0, count), rng.uniform(-180.0, 360.0, count))
+    points[:1] = [[0.0, 0.0, 1.0]]
+    return points
+
+
+@pytest.mark.parametrize(
+    ("maker", "kernel_class", "columns", "count"),
+    pairwise({"maker": list(MAKERS), "kernel_class": KERNELS, "columns": [1, 12], "count": [0, 1, 17, 70]}),
+    indirect=["maker"],
+)
+def test_cross_product_to_points(maker, kernel_class, columns, count):
+    made = case(maker, kernel_class)
+    points, v = targets_of(3, count), np.random.default_rng(1).normal(size=(130, columns))
+    found = made.gram.cross(points, v, executor=SerialExecutor())
+    assert found.shape == (count, columns)
+    V = made.cross(points)
+    assert (np.abs(found - V @ v) <= 1e-12 * (V @ np.abs(v)) + 1e-13).all()
+
+
+GRIDS = [name for name in MAKERS if "rings" in name]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("known", [False, True])
+def test_cross_product_to_a_grid(name, known):
+    """The grid itself where the points are of one, else any; with or without the product at hand."""
+    made = case(MAKERS[name])
+    v = np.random.default_rng(1).normal(size=(130, 4))
+    own = made.grid
+    other = cagp.LatLonGrid([-90.0, -12.0, 44.0], 5, first_longitude_degrees=-180.0)
+    product = made.gram @ v if known else None
+    for grid in (other,) if own is None else (own, other):
+        found = made.gram.cross(grid, v, executor=SerialExecutor(), product=product)
+        V = made.cross(grid.points)
+        assert found.shape == (grid.size, 4)
+        bound = 1e-12 * (V @ np.abs(v)) + 1e-13
+        if grid is own:  # made as G v less the noise: errors are those of G v
+            bound = 1e-13 * (np.abs(v).sum(axis=0) + (made.G @ np.abs(v)).max(axis=0))
+        assert (np.abs(found - V @ v) <= bound).all()
+    assert (own is None) == (name not in GRIDS)
+
+
+def test_an_equal_grid_is_the_grid_itself_and_a_turned_one_is_not():
+    for name in GRIDS:
+        made = case(MAKERS[name])
+        v = np.random.default_rng(1).normal(size=(130, 2))
+        latitude, Q = made.grid.latitude_degrees, made.grid.n_longitudes
+        for grid in (
+            cagp.LatLonGrid(latitude, Q),
+            cagp.LatLonGrid(latitude, Q, first_longitude_degrees=11.0),
+            cagp.LatLonGrid(latitude[::-1], Q),
+            cagp.LatLonGrid(latitude[:-1], Q),
+            cagp.LatLonGrid(latitude, Q + 1),
+        ):
+            found = made.gram.cross(grid, v, executor=SerialExecutor())
+            expected = made.cross(grid.points) @ v
+            np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11)
+
+
+EXACT = [name for name in MAKERS if not name.startswith("tiled")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_class", "n", "fields"),
+    pairwise({"name": EXACT, "kernel_class": KERNELS, "n": [1, 2, 65, 130], "fields": [1, 3]}),
+)
+def test_exact_solves(name, kernel_class, n, fields):
+    """Weights, downdates to points and to grids; conditions are below 1e4."""
+    made = case(MAKERS[name], kernel_class, n=n)
+    exact = made.gram.exact(executor=SerialExecutor())
+    assert exact is not None
+    b = np.random.default_rng(0).normal(size=(n, fields))
+    before = b.copy()
+    weights = exact.weights(b)
+    assert weights.shape == b.shape
+    np.testing.assert_allclose(weights, np.linalg.solve(made.G, b), rtol=0.0, atol=1e-10 * np.abs(b).max())
+    np.testing.assert_array_equal(b, before)
+    assert exact.relative_residual is None
+    tiny = cagp.LatLonGrid([-90.0, -12.0, 44.0], 5, first_longitude_degrees=-180.0)
+    for targets in (targets_of(3), targets_of(3, 0), tiny, *([] if made.grid is None else [made.grid])):
+        V = made.cross(getattr(targets, "points", targets))
+        expected = V @ np.linalg.solve(made.G, V.T)
+        whole = exact.downdate(targets, full=True)
+        assert whole.shape == expected.shape
+        np.testing.assert_allclose(whole, expected, rtol=0.0, atol=1e-11)
+        np.testing.assert_allclose(whole, whole.T, rtol=0.0, atol=1e-15)
+        diagonal = exact.downdate(targets, full=False)
+        assert diagonal.shape == (len(V),)
+        np.testing.assert_allclose(diagonal, np.diag(expected), rtol=0.0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_condition_numbers_of_exact_solves(name, kernel_class):
+    """Within a factor 10 of that in the 1-norm, or not below that of the observed system in the 2-norm."""
+    made = case(MAKERS[name], kernel_class)
+    found = made.gram.exact(executor=SerialExecutor()).condition_number
+    if name == "dense":
+        expected = np.linalg.cond(made.G, 1)
+        assert expected / 10.0 < found < 10.0 * expected
+    else:
+        assert found >= np.linalg.cond(made.G, 2)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name.startswith("tiled")])
+def test_tiles_offer_no_exact_solves(name):
+    assert case(MAKERS[name]).gram.exact(executor=SerialExecutor()) is None

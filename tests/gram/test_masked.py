@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from cagp_dist.gram.conjugate import conjugate_gradients
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.krylov import Preconditioned, conjugate_gradients
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import GridProblem, grid_problem
@@ -81,8 +81,10 @@ def test_product_diagonal_and_block_are_those_of_the_observed_points(name, mask)
     problem, masked, G = masked_problem(name, mask)
     n = len(G)
     assert masked.shape == (n, n)
-    np.testing.assert_allclose(masked.points, problem.points[masked.observed.ravel()], rtol=0.0, atol=1e-14)
+    np.testing.assert_allclose(masked.X, problem.points[masked.observed.ravel()], rtol=0.0, atol=1e-14)
     np.testing.assert_allclose(masked.diagonal(), np.diag(G), rtol=1e-15)
+    np.testing.assert_array_equal(masked.noise_variance, problem.noise[masked.observed.ravel()])
+    assert masked.kernel == problem.kernel
     np.testing.assert_allclose(masked.block(slice(None), slice(None)), G, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(masked.block(slice(0, 3), slice(1, None)), G[:3, 1:], rtol=1e-13, atol=1e-13)
     for shape in ((), (1,), (4,), (0,)):
@@ -132,6 +134,20 @@ def test_as_many_products_as_missing_points_and_one_more(name, missing):
     masked = cagp.MaskedRings(problem.rings, observed)
     b = columns_for(np.empty(masked.shape))
     assert masked.solution(b, tolerance=1e-9).products <= missing + 1
+
+
+def test_copies_of_a_pole_are_not_missing_points():
+    """A pole that was observed once takes no products more than a complete row."""
+    problem = grid_problem("poles, even Q")
+    observed = np.ones(problem.grid.shape, dtype=bool)
+    observed[[0, -1]] = False
+    observed[0, 5] = observed[-1, 0] = True
+    masked = cagp.MaskedRings(problem.rings, observed)
+    there = np.flatnonzero(observed)
+    b = columns_for(np.empty(masked.shape), 3)
+    solution = masked.solution(b, tolerance=1e-9)
+    assert solution.products == 1
+    assert_close(solution.value.T, np.linalg.solve(problem.G[np.ix_(there, there)], b), relative=1e-8)
 
 
 @pytest.fixture(scope="module")
@@ -208,12 +224,14 @@ def test_a_tolerance_that_is_not_reached_is_an_error_with_advice():
 def test_embedding_and_restriction_are_adjoint():
     _, masked, G = masked_problem("irregular, with noise by latitude", "scattered")
     values, fields = columns_for(G, 2).T, masked.rings.sample(np.random.default_rng(0), fields=2)
-    embedded = masked.embed(values)
+    embedded = masked.layout.embed(values)
     assert embedded.shape == fields.shape
     assert (embedded[:, ~masked.observed] == 0.0).all()
     np.testing.assert_array_equal(embedded[:, masked.observed], values)
-    np.testing.assert_array_equal(masked.restrict(fields), fields[:, masked.observed])
-    assert (embedded * fields).sum() == pytest.approx((values * masked.restrict(fields)).sum(), rel=1e-13)
+    np.testing.assert_array_equal(masked.layout.restrict(fields), fields[:, masked.observed])
+    assert (embedded * fields).sum() == pytest.approx(
+        (values * masked.layout.restrict(fields)).sum(), rel=1e-13
+    )
 
 
 def test_the_mask_is_the_callers_own():
@@ -242,6 +260,11 @@ def test_any_mask(bits, tolerance):
     )
 
 
+def plainly(residual):
+    """No preconditioner."""
+    return Preconditioned(residual.copy())
+
+
 def test_conjugate_gradients_without_a_grid():
     """On a matrix of four eigenvalues four products are enough, and the first search is along b."""
     rng = np.random.default_rng(0)
@@ -249,11 +272,11 @@ def test_conjugate_gradients_without_a_grid():
     A = basis @ np.diag(np.repeat([1.0, 2.0, 5.0, 20.0], 10)) @ basis.T
     b = rng.normal(size=(2, 40))
     solution = conjugate_gradients(
-        lambda rows: rows @ A, b, precondition=np.copy, tolerance=1e-10, iterations=100
+        lambda rows: rows @ A, b, precondition=plainly, tolerance=1e-10, iterations=100
     )
     assert solution.products == 4
     np.testing.assert_allclose(solution.value, np.linalg.solve(A, b.T).T, rtol=1e-8, atol=1e-9)
-    first = conjugate_gradients(lambda rows: rows @ A, b, precondition=np.copy, tolerance=1e-10, iterations=1)
+    first = conjugate_gradients(lambda rows: rows @ A, b, precondition=plainly, tolerance=1e-10, iterations=1)
     for row, right in zip(first.value, b, strict=True):
         np.testing.assert_allclose(row, (right @ right) / (right @ A @ right) * right, rtol=1e-12)
 
@@ -267,7 +290,7 @@ def test_rows_that_are_done_stay_as_they_are():
 
     def solve(right):
         return conjugate_gradients(
-            lambda rows: diagonal * rows, right, precondition=np.copy, tolerance=0.03, iterations=100
+            lambda rows: diagonal * rows, right, precondition=plainly, tolerance=0.03, iterations=100
         )
 
     together, alone = solve(b), [solve(row[None]) for row in b]
@@ -334,6 +357,67 @@ def test_iterations_that_are_no_count_are_refused(iterations):
         masked.solution(columns_for(G), iterations=iterations)
 
 
+def preconditioned_system():
+    """A (n, n), b (2, n), and a preconditioner that is far from A^-1 but symmetric."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    A = basis @ np.diag(np.geomspace(1.0, 1e3, 40)) @ basis.T
+    M = A * np.equal.outer(np.arange(40) // 8, np.arange(40) // 8)
+    return A, rng.normal(size=(2, 40)), np.linalg.inv(M)
+
+
+def test_an_image_that_the_preconditioner_knows_saves_the_product():
+    """The same solution, with no product but the one that checks it."""
+    A, b, inverse = preconditioned_system()
+    products = []
+
+    def product(rows):
+        products.append(len(rows))
+        return rows @ A
+
+    def precondition(rows):
+        return Preconditioned(rows @ inverse, rows @ inverse @ A)
+
+    settings = {"tolerance": 1e-9, "iterations": 200}
+    told = conjugate_gradients(product, b, precondition=precondition, **settings)
+    assert len(products) == 1
+    asked = conjugate_gradients(
+        product, b, precondition=lambda rows: Preconditioned(rows @ inverse), **settings
+    )
+    assert told.ok
+    assert len(products) == 2 + asked.products
+    assert told.products == asked.products
+    np.testing.assert_allclose(told.value, asked.value, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(told.value, np.linalg.solve(A, b.T).T, rtol=1e-6, atol=1e-9)
+
+
+def test_conjugate_gradients_go_on_from_where_they_were():
+    A, b, inverse = preconditioned_system()
+    settings = {"precondition": lambda rows: Preconditioned(rows @ inverse), "tolerance": 1e-9}
+    first = conjugate_gradients(lambda rows: rows @ A, b, iterations=3, **settings)
+    assert not first.ok
+    then = conjugate_gradients(lambda rows: rows @ A, b, iterations=200, start=first.value, **settings)
+    assert then.ok
+    np.testing.assert_allclose(then.value, np.linalg.solve(A, b.T).T, rtol=1e-6, atol=1e-9)
+    done = conjugate_gradients(lambda rows: rows @ A, b, iterations=200, start=then.value, **settings)
+    assert done.products <= 1
+
+
+def test_a_preconditioner_that_is_not_symmetric_is_no_obstacle():
+    """A Gauss-Seidel sweep: directions are made conjugate by an inner product."""
+    A, b, _ = preconditioned_system()
+    sweep = np.linalg.inv(np.tril(A))
+    solution = conjugate_gradients(
+        lambda rows: rows @ A,
+        b,
+        precondition=lambda rows: Preconditioned(rows @ sweep.T),
+        tolerance=1e-9,
+        iterations=500,
+    )
+    assert solution.ok
+    np.testing.assert_allclose(solution.value, np.linalg.solve(A, b.T).T, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("fields", [None, 3])
 def test_posterior_mean_fills_the_gaps(fields):
     grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 7), 10)
@@ -342,22 +426,26 @@ def test_posterior_mean_fills_the_gaps(fields):
     observed[2:4, 3:6] = False
     shape = grid.shape if fields is None else (fields, *grid.shape)
     y = np.random.default_rng(0).standard_normal(shape)
-    masked = cagp.MaskedRings(cagp.RingGram(grid, kernel, noise_variance=0.1), observed)
-    mean = masked.posterior_mean(np.where(observed, y, np.nan), tolerance=1e-12)
     X = grid.points[observed.ravel()]
     G = kernel_matrix(kernel, X, X) + 0.1 * np.eye(len(X))
     expected = kernel_matrix(kernel, grid.points, X) @ np.linalg.solve(G, y[..., observed].T)
-    assert mean.shape == shape
-    assert_close(mean, expected.T.reshape(shape), relative=1e-10)
+    masked = cagp.MaskedRings(cagp.RingGram(grid, kernel, noise_variance=0.1), observed)
+    weights = masked.solve(y[..., observed].reshape(-1, len(X)).T, tolerance=1e-12)
+    by_weights = masked.cross(grid, weights, executor=SerialExecutor())
+    assert_close(by_weights.T.reshape(shape), expected.T.reshape(shape), relative=1e-10)
+    field = np.where(observed, y, np.nan)
+    posterior = cagp.condition(cagp.Prior(kernel, 0.1), grid, field, grid, solver=cagp.Rings())
+    assert posterior.mean.shape == shape
+    assert_close(posterior.mean, expected.T.reshape(shape), relative=1e-10)
 
 
-def test_posterior_mean_needs_a_field():
+def test_a_masked_gram_stays_what_it_is():
     grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
     masked = cagp.MaskedRings(
         cagp.RingGram(grid, cagp.Matern32(0.5), noise_variance=0.1), np.ones(grid.shape, dtype=bool)
     )
-    with pytest.raises(ArgumentError, match=r"field has shape \(12,\); expected \(3, 4\), or T such"):
-        masked.posterior_mean(np.ones(12))
-    for name in ("rings", "observed"):
+    with pytest.raises(ArgumentError, match=r"y has shape \(12,\); expected \(3, 4\) .*, or T such"):
+        cagp.condition(cagp.Prior(masked.kernel, 0.1), grid, np.ones(12), grid, solver=cagp.Rings())
+    for name in ("rings", "observed", "layout", "X", "noise_variance"):
         with pytest.raises(AttributeError):
             setattr(masked, name, None)

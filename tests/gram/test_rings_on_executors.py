@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.budget import FEWEST_RANGES
 from cagp_dist.errors import BudgetError, NumericalError
-from cagp_dist.latlon.wavenumbers import FEWEST_RANGES
-from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.posterior.problem import demand_of
+from cagp_dist.posterior.sampling import sample_posterior
+from cagp_dist.runtime import Executor, SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.solvers import Problem, Solver, State
 
 from ..clusters import local_cluster
 
@@ -27,10 +30,18 @@ def rings_of(layout, executor) -> cagp.RingGram:
     return cagp.RingGram(grid, cagp.Matern32(0.3, 2.0), noise_variance=noise, executor=executor)
 
 
-def by_factors(rings: cagp.RingGram) -> dict[str, np.ndarray]:
+def last_state(rings: cagp.RingGram, field: np.ndarray, solver: Solver, executor: Executor) -> State:
+    """What a solver reaches on a whole grid, whose points are the targets."""
+    problem = Problem(rings, field.reshape(-1, 1), rings.grid, full_covariance=False)
+    plan = solver.plan(demand_of(problem, executor, executor.memory_bytes))
+    *_, state = solver.states(problem, executor=executor, plan=plan)
+    return state
+
+
+def by_factors(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]:
     """What the factors of a grid give, by name."""
     fields = np.random.default_rng(0).normal(size=(3, *rings.grid.shape))
-    loo, posterior = rings.leave_one_out(fields), rings.posterior(fields[0])
+    loo, exact = rings.leave_one_out(fields), last_state(rings, fields[0], cagp.Rings(), executor)
     return {
         "product": rings @ fields,
         "product with one field": rings @ fields[0],
@@ -39,47 +50,56 @@ def by_factors(rings: cagp.RingGram) -> dict[str, np.ndarray]:
         "inverse diagonal": rings.inverse_diagonal(),
         "leave-one-out mean": loo.mean,
         "leave-one-out variance": loo.variance,
-        "posterior mean": posterior[0],
-        "posterior variance": posterior[1],
+        "posterior mean": exact.mean,
+        "posterior downdate": exact.downdate,
         "draws": rings.sample(np.random.default_rng(0), fields=2),
         "draw with noise": rings.sample(np.random.default_rng(0), noise=True),
-        "draw of the posterior": rings.sample_posterior(fields[0], np.random.default_rng(0)),
+        "draw of the posterior": sample_posterior(rings, fields[0].ravel(), np.random.default_rng(0)),
     }
 
 
-def by_iteration(rings: cagp.RingGram) -> dict[str, np.ndarray]:
+def by_iteration(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]:
     """What iterations of products and solves give, by name."""
     field = np.random.default_rng(0).normal(size=rings.grid.shape)
     observed = np.random.default_rng(1).uniform(size=rings.grid.shape) > 0.1
     masked = cagp.MaskedRings(rings, observed)
-    *_, directed = cagp.conjugate_gradient_on_grid(rings, field, iterations=2)
+    directed = last_state(rings, field, cagp.ConjugateGradient(2), executor)
     return {
         "masked product": masked @ field[observed],
         "masked solve": masked.solve(field[observed], tolerance=1e-2),
         "directed mean": directed.mean,
-        "directed variance": directed.variance,
+        "directed downdate": directed.downdate,
     }
 
 
-def by_sweeps(rings: cagp.RingGram) -> dict[str, np.ndarray]:
-    """What block Gauss-Seidel on a grid gives, by name."""
+def by_sweeps(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]:
+    """What block Gauss-Seidel over bands of three rings gives, by name."""
     field = np.random.default_rng(0).normal(size=rings.grid.shape)
-    *_, swept = cagp.gauss_seidel_on_grid(rings, field, iterations=2, rings_per_block=3)
-    return {"swept mean": swept.mean, "swept variance": swept.variance}
+    solver = cagp.BlockGaussSeidel(2, block_size=3 * rings.grid.n_longitudes)
+    swept = last_state(rings, field, solver, executor)
+    return {"swept mean": swept.mean, "swept downdate": swept.downdate}
 
 
-def everything(rings: cagp.RingGram) -> dict[str, np.ndarray]:
-    return by_factors(rings) | by_iteration(rings) | by_sweeps(rings)
+def everything(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]:
+    return by_factors(rings, executor) | by_iteration(rings, executor) | by_sweeps(rings, executor)
 
 
 @pytest.fixture(scope="module")
 def references():
-    return {name: everything(rings_of(layout, SerialExecutor())) for name, layout in LAYOUTS.items()}
+    serial = SerialExecutor()
+    return {name: everything(rings_of(layout, serial), serial) for name, layout in LAYOUTS.items()}
 
 
 def assert_same_bits(found, expected):
     for name, value in found.items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_sweeps_are_over_bands_of_rings():
+    rings = rings_of(LAYOUTS["mirrored"], SerialExecutor())
+    problem = Problem(rings, np.zeros((750, 1)), rings.grid, full_covariance=False)
+    plan = cagp.BlockGaussSeidel(2, block_size=90).plan(demand_of(problem, SerialExecutor(), 2**30))
+    assert plan.rings_per_block == 3
 
 
 def test_the_grids_are_several_tasks_and_fall_into_parities_or_not():
@@ -93,7 +113,7 @@ def test_the_grids_are_several_tasks_and_fall_into_parities_or_not():
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_threads(name, workers, references):
     with ThreadExecutor(workers) as executor:
-        assert_same_bits(everything(rings_of(LAYOUTS[name], executor)), references[name])
+        assert_same_bits(everything(rings_of(LAYOUTS[name], executor), executor), references[name])
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -101,14 +121,15 @@ def test_threads_that_pretend_to_be_processes(name, references):
     """Factors stay handles."""
     with ThreadExecutor(2) as executor:
         executor.processes, executor.shares_memory = 2, False
-        assert_same_bits(everything(rings_of(LAYOUTS[name], executor)), references[name])
+        assert_same_bits(everything(rings_of(LAYOUTS[name], executor), executor), references[name])
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_default_executor(name, references):
     latitude, Q, noise = LAYOUTS[name]
     rings = cagp.RingGram(cagp.LatLonGrid(latitude, Q), cagp.Matern32(0.3, 2.0), noise_variance=noise)
-    assert_same_bits(everything(rings), references[name])
+    with ThreadExecutor() as executor:
+        assert_same_bits(everything(rings, executor), references[name])
 
 
 @pytest.mark.cluster
@@ -119,8 +140,8 @@ def test_dask(workers, names, references):
         assert executor.workers == workers
         for name in names:
             rings = rings_of(LAYOUTS[name], executor)
-            assert_same_bits(by_factors(rings), references[name])
-        assert_same_bits(by_sweeps(rings), references[name])
+            assert_same_bits(by_factors(rings, executor), references[name])
+        assert_same_bits(by_sweeps(rings, executor), references[name])
 
 
 @pytest.mark.exhaustive
@@ -153,5 +174,5 @@ def test_errors_of_workers_arrive():
             with pytest.raises(NumericalError, match=r"not positive definite .* Raise noise_variance"):
                 rings.logdet()
         executor.memory_bytes = 100
-        with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* are free"):
+        with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* that may be used"):
             rings_of(LAYOUTS["mirrored"], executor).logdet()

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist import compiled
+from cagp_dist.budget import FEWEST_RANGES, RANGE_BYTES
 from cagp_dist.latlon import wavenumbers as module
-from cagp_dist.latlon.wavenumbers import FEWEST_RANGES, RANGE_BYTES, Wavenumbers, ring_blocks
+from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 
 from ..grids import EVERY_CASE, LAYOUTS, LENGTHSCALES, Layout, case_name, grid_problem, make_problem
 from ..oracle import KERNELS

@@ -1,4 +1,4 @@
-"""`condition_on_grid` against dense formulas: T28, any mask, any test points, poles, several fields."""
+"""Exact posteriors of fields on a grid against dense formulas: T28, any gaps, any targets, poles, fields."""
 
 import re
 
@@ -12,8 +12,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
-from .grids import grid_problem
-from .oracle import KERNELS, assert_close, kernel_matrix, ring_points
+from ..grids import grid_problem
+from ..oracle import KERNELS, assert_close, kernel_matrix, ring_points
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -77,10 +77,17 @@ def the_case(grid_name, mask, *stack):
 
 
 def solve(grid, y, latitude=TESTS["latitude"], longitude=TESTS["longitude"], **settings):
+    """The exact posterior at points, of a field with NaN where ``observed`` is False."""
+    observed = settings.pop("observed", None)
+    field = y if observed is None else np.where(observed, y, np.nan)
+    return conditioned(grid, field, cagp.unit_sphere(latitude, longitude), **settings)
+
+
+def conditioned(grid, field, targets, **settings):
     kernel = settings.pop("kernel", cagp.Matern32(0.6, variance=2.0))
     prior = cagp.Prior(kernel, noise_variance=settings.pop("noise", NOISE), mean=settings.pop("mean", 0.0))
     settings.setdefault("executor", SerialExecutor())
-    return cagp.condition_on_grid(prior, grid, y, latitude, longitude, **settings)
+    return cagp.condition(prior, grid, field, targets, solver=cagp.Rings(), **settings)
 
 
 @every_case
@@ -110,8 +117,8 @@ def test_it_is_the_dense_posterior(grid_name, mask, covariance):
 @every_case
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_many_missing_points_are_iterated_to_the_same(grid_name, mask, covariance, monkeypatch):
-    """As beyond 4,096 missing points: every solve by preconditioned conjugate gradients."""
-    monkeypatch.setattr("cagp_dist.solvers.whole_grid.FEW_MISSING", -1)
+    """As beyond 8,192 missing points: every solve by preconditioned conjugate gradients."""
+    monkeypatch.setattr("cagp_dist.gram.gaps.FEW_MISSING", -1)
     grid, y, observed = the_case(grid_name, mask)
     posterior = solve(grid, y, observed=observed, covariance=covariance)
     mean, dense = expected_posterior(
@@ -128,10 +135,10 @@ def test_many_missing_points_are_iterated_to_the_same(grid_name, mask, covarianc
 
 
 def test_an_iteration_that_does_not_get_there_is_an_error(monkeypatch):
-    monkeypatch.setattr("cagp_dist.solvers.whole_grid.FEW_MISSING", -1)
-    monkeypatch.setattr("cagp_dist.gram.held_out.TOLERANCE", 1e-18)
+    monkeypatch.setattr("cagp_dist.gram.gaps.FEW_MISSING", -1)
+    monkeypatch.setattr("cagp_dist.gram.gaps.TOLERANCE", 1e-18)
     grid, y, observed = the_case("poles", "few")
-    with pytest.raises(NumericalError, match=r"needed is 1e-18. Raise noise_variance, or use cagp_dist.cond"):
+    with pytest.raises(NumericalError, match=r"needed is 1e-18. Raise noise_variance, or use block Gauss-S"):
         solve(grid, y, observed=observed)
 
 
@@ -204,15 +211,18 @@ def test_grids_that_begin_at_another_longitude(first, mask):
     np.testing.assert_allclose(posterior.covariance, dense, rtol=0.0, atol=1e-12)
 
 
-def test_values_that_were_not_observed_are_not_looked_at():
+def test_the_field_that_was_given_stays_as_it_was():
+    """Gaps and unequal copies of poles included; and all bits of NaN are NaN."""
     grid, y, observed = the_case("poles", "few")
     reference = solve(grid, y, observed=observed)
     y[~observed] = np.nan
     blank = y.copy()
-    posterior = solve(grid, y, observed=observed)
+    posterior = solve(grid, y)
     np.testing.assert_array_equal(posterior.mean, reference.mean)
     np.testing.assert_array_equal(posterior.variance, reference.variance)
     np.testing.assert_array_equal(y, blank)  # the caller's array stays as it was, poles included
+    y[~observed] = np.copysign(np.nan, -1.0)
+    np.testing.assert_array_equal(solve(grid, y).mean, reference.mean)
 
 
 def test_copies_of_a_pole_are_one_observation():
@@ -338,7 +348,7 @@ def test_noise_below_rounding_is_an_error():
     [
         (
             {"grid": np.zeros((3, 3))},
-            "grid is a ndarray; expected a cagp_dist.LatLonGrid. For points that are",
+            "y has shape (7, 10) but X has 3 points; expected (3,), or (3, T) for T fields",
         ),
         ({"y": np.zeros((10, 7))}, "y has shape (10, 7); expected (7, 10) (latitude, longitude), or T such"),
         ({"y": np.zeros(70)}, "y has shape (70,); expected (7, 10)"),
@@ -346,11 +356,9 @@ def test_noise_below_rounding_is_an_error():
         ({"y": np.full((7, 10), 1j)}, "y is not numeric: complex numbers"),
         (
             {"y": np.full((7, 10), np.nan)},
-            "where a point was observed. Leave those points out, at all times:",
+            "y is NaN everywhere: nothing was observed; expected at least one value",
         ),
-        ({"observed": np.ones((7, 10))}, "observed has shape (7, 10) and type float64; expected (7, 10) of"),
-        ({"observed": np.ones((10, 7), dtype=bool)}, "observed has shape (10, 7) and type bool"),
-        ({"observed": np.zeros((7, 10), dtype=bool)}, "nothing was observed; expected at least one point"),
+        ({"y": np.full((7, 10), np.inf)}, "y holds infinity; expected finite values, or NaN where nothing"),
         ({"latitude": [91.0], "longitude": [0.0]}, "latitude reaches 91 degrees; expected -90..90"),
         ({"latitude": [0.0], "longitude": [np.nan]}, "longitude holds NaN or infinity"),
         ({"latitude": [0.0, 1.0], "longitude": [0.0]}, "expected two vectors of one length"),
@@ -358,28 +366,75 @@ def test_noise_below_rounding_is_an_error():
     ],
 )
 def test_bad_input_is_refused(change, text):
-    grid, y, observed = the_case("poles", "few")
-    arguments = {"grid": grid, "y": y, "observed": observed, **change}
+    grid, y, _ = the_case("poles", "few")
     with pytest.raises(ArgumentError, match=re.escape(text)):
-        solve(**arguments)
+        solve(**{"grid": grid, "y": y, **change})
 
 
 def test_a_prior_that_is_none_is_refused():
     grid, y, _ = the_case("poles", "few")
     with pytest.raises(ArgumentError, match=r"prior is a Matern32; expected a cagp_dist.Prior"):
-        cagp.condition_on_grid(cagp.Matern32(1.0), grid, y, [0.0], [0.0])
+        cagp.condition(cagp.Matern32(1.0), grid, y, grid, solver=cagp.Rings())
 
 
-def test_missing_values_are_counted_where_points_were_observed():
+def test_infinite_values_are_refused_beside_gaps():
     grid, y, observed = the_case("no poles", "few")
     y[~observed] = np.nan
     y[np.nonzero(observed)[0][:3], np.nonzero(observed)[1][:3]] = np.inf
-    with pytest.raises(ArgumentError, match=r"y holds 3 values that are NaN .*observed=numpy.isfinite\(y\)"):
-        solve(grid, y, observed=observed)
+    with pytest.raises(
+        ArgumentError, match=r"y holds infinity; expected finite values, or NaN where nothing"
+    ):
+        solve(grid, y)
 
 
 def test_a_masked_array_is_told_how_to_be_given():
     grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
     y = np.ma.masked_greater(np.arange(12.0).reshape(grid.shape), 10.0)
-    with pytest.raises(ArgumentError, match=r"observed=~numpy\.ma\.getmaskarray\(y\)"):
-        cagp.condition_on_grid(cagp.Prior(cagp.Matern32(0.5), 0.1), grid, y, [0.0], [0.0])
+    with pytest.raises(ArgumentError, match=r"y has masked entries; .* y\.filled\(numpy\.nan\)"):
+        conditioned(grid, y, grid)
+    posterior = conditioned(grid, y.filled(np.nan), grid)
+    assert posterior.mean.shape == grid.shape
+
+
+def test_fields_with_different_gaps_are_refused():
+    grid, y, _ = the_case("no poles", "whole", 3)
+    y[:, 2, 3] = np.nan
+    assert solve(grid, y).mean.shape == (10, 3)
+    y[1, 4, 0] = np.nan
+    with pytest.raises(ArgumentError, match=r"gaps at different points; .* once for each pattern of gaps"):
+        solve(grid, y)
+
+
+@every_case
+@pytest.mark.parametrize("many", [False, True])
+def test_the_grid_itself_as_target(grid_name, mask, many, monkeypatch):
+    """Means (P, Q) and variances (P, Q) are those at its points, one after the other."""
+    if many:
+        monkeypatch.setattr("cagp_dist.gram.gaps.FEW_MISSING", -1)
+    grid, y, observed = the_case(grid_name, mask, 2)
+    field = np.where(observed, y, np.nan)
+    posterior = conditioned(grid, field, grid)
+    mean, dense = expected_posterior(cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, grid.points)
+    assert posterior.mean.shape == (2, *grid.shape)
+    assert posterior.variance.shape == grid.shape
+    assert_close(posterior.mean.reshape(2, -1).T, mean, relative=1e-7 if many else 1e-10)
+    tolerance = 1e-8 if many else 1e-12
+    np.testing.assert_allclose(posterior.variance.ravel(), np.diag(dense), rtol=0.0, atol=tolerance)
+    one = conditioned(grid, field[0], grid)
+    assert one.mean.shape == grid.shape
+    assert_close(one.mean, posterior.mean[0], relative=1e-7 if many else 1e-12)
+    first, last = one.trace
+    assert first.mean.shape == last.mean.shape == first.variance.shape == grid.shape
+
+
+@pytest.mark.parametrize("mask", ["whole", "few"])
+def test_another_grid_as_target(mask):
+    grid, y, observed = the_case("poles", mask)
+    other = cagp.LatLonGrid([90.0, 33.0, -12.0], 4, first_longitude_degrees=-180.0)
+    posterior = conditioned(grid, np.where(observed, y, np.nan), other, covariance="full")
+    mean, dense = expected_posterior(
+        cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, other.points
+    )
+    assert_close(posterior.mean, mean.reshape(3, 4), relative=1e-10)
+    np.testing.assert_allclose(posterior.covariance, dense, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(posterior.variance.ravel(), np.diag(dense), rtol=0.0, atol=1e-12)

@@ -1,0 +1,172 @@
+"""Solves with few or many points of a grid missing (T28), and poles that were observed once."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import NumericalError
+from cagp_dist.gram import gaps
+from cagp_dist.gram.gaps import FewMissing, GridSolve, ManyMissing
+from cagp_dist.runtime import SerialExecutor
+
+from ..grids import grid_problem
+from ..oracle import assert_close, kernel_matrix, ring_points
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+NAMES = ["no poles, odd Q", "irregular, with noise by latitude", "noise that is its own mirror image"]
+
+
+def systems(problem, observed):
+    return FewMissing.of(problem.rings, ~observed), ManyMissing(problem.rings, observed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.6])
+def test_weights_solve_the_observed_system_and_vanish_elsewhere(name, share):
+    """Noise by latitude included, whatever stands at the missing points."""
+    problem = grid_problem(name)
+    observed = np.random.default_rng(0).uniform(size=problem.grid.shape) >= share
+    there = np.flatnonzero(observed)
+    residuals = problem.field(2)
+    expected = np.linalg.solve(problem.G[np.ix_(there, there)], residuals[:, observed].T).T
+    few, many = systems(problem, observed)
+    for system, relative in ((few, 1e-10), (many, 1e-8)):
+        weights = system.weights(residuals)
+        assert weights.shape == residuals.shape
+        assert (weights[:, ~observed] == 0.0).all()
+        assert_close(weights[:, observed], expected, relative=relative)
+    assert few.relative_residual is None
+    assert 0.0 <= many.relative_residual <= 1.1e-10
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("full", [False, True])
+def test_downdates_are_those_of_the_observed_system(name, full):
+    problem = grid_problem(name)
+    observed = np.random.default_rng(0).uniform(size=problem.grid.shape) >= 0.3
+    there = np.flatnonzero(observed)
+    points = cagp.unit_sphere(
+        [-90.0, 12.0, 12.0, 44.0, 44.0], [3.0, 0.0, 360.0 / problem.grid.shape[1], 77.0, -80.0]
+    )
+    V = problem.kernel(points, problem.points[there])
+    expected = V @ np.linalg.solve(problem.G[np.ix_(there, there)], V.T)
+    for system, tolerance in zip(systems(problem, observed), (1e-12, 1e-8), strict=True):
+        downdate = system.downdate(points, full=full)
+        reference = expected if full else np.diag(expected)
+        np.testing.assert_allclose(downdate, reference, rtol=0.0, atol=tolerance * problem.kernel.variance)
+
+
+POLES = {
+    "both poles": (np.linspace(-90.0, 90.0, 7), [0, -1], 0.1),
+    "the north pole, descending": (np.array([90.0, 50.0, 3.0, -44.0]), [0], 0.2),
+    "noise by latitude": (np.array([-90.0, -31.0, 4.0, 60.0, 90.0]), [0, -1], np.linspace(0.05, 0.4, 5)),
+    "one pole complete": (np.linspace(-90.0, 90.0, 5), [-1], 0.1),
+}
+
+
+@pytest.mark.parametrize("gaps_too", [False, True], ids=["poles alone", "with gaps"])
+@pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
+@pytest.mark.parametrize(("latitude", "poles", "noise"), POLES.values(), ids=POLES)
+def test_poles_observed_once_are_solved_as_the_dense_merged_system(
+    latitude, poles, noise, many, gaps_too, monkeypatch
+):
+    """One observation of a pole is not Q of them, whichever copy it is said to be."""
+    monkeypatch.setattr(gaps, "FEW_MISSING", -1 if many else 100)
+    tolerance = 1e-7 if many else 1e-10
+    P, Q = len(latitude), 8
+    kernel = cagp.Matern32(0.5, 2.0)
+    observed = np.ones((P, Q), dtype=bool)
+    observed[poles] = False
+    observed[poles, [3, 0][: len(poles)]] = True
+    if gaps_too:
+        observed[1, 2:5] = False
+        observed[2, 0] = False
+    rings = cagp.RingGram(
+        cagp.LatLonGrid(latitude, Q), kernel, noise_variance=noise, executor=SerialExecutor()
+    )
+    masked = cagp.MaskedRings(rings, observed)
+    X = ring_points(latitude, Q)[observed.ravel()]
+    variances = np.repeat(np.broadcast_to(noise, P), Q)[observed.ravel()]
+    G = kernel_matrix(kernel, X, X) + np.diag(variances)
+    exact = masked.exact(executor=SerialExecutor())
+    b = np.random.default_rng(0).normal(size=(len(X), 3))
+    assert_close(exact.weights(b), np.linalg.solve(G, b), relative=tolerance)
+    points = cagp.unit_sphere([90.0, -90.0, 90.0, 12.3, -44.0], [0.0, 77.0, 45.0, 33.0, 90.0])
+    V = kernel_matrix(kernel, points, X)
+    expected = V @ np.linalg.solve(G, V.T)
+    assert_close(exact.downdate(points, full=True), expected, relative=tolerance)
+    assert_close(exact.downdate(points, full=False), np.diag(expected), relative=tolerance)
+    W = kernel_matrix(kernel, rings.X, X)
+    at_grid = np.einsum("ij,ji->i", W, np.linalg.solve(G, W.T))
+    assert_close(exact.downdate(rings.grid, full=False), at_grid, relative=tolerance)
+    assert (exact.relative_residual is None) == (not many)
+
+
+def test_the_downdate_of_the_grid_itself_is_that_of_its_points():
+    """One pass over the factors, in place of a solve for each latitude."""
+    for name in (*NAMES, "poles, even Q", "one point"):
+        problem = grid_problem(name)
+        exact = problem.rings.exact(executor=SerialExecutor())
+        expected = problem.K @ problem.solve(problem.K)
+        np.testing.assert_allclose(
+            exact.downdate(problem.grid, full=False), np.diag(expected), rtol=0.0, atol=1e-12
+        )
+        np.testing.assert_allclose(exact.downdate(problem.grid, full=True), expected, rtol=0.0, atol=1e-11)
+        by_points = exact.downdate(problem.grid.points, full=False)
+        np.testing.assert_allclose(by_points, np.diag(expected), rtol=0.0, atol=1e-12)
+
+
+def test_few_are_solved_by_an_identity_and_more_by_iterations(monkeypatch):
+    monkeypatch.setattr(gaps, "FEW_MISSING", 2)
+    rings = grid_problem("no poles, odd Q").rings
+    observed = np.ones(rings.grid.shape, dtype=bool)
+    observed[1, :2] = False
+    assert GridSolve(rings, cagp.MaskedRings(rings, observed).layout).relative_residual is None
+    observed[1, 2] = False
+    solve = GridSolve(rings, cagp.MaskedRings(rings, observed).layout)
+    assert solve.relative_residual == 0.0  # nothing was iterated yet
+    solve.weights(np.ones((int(observed.sum()), 1)))
+    assert 0.0 < solve.relative_residual <= 1.1e-10
+
+
+def test_an_iteration_that_does_not_get_there_is_an_error(monkeypatch):
+    monkeypatch.setattr(gaps, "TOLERANCE", 1e-18)
+    problem = grid_problem("no poles, odd Q")
+    observed = np.random.default_rng(0).uniform(size=problem.grid.shape) >= 0.3
+    with pytest.raises(NumericalError, match=r"needed is 1e-18. Raise noise_variance, or use block Gauss-S"):
+        ManyMissing(problem.rings, observed).weights(problem.field(1))
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
+@pytest.mark.parametrize("solver", [cagp.Rings(), cagp.ConjugateGradient(2)])
+def test_a_grid_with_poles_is_factored_once(solver, many, monkeypatch):
+    """Weights, products and what is seen on the grid come from the same factors."""
+    monkeypatch.setattr(gaps, "FEW_MISSING", -1 if many else 100)
+    calls = []
+
+    class Counting(SerialExecutor):
+        def submit(self, function, *arguments, **options):
+            calls.append(function.__name__)
+            return super().submit(function, *arguments, **options)
+
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 7), 10)
+    field = np.random.default_rng(0).normal(size=grid.shape)
+    field[2, 3:6] = np.nan
+    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
+    cagp.condition(prior, grid, field, grid, solver=solver, executor=Counting())
+    rings = cagp.RingGram(grid, prior.kernel, noise_variance=0.1)
+    assert calls.count("factor_range") == len(rings.wavenumbers.ranges())
+
+
+def test_noise_a_million_times_the_field_is_refused_where_rounding_would_decide():
+    """Of the grid itself, from its inverse; at points the difference is taken as it is."""
+    grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
+    rings = cagp.RingGram(grid, cagp.Matern32(0.5, 4.0), noise_variance=[1.0, 4.4e6, 1.0])
+    exact = rings.exact(executor=SerialExecutor())
+    with pytest.raises(NumericalError, match=r"the noise variance is 1\.1e\+06 times the variance of the"):
+        exact.downdate(grid, full=False)
+    at_points = exact.downdate(grid.points, full=False)
+    V = rings.kernel(grid.points, grid.points)
+    expected = np.diag(V @ np.linalg.solve(V + np.diag(rings.noise_variance), V))
+    np.testing.assert_allclose(at_points, expected, rtol=0.0, atol=1e-11)

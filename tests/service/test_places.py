@@ -1,0 +1,154 @@
+"""Observed points of a job are placed on the grid they fill, in any order, or refused with advice."""
+
+import re
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.era5.points import Points
+from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.task import grid_of
+
+from ..oracle import assert_close
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+LATITUDE = np.array([-80.0, -45.0, -10.0, 0.0, 30.0, 77.0])
+PRIOR = cagp.Prior(cagp.Matern32(0.5, variance=2.0), noise_variance=0.1, mean=1.5)
+
+
+def circle(Q, first=0.0):
+    return first + np.arange(Q) * 360.0 / Q
+
+
+def points_at(latitude, longitude):
+    """Points of a field, without values."""
+    latitude, longitude = np.asarray(latitude, dtype=float), np.asarray(longitude, dtype=float)
+    times = np.array(["2020-01-01"], dtype="datetime64[ns]")
+    return Points(latitude, longitude, np.zeros((1, latitude.size)), times, 0, 0)
+
+
+def all_points(latitude, longitude):
+    """All points of two axes, latitude by latitude."""
+    return points_at(*(axis.ravel() for axis in np.meshgrid(latitude, longitude, indexing="ij")))
+
+
+WHOLE = all_points(LATITUDE, circle(10))
+
+
+def placed(points, train=None):
+    return grid_of(points, np.arange(points.latitude_degrees.size) if train is None else np.asarray(train))
+
+
+def unit_vectors(points, train):
+    return cagp.unit_sphere(points.latitude_degrees[train], points.longitude_degrees[train])
+
+
+@pytest.mark.parametrize("first", [0.0, -180.0, 3.25])
+@pytest.mark.parametrize("missing", [0, 1, 20])
+def test_points_in_any_order_are_solved_as_by_cholesky(first, missing):
+    rng = np.random.default_rng(missing)
+    points = all_points(LATITUDE, circle(10, first))
+    train = rng.permutation(60)[missing:]
+    grid, index = placed(points, train)
+    y, X_test = rng.normal(size=(len(train), 2)), rng.normal(size=(7, 3))
+    X_test /= np.linalg.norm(X_test, axis=1, keepdims=True)
+    fields = np.full((2, grid.size), np.nan)
+    fields[:, index] = y.T
+    settings = {"covariance": "full", "executor": SerialExecutor()}
+    posterior = cagp.condition(
+        PRIOR, grid, fields.reshape(2, *grid.shape), X_test, solver=cagp.Rings(), **settings
+    )
+    reference = cagp.condition(
+        PRIOR, unit_vectors(points, train), y, X_test, solver=cagp.Cholesky(), **settings
+    )
+    assert posterior.status is cagp.Status.EXACT
+    assert_close(posterior.mean, reference.mean, relative=1e-10)
+    np.testing.assert_allclose(posterior.covariance, reference.covariance, rtol=0.0, atol=1e-12)
+
+
+def test_poles_are_single_points():
+    points = points_at(
+        np.concatenate([WHOLE.latitude_degrees, [90.0, -90.0]]),
+        np.concatenate([WHOLE.longitude_degrees, [0.0, 12.3]]),
+    )
+    train = np.random.default_rng(0).permutation(62)
+    grid, index = placed(points, train)
+    assert grid.shape == (8, 10)
+    rows, columns = np.divmod(index, 10)
+    poles = np.abs(points.latitude_degrees[train]) == 90.0
+    assert columns[poles].tolist() == [0, 0]
+    np.testing.assert_array_equal(grid.latitude_degrees[rows], points.latitude_degrees[train])
+    y = np.random.default_rng(1).normal(size=62)
+    field = np.full(grid.size, np.nan)
+    field[index] = y
+    X = unit_vectors(points, train)
+    posterior = cagp.condition(PRIOR, grid, field.reshape(grid.shape), X[::7], solver=cagp.Rings())
+    reference = cagp.condition(PRIOR, X, y, X[::7], solver=cagp.Cholesky())
+    assert_close(posterior.mean, reference.mean, relative=1e-10)
+    np.testing.assert_allclose(posterior.variance, reference.variance, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_every_point_finds_its_place(descending):
+    points = all_points(LATITUDE[::-1] if descending else LATITUDE, circle(10, -170.0))
+    order = np.random.default_rng(0).permutation(60)
+    grid, index = placed(points, order)
+    assert grid.latitude_degrees[0] == LATITUDE[0]  # grids of jobs ascend
+    np.testing.assert_array_equal(np.sort(index), np.arange(60))
+    np.testing.assert_allclose(grid.points[index], unit_vectors(points, order), rtol=0.0, atol=1e-12)
+    if not descending:
+        np.testing.assert_array_equal(index, order)
+
+
+@pytest.mark.parametrize("Q", [1440, 1080, 7])
+def test_axes_in_single_precision_are_a_grid(Q):
+    latitude = np.array([-33.3, 0.1, 66.7], dtype=np.float32).astype(float)
+    grid, index = placed(all_points(latitude, circle(Q).astype(np.float32).astype(float)))
+    assert grid.shape == (3, Q)
+    np.testing.assert_array_equal(index, np.arange(3 * Q))
+
+
+def chosen(points, index):
+    return points_at(points.latitude_degrees[index], points.longitude_degrees[index])
+
+
+REFUSED = {
+    "a region": (
+        all_points(LATITUDE, np.arange(0.0, 90.0, 10.0)),
+        "lie on no full-circle latitude-longitude",
+    ),
+    "scattered": (
+        chosen(WHOLE, [0, 11, 22, 33, 44, 55, 6, 7, 8, 9]),
+        "points fill 17% of a grid of 6 x 10; Rings needs most of it",
+    ),
+    "twice": (chosen(WHOLE, [*range(60), 5]), "two observed points are at one place of the grid; drop one"),
+    "a pole twice": (points_at([90.0, 90.0, 0.0, 0.0], [0.0, 180.0, 0.0, 180.0]), "at one place of the grid"),
+    "poles": (
+        points_at([90.0, -90.0], [0.0, 0.0]),
+        "all points are poles, which lie on no grid of longitudes",
+    ),
+    "a longitude that is off": (
+        points_at([*WHOLE.latitude_degrees[:-1], 77.0], [*WHOLE.longitude_degrees[:-1], 324.001]),
+        "lie on no full-circle latitude-longitude",
+    ),
+}
+
+
+@pytest.mark.parametrize(("points", "text"), REFUSED.values(), ids=REFUSED)
+def test_points_that_fill_no_grid_are_refused(points, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)) as refused:
+        placed(points)
+    assert "block-gauss-seidel" in str(refused.value)
+
+
+def test_a_point_off_its_latitude_is_a_row_of_its_own():
+    """Any latitudes make a grid: nine missing points, and the same posterior."""
+    latitude = WHOLE.latitude_degrees.copy()
+    latitude[25] += 1e-3
+    points = points_at(latitude, WHOLE.longitude_degrees)
+    grid, index = placed(points)
+    assert grid.shape == (7, 10)
+    np.testing.assert_allclose(grid.points[index], unit_vectors(points, np.arange(60)), rtol=0.0, atol=1e-12)
