@@ -56,7 +56,7 @@ def held_out(task: Task, prior: cagp.Prior) -> list[float]:
     posterior = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
     given = posterior.mean[:, 0], np.sqrt(posterior.variance + prior.noise_variance)
     observed = task.points.values_kelvin[0, test]
-    weights = cagp.area_weights(task.points.latitude_degrees[test])
+    weights = task.design.test_weights
     return [
         rmse(given[0], observed, weights=weights),
         nll(*given, observed, weights=weights),
