@@ -54,7 +54,11 @@ class ConjugateGradient:
             )
         with single_threaded_blas():
             yield from projection_states(
-                problem, policy=residuals, iterations=self.iterations, executor=executor
+                problem,
+                policy=residuals,
+                iterations=self.iterations,
+                executor=executor,
+                follows_residual=True,
             )
 
 
@@ -92,5 +96,9 @@ class RandomActions:
         policy = gaussian(n, actions=min(self.iterations, n), seed=self.seed)
         with single_threaded_blas():
             yield from projection_states(
-                problem, policy=policy, iterations=self.iterations, executor=executor
+                problem,
+                policy=policy,
+                iterations=self.iterations,
+                executor=executor,
+                follows_residual=False,
             )

@@ -22,6 +22,11 @@ SOLVERS = {
     "gauss-seidel": cagp.GaussSeidel(2),
     "small-blocks": cagp.BlockGaussSeidel(2, block_size=100),
     "blocks": cagp.BlockGaussSeidel(2, block_size=300),
+    "overrelaxed": cagp.SOR(2, relaxation=1.4),
+    "there-and-back": cagp.SSOR(2, relaxation=1.4),
+    "jacobi": cagp.Jacobi(2),
+    "block-jacobi": cagp.BlockJacobi(2, block_size=300),
+    "small-block-jacobi": cagp.BlockJacobi(2, block_size=100, damping=0.1),
     "conjugate-gradient": cagp.ConjugateGradient(5),
     "random-actions": cagp.RandomActions(12, seed=0),
     "few-random-actions": cagp.RandomActions(3, seed=0),
@@ -121,12 +126,13 @@ def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
 def test_dask(points, reference, workers):
     X, y, X_test = points
     problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)
-    forward = cagp.BlockGaussSeidel(2, block_size=300)
+    forward = [SOLVERS[name] for name in ("blocks", "there-and-back", "block-jacobi")]
     with local_cluster(workers) as client:
         executor = DaskExecutor(client)
         assert executor.workers == workers
         for case in CASES:
             assert_same_bits(solve(points, *case, executor), reference[case])
-        np.testing.assert_array_equal(
-            weights(problem, forward, y[:, None], executor=executor), weights(problem, forward, y[:, None])
-        )
+        for solver in forward:
+            np.testing.assert_array_equal(
+                weights(problem, solver, y[:, None], executor=executor), weights(problem, solver, y[:, None])
+            )
