@@ -88,6 +88,9 @@ def project(
         length n per action. The last has status CONVERGED, EXACT or BREAKDOWN where the solve ends early.
     """
     n, fields = right.shape
+    steps = min(iterations, n)
+    if steps == 0:
+        return
     # in units of the largest entry, so that no square under- or overflows
     unit = float(np.abs(right).max(initial=0.0)) or 1.0
     residual = right / unit
@@ -96,7 +99,6 @@ def project(
     if stop_at_rounding and not norms.any():
         yield Direction(nothing, nothing, 1.0, no_step, 0.0, Status.CONVERGED)
         return
-    steps = min(iterations, n)
     actions, directions, images = (np.empty((steps, n)) for _ in range(3))
     curvature = np.empty(steps)
     i = 0

@@ -11,6 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.solvers.tile_tasks import Solved, add_to_sums, no_sums
 
 from ..clusters import local_cluster
 from ..oracle import assert_same_bits
@@ -77,6 +78,25 @@ def test_threads(points, reference, workers):
     with ThreadExecutor(workers) as executor:
         for case in CASES:
             assert_same_bits(solve(points, *case, executor), reference[case])
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_sums_do_not_depend_on_where_a_solution_lies_in_memory(full):
+    """Dask unpacks arrays where they lie in its messages, at any byte."""
+    rng = np.random.default_rng(0)
+    columns, before, after = rng.normal(size=(3, 300, 200))
+    residuals = rng.normal(size=(300, 1))
+    buffer = np.empty(columns.nbytes + 4, dtype=np.uint8)
+    moved = buffer[4:].view(np.float64).reshape(columns.shape)
+    moved[...] = columns
+    assert not moved.flags.aligned
+    sums = no_sums(200, 1, full)
+    here, there = (
+        add_to_sums(sums, Solved(Z, np.zeros(0), np.zeros(0)), before, after, (0, 300), residuals)
+        for Z in (columns, moved)
+    )
+    np.testing.assert_array_equal(here.mean, there.mean)
+    np.testing.assert_array_equal(here.downdate, there.downdate)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
