@@ -119,7 +119,7 @@ class Affine(ABC):
 
 
 def _status(gram: Gram) -> Status:
-    """Give the status of a solve in one block: eigenvalues of G lie between noise and n times its diagonal."""
+    """Status of a solve in one block: eigenvalues of G lie between noise and n times its diagonal."""
     noise = gram.noise_variance.min()
     bound = gram.shape[0] * gram.diagonal().max() / noise if noise > 0.0 else np.inf
     return Status.of_direct_solve(float(bound))
