@@ -462,7 +462,7 @@ def test_blocks_that_do_not_fit_into_memory_are_refused():
 
     problem = grid_problem()
     rings = cagp.RingGram(problem.grid, problem.kernel, noise_variance=0.1, executor=Cramped())
-    with pytest.raises(BudgetError, match=r"factors of a 9 x 12 grid take .* Use a coarser grid"):
+    with pytest.raises(BudgetError, match=r"factors of a 9 x 12 grid take .* use a coarser grid"):
         next(sweeps(rings, problem.field(), iterations=1))
 
 
