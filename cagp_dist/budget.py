@@ -48,6 +48,10 @@ GAP_PRODUCTS = 80
 RANGE_BYTES = 96 * 2**20
 """Blocks of one range of wavenumbers: enough for a task, small enough for a worker."""
 
+TABLE_ENTRIES = 200_000
+"""Kernel values of a grid that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level
+cache."""
+
 RING_GROUP_ENTRIES = 2**26
 """Entries of a tall matrix of one column group on a grid, about: 0.5 GiB."""
 
@@ -324,6 +328,8 @@ def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors
     """
     n, q, used = demand.n, demand.q, min(iterations, demand.n)
     peak = _common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
+    if demand.grid is not None:
+        peak += _factor_bytes(demand, demand.grid)
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
     working = used > 0 and q > 0
@@ -371,6 +377,7 @@ def plan_ring_sweeps(
         + whitened
         + columns * 2
         + columns * 4 * demand.workers // tasks_of_a_sweep
+        + min(2 * DOUBLE * TABLE_ENTRIES, grid.block_bytes) * demand.workers
     )
     peak += 6 * DOUBLE * grid.size * demand.fields
     if peak > demand.memory_limit_bytes:
@@ -397,21 +404,27 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     targets = 0 if grid.targets_are_grid and not grid.missing else demand.q
     # points of one latitude see the grid alike
     views = min(targets, grid.latitudes) if grid.targets_are_grid else targets
-    blocks = grid.block_bytes
     solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
     solves += targets * GAP_PRODUCTS if many else views
-    # solves, coordinates of the points, and of those that were observed
+    # solves, coordinates of the points, and of those that were observed; fields and their weights
     in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (24 if grid.missing else 0)) * DOUBLE * grid.size
+    in_flight += (4 if grid.missing else 3) * DOUBLE * grid.size * demand.fields
     if not many:
         in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * grid.size * demand.q
-    peak = _common_bytes(demand, 1) + blocks + blocks // 4 * demand.workers + in_flight
+    peak = _common_bytes(demand, 1) + _factor_bytes(demand, grid) + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     entries = grid.size * grid.latitudes // 2 + demand.n * targets
     flops = wavenumbers * grid.latitudes**2 * (wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
+
+
+def _factor_bytes(demand: Demand, grid: GridSize) -> int:
+    """Factors of all wavenumbers, and what each worker makes them from."""
+    tables = min(2 * DOUBLE * TABLE_ENTRIES, grid.block_bytes)
+    return grid.block_bytes + (grid.block_bytes // 4 + tables) * demand.workers
 
 
 def _plan_without_tiles(

@@ -23,16 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import RANGE_BYTES
+from cagp_dist.budget import RANGE_BYTES, TABLE_ENTRIES
 from cagp_dist.tiling import Range
 
 Parameters = tuple[int, float, float]
 Spectrum = NDArray[np.complex128]
 
 FEWEST_RANGES = 4
-
-TABLE_ENTRIES = 200_000
-"""Kernel values that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level cache."""
 
 
 @dataclass(frozen=True, eq=False)

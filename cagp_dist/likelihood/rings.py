@@ -15,13 +15,13 @@ that results do not depend on who works.
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import DOUBLE
+from cagp_dist.budget import DOUBLE, TABLE_ENTRIES
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.wavenumbers import TABLE_ENTRIES, Parameters, Wavenumbers, ring_blocks
+from cagp_dist.latlon.wavenumbers import Parameters, Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.remedies import Remedy
