@@ -315,8 +315,8 @@ def plan_sweeps(
     stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
     stored = sum(row + 1 for row in stored_rows)
     fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
-    # the last sweep leaves out the rows it has visited
-    sweeps = max(stages * iterations - 0.5, 0.0)
+    # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
+    sweeps = stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
     factored = 1 if keep_factors else stages * iterations
     entries = round(n * n * sweeps * len(groups) * fresh) + (stored + blocks * factored) * size * size + n * q
     flops = (
@@ -324,7 +324,7 @@ def plan_sweeps(
         + 2 * n * size * q * stages * iterations
         + n * size * size // 3 * factored
     )
-    tasks = len(groups) * stages * iterations * blocks * (1 + panels)
+    tasks = len(groups) * stages * iterations * blocks * (1 + panels + at_once)
     return Plan(
         method=method,
         n=n,
@@ -432,8 +432,9 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     views = min(targets, grid.latitudes) if grid.targets_are_grid else targets
     solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
     solves += targets * GAP_PRODUCTS if many else views
-    # solves, coordinates of the points, and of those that were observed
+    # solves, coordinates of the points, and of those that were observed; fields and their weights
     in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (24 if grid.missing else 0)) * DOUBLE * grid.size
+    in_flight += (4 if grid.missing else 3) * DOUBLE * grid.size * demand.fields
     if not many:
         in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:

@@ -39,6 +39,10 @@ demands = st.builds(
 sweep_solvers = st.one_of(
     st.builds(cagp.GaussSeidel, st.integers(0, 30)),
     st.builds(cagp.BlockGaussSeidel, st.integers(0, 30), block_size=st.integers(1, 40_000)),
+    st.builds(cagp.SOR, st.integers(0, 30), relaxation=st.just(1.5)),
+    st.builds(cagp.SSOR, st.integers(0, 30), relaxation=st.just(1.5)),
+    st.builds(cagp.Jacobi, st.integers(0, 30)),
+    st.builds(cagp.BlockJacobi, st.integers(0, 30), block_size=st.integers(1, 40_000)),
 )
 action_solvers = st.one_of(
     st.builds(cagp.ConjugateGradient, st.integers(0, 100)),
@@ -75,8 +79,9 @@ def test_sweeps_cover_the_test_points_once_within_the_limit(solver, asked):
         assert plan.widest_group == max(stop - start for start, stop in groups)
         assert asked.full_covariance or plan.widest_group <= COLUMN_GROUP
         assert len(groups) == 1 or not asked.full_covariance
-        assert plan.tasks == len(groups) * solver.iterations * len(block_ranges(asked.n, plan.block_size)) * (
-            1 + plan.panels
+        stages = solver.iterations * solver.stages
+        assert plan.tasks == len(groups) * stages * len(block_ranges(asked.n, plan.block_size)) * (
+            1 + plan.panels + solver.at_once
         )
         assert plan.seconds > 0.0
     else:
@@ -94,7 +99,7 @@ def test_tiles_are_kept_only_where_that_helps(solver, asked):
     if plan is None or not plan.stored_rows:
         return
     assert asked.shares_memory
-    assert solver.iterations > 1
+    assert solver.stages * solver.iterations > 1
     assert 1 < asked.q <= TILE_CACHE_COLUMNS
     assert row_tile_size(plan.block_size) == plan.block_size
     blocks = len(block_ranges(asked.n, plan.block_size))
@@ -242,6 +247,15 @@ def warm():
         (2000, 5, 1, cagp.BlockGaussSeidel(1, 10), "diagonal", None),
         (1000, 150, 300, cagp.BlockGaussSeidel(2, 256), "diagonal", None),
         (2000, 400, 1, cagp.GaussSeidel(2), "full", None),
+        (2000, 400, 1, cagp.SOR(2, 1.5), "diagonal", None),
+        (2000, 40, 1, cagp.SSOR(2, 1.5), "diagonal", None),
+        (2000, 400, 1, cagp.SSOR(2, 1.5), "full", None),
+        (2000, 400, 1, cagp.Jacobi(2), "diagonal", None),
+        (3000, 400, 1, cagp.BlockJacobi(2, 256), "diagonal", None),
+        (3000, 40, 1, cagp.BlockJacobi(2, 512), "diagonal", 40 * MIB),
+        (2000, 1200, 1, cagp.BlockJacobi(2, 256), "diagonal", 50 * MIB),
+        (1000, 150, 300, cagp.BlockJacobi(2, 256), "diagonal", None),
+        (2000, 400, 1, cagp.BlockJacobi(2, 256), "full", None),
         (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
         (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
         (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
@@ -274,6 +288,71 @@ def test_planned_bytes_bound_what_is_allocated(n, q, fields, solver, covariance,
     planned = posterior.stats.plan.peak_bytes
     assert peak <= planned + MIB / 4  # objects of the interpreter
     assert planned <= 6 * peak  # and the bound is worth something
+
+
+GRID = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 60), 120)
+ON_GRIDS = {
+    "whole": np.zeros(GRID.shape, dtype=bool),
+    "few gaps": np.random.default_rng(1).uniform(size=GRID.shape) < 0.01,
+}
+
+
+@pytest.fixture(scope="module")
+def warm_grids():
+    """Imports and compiled code of grids are there before memory is measured."""
+    grid, prior = cagp.LatLonGrid([-40.0, 0.0, 30.0], 8), cagp.Prior(cagp.Matern32(0.3), 0.1)
+    for solver in (
+        cagp.Rings(),
+        cagp.BlockGaussSeidel(2, 8),
+        cagp.BlockJacobi(2, 8),
+        cagp.ConjugateGradient(2),
+    ):
+        for field in (np.ones((3, 8)), np.where(np.eye(3, 8) > 0.0, np.nan, 1.0)):
+            cagp.condition(prior, grid, field, grid, solver=solver)
+            cagp.condition(prior, grid, field, grid.points[:3] + 0.01, solver=solver, covariance="full")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("gaps", ON_GRIDS)
+@pytest.mark.parametrize(
+    ("solver", "q", "fields", "covariance"),
+    [
+        (cagp.Rings(), None, 1, "diagonal"),
+        (cagp.Rings(), 100, 1, "diagonal"),
+        (cagp.Rings(), 100, 1, "full"),
+        (cagp.Rings(), 10, 40, "diagonal"),
+        (cagp.BlockGaussSeidel(2, 480), None, 1, "diagonal"),
+        (cagp.BlockGaussSeidel(2, 480), 300, 1, "diagonal"),
+        (cagp.BlockGaussSeidel(2, 480), 300, 1, "full"),
+        (cagp.BlockGaussSeidel(2, 480), 10, 40, "diagonal"),
+        (cagp.BlockJacobi(2, 480), None, 1, "diagonal"),
+        (cagp.BlockJacobi(2, 480), 300, 1, "diagonal"),
+        (cagp.ConjugateGradient(5), None, 1, "diagonal"),
+        (cagp.RandomActions(5), 100, 3, "diagonal"),
+    ],
+    ids=repr,
+)
+def test_planned_bytes_bound_what_is_allocated_on_grids(
+    solver, q, fields, covariance, gaps, workers, warm_grids
+):
+    if gaps != "whole" and q is None and isinstance(solver, (cagp.BlockGaussSeidel, cagp.BlockJacobi)):
+        q = 500  # all points of the grid in tiles take long
+    field = np.random.default_rng(0).normal(size=(fields, *GRID.shape))
+    field[:, ON_GRIDS[gaps]] = np.nan
+    targets = GRID if q is None else GRID.points[:q] + 0.01
+    prior = cagp.Prior(cagp.Matern32(0.1), 0.1)
+    with ExitStack() as stack:
+        executor = stack.enter_context(ThreadExecutor(workers)) if workers else SerialExecutor()
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        posterior = cagp.condition(
+            prior, GRID, field, targets, solver=solver, covariance=covariance, executor=executor
+        )
+        peak = tracemalloc.get_traced_memory()[1] - before
+    planned = posterior.stats.plan.peak_bytes
+    assert peak <= planned + MIB / 4
+    assert planned <= 12 * peak
 
 
 MEASURE = """

@@ -182,6 +182,7 @@ class Scripted:
 
     downdates: tuple[float, ...]
     mean: float = 0.0
+    status: cagp.Status = cagp.Status.COMPLETED
     calibrated = True
     many_fields = True
 
@@ -193,9 +194,11 @@ class Scripted:
         return cagp.GaussSeidel(self.iterations).plan(demand)
 
     def states(self, problem, *, executor, plan):
-        q = len(problem.test_points)
+        q = problem.q
         for iteration, downdate in enumerate(self.downdates, start=1):
-            yield State(iteration, slice(0, q), np.full((q, 1), self.mean), np.full(q, downdate))
+            columns, last = slice(0, q), iteration == self.iterations
+            status = self.status if last else cagp.Status.COMPLETED
+            yield State(iteration, columns, np.full((q, 1), self.mean), np.full(q, downdate), status)
 
 
 def test_a_negative_variance_is_an_error_and_not_clipped():
@@ -209,6 +212,57 @@ def test_a_variance_negative_by_rounding_is_left_as_it_is():
     posterior = condition(solver=Scripted((2.0 + 1e-9,)))
     assert (posterior.variance < 0.0).all()
     assert (posterior.variance > -2e-9).all()
+
+
+def test_a_negative_variance_is_never_called_a_success():
+    """Whatever the solver says of itself, and wherever among the targets the variance is negative."""
+    for status in cagp.Status:
+        told = condition(solver=Scripted((1.0, 2.0 + 1e-9), status=status)).status
+        assert told is (cagp.Status.ILL_CONDITIONED if status.ok else status)
+        assert not told.ok
+    # zero is no negative number, and what was negative on the way is mended by the last iteration
+    assert condition(solver=Scripted((2.0,))).status is cagp.Status.COMPLETED
+    assert condition(solver=Scripted((2.0 + 1e-9, 1.0))).status is cagp.Status.COMPLETED
+
+
+NEARLY_SINGULAR = [
+    cagp.Cholesky(),
+    cagp.BlockGaussSeidel(1, 100),
+    cagp.BlockJacobi(1, 100),
+    cagp.GaussSeidel(3),
+    cagp.SSOR(3, 1.5),
+    cagp.ConjugateGradient(20),
+    cagp.RandomActions(30),
+]
+
+
+@pytest.mark.parametrize("solver", NEARLY_SINGULAR, ids=repr)
+@pytest.mark.parametrize("noise_variance", [1e-12, 1e-13, 1e-14, 3e-15])
+@pytest.mark.parametrize("points", [20, 40])
+def test_variances_that_rounding_makes_negative_are_told(solver, noise_variance, points):
+    """Smooth fields with hardly any noise: variances are below what float64 holds beside the prior's."""
+    line = np.random.default_rng(0).uniform(size=(points, 1))
+    prior = cagp.Prior(cagp.SquaredExponential(1.0), noise_variance)
+    given = prior, line, np.sin(6.0 * line[:, 0]), line
+    try:
+        posterior = cagp.condition(*given, solver=solver, executor=SerialExecutor())
+    except NumericalError:
+        return  # negative beyond rounding, or no Cholesky factor: told as well
+    assert (posterior.variance >= 0.0).all() or not posterior.status.ok
+    if isinstance(solver, cagp.Cholesky):
+        assert posterior.status is cagp.Status.ILL_CONDITIONED
+        assert "condition number of the Gram matrix is above 1e13" in posterior.status.advice
+
+
+def test_some_of_these_are_negative():
+    """Or the test above would show nothing."""
+    line = np.random.default_rng(0).uniform(size=(20, 1))
+    prior = cagp.Prior(cagp.Matern52(0.5), 3e-15)
+    posterior = cagp.condition(
+        prior, line, line[:, 0], line, solver=cagp.RandomActions(30), executor=SerialExecutor()
+    )
+    assert -1e-8 < posterior.variance.min() < 0.0
+    assert posterior.status is cagp.Status.ILL_CONDITIONED
 
 
 @pytest.mark.parametrize("mean", [np.nan, np.inf])
@@ -255,7 +309,16 @@ def test_the_bound_of_memory_is_that_of_the_executor_if_none_is_given():
     assert condition(executor=Cramped(), memory_limit_bytes=2**24).status.ok
 
 
-SWEEPS = [cagp.GaussSeidel(3), cagp.BlockGaussSeidel(3, 20), cagp.BlockGaussSeidel(2, 1), cagp.GaussSeidel(0)]
+SWEEPS = [
+    cagp.GaussSeidel(3),
+    cagp.BlockGaussSeidel(3, 20),
+    cagp.BlockGaussSeidel(2, 1),
+    cagp.GaussSeidel(0),
+    cagp.SOR(3, 1.5),
+    cagp.SSOR(3, 0.7),
+    cagp.Jacobi(3),
+    cagp.BlockJacobi(3, 20),
+]
 
 
 @pytest.mark.parametrize("solver", SWEEPS, ids=repr)
@@ -293,7 +356,8 @@ def test_posterior_mean_of_more_fields_than_points():
 @pytest.mark.parametrize("solver", [cagp.ConjugateGradient(3), cagp.Cholesky(), cagp.RandomActions(3), None])
 def test_posterior_mean_needs_sweeps(solver):
     with pytest.raises(
-        ArgumentError, match=r"forward sweeps need GaussSeidel or BlockGaussSeidel. Use condition"
+        ArgumentError,
+        match=r"its mean does not come from stages, as that of GaussSeidel or BlockGaussSeidel does. Use",
     ):
         cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=solver)
 

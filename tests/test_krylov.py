@@ -1,78 +1,228 @@
-"""Conjugate gradients with any preconditioner: what a step minimises, and where it stops."""
+"""Conjugate gradients for several right-hand sides against dense solves, with any preconditioner."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import cagp_dist as cagp
 from cagp_dist.krylov import Preconditioned, conjugate_gradients
 
-from .oracle import assert_close
+from .oracle import assert_close, block_stage, kernel_matrix
 
-N = 12
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
-
-@pytest.fixture
-def system():
-    """G (n, n), right-hand sides in rows, and a preconditioner that is not symmetric."""
-    rng = np.random.default_rng(0)
-    root = rng.normal(size=(N, N))
-    sweep = np.linalg.inv(np.tril(root @ root.T + np.eye(N)))
-    return root @ root.T + np.eye(N), rng.normal(size=(4, N)), sweep
+Array = np.ndarray
+N, ROWS = 60, 4
 
 
-def solved(system, iterations, *, image=False, **settings):
-    G, right, sweep = system
-
-    def precondition(residual):
-        fresh = residual @ sweep.T
-        return Preconditioned(fresh, fresh @ G if image else None)
-
-    return conjugate_gradients(
-        lambda rows: rows @ G,
-        right,
-        precondition=precondition,
-        iterations=iterations,
-        **{"tolerance": 1e-12, **settings},
-    )
+def matrix(n: int = N, *, condition: float = 1e3, seed: int = 0) -> Array:
+    """A positive definite matrix with entries of both signs and this condition number."""
+    basis, _ = np.linalg.qr(np.random.default_rng([seed, n]).normal(size=(n, n)))
+    return (basis * np.geomspace(1.0, condition, n)) @ basis.T
 
 
-def test_a_step_minimises_the_energy_in_the_plane_of_the_fresh_direction_and_the_last_step(system):
-    G, right, sweep = system
-    values = [solved(system, iterations).value for iterations in range(5)]
-    for k in range(1, 5):
-        for row in range(len(right)):
-            residual = right[row] - G @ values[k - 1][row]
-            plane = [sweep @ residual]
-            if k > 1:
-                plane.append(values[k - 1][row] - values[k - 2][row])
-            plane = np.stack(plane, axis=1)
-            best = plane @ np.linalg.solve(plane.T @ G @ plane, plane.T @ residual)
-            assert_close(values[k][row] - values[k - 1][row], best, relative=1e-9)
+def right_sides(n: int = N, rows: int = ROWS, *, seed: int = 1) -> Array:
+    return np.random.default_rng([seed, n]).normal(size=(rows, n))
 
 
-@pytest.mark.parametrize("image", [False, True])
-def test_it_ends_at_the_tolerance_and_says_how_far_it_came(system, image):
-    G, right, _ = system
-    found = solved(system, 200, image=image, tolerance=1e-8)
-    assert found.ok
-    assert found.products < 200
-    missed = np.linalg.norm(right - found.value @ G, axis=1) / np.linalg.norm(right, axis=1)
-    assert_close(found.relative_residual, missed, relative=1e-6)
-    assert missed.max() <= 1.1e-8
-    assert not solved(system, 1, tolerance=1e-8).ok
+def sweep_of(G: Array):
+    """A forward Gauss-Seidel sweep: not symmetric. It knows the image of what it returns."""
+    L_inverse = np.linalg.inv(np.tril(G))
+
+    def precondition(rows: Array) -> Preconditioned:
+        direction = rows @ L_inverse.T
+        return Preconditioned(direction, direction @ G)
+
+    return precondition
 
 
-def test_a_solution_to_begin_with_is_kept(system):
-    G, right, _ = system
+PRECONDITIONERS = {
+    "none": lambda G: Preconditioned,
+    "diagonal": lambda G: lambda rows: Preconditioned(rows / np.diag(G)),
+    "inverse": lambda G: lambda rows: Preconditioned(np.linalg.solve(G, rows.T).T),
+    "a sweep": sweep_of,
+    "a sweep without images": lambda G: lambda rows: Preconditioned(sweep_of(G)(rows).direction),
+}
+every_preconditioner = pytest.mark.parametrize(
+    "precondition", PRECONDITIONERS.values(), ids=PRECONDITIONERS.keys()
+)
+
+
+def solve(G: Array, right: Array, precondition=Preconditioned, **settings):
+    """The solution, and how many products and applications it took."""
+    calls = {"product": 0, "precondition": 0}
+
+    def product(rows: Array) -> Array:
+        calls["product"] += 1
+        return rows @ G
+
+    def counted(rows: Array) -> Preconditioned:
+        calls["precondition"] += 1
+        return precondition(rows)
+
+    settings = {"tolerance": 1e-12, "iterations": 500, **settings}
+    return conjugate_gradients(product, right, precondition=counted, **settings), calls
+
+
+@every_preconditioner
+def test_it_is_the_dense_solve(precondition):
+    G, right = matrix(), right_sides()
+    solution, calls = solve(G, right, precondition(G))
+    assert solution.ok
+    assert solution.value.shape == solution.residual.shape == right.shape
+    assert_close(solution.value, np.linalg.solve(G, right.T).T, relative=1e-9)
+    relative = np.linalg.norm(right - solution.value @ G, axis=1) / np.linalg.norm(right, axis=1)
+    np.testing.assert_allclose(solution.relative_residual, relative, rtol=1e-12)
+    assert solution.products == calls["precondition"]
+
+
+@given(n=st.integers(1, 30), rows=st.integers(0, 5), seed=st.integers(0, 10))
+def test_any_shape(n, rows, seed):
+    G, right = matrix(n, condition=100.0, seed=seed), right_sides(n, rows, seed=seed)
+    for precondition in PRECONDITIONERS.values():
+        solution, _ = solve(G, right, precondition(G))
+        assert solution.ok
+        assert_close(solution.value, np.linalg.solve(G, right.T).T, relative=1e-9)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 12])
+def test_iterates_are_those_of_the_textbook(iterations):
+    """Without a preconditioner, column by column: the short recurrence by ratios of residual norms."""
+    G, right = matrix(), right_sides()
+    solution, _ = solve(G, right, iterations=iterations)
+    assert solution.products == iterations
+    assert not solution.ok
+    for value, b in zip(solution.value, right, strict=True):
+        v, r = np.zeros(N), b.copy()
+        d = r.copy()
+        for _ in range(iterations):
+            step = (r @ r) / (d @ G @ d)
+            v, after = v + step * d, r - step * (G @ d)
+            d, r = after + (after @ after) / (r @ r) * d, after
+        assert_close(value, v)
+
+
+@every_preconditioner
+def test_a_step_is_the_best_in_its_plane(precondition):
+    """In the plane of the preconditioned residual and the last step none leaves an error of less energy."""
+    G, right = matrix(), right_sides()
+    apply = precondition(G)
     exact = np.linalg.solve(G, right.T).T
-    found = solved(system, 50, start=exact, tolerance=1e-8)
-    assert found.products == 0
-    np.testing.assert_array_equal(found.value, exact)
+    values = [np.zeros_like(right)]
+    for iterations in (1, 2, 3, 4):
+        values.append(solve(G, right, apply, iterations=iterations)[0].value)
+    for m in (1, 2, 3):
+        before, last, after = values[m], values[m] - values[m - 1], values[m + 1]
+        fresh = apply(right - before @ G).direction
+        for row in range(ROWS):
+            plane = np.stack([fresh[row], last[row]], axis=1)
+            scale = np.linalg.norm(plane, axis=0)
+            plane = plane / np.where(scale > 0.0, scale, 1.0)
+            error = exact[row] - after[row]
+            energy = np.sqrt(max((exact[row] - before[row]) @ G @ (exact[row] - before[row]), 0.0))
+            bound = 1e-9 * (energy + 1e-3) * np.sqrt(np.einsum("ij,ik,kj->j", plane, G, plane))
+            assert (np.abs(plane.T @ G @ error) <= bound).all()
 
 
-def test_nothing_is_asked_of_a_row_of_zeros(system):
-    G, right, sweep = system
-    right = right.copy()
-    right[2] = 0.0
-    found = solved((G, right, sweep), 100, tolerance=1e-8)
-    assert found.ok
-    np.testing.assert_array_equal(found.value[2], np.zeros(N))
+def test_sweeps_are_accelerated():
+    """A block sweep is not symmetric; as a preconditioner it takes fewer sweeps than sweeps alone."""
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    X = X[cagp.space_filling_order(X, block_size=50)]
+    G = kernel_matrix(cagp.Matern32(0.5), X, X) + 0.02 * np.eye(400)
+    right = right_sides(400) @ np.linalg.cholesky(G).T
+    L_inverse = block_stage(G, 50)
+
+    def sweep(rows: Array) -> Preconditioned:
+        direction = rows @ L_inverse.T
+        return Preconditioned(direction, direction @ G)
+
+    solution, calls = solve(G, right, sweep, tolerance=1e-6)
+    assert solution.ok
+    assert calls["product"] == 1  # images are the sweep's own; one more for the residual at the end
+    left, alone = right.copy(), 0
+    while (np.linalg.norm(left, axis=1) > 1e-6 * np.linalg.norm(right, axis=1)).any():
+        left, alone = left - sweep(left).image, alone + 1
+    assert solution.products < 0.5 * alone
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-5, 1e-9])
+@every_preconditioner
+def test_the_tolerance_is_met_and_not_overdone(precondition, tolerance):
+    G, right = matrix(), right_sides() * np.geomspace(1e-8, 1e8, ROWS)[:, None]
+    solution, _ = solve(G, right, precondition(G), tolerance=tolerance)
+    assert solution.ok
+    assert (solution.relative_residual <= 1.01 * tolerance).all()
+    assert solution.tolerance == tolerance
+    fewer, _ = solve(G, right, precondition(G), tolerance=tolerance, iterations=solution.products - 1)
+    assert (fewer.relative_residual > tolerance).any()
+
+
+def test_a_row_that_is_done_stays_as_it_is():
+    """Each row stops by itself: alone it gets the same value."""
+    G, right = matrix(condition=10.0), right_sides()
+    right[0] = np.linalg.eigh(G)[1][:, 3]  # solved by one step
+    together, _ = solve(G, right, tolerance=1e-3)
+    for row in range(ROWS):
+        alone, _ = solve(G, right[row : row + 1], tolerance=1e-3)
+        assert_close(together.value[row], alone.value[0], relative=1e-10)
+        assert alone.products <= (1 if row == 0 else together.products)
+
+
+def test_a_start_is_where_it_begins():
+    G, right = matrix(), right_sides()
+    exact = np.linalg.solve(G, right.T).T
+    there, calls = solve(G, right, start=exact, tolerance=1e-9)
+    assert there.products == calls["precondition"] == 0
+    assert calls["product"] == 1
+    np.testing.assert_array_equal(there.value, exact)
+    assert there.ok
+    near = exact + 1e-3 * right_sides(seed=5)
+    kept = near.copy()
+    solution, _ = solve(G, right, start=near)
+    assert_close(solution.value, exact, relative=1e-9)
+    np.testing.assert_array_equal(near, kept)
+    fewer = solve(G, right, start=near, tolerance=1e-4)[0].products
+    assert fewer < solve(G, right, tolerance=1e-4)[0].products
+
+
+@every_preconditioner
+def test_rows_of_zeros_are_solved_by_zero(precondition):
+    G, right = matrix(), right_sides()
+    right[[0, 2]] = 0.0
+    solution, _ = solve(G, right, precondition(G))
+    assert (solution.value[[0, 2]] == 0.0).all()
+    assert (solution.relative_residual[[0, 2]] == 0.0).all()
+    assert_close(solution.value, np.linalg.solve(G, right.T).T, relative=1e-9)
+    nothing, calls = solve(G, np.zeros((2, N)), precondition(G))
+    assert nothing.ok
+    assert not nothing.value.any()
+    assert calls == {"product": 0, "precondition": 0}
+
+
+def test_what_is_not_reached_is_told():
+    G, right = matrix(condition=1e8), right_sides()
+    solution, calls = solve(G, right, iterations=3)
+    assert solution.products == calls["precondition"] == 3
+    assert not solution.ok
+    assert solution.relative_residual.max() > 1e-3
+
+
+def test_the_residual_is_that_of_the_solution_or_of_the_recurrence():
+    G, right = matrix(), right_sides()
+    recomputed, with_one_more = solve(G, right, tolerance=1e-6)
+    followed, calls = solve(G, right, tolerance=1e-6, recompute=False)
+    assert with_one_more["product"] == calls["product"] + 1
+    np.testing.assert_array_equal(recomputed.value, followed.value)
+    norms = np.linalg.norm(right, axis=1)
+    np.testing.assert_allclose(followed.relative_residual, np.linalg.norm(followed.residual, axis=1) / norms)
+    assert_close(followed.residual, right - followed.value @ G, relative=1e-6)
+
+
+def test_right_hand_sides_are_left_alone():
+    G, right = matrix(), right_sides()
+    right.flags.writeable = False
+    start = right_sides(seed=3)
+    start.flags.writeable = False
+    assert solve(G, right, start=start)[0].ok

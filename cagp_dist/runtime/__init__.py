@@ -1,6 +1,12 @@
 """Where tasks run: in this thread, in threads of this process, or on a Dask cluster."""
 
-from cagp_dist.runtime.base import Executor, Handle, blas_threads_for, single_threaded_blas
+from cagp_dist.runtime.base import (
+    Executor,
+    Handle,
+    blas_threads_for,
+    single_threaded_blas,
+    single_threaded_steps,
+)
 from cagp_dist.runtime.schedulers import open_executor
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
@@ -13,4 +19,5 @@ __all__ = [
     "blas_threads_for",
     "open_executor",
     "single_threaded_blas",
+    "single_threaded_steps",
 ]

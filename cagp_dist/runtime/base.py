@@ -144,6 +144,17 @@ def single_threaded_blas() -> Iterator[None]:
         _blas_limit.release()
 
 
+def single_threaded_steps(steps: Iterator[T]) -> Iterator[T]:
+    """Yield what ``steps`` yields, each step with one BLAS thread; between them others have all threads."""
+    while True:
+        with single_threaded_blas():
+            try:
+                step = next(steps)
+            except StopIteration:
+                return
+        yield step
+
+
 FEWEST_FOR_THREADS = 2048
 """Rows of a matrix from which several BLAS threads save more time than they lose waiting for each other."""
 

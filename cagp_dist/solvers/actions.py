@@ -7,7 +7,7 @@ from typing import ClassVar
 from cagp_dist.budget import Demand, Plan, plan_actions
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.options import ITERATIONS, SEED
 from cagp_dist.solvers.policies import gaussian, residuals
@@ -52,10 +52,10 @@ class ConjugateGradient:
                 f"y holds {problem.residuals.shape[1]} fields; conjugate gradients follow one residual, so "
                 "each field has its own variance. Call condition() once per field, or use BlockGaussSeidel."
             )
-        with single_threaded_blas():
-            yield from projection_states(
-                problem, policy=residuals, iterations=self.iterations, executor=executor
-            )
+        states = projection_states(
+            problem, policy=residuals, iterations=self.iterations, executor=executor, follows_residual=True
+        )
+        yield from single_threaded_steps(states)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class RandomActions:
         """Yield the belief after every action."""
         n = problem.gram.shape[0]
         policy = gaussian(n, actions=min(self.iterations, n), seed=self.seed)
-        with single_threaded_blas():
-            yield from projection_states(
-                problem, policy=policy, iterations=self.iterations, executor=executor
-            )
+        states = projection_states(
+            problem, policy=policy, iterations=self.iterations, executor=executor, follows_residual=False
+        )
+        yield from single_threaded_steps(states)

@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
 from cagp_dist.gram.base import Gram
 from cagp_dist.remedies import Remedy
-from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
 from cagp_dist.solvers.rings import RingSystem
@@ -82,18 +82,19 @@ class Affine(ABC):
     @final
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every cycle."""
-        if self.iterations == 0:
-            return
-        with single_threaded_blas():
-            system, cycle = self._system(problem, plan, executor)
-            yield from adjoint_states(
-                system,
-                cycle,
-                iterations=self.iterations,
-                status=_status(problem.gram) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
-                start=problem.start,
-                keep_leftover=problem.keep_leftover,
-            )
+        if self.iterations > 0:
+            yield from single_threaded_steps(self._states(problem, executor, plan))
+
+    def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
+        system, cycle = self._system(problem, plan, executor)
+        yield from adjoint_states(
+            system,
+            cycle,
+            iterations=self.iterations,
+            status=_status(problem.gram) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
+            start=problem.start,
+            keep_leftover=problem.keep_leftover,
+        )
 
     @final
     def mean(self, problem: Problem, *, executor: Executor, plan: Plan) -> Array:

@@ -72,7 +72,8 @@ class Rings:
             exact = problem.gram.exact(executor=executor)
             if exact is None:
                 raise ArgumentError(NO_GRID)
-            yield _exact_state(problem, problem.gram, exact, executor)
+            state = _exact_state(problem, problem.gram, exact, executor)
+        yield state
 
 
 NO_GRID = (

@@ -55,7 +55,12 @@ class Direction:
 
 
 def project(
-    product: Callable[[Array], Array], right: Array, *, policy: Policy, iterations: int
+    product: Callable[[Array], Array],
+    right: Array,
+    *,
+    policy: Policy,
+    iterations: int,
+    stop_at_rounding: bool = True,
 ) -> Iterator[Direction]:
     """Take the actions of a policy, one by one.
 
@@ -72,6 +77,9 @@ def project(
         What the actions are.
     iterations : int
         Actions at most; n are the exact solution.
+    stop_at_rounding : bool
+        Whether the solve ends, CONVERGED, where the residual has reached rounding level. Not for actions that
+        are independent of the data: a variance would then depend on them after all (math 1.6).
 
     Yields
     ------
@@ -80,15 +88,17 @@ def project(
         length n per action. The last has status CONVERGED, EXACT or BREAKDOWN where the solve ends early.
     """
     n, fields = right.shape
+    steps = min(iterations, n)
+    if steps == 0:
+        return
     # in units of the largest entry, so that no square under- or overflows
     unit = float(np.abs(right).max(initial=0.0)) or 1.0
     residual = right / unit
     norms = np.linalg.norm(residual, axis=0)
     nothing, no_step = np.zeros(n), np.zeros(fields)
-    if not norms.any():
+    if stop_at_rounding and not norms.any():
         yield Direction(nothing, nothing, 1.0, no_step, 0.0, Status.CONVERGED)
         return
-    steps = min(iterations, n)
     actions, directions, images = (np.empty((steps, n)) for _ in range(3))
     curvature = np.empty(steps)
     i = 0
@@ -112,7 +122,8 @@ def project(
             np.subtract(residual, np.outer(image, step), out=residual)
             relative = _relative(residual, norms)
             i += 1
-            status = Status.CONVERGED if relative <= RESIDUAL_AT_ROUNDING else Status.COMPLETED
+            solved = stop_at_rounding and relative <= RESIDUAL_AT_ROUNDING
+            status = Status.CONVERGED if solved else Status.COMPLETED
             yield Direction(direction, image, float(curvature[i - 1]), unit * step, relative, status)
             if status is Status.CONVERGED:
                 return
@@ -139,9 +150,12 @@ def _relative(residual: Array, norms: Array) -> float:
 
 
 def projection_states(
-    problem: Problem, *, policy: Policy, iterations: int, executor: Executor
+    problem: Problem, *, policy: Policy, iterations: int, executor: Executor, follows_residual: bool
 ) -> Iterator[State]:
-    """Yield the belief at the targets after each `Direction`: 2 n q flops and n q evaluations beside it."""
+    """Yield the belief at the targets after each `Direction`: 2 n q flops and n q evaluations beside it.
+
+    ``follows_residual`` says whether the policy does, and hence whether the residual ends the solve.
+    """
     gram, targets, q = problem.gram, problem.targets, problem.q
     mean = np.zeros((q, problem.residuals.shape[1]))
     downdate = np.zeros((q, q) if problem.full_covariance else q)
@@ -150,6 +164,7 @@ def projection_states(
         problem.residuals,
         policy=policy,
         iterations=iterations,
+        stop_at_rounding=follows_residual,
     )
     done = 0
     for item in found:
@@ -161,4 +176,5 @@ def projection_states(
             downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / item.curvature
             done += 1
         status = Status.EXACT if done == gram.shape[0] and item.status.ok else item.status
-        yield State(done, slice(0, q), mean.copy(), downdate.copy(), status, item.relative_residual)
+        residual = item.relative_residual if follows_residual else None
+        yield State(done, slice(0, q), mean.copy(), downdate.copy(), status, residual)

@@ -112,7 +112,9 @@ def add_to_sums(
     sums: Solved, solved: Solved, before: Array, after: Array, rows: Range, residuals: Array
 ) -> Solved:
     """Add ``Z' Y + Z' Y_new`` of a block to the downdate, and ``Z' b`` to the mean (math 1.2)."""
-    Z, Y = solved.columns, before[slice(*rows)] + after[slice(*rows)]
+    # what came over a network may lie at any byte, and products with its transpose then round otherwise
+    Z = np.require(solved.columns, requirements="A")
+    Y = before[slice(*rows)] + after[slice(*rows)]
     if sums.downdate.ndim == 2:
         part = Z.T @ Y
         part = 0.5 * (part + part.T)  # what is not symmetric cancels over the blocks

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 import cagp_dist as cagp
+from cagp_dist.budget import Demand, plan_sweeps
 from cagp_dist.likelihood import pathwise
 from cagp_dist.likelihood import sweeps as sweeping
 from cagp_dist.likelihood.bounds import Scales, make_bounds
@@ -15,7 +16,7 @@ from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.search import climb, settle
 from cagp_dist.runtime import SerialExecutor
 
-from ..oracle import KERNELS, assert_close, kernel_matrix
+from ..oracle import KERNELS, assert_close, block_lower, kernel_matrix
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -102,6 +103,70 @@ def test_stated_error_of_the_gradient_is_its_spread(small_blocks):
         squares.append(missed @ np.linalg.solve(found.gradient_covariance(), missed))
     # the sum is near chi2 with 80 degrees; the covariance itself, from 48 samples, adds some percent
     assert chi2(80).ppf(1e-3) < sum(squares) < 1.1 * chi2(80).isf(1e-3)
+
+
+def test_a_step_is_the_best_in_its_plane():
+    """Of what a sweep would add, and the step before: no other step in it leaves an error of less energy."""
+    n, columns, block = 90, 4, 20
+    X = sphere(n)
+    X = X[cagp.space_filling_order(X, block_size=block)]
+    R = kernel_matrix(cagp.Matern32(LENGTHSCALE), X, X) + RATIO * np.eye(n)
+    right, start = np.random.default_rng(0).normal(size=(2, n, columns))
+    exact_solution = np.linalg.solve(R, right)
+    found = [start]
+    for sweeps in (1, 2, 3, 4):
+        solution = sweeping.solve_by_sweeps(
+            cagp.TiledGram(cagp.Matern32(LENGTHSCALE), X, noise_variance=np.full(n, RATIO)),
+            right,
+            start=start,
+            tolerance=1e-15,
+            most_sweeps=sweeps,
+            plan=plan_sweeps(
+                Demand(n, columns, 0, False, 1, True, 2**30),
+                method="test",
+                iterations=sweeps,
+                block_size=block,
+            ),
+            executor=SerialExecutor(),
+        )
+        assert solution.products == sweeps
+        assert not solution.ok
+        found.append(solution.value.T)
+        assert_close(solution.residual.T, right - R @ found[-1], relative=1e-10)
+    steps = np.diff(found, axis=0)
+    for m, step in enumerate(steps):
+        left = right - R @ found[m]
+        change = np.linalg.solve(block_lower(R, block), left)
+        for column in range(columns):
+            # before the first step there is none
+            others = [change[:, column]] if m == 0 else [change[:, column], steps[m - 1][:, column]]
+            plane = np.stack(others, axis=1)
+            best = plane @ np.linalg.solve(plane.T @ R @ plane, plane.T @ left[:, column])
+            assert_close(step[:, column], best, relative=1e-8)
+    errors = [((v - exact_solution) * (R @ (v - exact_solution))).sum(axis=0) for v in found]
+    assert (np.diff(errors, axis=0) < 0.0).all()
+
+
+def test_a_column_of_zeros_is_left_alone():
+    n = 60
+    X = sphere(n)
+    right = np.random.default_rng(0).normal(size=(n, 3))
+    right[:, 1] = 0.0
+    solution = sweeping.solve_by_sweeps(
+        cagp.TiledGram(cagp.Matern32(LENGTHSCALE), X, noise_variance=np.full(n, RATIO)),
+        right,
+        start=np.zeros_like(right),
+        tolerance=1e-10,
+        most_sweeps=200,
+        plan=plan_sweeps(
+            Demand(n, 3, 0, False, 1, True, 2**30), method="test", iterations=200, block_size=20
+        ),
+        executor=SerialExecutor(),
+    )
+    R = kernel_matrix(cagp.Matern32(LENGTHSCALE), X, X) + RATIO * np.eye(n)
+    assert solution.ok
+    assert not solution.value[1].any()
+    assert_close(solution.value.T, np.linalg.solve(R, right), relative=1e-8)
 
 
 def test_systems_are_solved_to_the_tolerance(small_blocks):

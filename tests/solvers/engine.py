@@ -1,24 +1,28 @@
-"""The pieces of the sweep engine that no public call returns: the solver's matrix, Y and Z of a sweep."""
+"""The pieces of the engine that no public call returns: the solver's matrix, Y and Z of a sweep."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from cagp_dist.solvers.adjoint import no_sums, representer_weights
-from cagp_dist.solvers.sweep import SweepSystem
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.budget import Demand
-from cagp_dist.gram import TiledGram
+from cagp_dist.gram import Gram, TiledGram
+from cagp_dist.posterior.problem import demand_of
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
-from cagp_dist.solvers import Problem
+from cagp_dist.solvers import Problem, State
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine import forward_passes
+from cagp_dist.solvers.tiles import TileSystem
 
+from ..oracle import compose
 from ..problems import RegressionProblem
 
 Array = NDArray[np.float64]
-Sweeps = cagp.GaussSeidel | cagp.BlockGaussSeidel
 
 SERIAL = SerialExecutor()
+LIMIT = 2**30
 
 
 def tiled(problem: RegressionProblem) -> TiledGram:
@@ -27,30 +31,58 @@ def tiled(problem: RegressionProblem) -> TiledGram:
     return TiledGram(problem.prior.kernel, problem.X, noise_variance=noise)
 
 
-def plan_of(solver: Sweeps, n: int, *, q: int = 1, fields: int = 1, workers: int = 1):
+def plan_of(solver: Affine, n: int, *, q: int = 1, fields: int = 1, workers: int = 1):
     """The plan of a solve on workers that share memory."""
-    return solver.plan(Demand(n, q, fields, False, workers, True, 2**30))
+    return solver.plan(Demand(n, q, fields, False, workers, True, LIMIT))
 
 
-def weights(problem: RegressionProblem, solver: Sweeps, b: Array, *, executor=SERIAL) -> Array:
+def opened(problem: RegressionProblem, solver: Affine, b: Array, *, q: int, workers: int, executor=SERIAL):
+    """A system on tiles for b (n, T) and q columns, and the solver's cycle on it."""
+    asked = Problem(tiled(problem), b, problem.X_test, full_covariance=False)
+    plan = plan_of(solver, len(b), q=q, fields=b.shape[1], workers=workers)
+    system = TileSystem(asked, plan=plan, executor=executor)
+    return system, solver.cycle(asked.gram, executor=executor, blocks=system.blocks)
+
+
+def weights(problem: RegressionProblem, solver: Affine, b: Array, *, executor=SERIAL) -> Array:
     """``A b`` by the forward engine, for b (n, T)."""
     with single_threaded_blas():
-        return representer_weights(
-            Problem(tiled(problem), b, problem.X_test, full_covariance=False),
-            plan=plan_of(solver, len(b), fields=b.shape[1], workers=executor.workers),
-            whole_blocks=isinstance(solver, cagp.BlockGaussSeidel),
-            executor=executor,
-        )
+        system, cycle = opened(problem, solver, b, q=1, workers=executor.workers, executor=executor)
+        *_, work = forward_passes(system, cycle, b, iterations=solver.iterations)
+        return system.weights(work)
 
 
-def solver_matrix(problem: RegressionProblem, solver: Sweeps) -> Array:
+def solver_matrix(problem: RegressionProblem, solver: Affine) -> Array:
     """A, column by column."""
     return weights(problem, solver, np.eye(len(problem.X)))
 
 
+def states_of(
+    gram: Gram,
+    solver,
+    b: Array,
+    targets: Array | cagp.LatLonGrid,
+    *,
+    full: bool = False,
+    executor=SERIAL,
+    start: State | None = None,
+    keep_leftover: bool = False,
+) -> list[State]:
+    """Every state of a solver on a Gram matrix, for b (n, T), as `cagp.condition` would ask for it."""
+    problem = Problem(gram, b, targets, full_covariance=full, start=start, keep_leftover=keep_leftover)
+    plan = solver.plan(demand_of(problem, executor, LIMIT))
+    return list(solver.states(problem, executor=executor, plan=plan))
+
+
+def belief_of(G: Array, V: Array, b: Array, stages: Iterable[Array]) -> tuple[Array, Array]:
+    """``V A b`` and ``V D V'`` of dense stages."""
+    A, D, _ = compose(G, stages)
+    return V @ A @ b, V @ D @ V.T
+
+
 @dataclass(frozen=True)
 class Swept:
-    """What sweeps leave behind: Y (n, r) and Z (n, r) of the last sweep, downdate (r,) and mean (r, T)."""
+    """What sweeps leave behind: Y (n, r), the sum Z (n, r) of their Z, downdate (r,) and mean (r, T)."""
 
     Y: Array
     Z: Array
@@ -60,33 +92,30 @@ class Swept:
 
 def sweep(
     problem: RegressionProblem,
-    solver: Sweeps,
+    solver: Affine,
     *,
     columns: Array | None = None,
     adjoint: bool,
     b: Array | None = None,
     workers: int = 1,
 ) -> Swept:
-    """``solver.iterations`` sweeps on V' (adjoint) or on given columns (forward), none of them final."""
+    """``solver.iterations`` cycles on V' (adjoint) or on given columns (forward), none of them final.
+
+    Of adjoint cycles Z is what the sums make of unit vectors in place of b, as ``mean = Z' b``.
+    """
     n = len(problem.X)
     b = np.zeros((n, 1)) if b is None else b
     width = len(problem.X_test) if columns is None else columns.shape[1]
-    system = SweepSystem(
-        tiled(problem),
-        b,
-        plan=plan_of(solver, n, q=width, workers=workers),
-        whole_blocks=isinstance(solver, cagp.BlockGaussSeidel),
-        executor=SERIAL,
-    )
-    panels = system.cross_panels(problem.X_test) if columns is None else system.value_panels(columns)
-    sums = SERIAL.submit(no_sums, width, b.shape[1], False)
+    right = np.concatenate([b, np.eye(n)], axis=1)
+    system, cycle = opened(problem, solver, right, q=width, workers=workers)
+    work = system.open((0, width), 0, None) if columns is None else system.forward(columns)
     for _ in range(solver.iterations):
-        solved = list(system.sweep(panels, sums, adjoint=adjoint))
-        sums = solved[-1]
-    blocks = solved[::-1] if adjoint else solved
+        for stage in reversed(cycle) if adjoint else cycle:
+            system.apply(stage, work, adjoint=adjoint)
+    mean, downdate = system.read([work])
     return Swept(
-        Y=np.concatenate([panel.result() for panel in panels]),
-        Z=np.concatenate([block.result().columns for block in blocks]),
-        downdate=sums.result().downdate,
-        mean=sums.result().mean,
+        Y=system.residual(work),
+        Z=mean[:, b.shape[1] :].T if adjoint else system.weights(work),
+        downdate=downdate,
+        mean=mean[:, : b.shape[1]],
     )

@@ -12,12 +12,10 @@ from scipy.linalg import cho_factor, cho_solve
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.runtime import SerialExecutor
-from cagp_dist.solvers import Problem
 
 from ..oracle import assert_close, conjugate_gradients
 from ..problems import RegressionProblem, regression_problem
-from .engine import tiled
+from .engine import states_of, tiled
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -40,9 +38,7 @@ def dense(problem):
 
 def states(problem, solver):
     """Every state of a solver, with full downdates."""
-    executor, dense = SerialExecutor(), problem.dense
-    asked = Problem(tiled(problem), dense.b[:, None], problem.X_test, full_covariance=True)
-    return list(solver.states(asked, executor=executor, plan=None))
+    return states_of(tiled(problem), solver, problem.dense.b[:, None], problem.X_test, full=True)
 
 
 def matrices(problem, solver):

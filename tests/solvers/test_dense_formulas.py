@@ -17,7 +17,9 @@ from ..oracle import (
     conjugate_gradients,
     point_stage,
 )
+from ..pairwise import pairwise
 from ..problems import regression_problem
+from .stages import dense_stage, weight
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -65,6 +67,87 @@ def test_block_gauss_seidel(p, kernel_class, block_size, iterations):
         assert_belief(posterior, dense.exact())
 
 
+RELAXED = {
+    "SOR over": lambda m: cagp.SOR(m, relaxation=1.6),
+    "SOR under": lambda m: cagp.SOR(m, relaxation=0.5),
+    "SSOR over": lambda m: cagp.SSOR(m, relaxation=1.6),
+    "SSOR under": lambda m: cagp.SSOR(m, relaxation=0.5),
+    "Jacobi": lambda m: cagp.Jacobi(m),
+    "Jacobi damped": lambda m: cagp.Jacobi(m, damping=0.05),
+    "BlockJacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
+    "BlockJacobi of 7": lambda m: cagp.BlockJacobi(m, block_size=7),
+    "BlockJacobi damped": lambda m: cagp.BlockJacobi(m, block_size=100, damping=0.6),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_class", "p", "iterations", "workers"),
+    pairwise(
+        {
+            "name": list(RELAXED),
+            "kernel_class": KERNELS,
+            "p": [2, 3],
+            "iterations": [1, 2, 5],
+            "workers": [1, 3],
+        }
+    ),
+)
+def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
+    problem = regression_problem(p=p, kernel_class=kernel_class)
+    dense, solver = problem.dense, RELAXED[name](iterations)
+    A, D, _ = compose(dense.G, [dense_stage(solver, dense.G)] * iterations)
+    with ThreadExecutor(workers) as executor:
+        posterior = problem.condition(solver, executor=executor)
+        alone = problem.condition(solver, executor=executor, covariance="diagonal")
+        forward = cagp.posterior_mean(
+            problem.prior, problem.X, problem.y, problem.X_test, solver=solver, executor=executor
+        )
+    assert_belief(posterior, dense.belief(A))
+    assert_close(posterior.covariance, dense.K2 - dense.V @ D @ dense.V.T)
+    assert_close(alone.variance, posterior.variance, relative=1e-12)
+    assert_close(forward, posterior.mean)
+    assert posterior.status is cagp.Status.COMPLETED
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        cagp.SOR(2, 1.5),
+        cagp.SSOR(2, 1.5),
+        cagp.Jacobi(3),
+        cagp.Jacobi(2, damping=0.02),
+        cagp.BlockJacobi(2, 300),
+        cagp.BlockJacobi(2, 700, damping=0.7),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize(("n", "workers"), [(700, 1), (1100, 2), (1100, 5)])
+def test_relaxed_solvers_do_not_see_tiles_panels_and_groups_of_columns(solver, n, workers):
+    """Several tiles of 512, panels, and for 520 test points two groups of columns."""
+    problem = regression_problem(n, q=520, p=3, lengthscale=0.1)
+    dense = problem.dense
+    A, _, _ = compose(dense.G, [dense_stage(solver, dense.G)] * solver.iterations)
+    mean, covariance = dense.belief(A)
+    with ThreadExecutor(workers) as executor:
+        posterior = problem.condition(solver, executor=executor, covariance="diagonal")
+    assert posterior.stats.plan.panels > 1 or workers == 1
+    assert len(posterior.stats.plan.batches[0]) == 2
+    assert_close(posterior.mean, mean)
+    assert_close(posterior.variance, covariance.diagonal())
+
+
+def test_damping_that_is_too_large_gives_a_larger_variance_and_not_a_wrong_one():
+    """W is not positive semidefinite: the covariance is right and may exceed the prior's (math 1.4)."""
+    problem = regression_problem(60, q=20)
+    dense = problem.dense
+    for solver in (cagp.Jacobi(2, damping=1.0), cagp.BlockJacobi(2, 10, damping=1.0)):
+        assert np.linalg.eigvalsh(weight(solver, dense.G)).min() < 0.0
+        A, _, _ = compose(dense.G, [dense_stage(solver, dense.G)] * 2)
+        posterior = problem.condition(solver)
+        assert_belief(posterior, dense.belief(A))
+        assert (posterior.variance > problem.prior.kernel.variance).any()
+
+
 @dimensions
 @kernels
 @pytest.mark.parametrize("iterations", [1, 5, 20])
@@ -101,7 +184,16 @@ def test_cholesky(p, kernel_class):
 @dimensions
 @pytest.mark.parametrize(
     "solver",
-    [cagp.GaussSeidel(0), cagp.BlockGaussSeidel(0, 7), cagp.ConjugateGradient(0), cagp.RandomActions(0)],
+    [
+        cagp.GaussSeidel(0),
+        cagp.BlockGaussSeidel(0, 7),
+        cagp.SOR(0, 1.5),
+        cagp.SSOR(0, 1.5),
+        cagp.Jacobi(0),
+        cagp.BlockJacobi(0, 7),
+        cagp.ConjugateGradient(0),
+        cagp.RandomActions(0),
+    ],
 )
 def test_no_iteration_is_the_prior(p, solver):
     problem = regression_problem(p=p)
@@ -207,6 +299,27 @@ def test_sweeps_of_any_shape(n, q, p, iterations, workers, block_size, fields):
             (cagp.GaussSeidel(iterations), point_stage(dense.G)),
         ):
             A, _, _ = compose(dense.G, [Mt] * iterations)
+            assert_belief(problem.condition(solver, executor=executor), dense.belief(A))
+
+
+@given(
+    block_size=st.integers(1, 150),
+    relaxation=st.floats(0.05, 1.95),
+    damping=st.one_of(st.none(), st.floats(0.01, 1.0)),
+    fields=st.sampled_from([None, 1, 3]),
+    **shapes,
+)
+def test_relaxed_solvers_of_any_shape(n, q, p, iterations, workers, block_size, relaxation, damping, fields):
+    problem = regression_problem(n, q=q, p=p, lengthscale=0.4, fields=fields)
+    dense = problem.dense
+    with ThreadExecutor(workers) as executor:
+        for solver in (
+            cagp.SOR(iterations, relaxation),
+            cagp.SSOR(iterations, relaxation),
+            cagp.BlockJacobi(iterations, block_size, damping and damping / -(-n // block_size)),
+            cagp.Jacobi(iterations, damping and damping / n),
+        ):
+            A, _, _ = compose(dense.G, [dense_stage(solver, dense.G)] * iterations)
             assert_belief(problem.condition(solver, executor=executor), dense.belief(A))
 
 

@@ -11,6 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.solvers.tile_tasks import Solved, add_to_sums, no_sums
 
 from ..clusters import local_cluster
 from ..oracle import assert_same_bits
@@ -22,6 +23,11 @@ SOLVERS = {
     "gauss-seidel": cagp.GaussSeidel(2),
     "small-blocks": cagp.BlockGaussSeidel(2, block_size=100),
     "blocks": cagp.BlockGaussSeidel(2, block_size=300),
+    "overrelaxed": cagp.SOR(2, relaxation=1.4),
+    "there-and-back": cagp.SSOR(2, relaxation=1.4),
+    "jacobi": cagp.Jacobi(2),
+    "block-jacobi": cagp.BlockJacobi(2, block_size=300),
+    "small-block-jacobi": cagp.BlockJacobi(2, block_size=100, damping=0.1),
     "conjugate-gradient": cagp.ConjugateGradient(5),
     "random-actions": cagp.RandomActions(12, seed=0),
     "few-random-actions": cagp.RandomActions(3, seed=0),
@@ -74,6 +80,25 @@ def test_threads(points, reference, workers):
             assert_same_bits(solve(points, *case, executor), reference[case])
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_sums_do_not_depend_on_where_a_solution_lies_in_memory(full):
+    """Dask unpacks arrays where they lie in its messages, at any byte."""
+    rng = np.random.default_rng(0)
+    columns, before, after = rng.normal(size=(3, 300, 200))
+    residuals = rng.normal(size=(300, 1))
+    buffer = np.empty(columns.nbytes + 4, dtype=np.uint8)
+    moved = buffer[4:].view(np.float64).reshape(columns.shape)
+    moved[...] = columns
+    assert not moved.flags.aligned
+    sums = no_sums(200, 1, full)
+    here, there = (
+        add_to_sums(sums, Solved(Z, np.zeros(0), np.zeros(0)), before, after, (0, 300), residuals)
+        for Z in (columns, moved)
+    )
+    np.testing.assert_array_equal(here.mean, there.mean)
+    np.testing.assert_array_equal(here.downdate, there.downdate)
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_threads_that_pretend_to_be_processes(points, reference, workers):
     """Between processes the next block is solved before its panel is updated, and no tile is kept."""
@@ -121,12 +146,13 @@ def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
 def test_dask(points, reference, workers):
     X, y, X_test = points
     problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)
-    forward = cagp.BlockGaussSeidel(2, block_size=300)
+    forward = [SOLVERS[name] for name in ("blocks", "there-and-back", "block-jacobi")]
     with local_cluster(workers) as client:
         executor = DaskExecutor(client)
         assert executor.workers == workers
         for case in CASES:
             assert_same_bits(solve(points, *case, executor), reference[case])
-        np.testing.assert_array_equal(
-            weights(problem, forward, y[:, None], executor=executor), weights(problem, forward, y[:, None])
-        )
+        for solver in forward:
+            np.testing.assert_array_equal(
+                weights(problem, solver, y[:, None], executor=executor), weights(problem, solver, y[:, None])
+            )

@@ -2,6 +2,8 @@
 
 import itertools
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,10 +11,15 @@ from scipy.stats import chi2
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.posterior.problem import demand_of
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.solvers import Problem
 
 from ..grids import LAYOUTS, Layout, grid_problem, make_problem
-from ..oracle import KERNELS, assert_close, block_lower, compose, conjugate_gradients
+from ..oracle import KERNELS, assert_close, compose, conjugate_gradients, kernel_matrix
+from ..pairwise import pairwise
+from .engine import LIMIT, SERIAL, states_of
+from .stages import dense_stage
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -39,6 +46,49 @@ every_case = pytest.mark.parametrize(
 every_band = pytest.mark.parametrize("rings_per_block", BANDS)
 
 
+@dataclass(frozen=True)
+class Belief:
+    """A state as fields: mean (P, Q) or (T, P, Q), variance (P, Q)."""
+
+    iteration: int
+    mean: np.ndarray
+    variance: np.ndarray
+    status: cagp.Status
+    relative_residual: float | None
+
+
+def beliefs(rings, field, solver, *, executor=SERIAL) -> Iterator[Belief]:
+    """What a solver yields for a field (P, Q) or fields (T, P, Q) at all points of the grid."""
+    problem = Problem(rings, field.reshape(-1, rings.grid.size).T.copy(), rings.grid, full_covariance=False)
+    plan = solver.plan(demand_of(problem, executor, LIMIT))
+    for state in solver.states(problem, executor=executor, plan=plan):
+        yield Belief(
+            state.iteration,
+            state.mean.T.reshape(field.shape),
+            (rings.kernel.variance - state.downdate).reshape(rings.grid.shape),
+            state.status,
+            state.relative_residual,
+        )
+
+
+def sweeps(rings, field, *, iterations, rings_per_block=1, **settings):
+    """Block Gauss-Seidel with bands of rings as blocks."""
+    block_size = rings_per_block * rings.grid.n_longitudes
+    return beliefs(rings, field, cagp.BlockGaussSeidel(iterations, block_size), **settings)
+
+
+def directions(rings, field, *, iterations, **settings):
+    """Conjugate gradients."""
+    return beliefs(rings, field, cagp.ConjugateGradient(iterations), **settings)
+
+
+def exact_posterior(rings, field):
+    """Mean and variance at all points, by the factors of the wavenumbers."""
+    (belief,) = beliefs(rings, field, cagp.Rings())
+    assert belief.status is cagp.Status.EXACT
+    return belief.mean, belief.variance
+
+
 def sweep_order(problem):
     """Points in the order of the sweep, and how many stay together: a ring, with its image if mirrored."""
     P, Q = problem.grid.shape
@@ -50,13 +100,13 @@ def sweep_order(problem):
     return np.arange(P * Q).reshape(P, Q)[order].ravel(), unit * Q
 
 
-def dense_sweeps(problem, rings_per_block, iterations):
-    """A and D of block Gauss-Seidel after each sweep, in the order of the grid."""
+def dense_beliefs(problem, solver, rings_per_block):
+    """A and D after each iteration of a solver whose blocks are bands, in the order of the grid."""
     order, unit = sweep_order(problem)
     back = np.argsort(order)
     G = problem.G[np.ix_(order, order)]
-    stage = np.linalg.inv(block_lower(G, unit * rings_per_block))
-    for m in range(1, iterations + 1):
+    stage = dense_stage(type(solver)(1, block_size=unit * rings_per_block), G)
+    for m in range(1, solver.iterations + 1):
         A, D, _ = compose(G, [stage] * m)
         yield A[np.ix_(back, back)], D[np.ix_(back, back)]
 
@@ -68,16 +118,88 @@ def test_t29_block_gauss_seidel_by_rings_decouples_into_wavenumbers(
 ):
     problem = grid_problem(name, kernel_class, lengthscale)
     field, K = problem.field(), problem.K
-    states = list(
-        cagp.gauss_seidel_on_grid(problem.rings, field, iterations=3, rings_per_block=rings_per_block)
-    )
+    solver = cagp.BlockGaussSeidel(3, block_size=rings_per_block * problem.grid.n_longitudes)
+    states = list(beliefs(problem.rings, field, solver))
     assert [state.iteration for state in states] == [1, 2, 3]
-    for state, (A, D) in zip(states, dense_sweeps(problem, rings_per_block, 3), strict=True):
+    bands = -(-max(problem.rings.wavenumbers.sizes) // rings_per_block)
+    for state, (A, D) in zip(states, dense_beliefs(problem, solver, rings_per_block), strict=True):
         assert_close(state.mean, (K @ A @ field.ravel()).reshape(field.shape))
         expected = problem.kernel.variance - np.diag(K @ D @ K)
         assert np.abs(state.variance.ravel() - expected).max() <= 1e-11 * problem.kernel.variance
-        assert state.status is cagp.Status.COMPLETED
+        assert state.status is (cagp.Status.EXACT if bands == 1 else cagp.Status.COMPLETED)
         assert state.relative_residual is None
+
+
+RING_SOLVERS = {"sweeps": cagp.BlockGaussSeidel, "all at once": cagp.BlockJacobi}
+NEW = cagp.unit_sphere([0.0, 12.3, -80.0, 90.0, 40.0, -90.0], [0.0, 111.1, 30.0, 5.0, -140.0, 70.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "rings_per_block", "solver_class", "targets", "fields"),
+    pairwise(
+        {
+            "name": [name for name, _, _ in CASES[:9]],
+            "rings_per_block": [1, 2, 3],
+            "solver_class": list(RING_SOLVERS),
+            "targets": ["points", "points, full", "grid", "grid, full"],
+            "fields": [1, 3],
+        }
+    ),
+)
+def test_bands_of_rings_are_the_dense_formula_for_any_targets(
+    name, rings_per_block, solver_class, targets, fields
+):
+    """Points that lie on no grid, the grid itself, and whole covariances; T2 by the forward stages too."""
+    problem = grid_problem(name)
+    b = problem.field(fields).reshape(fields, -1).T
+    solver = RING_SOLVERS[solver_class](3, block_size=rings_per_block * problem.grid.n_longitudes)
+    points = NEW if targets.startswith("points") else problem.points
+    wanted = NEW if targets.startswith("points") else problem.grid
+    full = targets.endswith("full")
+    V = kernel_matrix(problem.kernel, points, problem.points)
+    states = states_of(problem.rings, solver, b, wanted, full=full)
+    for state, (A, D) in zip(states, dense_beliefs(problem, solver, rings_per_block), strict=True):
+        downdate = V @ D @ V.T
+        assert_close(state.mean, V @ A @ b)
+        assert_close(state.downdate, downdate if full else downdate.diagonal())
+    asked = Problem(problem.rings, b, wanted, full_covariance=False)
+    plan = solver.plan(demand_of(asked, SERIAL, LIMIT))
+    assert plan.rings_per_block == rings_per_block
+    assert_close(solver.mean(asked, executor=SERIAL, plan=plan), states[-1].mean, relative=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("solver_class", "damping"), [("sweeps", None), ("all at once", None), ("all at once", 0.3)]
+)
+@pytest.mark.parametrize("name", ["no poles, odd Q", "irregular latitudes"])
+def test_conditioning_on_a_grid_is_the_dense_formula(name, solver_class, damping):
+    """`cagp.condition` with the grid for X, T fields and a mean; targets are points, then the grid."""
+    problem, width = grid_problem(name), 2
+    prior = cagp.Prior(problem.kernel, float(problem.layout.noise[0]), mean=lambda X: 3.0 + X[:, 2])
+    fields = 3.0 + problem.field(2)
+    settings = {} if damping is None else {"damping": damping}
+    solver = RING_SOLVERS[solver_class](3, block_size=width * problem.grid.n_longitudes, **settings)
+    order, unit = sweep_order(problem)
+    back = np.argsort(order)
+    stage = dense_stage(
+        type(solver)(1, block_size=unit * solver.block_size // problem.grid.n_longitudes, **settings),
+        problem.G[np.ix_(order, order)],
+    )[np.ix_(back, back)]
+    A, D, _ = compose(problem.G, [stage] * 3)
+    b = (fields.reshape(2, -1) - 3.0 - problem.points[:, 2]).T
+    for targets, points in ((NEW, NEW), (problem.grid, problem.points)):
+        posterior = cagp.condition(
+            prior, problem.grid, fields, targets, solver=solver, covariance="full", executor=SERIAL
+        )
+        V, K2 = (kernel_matrix(problem.kernel, points, other) for other in (problem.points, points))
+        mean = 3.0 + points[:, 2:] + V @ A @ b
+        found = posterior.mean if targets is NEW else posterior.mean.reshape(2, -1).T
+        assert_close(found, mean)
+        assert_close(posterior.covariance, K2 - V @ D @ V.T)
+        assert_close(posterior.variance.ravel(), (K2 - V @ D @ V.T).diagonal())
+        assert posterior.stats.plan.rings_per_block == width
+        forward = cagp.posterior_mean(prior, problem.grid, fields, targets, solver=solver, executor=SERIAL)
+        assert_close(forward, posterior.mean, relative=1e-11)
 
 
 @pytest.mark.parametrize("kernel_class", KERNELS)
@@ -95,10 +217,16 @@ def test_the_sweep_engine_on_points_gives_the_same_belief(kernel_class):
             solver=cagp.BlockGaussSeidel(3, block_size=rings_per_block * Q),
             executor=SerialExecutor(),
         )
-        states = cagp.gauss_seidel_on_grid(
-            problem.rings, field, iterations=3, rings_per_block=rings_per_block
+        by_rings = cagp.condition(
+            prior,
+            problem.grid,
+            field,
+            problem.grid,
+            solver=cagp.BlockGaussSeidel(3, block_size=rings_per_block * Q),
+            executor=SerialExecutor(),
         )
-        for state, step in zip(states, posterior.trace[1:], strict=True):
+        assert by_rings.stats.plan.rings_per_block == rings_per_block
+        for state, step in zip(by_rings.trace[1:], posterior.trace[1:], strict=True):
             np.testing.assert_allclose(state.mean.ravel(), step.mean, rtol=0.0, atol=1e-10)
             np.testing.assert_allclose(state.variance.ravel(), step.variance, rtol=0.0, atol=1e-10)
 
@@ -107,10 +235,8 @@ def test_the_sweep_engine_on_points_gives_the_same_belief(kernel_class):
 def test_t13_one_band_of_all_rings_is_exact_after_one_sweep(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)
     field = problem.field()
-    (state,) = cagp.gauss_seidel_on_grid(
-        problem.rings, field, iterations=1, rings_per_block=problem.grid.shape[0]
-    )
-    mean, variance = problem.rings.posterior(field)
+    (state,) = sweeps(problem.rings, field, iterations=1, rings_per_block=problem.grid.shape[0])
+    mean, variance = exact_posterior(problem.rings, field)
     assert_close(state.mean, mean, relative=1e-10)
     assert np.abs(state.variance - variance).max() <= 1e-12 * problem.kernel.variance
 
@@ -120,10 +246,10 @@ def test_sweeps_go_to_the_exact_posterior_from_above(name):
     """Variances fall from sweep to sweep and never below the exact ones; both end there."""
     problem = grid_problem(name)
     field = problem.field()
-    mean, exact = problem.rings.posterior(field)
+    mean, exact = exact_posterior(problem.rings, field)
     rounding = 1e-13 * problem.kernel.variance
     before = np.full(problem.grid.shape, problem.kernel.variance)
-    for state in cagp.gauss_seidel_on_grid(problem.rings, field, iterations=120, rings_per_block=2):
+    for state in sweeps(problem.rings, field, iterations=120, rings_per_block=2):
         assert (state.variance <= before + rounding).all()
         assert (state.variance >= exact - rounding).all()
         before = state.variance
@@ -133,23 +259,25 @@ def test_sweeps_go_to_the_exact_posterior_from_above(name):
 
 @every_band
 def test_without_variances_the_means_are_the_same(rings_per_block):
+    """By the bands themselves instead of their adjoints (T2)."""
     problem = grid_problem("poles, even Q")
-    settings = {"iterations": 2, "rings_per_block": rings_per_block}
-    with_them = cagp.gauss_seidel_on_grid(problem.rings, problem.field(), **settings)
-    without = cagp.gauss_seidel_on_grid(problem.rings, problem.field(), variance=False, **settings)
-    for state, other in zip(with_them, without, strict=True):
-        assert other.variance is None
-        np.testing.assert_array_equal(other.mean, state.mean)
+    b = problem.field(2).reshape(2, -1).T
+    solver = cagp.BlockGaussSeidel(2, rings_per_block * problem.grid.n_longitudes)
+    for targets in (problem.grid, NEW):
+        *_, state = states_of(problem.rings, solver, b, targets)
+        asked = Problem(problem.rings, b, targets, full_covariance=False)
+        plan = solver.plan(demand_of(asked, SERIAL, LIMIT))
+        assert_close(solver.mean(asked, executor=SERIAL, plan=plan), state.mean, relative=1e-12)
 
 
 def test_a_stack_of_fields_shares_the_variance():
     problem = grid_problem("poles, odd Q, even P, descending")
     stack = problem.field(3)
-    (together,) = cagp.gauss_seidel_on_grid(problem.rings, stack, iterations=1)
+    (together,) = sweeps(problem.rings, stack, iterations=1)
     assert together.mean.shape == stack.shape
     assert together.variance.shape == problem.grid.shape
     for field, mean in zip(stack, together.mean, strict=True):
-        (alone,) = cagp.gauss_seidel_on_grid(problem.rings, field, iterations=1)
+        (alone,) = sweeps(problem.rings, field, iterations=1)
         np.testing.assert_allclose(alone.mean, mean, rtol=0.0, atol=1e-13)
         np.testing.assert_array_equal(alone.variance, together.variance)
 
@@ -164,25 +292,25 @@ def test_few_sweeps_are_calibrated(iterations):
     rng, draws = np.random.default_rng(iterations), 600
     truth = problem.rings.sample(rng, fields=draws)
     observed = truth + np.sqrt(problem.layout.noise)[:, None] * rng.standard_normal(truth.shape)
-    *_, state = cagp.gauss_seidel_on_grid(problem.rings, observed, iterations=iterations)
+    *_, state = sweeps(problem.rings, observed, iterations=iterations)
     squares = ((state.mean - truth)[:, :, 0] ** 2).sum(axis=0) / state.variance[:, 0]
     share = 1e-6 / (2 * len(squares))
     assert chi2.ppf(share, draws) < squares.min()
     assert squares.max() < chi2.isf(share, draws)
-    _, exact = problem.rings.posterior(observed)
+    _, exact = exact_posterior(problem.rings, observed)
     assert (state.variance > exact * (1.05 if iterations == 1 else 1.0)).any()  # it was a partial solve
 
 
 def test_no_sweep_yields_nothing():
     problem = grid_problem()
-    assert list(cagp.gauss_seidel_on_grid(problem.rings, problem.field(), iterations=0)) == []
-    assert list(cagp.conjugate_gradient_on_grid(problem.rings, problem.field(), iterations=0)) == []
+    assert list(sweeps(problem.rings, problem.field(), iterations=0)) == []
+    assert list(directions(problem.rings, problem.field(), iterations=0)) == []
 
 
 def test_states_stay_as_they_were():
     """A state is not overwritten by the next."""
     problem = grid_problem()
-    for solve in (cagp.gauss_seidel_on_grid, cagp.conjugate_gradient_on_grid):
+    for solve in (sweeps, directions):
         copies, states = [], []
         for state in solve(problem.rings, problem.field(), iterations=3):
             states.append(state)
@@ -203,10 +331,10 @@ def test_threads_change_no_bit(workers, mirrored):
             reference.grid, reference.kernel, noise_variance=layout.noise, executor=executor
         )
         for solve, settings in (
-            (cagp.gauss_seidel_on_grid, {"iterations": 3, "rings_per_block": 3}),
-            (cagp.conjugate_gradient_on_grid, {"iterations": 3}),
+            (sweeps, {"iterations": 3, "rings_per_block": 3}),
+            (directions, {"iterations": 3}),
         ):
-            found = solve(rings, reference.field(), **settings)
+            found = solve(rings, reference.field(), executor=executor, **settings)
             for state, other in zip(
                 found, solve(reference.rings, reference.field(), **settings), strict=True
             ):
@@ -221,13 +349,13 @@ def test_conjugate_gradients_are_the_textbook_ones_at_every_point(name):
     field, K, G = problem.field(), problem.K, problem.G
     steps = min(6, problem.n - 1)
     iterates, S = conjugate_gradients(G, field.ravel(), steps)
-    states = list(cagp.conjugate_gradient_on_grid(problem.rings, field, iterations=steps))
+    states = list(directions(problem.rings, field, iterations=steps))
     for i, state in enumerate(states, start=1):
-        directions = S[:, :i]
+        taken = S[:, :i]
         assert state.iteration == i
         assert_close(state.mean.ravel(), K @ iterates[i - 1], relative=1e-8)
-        seen = K @ directions
-        downdate = np.einsum("xi,ix->x", seen, np.linalg.solve(directions.T @ G @ directions, seen.T))
+        seen = K @ taken
+        downdate = np.einsum("xi,ix->x", seen, np.linalg.solve(taken.T @ G @ taken, seen.T))
         np.testing.assert_allclose(
             state.variance.ravel(), problem.kernel.variance - downdate, rtol=0.0, atol=1e-9
         )
@@ -249,8 +377,15 @@ def test_conjugate_gradients_on_points_give_the_same_belief():
         solver=cagp.ConjugateGradient(8),
         executor=SerialExecutor(),
     )
-    states = cagp.conjugate_gradient_on_grid(problem.rings, field, iterations=8)
-    for state, step in zip(states, posterior.trace[1:], strict=True):
+    by_rings = cagp.condition(
+        cagp.Prior(problem.kernel, noise_variance=0.05),
+        problem.grid,
+        field,
+        problem.grid,
+        solver=cagp.ConjugateGradient(8),
+        executor=SerialExecutor(),
+    )
+    for state, step in zip(by_rings.trace[1:], posterior.trace[1:], strict=True):
         np.testing.assert_allclose(state.mean.ravel(), step.mean, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(state.variance.ravel(), step.variance, rtol=0.0, atol=1e-9)
 
@@ -260,10 +395,11 @@ def test_conjugate_gradients_end_at_the_exact_posterior(name):
     """They stop by themselves, and stay above the exact variance: conservative, never below."""
     problem = grid_problem(name)
     field = problem.field()
-    mean, exact = problem.rings.posterior(field)
-    states = list(cagp.conjugate_gradient_on_grid(problem.rings, field, iterations=10**6))
+    mean, exact = exact_posterior(problem.rings, field)
+    states = list(directions(problem.rings, field, iterations=10**6))
     assert len(states) <= problem.n
-    assert states[-1].status is cagp.Status.CONVERGED
+    # n directions are exact, variance included
+    assert states[-1].status is (cagp.Status.EXACT if len(states) == problem.n else cagp.Status.CONVERGED)
     assert states[-1].relative_residual <= 1e-14
     assert_close(states[-1].mean, mean, relative=1e-10)
     for state in states:
@@ -272,19 +408,19 @@ def test_conjugate_gradients_end_at_the_exact_posterior(name):
 
 def test_a_field_of_zeros_is_solved_at_once():
     problem = grid_problem()
-    (state,) = cagp.conjugate_gradient_on_grid(problem.rings, np.zeros(problem.grid.shape), iterations=5)
+    (state,) = directions(problem.rings, np.zeros(problem.grid.shape), iterations=5)
     assert state.iteration == 0
     assert state.status is cagp.Status.CONVERGED
     assert state.relative_residual == 0.0
     assert (state.mean == 0.0).all()
     assert (state.variance == problem.kernel.variance).all()
-    (swept,) = cagp.gauss_seidel_on_grid(problem.rings, np.zeros(problem.grid.shape), iterations=1)
+    (swept,) = sweeps(problem.rings, np.zeros(problem.grid.shape), iterations=1)
     assert (swept.mean == 0.0).all()
 
 
 def test_units_of_the_field_scale_the_mean_and_nothing_else():
     problem = grid_problem("noise that is not")
-    for solve in (cagp.gauss_seidel_on_grid, cagp.conjugate_gradient_on_grid):
+    for solve in (sweeps, directions):
         for scale in (1e-100, 1e100):
             states = solve(problem.rings, problem.field(), iterations=3)
             scaled = solve(problem.rings, scale * problem.field(), iterations=3)
@@ -293,41 +429,31 @@ def test_units_of_the_field_scale_the_mean_and_nothing_else():
                 assert_close(other.variance, state.variance, relative=1e-12)
 
 
-SOLVES = {"sweeps": cagp.gauss_seidel_on_grid, "directions": cagp.conjugate_gradient_on_grid}
-both = pytest.mark.parametrize("solve", SOLVES.values(), ids=SOLVES)
+SOLVES = {"sweeps": cagp.BlockGaussSeidel(1, 12), "directions": cagp.ConjugateGradient(1)}
+both = pytest.mark.parametrize("solver", SOLVES.values(), ids=SOLVES)
+PRIOR = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
 
 
 @both
-@pytest.mark.parametrize("iterations", [-1, 2.0, "3", None, True])
-def test_iterations_that_are_no_count_are_refused(solve, iterations):
-    problem = grid_problem()
-    with pytest.raises(ArgumentError, match=r"iterations is .*; expected an integer of at least 0"):
-        next(solve(problem.rings, problem.field(), iterations=iterations))
-
-
-@pytest.mark.parametrize("width", [0, -1, 1.5, True])
-def test_bands_that_are_none_are_refused(width):
-    problem = grid_problem()
-    with pytest.raises(ArgumentError, match=r"rings_per_block is .*; expected an integer of at least 1"):
-        next(cagp.gauss_seidel_on_grid(problem.rings, problem.field(), iterations=1, rings_per_block=width))
-
-
-@both
-def test_fields_that_are_not_of_the_grid_are_refused(solve):
-    rings = grid_problem("poles, even Q").rings
-    with pytest.raises(ArgumentError, match=re.escape("field has shape (12, 9); expected (9, 12)")):
-        next(solve(rings, np.zeros((12, 9)), iterations=1))
-    with pytest.raises(ArgumentError, match=r"field holds 108 values that are NaN .* cagp_dist.MaskedRings"):
-        next(solve(rings, np.full((9, 12), np.nan), iterations=1))
+def test_fields_that_are_not_of_the_grid_are_refused(solver):
+    grid = grid_problem("poles, even Q").grid
+    for field, text in (
+        (np.zeros((12, 9)), "y has shape (12, 9); expected (9, 12) (latitude, longitude), or T such fields"),
+        (np.full((9, 12), np.nan), "y is NaN everywhere: nothing was observed"),
+        (np.full((9, 12), np.inf), "y holds infinity; expected finite values, or NaN where nothing was obs"),
+    ):
+        with pytest.raises(ArgumentError, match=re.escape(text)):
+            cagp.condition(PRIOR, grid, field, grid, solver=solver)
 
 
 def test_conjugate_gradients_take_one_field():
-    problem = grid_problem()
-    with pytest.raises(ArgumentError, match=r"field holds 2 fields; .* Call it once per field"):
-        next(cagp.conjugate_gradient_on_grid(problem.rings, problem.field(2), iterations=1))
-    (state,) = cagp.conjugate_gradient_on_grid(problem.rings, problem.field(1), iterations=1)
-    assert state.mean.shape == (1, *problem.grid.shape)
-    assert state.variance.shape == problem.grid.shape
+    problem = grid_problem("no poles, odd Q")
+    solver = cagp.ConjugateGradient(1)
+    with pytest.raises(ArgumentError, match=r"y holds 2 fields; .* Call condition\(\) once per field"):
+        cagp.condition(PRIOR, problem.grid, problem.field(2), problem.grid, solver=solver)
+    posterior = cagp.condition(PRIOR, problem.grid, problem.field(1), problem.grid, solver=solver)
+    assert posterior.mean.shape == (1, *problem.grid.shape)
+    assert posterior.variance.shape == problem.grid.shape
 
 
 def test_blocks_that_do_not_fit_into_memory_are_refused():
@@ -336,21 +462,80 @@ def test_blocks_that_do_not_fit_into_memory_are_refused():
 
     problem = grid_problem()
     rings = cagp.RingGram(problem.grid, problem.kernel, noise_variance=0.1, executor=Cramped())
-    with pytest.raises(BudgetError, match=r"factors of a 9 x 12 grid take .* Use a coarser grid"):
-        next(cagp.gauss_seidel_on_grid(rings, problem.field(), iterations=1))
+    with pytest.raises(BudgetError, match=r"factors of a 9 x 12 grid take .* use a coarser grid"):
+        next(sweeps(rings, problem.field(), iterations=1))
 
 
-def test_arguments_are_checked_before_the_first_sweep():
-    rings = cagp.RingGram(cagp.LatLonGrid([-30.0, 0.0, 30.0], 4), cagp.Matern32(0.5), noise_variance=0.1)
-    field = np.ones(rings.grid.shape)
-    with pytest.raises(ArgumentError, match=r"rings_per_block is 0"):
-        cagp.gauss_seidel_on_grid(rings, field, iterations=1, rings_per_block=0)
-    with pytest.raises(ArgumentError, match=r"field has shape \(4, 3\)"):
-        cagp.gauss_seidel_on_grid(rings, field.T, iterations=1)
-    with pytest.raises(ArgumentError, match=r"iterations is -1"):
-        cagp.conjugate_gradient_on_grid(rings, field, iterations=-1)
-    assert list(cagp.gauss_seidel_on_grid(rings, field, iterations=0)) == []
-    assert list(cagp.conjugate_gradient_on_grid(rings, field, iterations=0)) == []
+@both
+def test_solves_that_do_not_fit_into_memory_are_refused_before_they_start(solver):
+    problem, begun = grid_problem("no poles, odd Q"), []
+    with pytest.raises(BudgetError, match=r"on 104 points needs about .*, more than the 4.88 KiB"):
+        cagp.condition(
+            PRIOR,
+            problem.grid,
+            problem.field(),
+            problem.grid,
+            solver=solver,
+            memory_limit_bytes=5000,
+            progress=begun.append,
+        )
+    assert begun == []
+
+
+def test_a_grid_that_is_not_whole_is_swept_in_tiles():
+    """A point is missing: blocks are blocks of points, as for any other points."""
+    problem = grid_problem("no poles, odd Q")
+    field = problem.field()
+    field[3, 4] = np.nan
+    there = np.isfinite(field).ravel()
+    solver = cagp.BlockGaussSeidel(2, 20)
+    on_grid = cagp.condition(PRIOR, problem.grid, field, NEW, solver=solver, covariance="full")
+    plain = cagp.condition(
+        PRIOR, problem.grid.points[there], field.ravel()[there], NEW, solver=solver, covariance="full"
+    )
+    assert on_grid.stats.plan.rings_per_block == 0
+    np.testing.assert_array_equal(on_grid.mean, plain.mean)
+    np.testing.assert_array_equal(on_grid.covariance, plain.covariance)
+
+
+def test_rings_cannot_be_swept_where_a_point_is_missing():
+    """The plan of a complete grid does not fit another one."""
+    problem = grid_problem("no poles, odd Q")
+    observed = np.ones(problem.grid.shape, dtype=bool)
+    solver = cagp.BlockGaussSeidel(1, 13)
+    whole = Problem(problem.rings, np.zeros((problem.n, 1)), NEW, full_covariance=False)
+    plan = solver.plan(demand_of(whole, SERIAL, LIMIT))
+    observed[2, 2] = False
+    part = cagp.MaskedRings(problem.rings, observed)
+    asked = Problem(part, np.zeros((problem.n - 1, 1)), NEW, full_covariance=False)
+    with pytest.raises(ArgumentError, match="is no complete latitude-longitude grid; expected a RingGram"):
+        next(solver.states(asked, executor=SERIAL, plan=plan))
+
+
+@pytest.mark.parametrize("solver_class", RING_SOLVERS)
+@pytest.mark.parametrize("full", [False, True])
+def test_a_pole_observed_once_is_one_point_of_its_band(solver_class, full):
+    """Sweeps over bands with poles end at the posterior of the points, each pole one of them."""
+    grid = cagp.LatLonGrid(np.linspace(90.0, -90.0, 7), 10)
+    field = np.random.default_rng(0).normal(size=grid.shape)
+    solver = RING_SOLVERS[solver_class](400, block_size=40)
+    covariance = "full" if full else "diagonal"
+    posterior = cagp.condition(PRIOR, grid, field, NEW, solver=solver, covariance=covariance)
+    exact = cagp.condition(PRIOR, grid, field, NEW, solver=cagp.Rings(), covariance=covariance)
+    assert posterior.stats.plan.rings_per_block == 4
+    np.testing.assert_allclose(posterior.mean, exact.mean, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(posterior.variance, exact.variance, rtol=0.0, atol=1e-8)
+    observed = np.ones(grid.shape, dtype=bool)
+    observed[[0, -1], 1:] = False
+    single = field.copy()
+    single[[0, -1], 0] = field[[0, -1]].mean(axis=1)
+    points = cagp.condition(
+        PRIOR, grid.points[observed.ravel()], single[observed], NEW, solver=cagp.Cholesky()
+    )
+    np.testing.assert_allclose(posterior.mean, points.mean, rtol=0.0, atol=1e-8)
+    for step, after in itertools.pairwise(posterior.trace):
+        assert (after.variance <= step.variance + 1e-12).all()
+        assert (after.variance >= points.variance - 1e-12).all()
 
 
 def test_a_sweep_that_waits_leaves_blas_to_others():
@@ -359,13 +544,14 @@ def test_a_sweep_that_waits_leaves_blas_to_others():
     controller = ThreadpoolController()
     before = [library["num_threads"] for library in controller.info()]
     rings = cagp.RingGram(cagp.LatLonGrid([-30.0, 0.0, 30.0], 4), cagp.Matern32(0.5), noise_variance=0.1)
-    states = cagp.gauss_seidel_on_grid(rings, np.ones(rings.grid.shape), iterations=3)
-    next(states)
-    assert [library["num_threads"] for library in controller.info()] == before
+    for solve in (sweeps, directions):
+        states = solve(rings, np.random.default_rng(0).normal(size=rings.grid.shape), iterations=3)
+        next(states)
+        assert [library["num_threads"] for library in controller.info()] == before
 
 
 def test_a_singular_block_is_an_error_with_advice():
     grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 9), 16)
     rings = cagp.RingGram(grid, cagp.SquaredExponential(lengthscale=3.0), noise_variance=1e-300)
     with pytest.raises(NumericalError, match=r"Raise noise_variance"):
-        list(cagp.gauss_seidel_on_grid(rings, np.ones(grid.shape), iterations=1, rings_per_block=9))
+        list(sweeps(rings, np.ones(grid.shape), iterations=1, rings_per_block=9))

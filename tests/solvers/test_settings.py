@@ -7,26 +7,60 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 
 
-@pytest.mark.parametrize(
-    "solver", [cagp.GaussSeidel, cagp.ConjugateGradient, cagp.RandomActions, cagp.BlockGaussSeidel]
+def sor(iterations):
+    return cagp.SOR(iterations, relaxation=1.5)
+
+
+def ssor(iterations):
+    return cagp.SSOR(iterations, relaxation=1.5)
+
+
+every_solver = pytest.mark.parametrize(
+    "solver",
+    [
+        cagp.GaussSeidel,
+        cagp.ConjugateGradient,
+        cagp.RandomActions,
+        cagp.BlockGaussSeidel,
+        cagp.Jacobi,
+        cagp.BlockJacobi,
+        sor,
+        ssor,
+    ],
 )
+
+
+@every_solver
 @pytest.mark.parametrize("iterations", [-1, 2.0, "2", None, True, np.float64(4.0)])
 def test_iterations_must_be_a_count(solver, iterations):
     with pytest.raises(ArgumentError, match=r"iterations is .*; expected an integer of at least 0"):
         solver(iterations)
 
 
-@pytest.mark.parametrize(
-    "solver", [cagp.GaussSeidel, cagp.ConjugateGradient, cagp.RandomActions, cagp.BlockGaussSeidel]
-)
+@every_solver
 def test_counts_of_numpy_are_counts(solver):
     assert solver(np.int64(3)).iterations == 3
 
 
+@pytest.mark.parametrize("solver", [cagp.BlockGaussSeidel, cagp.BlockJacobi])
 @pytest.mark.parametrize("block_size", [0, -1, 2.5, "all", None, False])
-def test_block_size_must_be_a_count(block_size):
+def test_block_size_must_be_a_count(solver, block_size):
     with pytest.raises(ArgumentError, match=r"block_size is .*; expected an integer of at least 1"):
-        cagp.BlockGaussSeidel(2, block_size=block_size)
+        solver(2, block_size=block_size)
+
+
+@pytest.mark.parametrize("solver", [cagp.SOR, cagp.SSOR])
+@pytest.mark.parametrize("relaxation", [0.0, 2.0, -0.5, 2.5, np.nan, np.inf, "1.5", None])
+def test_relaxation_must_lie_between_0_and_2(solver, relaxation):
+    with pytest.raises(ArgumentError, match=r"relaxation is .*; expected"):
+        solver(2, relaxation=relaxation)
+
+
+@pytest.mark.parametrize("solver", [cagp.Jacobi, cagp.BlockJacobi])
+@pytest.mark.parametrize("damping", [0.0, -0.5, np.nan, np.inf, "0.1"])
+def test_damping_must_be_positive(solver, damping):
+    with pytest.raises(ArgumentError, match=r"damping is .*; expected a finite number above zero"):
+        solver(2, damping=damping)
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, None, "seed"])
@@ -56,10 +90,13 @@ def test_every_status_says_what_it_means_and_what_to_do():
         "converged",
         "solved",
         "breakdown",
+        "ill-conditioned",
     }
-    assert [status.ok for status in cagp.Status] == [True, True, True, True, False]
+    assert [status.ok for status in cagp.Status] == [True, True, True, True, False, False]
     for status in cagp.Status:
         assert status.advice.endswith(".")
     assert "More iterations give smaller error bars" in cagp.Status.COMPLETED.advice
     assert "exact up to rounding" in cagp.Status.EXACT.advice
     assert "Raise noise_variance" in cagp.Status.BREAKDOWN.advice
+    assert "condition number of the Gram matrix is above 1e13" in cagp.Status.ILL_CONDITIONED.advice
+    assert "Raise noise_variance, or thin points" in cagp.Status.ILL_CONDITIONED.advice

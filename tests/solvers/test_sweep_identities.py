@@ -1,4 +1,4 @@
-"""Identities T1-T14 of the mathematics page, for point and block Gauss-Seidel."""
+"""Identities T1-T14 of the mathematics page, for every affine solver that they hold for."""
 
 import itertools
 
@@ -12,13 +12,12 @@ from ..oracle import (
     assert_close,
     block_diagonal,
     block_lower,
-    block_stage,
     compose,
     downdate,
-    point_stage,
 )
 from ..problems import regression_problem
 from .engine import solver_matrix, sweep, weights
+from .stages import dense_stage, half_sweep, jacobi_damping, weight
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -31,6 +30,21 @@ SOLVERS = [
     cagp.BlockGaussSeidel(2, 1),
     cagp.BlockGaussSeidel(2, 149),
 ]
+RELAXED = [
+    cagp.SOR(1, 1.5),
+    cagp.SOR(3, 0.6),
+    cagp.SSOR(1, 1.5),
+    cagp.SSOR(2, 1.0),
+    cagp.SSOR(3, 0.6),
+    cagp.Jacobi(1),
+    cagp.Jacobi(4),
+    cagp.Jacobi(2, damping=0.4),
+    cagp.BlockJacobi(1, 32),
+    cagp.BlockJacobi(3, 32),
+    cagp.BlockJacobi(2, 149, damping=0.8),
+    cagp.BlockJacobi(2, 1, damping=0.3),
+]
+every_affine_solver = pytest.mark.parametrize("solver", [*SOLVERS, *RELAXED], ids=repr)
 every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 
 
@@ -44,18 +58,13 @@ def dense(problem):
     return problem.dense
 
 
-def stage(solver, G):
-    block = isinstance(solver, cagp.BlockGaussSeidel)
-    return block_stage(G, solver.block_size) if block else point_stage(G)
-
-
 def diagonal(solver, G):
     """W = N + N' - G: the diagonal, or the diagonal blocks."""
     block = isinstance(solver, cagp.BlockGaussSeidel)
     return block_diagonal(G, solver.block_size) if block else np.diag(np.diag(G))
 
 
-@every_solver
+@every_affine_solver
 def test_t1_variance_is_the_worst_case_error(problem, dense, solver):
     """``w' Kaug w = kt(x, x) + noise`` with ``w = [-A'V_x'; 1]``."""
     A, noise = solver_matrix(problem, solver), problem.prior.noise_variance
@@ -66,21 +75,21 @@ def test_t1_variance_is_the_worst_case_error(problem, dense, solver):
         assert w @ Kaug @ w == pytest.approx(expected, rel=1e-9)
 
 
-@every_solver
+@every_affine_solver
 def test_t2_adjoint_mean_is_the_forward_mean(problem, dense, solver):
     posterior = problem.condition(solver)
     v = weights(problem, solver, dense.b[:, None])[:, 0]
     assert_close(posterior.mean, dense.centre + dense.V @ v)
 
 
-@every_solver
+@every_affine_solver
 def test_t3_downdate_is_that_of_the_recursion(problem, dense, solver):
-    A, D, _ = compose(dense.G, [stage(solver, dense.G)] * solver.iterations)
+    A, D, _ = compose(dense.G, [dense_stage(solver, dense.G)] * solver.iterations)
     assert_close(solver_matrix(problem, solver), A)
     assert_close(dense.K2 - problem.condition(solver).covariance, dense.V @ D @ dense.V.T)
 
 
-@every_solver
+@every_affine_solver
 def test_t4_computational_covariance_is_the_leftover_in_the_inverse_gram(problem, dense, solver):
     leftover = sweep(problem, solver, adjoint=True).Y
     computational = problem.condition(solver).covariance - dense.exact()[1]
@@ -88,7 +97,7 @@ def test_t4_computational_covariance_is_the_leftover_in_the_inverse_gram(problem
     assert np.abs(computational - expected).max() < 1e-9 * np.abs(dense.K2).max()
 
 
-@every_solver
+@every_affine_solver
 def test_t5_downdate_and_leftover_by_the_weights_of_the_test_points(problem, dense, solver):
     Wt = solver_matrix(problem, solver).T @ dense.V.T
     expected = Wt.T @ dense.V.T + dense.V @ Wt - Wt.T @ dense.G @ Wt
@@ -98,17 +107,69 @@ def test_t5_downdate_and_leftover_by_the_weights_of_the_test_points(problem, den
     assert_close(swept.downdate, expected.diagonal())
 
 
-@every_solver
+@every_affine_solver
 def test_t6_inverse_gram_minus_downdate_is_what_the_sweeps_leave_of_it(problem, dense, solver):
-    G_inverse, M = np.linalg.inv(dense.G), np.eye(N) - stage(solver, dense.G) @ dense.G
+    G_inverse, M = np.linalg.inv(dense.G), np.eye(N) - dense_stage(solver, dense.G) @ dense.G
     M_total = np.linalg.matrix_power(M, solver.iterations)
     left = G_inverse - downdate(solver_matrix(problem, solver), dense.G)
     assert np.abs(left - M_total @ G_inverse @ M_total.T).max() < 1e-9 * np.abs(G_inverse).max()
 
 
-@every_solver
+@pytest.mark.parametrize("relaxation", [0.3, 1.0, 1.7])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_t8_symmetric_overrelaxation_is_a_sweep_and_one_back(problem, dense, relaxation, iterations):
+    """The product formula as one symmetric stage, and the two half sweeps as stages of their own."""
+    solver = cagp.SSOR(iterations, relaxation)
+    halves = [half_sweep(dense.G, relaxation), half_sweep(dense.G, relaxation, ascending=False)]
+    whole = dense_stage(solver, dense.G)
+    assert_close(whole, whole.T, relative=1e-12)
+    A, D, M = compose(dense.G, [whole] * iterations)
+    for found, expected in zip(compose(dense.G, halves * iterations), (A, D, M), strict=True):
+        assert_close(found, expected)
+    assert_close(solver_matrix(problem, solver), A)
+    posterior = problem.condition(solver)
+    assert_close(posterior.mean, dense.centre + dense.V @ A @ dense.b)
+    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
+
+
+@pytest.mark.parametrize(
+    "solver", [cagp.SOR(3, 1.0), cagp.BlockJacobi(1, N), cagp.BlockJacobi(3, 1)], ids=repr
+)
+def test_relaxed_solvers_with_limits_that_are_other_solvers(problem, dense, solver):
+    """w = 1 is Gauss-Seidel; one block is the exact solve; blocks of one point are Jacobi."""
+    other = {
+        cagp.SOR: cagp.GaussSeidel(3),
+        cagp.BlockJacobi: cagp.BlockGaussSeidel(1, N)
+        if solver == cagp.BlockJacobi(1, N)
+        else cagp.Jacobi(3, damping=1.0 / N),
+    }[type(solver)]
+    mine, same = problem.condition(solver), problem.condition(other)
+    assert mine.status is same.status
+    assert_close(mine.mean, same.mean)
+    assert_close(mine.covariance, same.covariance)
+
+
+@pytest.mark.parametrize(
+    "solver", [cagp.Jacobi(1), cagp.BlockJacobi(1, 32), cagp.BlockJacobi(1, 7), cagp.SOR(1, 1.9)], ids=repr
+)
+@pytest.mark.parametrize("lengthscale", [0.02, 0.2, 2.0])
+def test_default_damping_never_increases_the_error(solver, lengthscale):
+    """W is positive semidefinite (math 1.4), so that every update lowers the covariance."""
+    G = regression_problem(N, lengthscale=lengthscale).dense.G
+    W = weight(solver, G)
+    assert np.linalg.eigvalsh(W).min() > -1e-10 * np.abs(W).max()
+
+
+def test_damping_by_default_is_that_of_the_row_sums(problem, dense):
+    given = problem.condition(cagp.Jacobi(3, damping=jacobi_damping(dense.G)))
+    default = problem.condition(cagp.Jacobi(3))
+    assert_close(default.mean, given.mean, relative=1e-12)
+    assert_close(default.covariance, given.covariance, relative=1e-12)
+
+
+@every_affine_solver
 def test_t9_closed_form_of_a_stationary_scheme(problem, dense, solver):
-    Mt, W = stage(solver, dense.G), diagonal(solver, dense.G)
+    Mt, W = dense_stage(solver, dense.G), weight(solver, dense.G)
     M = np.eye(N) - Mt @ dense.G
     powers = [np.linalg.matrix_power(M, i) for i in range(solver.iterations + 1)]
     A = solver_matrix(problem, solver)

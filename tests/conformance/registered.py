@@ -1,0 +1,51 @@
+"""Every registered solver with settings for small problems, made from its dataclass alone."""
+
+import dataclasses
+from typing import Any
+
+from cagp_dist.budget import Demand
+from cagp_dist.errors import ArgumentError
+from cagp_dist.solvers import Solver
+from cagp_dist.solvers.registry import SOLVERS as REGISTRY
+
+ITERATIONS = 5
+LARGEST = 40
+"""Of settings that are whole numbers: sizes meant for large problems would make one block of a small one."""
+
+
+def small(solver_class: type[Any], **changes: object) -> Solver:
+    """A solver with few iterations, its own defaults, and examples from its metadata where it has none."""
+    settings: dict[str, object] = {}
+    for setting in dataclasses.fields(solver_class):
+        if setting.name in changes:
+            settings[setting.name] = changes[setting.name]
+        elif setting.name == "iterations":
+            settings[setting.name] = ITERATIONS
+        else:
+            missing = setting.default is dataclasses.MISSING
+            value = setting.metadata["example"] if missing else setting.default
+            settings[setting.name] = min(value, LARGEST) if type(value) is int else value
+    return solver_class(**settings)
+
+
+def _registered() -> dict[str, Solver]:
+    found = {}
+    for name, solver_class in REGISTRY.items():
+        found[name] = small(solver_class)
+        if "block_size" in {setting.name for setting in dataclasses.fields(solver_class)}:
+            found[f"{name}, blocks of 3"] = small(solver_class, block_size=3)
+            found[f"{name}, one block"] = small(solver_class, block_size=500, iterations=2)
+    return found
+
+
+def _needs_grid(solver: Solver) -> bool:
+    try:
+        solver.plan(Demand(10, 1, 1, False, 1, True, 2**30))
+    except ArgumentError:
+        return True
+    return False
+
+
+SOLVERS = _registered()
+GRID_SOLVERS = {name: solver for name, solver in SOLVERS.items() if _needs_grid(solver)}
+POINT_SOLVERS = {name: solver for name, solver in SOLVERS.items() if name not in GRID_SOLVERS}

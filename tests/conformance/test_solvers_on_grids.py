@@ -1,0 +1,305 @@
+"""What every registered solver keeps on latitude-longitude grids: complete, with gaps, and with poles."""
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.solvers.affine import Affine
+
+from ..oracle import assert_close, assert_same_bits, dense, ring_points
+from .registered import POINT_SOLVERS, SOLVERS
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+Array = np.ndarray
+VARIANCE, NOISE = 2.0, 0.05
+ROUNDING = 1e-12 * VARIANCE
+TARGETS = cagp.unit_sphere([0.0, 12.3, -80.0, 90.0, 40.0], [0.0, 111.1, 30.0, 5.0, -140.0])
+
+
+def centre(points: Array) -> Array:
+    """A prior mean that varies."""
+    return 5.0 + points[:, 2]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Three fields (3, P, Q) of a grid, NaN where nothing was observed; and the same as points and values."""
+
+    grid: cagp.LatLonGrid
+    fields: Array
+    points: Array
+    values: Array
+    prior: cagp.Prior = dataclasses.field(
+        default=cagp.Prior(cagp.Matern32(0.5, VARIANCE), noise_variance=NOISE, mean=centre)
+    )
+
+    def targets(self, where: str) -> Array | cagp.LatLonGrid:
+        """Points, or the grid."""
+        return self.grid if where == "grid" else TARGETS
+
+    def condition(self, solver, where: str, *, field: Array | None = None, **settings) -> cagp.Posterior:
+        """`cagp.condition` on the first field, or on other fields."""
+        y = self.fields[0] if field is None else field
+        settings = {"executor": SerialExecutor(), **settings}
+        return cagp.condition(self.prior, self.grid, y, self.targets(where), solver=solver, **settings)
+
+    def on_points(self, solver, where: str, **settings) -> cagp.Posterior:
+        """The same with points for the grid."""
+        return cagp.condition(
+            self.prior, self.points, self.values[:, 0], self.wanted(where), solver=solver, **settings
+        )
+
+    def wanted(self, where: str) -> Array:
+        """Targets as points."""
+        return self.grid.points if where == "grid" else TARGETS
+
+    def exact(self, where: str) -> tuple[Array, Array]:
+        """Mean (q,) and covariance (q, q) of the exact posterior, by dense formulas."""
+        return dense(self.prior, self.points, self.values[:, 0], self.wanted(where)).exact()
+
+
+def observe(latitude, n_longitudes: int, gaps=()) -> Observed:
+    """Draw fields of a grid; a pole is one point, and its value the mean of its copies."""
+    grid = cagp.LatLonGrid(latitude, n_longitudes)
+    fields = 5.0 + np.random.default_rng(grid.size).normal(size=(3, *grid.shape))
+    for row, columns in gaps:
+        fields[:, row, columns] = np.nan
+    merged = fields.copy()
+    for row in np.flatnonzero(np.abs(grid.latitude_degrees) == 90.0):
+        mean = np.nanmean(fields[:, row], axis=1)
+        merged[:, row] = np.nan
+        merged[:, row, 0] = mean
+    there = np.isfinite(merged[0])
+    points = ring_points(grid.latitude_degrees, n_longitudes)[there.ravel()]
+    return Observed(grid, fields, points, merged[:, there].T)
+
+
+GAPS = [(2, slice(3, 6)), (4, slice(0, 1))]
+INPUTS = {
+    "mirrored": observe(np.linspace(-80.0, 80.0, 8), 12),
+    "irregular": observe([-71.0, -64.5, -30.0, -28.0, 3.0, 44.0, 80.0], 10),
+    "gaps": observe([-71.0, -64.5, -30.0, -28.0, 3.0, 44.0, 80.0], 10, GAPS),
+    "poles": observe(np.linspace(90.0, -90.0, 7), 10),
+    "poles and gaps": observe(np.linspace(90.0, -90.0, 7), 10, [*GAPS, (0, slice(2, 9))]),
+}
+every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
+every_input = pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS.keys())
+everywhere = pytest.mark.parametrize("where", ["points", "grid"])
+
+
+def flat(posterior: cagp.Posterior | cagp.Step) -> tuple[Array, Array]:
+    """Mean and variance of one field as (q,)."""
+    return posterior.mean.ravel(), posterior.variance.ravel()
+
+
+@every_solver
+@every_input
+@everywhere
+def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exact_one(solver, given, where):
+    posterior = given.condition(solver, where, covariance="full")
+    mean, exact = given.exact(where)
+    shape = given.grid.shape if where == "grid" else (5,)
+    assert posterior.mean.shape == posterior.variance.shape == shape
+    assert [step.iteration for step in posterior.trace] == list(range(solver.iterations + 1))
+    assert posterior.stats.iterations == solver.iterations
+    prior_mean, prior_variance = flat(posterior.trace[0])
+    np.testing.assert_array_equal(prior_mean, centre(given.wanted(where)))
+    assert (prior_variance == VARIANCE).all()
+    for earlier, later in itertools.pairwise(posterior.trace):
+        assert later.mean.shape == later.variance.shape == shape
+        assert (later.variance <= earlier.variance + ROUNDING).all()
+        assert (later.variance.ravel() >= exact.diagonal() - ROUNDING).all()
+    np.testing.assert_array_equal(posterior.trace[-1].mean, posterior.mean)
+    np.testing.assert_array_equal(posterior.trace[-1].variance, posterior.variance)
+    assert posterior.status.ok
+    covariance = posterior.covariance
+    np.testing.assert_array_equal(covariance, covariance.T)
+    np.testing.assert_allclose(covariance.diagonal(), posterior.variance.ravel(), rtol=0.0, atol=ROUNDING)
+    K2 = dense(given.prior, given.points, given.values[:, 0], given.wanted(where)).K2
+    for larger, smaller in ((covariance, exact), (K2, covariance)):
+        assert np.linalg.eigvalsh(larger - smaller).min() > -1e-11 * VARIANCE
+    if posterior.status is cagp.Status.EXACT:
+        assert_close(posterior.mean.ravel(), mean)
+        assert_close(covariance, exact)
+    alone = given.condition(solver, where)
+    assert alone.covariance is None
+    assert_close(alone.mean, posterior.mean, relative=1e-12)
+    np.testing.assert_allclose(alone.variance, posterior.variance, rtol=0.0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
+@every_input
+@everywhere
+def test_a_grid_is_its_observed_points(solver, given, where):
+    """The same belief as on points, where blocks are the same: not where they hold mirror images or poles."""
+    on_grid = given.condition(solver, where, covariance="full")
+    rings = on_grid.stats.plan.rings_per_block
+    if rings:
+        solver = dataclasses.replace(solver, block_size=rings * given.grid.n_longitudes)
+    plain = given.on_points(solver, where, covariance="full")
+    if rings and given is not INPUTS["irregular"]:
+        assert on_grid.status is cagp.Status.EXACT or on_grid.status is plain.status
+        if plain.status is not cagp.Status.EXACT:
+            return
+    assert on_grid.status is plain.status
+    for step, other in zip(on_grid.trace, plain.trace, strict=True):
+        assert_close(flat(step)[0], other.mean)
+        assert_close(flat(step)[1], other.variance)
+    assert_close(on_grid.covariance, plain.covariance)
+
+
+@every_input
+def test_solvers_with_blocks_sweep_rings_where_a_grid_has_no_gaps(given):
+    """So that the cases above are what they say they are."""
+    rings = {
+        name: given.condition(solver, "points").stats.plan.rings_per_block for name, solver in SOLVERS.items()
+    }
+    complete = given in [INPUTS[name] for name in ("mirrored", "irregular", "poles")]
+    assert rings["gauss-seidel"] == rings["jacobi"] == rings["cholesky"] == 0
+    width = 40 // given.grid.n_longitudes
+    assert rings["block-gauss-seidel"] == (width if complete else 0)
+    assert rings["block-jacobi, blocks of 3"] == (1 if complete else 0)
+
+
+@every_solver
+@every_input
+@everywhere
+@pytest.mark.parametrize("workers", [1, 3])
+def test_threads_give_the_same_bits(solver, given, where, workers):
+    with ThreadExecutor(workers) as executor:
+        found = given.condition(solver, where, executor=executor)
+    assert_same_bits(found, given.condition(solver, where))
+
+
+@every_solver
+@every_input
+@everywhere
+def test_several_fields_are_several_solves(solver, given, where):
+    if not solver.many_fields:
+        with pytest.raises(ArgumentError, match=r"y holds 3 fields; .* Call condition\(\) once per field"):
+            given.condition(solver, where, field=given.fields)
+        return
+    together = given.condition(solver, where, field=given.fields, covariance="full")
+    shape = given.grid.shape if where == "grid" else (5,)
+    for t in range(3):
+        alone = given.condition(solver, where, field=given.fields[t], covariance="full")
+        mean = together.mean[t] if where == "grid" else together.mean[:, t]
+        assert mean.shape == alone.mean.shape == shape
+        assert_close(mean, alone.mean, relative=1e-12)
+        np.testing.assert_array_equal(together.variance, alone.variance)
+        np.testing.assert_array_equal(together.covariance, alone.covariance)
+    one = given.condition(solver, where, field=given.fields[:1])
+    assert one.mean.shape == ((1, *shape) if where == "grid" else (*shape, 1))
+
+
+@every_solver
+@every_input
+@everywhere
+def test_the_variance_depends_on_the_data_or_not_as_promised(solver, given, where):
+    other = given.condition(solver, where, field=given.fields[1])
+    mine = given.condition(solver, where)
+    assert np.array_equal(mine.variance, other.variance) == solver.calibrated
+
+
+@every_solver
+@every_input
+@everywhere
+def test_units_of_the_field_do_not_matter(solver, given, where):
+    scale = 1024.0
+    prior = cagp.Prior(
+        cagp.Matern32(0.5, scale**2 * VARIANCE), scale**2 * NOISE, mean=lambda X: scale * centre(X)
+    )
+    scaled = dataclasses.replace(given, prior=prior).condition(solver, where, field=scale * given.fields[0])
+    plain = given.condition(solver, where)
+    assert_close(scaled.mean, scale * plain.mean, relative=1e-12)
+    assert_close(scaled.variance, scale**2 * plain.variance, relative=1e-12)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [solver for solver in SOLVERS.values() if isinstance(solver, Affine)],
+    ids=[name for name, solver in SOLVERS.items() if isinstance(solver, Affine)],
+)
+@every_input
+@everywhere
+def test_the_mean_alone_is_the_same_mean(solver, given, where):
+    mean = cagp.posterior_mean(given.prior, given.grid, given.fields, given.targets(where), solver=solver)
+    expected = given.condition(solver, where, field=given.fields).mean
+    assert mean.shape == expected.shape
+    assert_close(mean, expected, relative=1e-11)
+
+
+@every_solver
+@every_input
+def test_no_test_points(solver, given):
+    posterior = cagp.condition(
+        given.prior, given.grid, given.fields[0], np.zeros((0, 3)), solver=solver, covariance="full"
+    )
+    assert posterior.mean.shape == posterior.variance.shape == (0,)
+    assert posterior.covariance.shape == (0, 0)
+    assert posterior.status.ok
+
+
+@every_solver
+@pytest.mark.parametrize("row", [0, 3], ids=["the pole", "a ring"])
+def test_one_observation(solver, row):
+    """All of a grid but one point is missing; at a pole, all but one copy."""
+    grid = INPUTS["poles"].grid
+    field = np.full(grid.shape, np.nan)
+    field[row, 4] = 4.0
+    prior = cagp.Prior(cagp.Matern32(0.5, VARIANCE), NOISE, mean=1.0)
+    posterior = cagp.condition(prior, grid, field, TARGETS, solver=solver, covariance="full")
+    X = grid.points.reshape(*grid.shape, 3)[row, 4:5]
+    plain = cagp.condition(prior, X, [4.0], TARGETS, solver=POINT_SOLVERS.get("cholesky"), covariance="full")
+    k, G = prior.kernel(TARGETS, X)[:, 0], VARIANCE + NOISE
+    a = (posterior.mean[1] - 1.0) / (3.0 * k[1])
+    np.testing.assert_allclose(posterior.mean, 1.0 + 3.0 * a * k, rtol=1e-13)
+    np.testing.assert_allclose(
+        posterior.covariance,
+        prior.kernel(TARGETS, TARGETS) - (2.0 * a - a**2 * G) * np.outer(k, k),
+        rtol=0.0,
+        atol=1e-13,
+    )
+    if posterior.status is cagp.Status.EXACT:
+        np.testing.assert_allclose(posterior.mean, plain.mean, rtol=1e-12)
+        np.testing.assert_allclose(posterior.covariance, plain.covariance, rtol=0.0, atol=1e-12)
+
+
+@every_solver
+@every_input
+@everywhere
+def test_progress_reports_every_iteration_and_ends_at_one(solver, given, where):
+    seen: list[cagp.Progress] = []
+    posterior = given.condition(solver, where, progress=seen.append)
+    assert [report.iteration for report in seen] == list(range(1, solver.iterations + 1))
+    assert all(report.iterations == solver.iterations for report in seen)
+    assert all(earlier.fraction < later.fraction for earlier, later in itertools.pairwise(seen))
+    assert seen[-1].fraction == pytest.approx(1.0)
+    assert 0.0 <= seen[0].seconds <= seen[-1].seconds <= posterior.stats.seconds
+
+
+@every_solver
+@every_input
+@everywhere
+def test_a_solve_that_cannot_fit_is_refused_before_it_starts(solver, given, where):
+    begun: list[cagp.Progress] = []
+    with pytest.raises(BudgetError, match=r"points needs .*, more than the 4.88 KiB that may be used"):
+        given.condition(solver, where, memory_limit_bytes=5000, progress=begun.append)
+    assert begun == []
+
+
+@every_solver
+@every_input
+def test_nothing_the_caller_gave_is_changed(solver, given):
+    field = given.fields[0].copy()
+    field.flags.writeable = False
+    posterior = given.condition(solver, "grid", field=field)
+    np.testing.assert_array_equal(field, given.fields[0])
+    assert_same_bits(posterior, given.condition(solver, "grid"))

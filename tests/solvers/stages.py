@@ -1,0 +1,52 @@
+"""What a cycle of each affine solver is as a dense matrix: ``Mt`` of ``v <- v + Mt (b - G v)`` (math 2)."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cagp_dist as cagp
+from cagp_dist.solvers.affine import Affine
+
+from ..oracle import block_diagonal, block_stage, point_stage
+
+Array = NDArray[np.float64]
+
+
+def half_sweep(G: Array, relaxation: float, *, ascending: bool = True) -> Array:
+    """``(D / w + L)^-1`` of one overrelaxed sweep over the points, or ``(D / w + L')^-1`` of one back."""
+    forth = np.linalg.inv(np.tril(G, -1) + np.diag(np.diag(G)) / relaxation)
+    return forth if ascending else forth.T
+
+
+def jacobi_damping(G: Array) -> float:
+    """One over the largest row sum of ``D^-1 G``."""
+    return float(1.0 / (G.sum(axis=1) / np.diag(G)).max())
+
+
+def dense_stage(solver: Affine, G: Array) -> Array:
+    """``Mt`` of the whole cycle of a solver."""
+    n, diagonal = len(G), np.diag(G)
+    match solver:
+        case cagp.GaussSeidel():
+            return point_stage(G)
+        case cagp.BlockGaussSeidel():
+            return block_stage(G, solver.block_size)
+        case cagp.SOR():
+            return half_sweep(G, solver.relaxation)
+        case cagp.SSOR():
+            w = solver.relaxation
+            forth, back = half_sweep(G, w), half_sweep(G, w, ascending=False)
+            return (2.0 - w) / w * back @ (diagonal[:, None] * forth)
+        case cagp.Jacobi():
+            damping = jacobi_damping(G) if solver.damping is None else solver.damping
+            return np.diag(damping / diagonal)
+        case cagp.BlockJacobi():
+            blocks = -(-n // solver.block_size)
+            damping = 1.0 / blocks if solver.damping is None else solver.damping
+            return damping * np.linalg.inv(block_diagonal(G, solver.block_size))
+    raise NotImplementedError(f"no dense stage of {solver!r}")
+
+
+def weight(solver: Affine, G: Array) -> Array:
+    """``W = N + N' - G`` with ``N = Mt^-1``, symmetric."""
+    N = np.linalg.inv(dense_stage(solver, G))
+    return N + N.T - G

@@ -1,0 +1,159 @@
+"""Going on from a state: a solve in two parts is the solve in one, and what is left over says why (T5)."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.posterior.problem import demand_of
+from cagp_dist.runtime import ThreadExecutor
+from cagp_dist.solvers import Problem
+
+from ..grids import grid_problem
+from ..oracle import assert_close, compose
+from ..problems import regression_problem
+from .engine import LIMIT, SERIAL, states_of, tiled
+from .stages import dense_stage, half_sweep
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+SOLVERS = {
+    "gauss-seidel": lambda m: cagp.GaussSeidel(m),
+    "blocks": lambda m: cagp.BlockGaussSeidel(m, block_size=64),
+    "overrelaxed": lambda m: cagp.SOR(m, relaxation=1.5),
+    "there and back": lambda m: cagp.SSOR(m, relaxation=1.5),
+    "jacobi": lambda m: cagp.Jacobi(m),
+    "block jacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
+}
+every_solver = pytest.mark.parametrize("make", SOLVERS.values(), ids=SOLVERS.keys())
+NEW = cagp.unit_sphere([0.0, 12.3, -80.0, 90.0, 40.0], [0.0, 111.1, 30.0, 5.0, -140.0])
+
+
+def assert_same_state(found, expected, check):
+    """Iteration, targets, status, mean, downdate and leftover."""
+    assert found.iteration == expected.iteration
+    assert found.columns == expected.columns
+    assert found.status is expected.status
+    check(found.mean, expected.mean)
+    check(found.downdate, expected.downdate)
+    mine, other = found.leftover(), expected.leftover()
+    assert len(mine) == len(other) > 0
+    for array, same in zip(mine, other, strict=True):
+        check(array, same)
+
+
+@every_solver
+@pytest.mark.parametrize(
+    ("n", "q", "workers", "full"),
+    [(300, 40, 0, False), (300, 40, 0, True), (300, 40, 3, False), (300, 40, 3, True), (700, 600, 2, False)],
+)
+def test_two_and_three_are_five_to_the_last_bit(make, n, q, workers, full):
+    """On tiles: several blocks, panels and groups of columns."""
+    problem = regression_problem(n, q=q, p=3, lengthscale=0.2, fields=2)
+    given = tiled(problem), problem.dense.b, problem.X_test
+    with ThreadExecutor(workers) if workers else nullcontext(SERIAL) as executor:
+        settings = {"full": full, "executor": executor, "keep_leftover": True}
+        *_, once = states_of(given[0], make(5), *given[1:], **settings)
+        *_, two = states_of(given[0], make(2), *given[1:], **settings)
+        assert two.iteration == 2
+        rest = states_of(given[0], make(3), *given[1:], start=two, **settings)
+        assert [state.iteration for state in rest] == [3, 4, 5]
+        assert_same_state(rest[-1], once, np.testing.assert_array_equal)
+        # without a leftover to keep, the same belief for half the work of the last sweep
+        *_, last = states_of(given[0], make(3), *given[1:], start=two, **{**settings, "keep_leftover": False})
+        assert last.leftover is None
+        np.testing.assert_array_equal(last.mean, once.mean)
+        np.testing.assert_array_equal(last.downdate, once.downdate)
+
+
+@every_solver
+def test_a_state_may_be_gone_on_from_elsewhere(make):
+    """Begun by threads and ended in series, in three parts; what was begun is not changed by it."""
+    problem = regression_problem(300, q=30, p=3, lengthscale=0.2)
+    gram, b = tiled(problem), problem.dense.b[:, None]
+    *_, once = states_of(gram, make(6), b, problem.X_test, keep_leftover=True)
+    with ThreadExecutor(3) as executor:
+        *_, first = states_of(gram, make(1), b, problem.X_test, executor=executor, keep_leftover=True)
+        before = first.mean.copy(), first.downdate.copy(), first.leftover()[0].copy()
+        *_, second = states_of(
+            gram, make(2), b, problem.X_test, executor=executor, start=first, keep_leftover=True
+        )
+    *_, third = states_of(gram, make(3), b, problem.X_test, start=second, keep_leftover=True)
+    assert_same_state(third, once, np.testing.assert_array_equal)
+    for array, same in zip((first.mean, first.downdate, first.leftover()[0]), before, strict=True):
+        np.testing.assert_array_equal(array, same)
+
+
+@every_solver
+def test_t5_leftover_is_what_the_weights_of_the_targets_leave(make):
+    """``Y0 = V' - G A' V'``, and what was not computed is ``Y0' G^-1 Y0`` (T4)."""
+    problem = regression_problem(200, q=25, p=2, lengthscale=0.2)
+    dense = problem.dense
+    states = states_of(
+        tiled(problem), make(4), dense.b[:, None], problem.X_test, full=True, keep_leftover=True
+    )
+    (Y0,) = states[-1].leftover()
+    A, D, _ = compose(dense.G, [dense_stage(make(1), dense.G)] * 4)
+    assert_close(Y0, dense.V.T - dense.G @ A.T @ dense.V.T)
+    assert_close(states[-1].downdate, dense.V @ D @ dense.V.T)
+    computational = dense.K2 - states[-1].downdate - dense.exact()[1]
+    expected = Y0.T @ np.linalg.solve(dense.G, Y0)
+    assert np.abs(computational - expected).max() < 1e-9 * np.abs(dense.K2).max()
+
+
+@every_solver
+def test_every_state_but_a_last_one_that_need_not_has_its_leftover(make):
+    """Each is to be read before the next one is asked for."""
+    problem = regression_problem(150, q=10)
+    dense, gram = problem.dense, tiled(problem)
+    stage = dense_stage(make(1), dense.G)
+    asked = Problem(gram, dense.b[:, None], problem.X_test, full_covariance=False)
+    solver = make(3)
+    plan = solver.plan(demand_of(asked, SERIAL, LIMIT))
+    for state in solver.states(asked, executor=SERIAL, plan=plan):
+        if state.iteration == 3:
+            assert state.leftover is None
+            continue
+        A, _, _ = compose(dense.G, [stage] * state.iteration)
+        assert_close(state.leftover()[0], dense.V.T - dense.G @ A.T @ dense.V.T)
+
+
+def test_another_solver_may_go_on():
+    """Stages that differ: the second solver's are applied to the data first (math 1.2, 6)."""
+    problem = regression_problem(150, q=20)
+    dense, gram = problem.dense, tiled(problem)
+    b = dense.b[:, None]
+    *_, begun = states_of(
+        gram, cagp.BlockGaussSeidel(2, 40), b, problem.X_test, full=True, keep_leftover=True
+    )
+    *_, ended = states_of(gram, cagp.SSOR(1, 1.3), b, problem.X_test, full=True, start=begun)
+    blocks = dense_stage(cagp.BlockGaussSeidel(1, 40), dense.G)
+    halves = [half_sweep(dense.G, 1.3), half_sweep(dense.G, 1.3, ascending=False)]
+    A, D, _ = compose(dense.G, [*halves, blocks, blocks])
+    assert ended.iteration == 3
+    assert_close(ended.mean[:, 0], dense.V @ A @ dense.b)
+    assert_close(ended.downdate, dense.V @ D @ dense.V.T)
+
+
+@pytest.mark.parametrize("solver_class", [cagp.BlockGaussSeidel, cagp.BlockJacobi])
+@pytest.mark.parametrize(("targets", "full"), [("points", False), ("points", True), ("grid", False)])
+@pytest.mark.parametrize("name", ["no poles, odd Q", "poles, even Q", "irregular, with noise by latitude"])
+@pytest.mark.parametrize("workers", [0, 3])
+def test_bands_of_rings_go_on_too(solver_class, targets, full, name, workers):
+    """To rounding: sums over wavenumbers are added to those of the state."""
+    problem = grid_problem(name)
+    b = problem.field(2).reshape(2, -1).T
+    block_size = 2 * problem.grid.n_longitudes
+    wanted = problem.grid if targets == "grid" else NEW
+
+    def near(found, expected):
+        assert_close(found, expected, relative=1e-13)
+
+    with ThreadExecutor(workers) if workers else nullcontext(SERIAL) as executor:
+        settings = {"full": full, "executor": executor, "keep_leftover": True}
+        *_, once = states_of(problem.rings, solver_class(5, block_size), b, wanted, **settings)
+        *_, two = states_of(problem.rings, solver_class(2, block_size), b, wanted, **settings)
+        rest = states_of(problem.rings, solver_class(3, block_size), b, wanted, start=two, **settings)
+        assert [state.iteration for state in rest] == [3, 4, 5]
+        assert_same_state(rest[-1], once, near)
