@@ -211,7 +211,8 @@ class Plan:
         if self.rings_per_block:
             text.append(
                 f"blocks are bands of {self.rings_per_block} "
-                f"latitude{'s' if self.rings_per_block > 1 else ''} of the grid, {self.tasks:,} tasks"
+                f"latitude{'s' if self.rings_per_block > 1 else ''} of the grid, and mirror images on a "
+                f"mirrored one, {self.tasks:,} tasks"
             )
         elif groups:
             blocks = len(block_ranges(self.n, self.block_size))

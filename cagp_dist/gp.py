@@ -244,14 +244,16 @@ def condition(
                 trace.add(state)
                 status, residual = state.status, state.relative_residual
                 if progress is not None:
-                    fraction = trace.fraction(state, solver.iterations)
+                    fraction = trace.fraction(state, plan.iterations)
                     elapsed = time.perf_counter() - started
-                    progress(Progress(state.iteration, solver.iterations, fraction, elapsed, residual))
+                    progress(Progress(state.iteration, plan.iterations, fraction, elapsed, residual))
         description = executor.description
     shaped = partial(_shaped, targets=targets, single=seen.single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in trace.steps())
     last = steps[-1]
-    if status.ok and (last.variance < 0.0).any():
+    if status.ok and trace.diverged:
+        status = Status.DIVERGED
+    elif status.ok and (last.variance < 0.0).any():
         status = Status.ILL_CONDITIONED
     return Posterior(
         mean=last.mean,

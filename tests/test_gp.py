@@ -367,3 +367,41 @@ def test_posterior_mean_checks_its_arguments_and_its_memory():
         cagp.posterior_mean(PRIOR, X, Y[:-1], X_TEST, solver=SOLVER)
     with pytest.raises(BudgetError, match="more than the 1e\\+03 B"):
         cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=SOLVER, memory_limit_bytes=1000)
+
+
+def test_a_diverging_iteration_is_never_called_a_success():
+    problem = regression_problem(40, q=10)
+    few = problem.condition(cagp.Jacobi(3, damping=0.4))
+    assert few.status is cagp.Status.DIVERGED
+    assert not few.status.ok
+    assert (few.variance > problem.prior.kernel.variance).any()
+    assert "Lower damping" in few.status.advice
+    with pytest.raises(
+        NumericalError, match=r"times that of the prior: the iteration diverges\. Lower damping"
+    ):
+        problem.condition(cagp.Jacobi(300, damping=1.0))
+    assert problem.condition(cagp.Jacobi(300)).status.ok
+
+
+@pytest.mark.parametrize("solver", [cagp.BlockGaussSeidel(1, block_size=10**6), cagp.Cholesky()], ids=repr)
+def test_rough_kernels_are_not_blamed_for_little_noise(solver):
+    """Their smallest eigenvalue is far above the noise, where bounds of the condition number put it."""
+    X = np.random.default_rng(0).uniform(size=(300, 2))
+    prior = cagp.Prior(cagp.Matern12(lengthscale=0.3), noise_variance=1e-12)
+    posterior = cagp.condition(prior, X, X[:, 0], X[:3] + 0.01, solver=solver)
+    assert posterior.status is cagp.Status.EXACT
+
+
+def test_rough_kernels_on_grids_are_not_blamed_either():
+    grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 17), 36)
+    prior = cagp.Prior(cagp.Matern12(lengthscale=0.3), noise_variance=1e-12)
+    field = np.random.default_rng(0).standard_normal(grid.shape)
+    for solver in (cagp.Rings(), cagp.BlockGaussSeidel(1, block_size=10**6)):
+        assert cagp.condition(prior, grid, field, grid.points[:3], solver=solver).status is cagp.Status.EXACT
+
+
+def test_progress_of_random_actions_ends_at_one_where_there_are_fewer_points():
+    seen: list[cagp.Progress] = []
+    problem = regression_problem(30, q=5)
+    problem.condition(cagp.RandomActions(100), progress=seen.append)
+    assert (seen[-1].iteration, seen[-1].iterations, seen[-1].fraction) == (30, 30, 1.0)

@@ -34,6 +34,9 @@ from cagp_dist.latlon.views import Views
 TOLERANCE = 1e-10
 """Relative residual of the iteration for many missing points."""
 
+TRUSTED_BOUND = 1e12
+"""Condition number up to which its cheap upper bound is good enough."""
+
 LOUDEST = 1e6
 """Noise, in variances of the field, above which posterior variances would be lost to rounding."""
 
@@ -63,8 +66,9 @@ class GridSolve:
 
     @property
     def condition_number(self) -> float:
-        """Upper bound: the largest row sum of the whole grid's Gram matrix over the smallest noise."""
-        return self._rings.condition_bound()
+        """That of the whole grid, no less than that of its observed points: a bound, or an estimate."""
+        bound = self._rings.condition_bound()
+        return bound if bound <= TRUSTED_BOUND else min(bound, self._rings.condition_estimate())
 
     def weights(self, residuals: Array) -> Array:
         """``G^-1 b`` for b (n, T)."""

@@ -219,6 +219,15 @@ class RingGram:
 
         return GridSolve(self, self.layout)
 
+    def condition_estimate(self) -> float:
+        """Estimate of the condition number in the 1-norm from a few solves (SciPy's onenormest)."""
+        from scipy.sparse.linalg import LinearOperator, onenormest
+
+        inverse = LinearOperator(
+            self.shape, matvec=self.solve, rmatvec=self.solve, matmat=self.solve, dtype=np.float64
+        )
+        return float((self @ np.ones(self.grid.shape)).max() * onenormest(inverse))
+
     def condition_bound(self) -> float:
         """Upper bound of the condition number: largest row sum over smallest noise (kernels are positive)."""
         return float((self @ np.ones(self.grid.shape)).max() / self.noise_by_latitude.min())

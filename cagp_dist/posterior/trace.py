@@ -13,6 +13,10 @@ VARIANCE_ROUNDING = 1e-8
 """Variances below minus this fraction of the prior variance are errors, not rounding."""
 
 
+HOPELESS = 1e6
+"""Variances above this multiple of the prior variance only grow."""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """The posterior after some iterations.
@@ -80,12 +84,18 @@ class Trace:
         self._check(state, mean[state.columns], variance[state.columns])
 
     def _check(self, state: State, mean: Array, variance: Array) -> None:
+        prior = self._prior_variance[state.columns]
+        if (variance > HOPELESS * prior).any():
+            raise NumericalError(
+                f"after iteration {state.iteration} a posterior variance is {(variance / prior).max():.2g} "
+                "times that of the prior: the iteration diverges. Lower damping, or leave it out to have a "
+                "safe value worked out."
+            )
         if not np.isfinite(mean).all():
             raise NumericalError(
                 f"the posterior mean is not finite after iteration {state.iteration}: values of y or of the "
                 "prior mean are too large for float64. Use another unit."
             )
-        prior = self._prior_variance[state.columns]
         if not (variance >= -VARIANCE_ROUNDING * prior).all():
             raise NumericalError(
                 f"a posterior variance is {variance.min():.3g} after iteration {state.iteration}, negative "
@@ -102,6 +112,12 @@ class Trace:
     def steps(self) -> list[tuple[int, Array, Array]]:
         """Return iteration, mean (q, T) and variance (q,) after every iteration, the prior first."""
         return [(iteration, *step) for iteration, step in sorted(self._steps.items())]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a variance of the last step is above the prior's beyond rounding."""
+        variance = self._steps[max(self._steps)][1]
+        return bool((variance > (1.0 + VARIANCE_ROUNDING) * self._prior_variance).any())
 
     def covariance(self) -> Array | None:
         """Posterior covariance (q, q), if it was asked for."""

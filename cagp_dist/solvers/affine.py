@@ -9,13 +9,14 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
 from cagp_dist.gram.base import Gram
+from cagp_dist.gram.dense import DenseGram
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.stages import Stage
-from cagp_dist.solvers.status import Status
+from cagp_dist.solvers.status import WORST_CONDITION, Status
 from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.tiling import POINT_TILE
 
@@ -58,7 +59,7 @@ class Affine(ABC):
         executor : Executor
             Where that is done.
         blocks : int
-            Diagonal blocks there are.
+            Number of diagonal blocks.
         """
 
     @final
@@ -91,7 +92,7 @@ class Affine(ABC):
             system,
             cycle,
             iterations=self.iterations,
-            status=_status(problem.gram) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
+            status=_status(problem.gram, executor) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
             start=problem.start,
             keep_leftover=problem.keep_leftover,
         )
@@ -118,8 +119,13 @@ class Affine(ABC):
         return system, self.cycle(problem.gram, executor=executor, blocks=system.blocks)
 
 
-def _status(gram: Gram) -> Status:
+def _status(gram: Gram, executor: Executor) -> Status:
     """Give the status of a solve in one block: G has eigenvalues from the noise to n times its diagonal."""
     noise = gram.noise_variance.min()
     bound = gram.shape[0] * gram.diagonal().max() / noise if noise > 0.0 else np.inf
-    return Status.of_direct_solve(float(bound))
+    if bound <= WORST_CONDITION:
+        return Status.EXACT
+    exact = gram.exact(executor=executor)
+    if exact is None:  # the bound is far too high for rough kernels: measure
+        exact = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance).exact(executor=executor)
+    return Status.of_direct_solve(exact.condition_number)

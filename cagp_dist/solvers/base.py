@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram, Targets, target_count
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
@@ -20,7 +21,7 @@ class State:
     iteration : int
         Iterations done, from 1.
     columns : slice
-        Targets this state speaks of; batches of targets follow each other.
+        Targets this state covers; batches of targets follow each other.
     mean : array, shape (columns, T)
         ``V A b``: what is added to the prior mean.
     downdate : array, shape (columns,), or (q, q) for a full covariance
@@ -30,9 +31,10 @@ class State:
     relative_residual : float or None
         ``|b - G v| / |b|`` where the solver follows it.
     leftover : callable or None
-        Returns ``Y0 = V' - G A' V'``, what is not solved yet (math 1.2), where the solver keeps it: one array
-        (n, columns), or by wavenumber on whole grids. To be called before the next state is asked for. With
-        mean and downdate it is all that a solve needs to go on from here.
+        Returns ``Y0 = V' - G A' V'``, what is not solved yet (math 1.2): one array (n, columns), or columns
+        by wavenumber where the targets are a whole grid. To be called before the next state is asked for;
+        the last state has it if it was asked for. With mean and downdate it is all that a solve needs to go
+        on from here, with any stages.
     """
 
     iteration: int
@@ -64,7 +66,7 @@ class Problem:
     full_covariance : bool
         Whether the whole downdate ``V D V'`` is wanted, not only its diagonal.
     start : State, optional
-        Where affine solvers go on from: a state of all targets that kept its leftover.
+        Where affine solvers go on from: a state of all targets that kept its leftover. Others refuse it.
     keep_leftover : bool
         Whether the last state keeps its leftover too; without it the last sweep is half the work.
     """
@@ -80,6 +82,12 @@ class Problem:
     def q(self) -> int:
         """Number of targets."""
         return target_count(self.targets)
+
+
+def check_no_start(problem: Problem) -> None:
+    """Raise `ArgumentError` if the problem has a state to go on from, which only affine solvers can."""
+    if problem.start is not None:
+        raise ArgumentError("the problem has a state to start from; only affine solvers can go on from one.")
 
 
 class Solver(Protocol):

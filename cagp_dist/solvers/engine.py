@@ -21,6 +21,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Targets
 from cagp_dist.solvers.base import State
 from cagp_dist.solvers.stages import Stage
@@ -36,7 +37,7 @@ class System(Protocol[Work]):
     Attributes
     ----------
     blocks : int
-        Diagonal blocks there are.
+        Number of diagonal blocks.
     batches : sequence of sequences of (start, stop)
         Groups of targets; batches run one after the other.
     """
@@ -68,7 +69,7 @@ class System(Protocol[Work]):
         ...
 
     def leftover(self, works: Sequence[Work]) -> list[Array]:
-        """``Y`` of a batch."""
+        """``Y`` of a batch, in a form that `open` goes on from."""
         ...
 
     def mean(self, work: Work, targets: Targets) -> Array:
@@ -85,19 +86,33 @@ def adjoint_states(
     start: State | None = None,
     keep_leftover: bool = False,
 ) -> Iterator[State]:
-    """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given."""
+    """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given.
+
+    A state can give its leftover until the next one is asked for; the last one only with ``keep_leftover``.
+    """
     done = 0 if start is None else start.iteration
+    moved = [0]  # how often the columns were changed
     for batch in system.batches:  # what a batch held is gone before the next one begins
         works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
         for iteration in range(1, iterations + 1):
-            last = iteration == iterations and not keep_leftover
+            final = iteration == iterations and not keep_leftover
+            moved[0] += 1
             for position in reversed(range(len(cycle))):
                 for work in works:
-                    system.apply(cycle[position], work, adjoint=True, final=last and position == 0)
+                    system.apply(cycle[position], work, adjoint=True, final=final and position == 0)
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
-            leftover = None if last else partial(system.leftover, works)
+            leftover = None if final else partial(_leftover, system, works, moved, moved[0])
             yield State(done + iteration, columns, mean, downdate, status, leftover=leftover)
+
+
+def _leftover(system: System[Work], works: Sequence[Work], moved: list[int], then: int) -> list[Array]:
+    """``Y`` of a batch, if it still is what it was when the state was yielded."""
+    if moved[0] != then:
+        raise ArgumentError(
+            "the leftover of this state is gone: the solve went on. Ask for it before the next state."
+        )
+    return system.leftover(works)
 
 
 def forward_passes(

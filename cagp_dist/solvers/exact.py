@@ -9,7 +9,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import ExactSolve, Gram
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
-from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.base import Problem, State, check_no_start
 from cagp_dist.solvers.status import Status
 
 
@@ -83,6 +83,7 @@ NO_GRID = (
 
 
 def _exact_state(problem: Problem, gram: Gram, exact: ExactSolve, executor: Executor) -> State:
+    check_no_start(problem)
     weights = exact.weights(problem.residuals)
     mean = gram.cross(problem.targets, weights, executor=executor)
     downdate = exact.downdate(problem.targets, full=problem.full_covariance)

@@ -17,7 +17,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.base import Problem, State, check_no_start
 from cagp_dist.solvers.policies import Policy
 from cagp_dist.solvers.status import Status
 
@@ -156,6 +156,7 @@ def projection_states(
 
     ``follows_residual`` says whether the policy does, and hence whether the residual ends the solve.
     """
+    check_no_start(problem)
     gram, targets, q = problem.gram, problem.targets, problem.q
     mean = np.zeros((q, problem.residuals.shape[1]))
     downdate = np.zeros((q, q) if problem.full_covariance else q)

@@ -24,6 +24,7 @@ from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.base import Gram, Targets, target_points
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.kernels import coordinates
 from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
@@ -113,7 +114,8 @@ class RingSystem:
         self._wavenumbers = self._rings.wavenumbers
         self._ranges = self._wavenumbers.ranges()
         self._noise = self._wavenumbers.by_ring(self._rings.noise_by_latitude)
-        self._right = self._split(self._layout.spread(problem.residuals.T))
+        self._residuals = problem.residuals
+        self._right: list[Handle[Columns]] = []
         self._made: Sequence[Handle[list[Whitened]] | list[Whitened]] = []
 
     @property
@@ -133,40 +135,53 @@ class RingSystem:
     def open(self, columns: Range, place: int, start: State | None) -> Pieces:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
         function, arguments = self._beginnings(slice(*columns), start)
+        on_grid = self._points is None
         parts = [
-            self._executor.submit(function, sectors, argument, b, self._full, self._points is None, home=home)
+            self._executor.submit(function, sectors, argument, b, self._full, on_grid, home=home)
             for home, (sectors, argument, b) in enumerate(
-                zip(self._whitened(), arguments, self._right, strict=True)
+                zip(self._whitened(), arguments, self._whitened_right(), strict=True)
             )
         ]
         return Pieces(parts, columns, start)
 
-    def _beginnings(
-        self, here: slice, start: State | None
-    ) -> tuple[Callable[..., Piece], Sequence[Sequence[Array]]]:
+    def _beginnings(self, here: slice, start: State | None) -> tuple[Callable[..., Piece], Sequence[object]]:
         """Task that makes the columns of a range, and what it makes them from, for each range."""
         if start is not None:
-            assert start.leftover is not None
-            left, sectors = start.leftover(), len(self._wavenumbers.sizes)
-            return resumed_range, [left[index : index + sectors] for index in range(0, len(left), sectors)]
+            return column_range, self._columns_of(start, here)
         if self._points is None:
             return grid_range, [self._noise] * len(self._ranges)
-        seen = self._rings.kernel(self._points[here], self._rings.X)
-        return point_range, self._split(seen.reshape(-1, *self._rings.grid.shape))
+        # evaluated and transformed by one task: too much to be sent with others
+        points, grid = coordinates(self._points[here]), self._rings.grid
+        columns = self._executor.submit(
+            point_columns, self._rings.kernel.parameters, points, grid, self._wavenumbers
+        )
+        return column_range, [
+            self._executor.submit(range_of, columns, index) for index in range(len(self._ranges))
+        ]
+
+    def _columns_of(self, start: State, here: slice) -> list[Columns]:
+        """Give what a state has left over, as columns of each range."""
+        left, sectors = [] if start.leftover is None else start.leftover(), len(self._wavenumbers.sizes)
+        if self._points is not None and len(left) == 1:
+            return self._split(self._layout.spread(left[0][:, here].T))
+        if self._points is None and len(left) == sectors * len(self._ranges):
+            return [left[index : index + sectors] for index in range(0, len(left), sectors)]
+        raise ArgumentError(
+            "the state to start from kept no leftover, or that of other targets. Ask for the state with "
+            "keep_leftover, at the same targets."
+        )
 
     def forward(self, columns: Array) -> Pieces:
         """Start of a forward pass: right-hand sides (n, r)."""
         parts = [
-            self._executor.submit(right_range, sectors, right, home=home)
-            for home, (sectors, right) in enumerate(
-                zip(self._whitened(), self._split(self._layout.spread(columns.T)), strict=True)
-            )
+            self._executor.submit(right_piece, right, home=home)
+            for home, right in enumerate(self._whitened_columns(columns))
         ]
         return Pieces(parts, (0, columns.shape[1]))
 
     def apply(self, stage: Stage, work: Pieces, *, adjoint: bool, final: bool = False) -> None:
         """``Z = Mt' Y`` (forward ``Mt Y``), sums with it, ``Y - G Z``; a range of wavenumbers is a task."""
-        spans = zip(self._whitened(), self._right, self._ranges, strict=True)
+        spans = zip(self._whitened(), self._whitened_right(), self._ranges, strict=True)
         for home, (sectors, right, (first, last)) in enumerate(spans):
             work.parts[home] = self._executor.submit(
                 stage_range,
@@ -176,6 +191,7 @@ class RingSystem:
                 right,
                 self._wavenumbers.weights[first:last],
                 adjoint,
+                final,
                 home=home,
             )
 
@@ -207,9 +223,18 @@ class RingSystem:
         return np.ascontiguousarray(mean), np.asarray(downdate)
 
     def leftover(self, works: Sequence[Pieces]) -> Columns:
-        """``Y`` of a batch of one group: the sectors of each range of wavenumbers, whitened."""
+        """``Y`` of a batch of one group: (n, q), or on the grid the sectors of each range of wavenumbers."""
         (work,) = works
-        return [array for part in self._executor.gather(work.parts) for array in part.Y]
+        parts = self._executor.gather(
+            [
+                self._executor.submit(unwhitened_range, sectors, part, home=home)
+                for home, (sectors, part) in enumerate(zip(self._whitened(), work.parts, strict=True))
+            ]
+        )
+        if self._points is None:
+            return [array for part in parts for array in part]
+        fields = self._wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
+        return [np.ascontiguousarray(self._layout.restrict(fields).T)]
 
     def mean(self, work: Pieces, targets: Targets) -> Array:
         """``V A b`` after forward stages, shape (q, T)."""
@@ -219,7 +244,7 @@ class RingSystem:
             [
                 self._executor.submit(seen_range, sectors, part, right, self._noise, home=home)
                 for home, (sectors, part, right) in enumerate(
-                    zip(self._whitened(), work.parts, self._right, strict=True)
+                    zip(self._whitened(), work.parts, self._whitened_right(), strict=True)
                 )
             ]
         )
@@ -242,6 +267,21 @@ class RingSystem:
         sectors = self._wavenumbers.split(fields)
         return [[sector[first:last] for sector in sectors] for first, last in self._ranges]
 
+    def _whitened_columns(self, columns: Array) -> list[Handle[Columns]]:
+        """``R^-1`` times columns (n, r), for each range."""
+        return [
+            self._executor.submit(whitened_columns, sectors, part, home=home)
+            for home, (sectors, part) in enumerate(
+                zip(self._whitened(), self._split(self._layout.spread(columns.T)), strict=True)
+            )
+        ]
+
+    def _whitened_right(self) -> list[Handle[Columns]]:
+        """``R^-1 b`` for each range, made on first use and kept."""
+        if not self._right:
+            self._right = self._whitened_columns(self._residuals)
+        return self._right
+
     def _whitened(self) -> Sequence[Handle[list[Whitened]] | list[Whitened]]:
         """Whitened blocks by range, made on first use and kept."""
         if not self._made:
@@ -261,7 +301,7 @@ def whole_grid(gram: Gram) -> tuple[RingGram, Layout]:
         return gram.rows_of_poles, gram.layout
     if isinstance(gram, RingGram):
         return gram, gram.layout
-    raise ArgumentError(f"{gram!r} is no complete latitude-longitude grid; expected a RingGram.")
+    raise ArgumentError(f"{gram!r} is not a complete latitude-longitude grid; expected a RingGram.")
 
 
 def whitened_range(
@@ -324,57 +364,86 @@ def grid_range(
     return _piece(Y, right, full, on_grid)
 
 
-def point_range(
+def column_range(
     sectors: list[Whitened], columns: Columns, right: Columns, full: bool, on_grid: bool
 ) -> Piece:
-    """``Y = R^-1 V'`` for points anywhere."""
-    Y = [sector.apply(sector.inverse_roots, part) for sector, part in zip(sectors, columns, strict=True)]
-    return _piece(Y, right, full, on_grid)
+    """``Y`` from columns that are not whitened yet: ``V'`` of points, or what a solve has left over."""
+    return _piece(whitened_columns(sectors, columns), right, full, on_grid)
 
 
-def resumed_range(sectors: list[Whitened], Y: Columns, right: Columns, full: bool, on_grid: bool) -> Piece:
-    """Columns that a solve has left over."""
-    return _piece(list(Y), right, full, on_grid)
+def point_columns(
+    kernel: Parameters, points: Array, grid: LatLonGrid, wavenumbers: Wavenumbers
+) -> list[Columns]:
+    """``V'`` of points (p, q), by range of wavenumbers and sector; 8 n q bytes several times."""
+    from cagp_dist.compiled import evaluate
+
+    seen = np.empty((points.shape[1], grid.size))
+    evaluate(*kernel, points, coordinates(grid.points), seen)
+    sectors = wavenumbers.split(seen.reshape(-1, *grid.shape))
+    return [[sector[first:last].copy() for sector in sectors] for first, last in wavenumbers.ranges()]
 
 
-def right_range(sectors: list[Whitened], right: Columns) -> Piece:
-    """Whitened right-hand sides of a forward pass."""
-    Y = [sector.apply(sector.inverse_roots, part) for sector, part in zip(sectors, right, strict=True)]
-    return Piece(Y, [np.zeros_like(part) for part in Y], [], [])
+def range_of(columns: list[Columns], index: int) -> Columns:
+    """Take the columns of one range."""
+    return columns[index]
+
+
+def whitened_columns(sectors: list[Whitened], columns: Columns) -> Columns:
+    """``R^-1`` times columns."""
+    return [sector.apply(sector.inverse_roots, part) for sector, part in zip(sectors, columns, strict=True)]
+
+
+def unwhitened_range(sectors: list[Whitened], piece: Piece) -> Columns:
+    """``R Y``."""
+    return [sector.apply(sector.roots, part) for sector, part in zip(sectors, piece.Y, strict=True)]
+
+
+def right_piece(right: Columns) -> Piece:
+    """Start of a forward pass from whitened right-hand sides."""
+    return Piece(right, [np.zeros_like(part) for part in right], [], [])
 
 
 def stage_range(
-    stage: Stage, sectors: list[Whitened], piece: Piece, right: Columns, weights: Array, adjoint: bool
+    stage: Stage,
+    sectors: list[Whitened],
+    piece: Piece,
+    right: Columns,
+    weights: Array,
+    adjoint: bool,
+    final: bool,
 ) -> Piece:
-    """One stage for a range of wavenumbers."""
+    """One stage for a range of wavenumbers; ``right`` is whitened. After a final adjoint sweep Y is empty."""
     after = Piece([], [], [], [])
     mean, downdate = list(piece.mean), list(piece.downdate)
     for index, (sector, Y, b) in enumerate(zip(sectors, piece.Y, right, strict=True)):
-        Z, left, half, other = _applied(stage, sector, Y, adjoint)
+        Z, left, half, other = _applied(stage, sector, Y, adjoint, final=final and adjoint)
         after.Y.append(left)
         if not adjoint:
             after.weights.append(piece.weights[index] + Z)
             continue
-        whitened = sector.apply(sector.inverse_roots, b)
         if mean[0].ndim == 3:  # targets on the grid
-            mean[index] = mean[index] + Z.transpose(0, 2, 1) @ whitened
+            mean[index] = mean[index] + Z.transpose(0, 2, 1) @ b
             downdate[index] = downdate[index] + weights @ np.einsum("kij,kij->kj", half, other)
         else:
-            mean[0] = mean[0] + _inner(Z, whitened, weights)
+            mean[0] = mean[0] + _inner(Z, b, weights)
             full = downdate[0].ndim == 2
             form = _inner(half, other, weights) if full else _inner_diagonal(half, other, weights)
             downdate[0] = downdate[0] + (0.5 * (form + form.T) if full else form)
     return Piece(after.Y, after.weights, mean, downdate)
 
 
-def _applied(stage: Stage, sector: Whitened, Y: Array, adjoint: bool) -> tuple[Array, Array, Array, Array]:
+def _applied(
+    stage: Stage, sector: Whitened, Y: Array, adjoint: bool, *, final: bool
+) -> tuple[Array, Array, Array, Array]:
     """Z, what is left of Y, and two matrices whose inner products are the downdate."""
-    Z, image = Y.copy(), np.empty(0)
+    Z = Y.copy()
     if isinstance(stage, Sweep):
         transposed = stage.ascending == adjoint
         weight = 2.0 / stage.relaxation - 1.0
         triangle = sector.relaxed(stage.relaxation)
         solve_lower(triangle, Z, transposed=transposed)
+        if final:
+            return Z, Y[:0], weight * Z, Z
         image = Z.copy()
         multiply_lower(triangle, image, transposed=not transposed)
         return Z, weight * Z - image, weight * Z, Z
@@ -409,7 +478,7 @@ def seen_range(sectors: list[Whitened], piece: Piece, right: Columns, noise: Seq
     seen = []
     for sector, v, left, b, variances in zip(sectors, piece.weights, piece.Y, right, noise, strict=True):
         weights = sector.apply(sector.inverse_roots, v, transposed=True)
-        seen.append(b - sector.apply(sector.roots, left) - variances[:, None] * weights)
+        seen.append(sector.apply(sector.roots, b - left) - variances[:, None] * weights)
     return seen
 
 

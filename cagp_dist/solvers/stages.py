@@ -8,8 +8,8 @@ With ``N = Mt^-1`` and a diagonal block ``G_b`` of G (D its diagonal, L its stri
     Simultaneous     N is block diagonal,  N_b = D / w  or  G_b / w;           W = 2 N - G
                      all blocks are solved from the same right-hand side
 
-``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. A stage never
-increases the error's covariance where W is positive semidefinite (math 1.4).
+``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. Where W is
+positive semidefinite a stage repeated, or put in front of others, never raises a variance (math 1.4).
 """
 
 from collections.abc import Sequence

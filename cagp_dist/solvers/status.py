@@ -19,6 +19,7 @@ class Status(Enum):
     SOLVED = "solved"
     BREAKDOWN = "breakdown"
     ILL_CONDITIONED = "ill-conditioned"
+    DIVERGED = "diverged"
 
     @classmethod
     def of_direct_solve(cls, condition_number: float) -> "Status":
@@ -28,7 +29,7 @@ class Status(Enum):
     @property
     def ok(self) -> bool:
         """Whether the posterior is what was asked for."""
-        return self not in (Status.BREAKDOWN, Status.ILL_CONDITIONED)
+        return self not in (Status.BREAKDOWN, Status.ILL_CONDITIONED, Status.DIVERGED)
 
     @property
     def advice(self) -> str:
@@ -44,8 +45,8 @@ _ADVICE = {
     ),
     Status.CONVERGED: (
         "The residual reached rounding level before all iterations were used: the mean is that of the exact "
-        "posterior. The variance need not be: 1.1 to 5.5 times the exact one was seen. For exact error bars "
-        "use Cholesky, or Rings on a grid."
+        "posterior. The variance need not be: it may be many times the exact one. For exact error bars use "
+        "Cholesky, or Rings on a grid."
     ),
     Status.SOLVED: (
         "Solved iteratively to a relative residual of 1e-10: exact for every practical purpose, no "
@@ -54,6 +55,10 @@ _ADVICE = {
     Status.BREAKDOWN: (
         "The search directions became dependent before the residual was small: the Gram matrix is nearly "
         "singular. Raise noise_variance, or use block Gauss-Seidel."
+    ),
+    Status.DIVERGED: (
+        "A variance is above that of the prior: the iteration diverges. Lower damping, or leave it out to "
+        "have a safe value worked out."
     ),
     Status.ILL_CONDITIONED: (
         "The condition number of the Gram matrix is above 1e13, or a variance was lost to rounding: mean and "

@@ -17,6 +17,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Targets, target_points
 from cagp_dist.gram.tiled import identity, kernel_panel, stored_tile_row
 from cagp_dist.kernels import coordinates
@@ -112,6 +113,7 @@ class TileSystem:
             for (start, stop), home in zip(self._blocks, self._panel_of_block, strict=True)
         ]
         self._factors: dict[tuple[bool, float, int], Handle[Array]] = {}
+        self._leftover: Array | None = None
         self._stored = {
             a: executor.submit(stored_tile_row, self._kernel, self._block_points[: a + 1], plan.widest_group)
             for a in plan.stored_rows
@@ -139,12 +141,22 @@ class TileSystem:
             rows = self.cross_panels(self._targets[here], home=home)
             sums = self._executor.submit(no_sums, columns[1] - columns[0], self._fields, self._full)
         else:
-            assert start.leftover is not None
             downdate = start.downdate if self._full else start.downdate[here]
-            (leftover,) = start.leftover()
-            rows = self.value_panels(leftover[:, here], home=home)
+            rows = self.value_panels(self._leftover_of(start)[:, here], home=home)
             sums = self._executor.submit(identity_sums, downdate, start.mean[here])
         return Panels(rows, sums, columns, home)
+
+    def _leftover_of(self, start: State) -> Array:
+        """Give what a state has left over, shape (n, q); fetched once for all groups."""
+        if self._leftover is None:
+            found = [] if start.leftover is None else start.leftover()
+            if len(found) != 1:
+                raise ArgumentError(
+                    "the state to start from kept no leftover, or that of a whole grid, which blocks of "
+                    "points cannot go on from. Ask for the state with keep_leftover, at points."
+                )
+            self._leftover = found[0]
+        return self._leftover
 
     def forward(self, columns: Array) -> Panels:
         """Start of a forward pass: right-hand sides (n, r)."""

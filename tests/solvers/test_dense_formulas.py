@@ -106,7 +106,10 @@ def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
     assert_close(posterior.covariance, dense.K2 - dense.V @ D @ dense.V.T)
     assert_close(alone.variance, posterior.variance, relative=1e-12)
     assert_close(forward, posterior.mean)
-    assert posterior.status is cagp.Status.COMPLETED
+    # a damping that is too large raises variances above the prior's, which is calibrated and no success
+    above = (posterior.variance > problem.prior.kernel.variance).any()
+    assert above <= (name == "Jacobi damped")
+    assert posterior.status is (cagp.Status.DIVERGED if above else cagp.Status.COMPLETED)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Going on from a state: a solve in two parts is the solve in one, and what is left over says why (T5)."""
 
+import dataclasses
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.solvers import Problem
@@ -157,3 +159,63 @@ def test_bands_of_rings_go_on_too(solver_class, targets, full, name, workers):
         rest = states_of(problem.rings, solver_class(3, block_size), b, wanted, start=two, **settings)
         assert [state.iteration for state in rest] == [3, 4, 5]
         assert_same_state(rest[-1], once, near)
+
+
+def test_a_leftover_is_gone_once_the_solve_went_on():
+    problem = regression_problem(150, q=10)
+    asked = Problem(tiled(problem), problem.dense.b[:, None], problem.X_test, full_covariance=False)
+    solver = cagp.BlockGaussSeidel(3, 40)
+    states = solver.states(asked, executor=SERIAL, plan=solver.plan(demand_of(asked, SERIAL, LIMIT)))
+    first = next(states)
+    next(states)
+    with pytest.raises(ArgumentError, match=r"leftover of this state is gone: the solve went on"):
+        first.leftover()
+
+
+@pytest.mark.parametrize("begins", ["rings", "tiles"])
+def test_rings_and_tiles_go_on_from_each_other_with_other_blocks(begins):
+    problem = grid_problem("irregular latitudes")  # not mirrored: bands are blocks of consecutive points
+    b, Q = problem.field().reshape(-1, 1), problem.grid.n_longitudes
+    tiles = cagp.TiledGram(problem.kernel, problem.points, noise_variance=problem.rings.noise_variance)
+    grams = (problem.rings, tiles) if begins == "rings" else (tiles, problem.rings)
+    first, second = cagp.BlockGaussSeidel(2, 3 * Q), cagp.BlockJacobi(2, Q)
+
+    def in_two_parts(one, other):
+        *_, begun = states_of(one, first, b, NEW, full=True, keep_leftover=True)
+        return states_of(other, second, b, NEW, full=True, start=begun)[-1]
+
+    ended, expected = in_two_parts(*grams), in_two_parts(tiles, tiles)
+    assert_close(ended.mean, expected.mean, relative=1e-12)
+    assert_close(ended.downdate, expected.downdate, relative=1e-12)
+
+
+def test_groups_of_targets_go_on_from_their_own_columns():
+    problem = grid_problem("no poles, odd Q")
+    b = problem.field().reshape(-1, 1)
+    solver = cagp.BlockGaussSeidel(2, problem.grid.n_longitudes)
+    *_, begun = states_of(problem.rings, solver, b, NEW, full=False, keep_leftover=True)
+    *_, whole = states_of(problem.rings, solver, b, NEW, full=False, start=begun)
+    asked = Problem(problem.rings, b, NEW, full_covariance=False, start=begun)
+    plan = solver.plan(demand_of(asked, SERIAL, LIMIT))
+    halves = dataclasses.replace(plan, batches=(((0, 2),), ((2, len(NEW)),)))
+    parts = [s for s in solver.states(asked, executor=SERIAL, plan=halves) if s.iteration == 4]
+    assert_close(np.concatenate([part.mean for part in parts]), whole.mean, relative=1e-12)
+    assert_close(np.concatenate([part.downdate for part in parts]), whole.downdate, relative=1e-12)
+
+
+@pytest.mark.parametrize("solver", [cagp.ConjugateGradient(2), cagp.RandomActions(2), cagp.Cholesky()])
+def test_solvers_that_cannot_go_on_say_so(solver):
+    problem = regression_problem(60, q=5)
+    gram, b = tiled(problem), problem.dense.b[:, None]
+    *_, begun = states_of(gram, cagp.GaussSeidel(1), b, problem.X_test, full=False, keep_leftover=True)
+    asked = Problem(gram, b, problem.X_test, full_covariance=False, start=begun)
+    with pytest.raises(ArgumentError, match=r"only affine solvers can go on from one"):
+        next(solver.states(asked, executor=SERIAL, plan=solver.plan(demand_of(asked, SERIAL, LIMIT))))
+
+
+def test_a_state_without_a_leftover_is_refused():
+    problem = regression_problem(60, q=5)
+    gram, b = tiled(problem), problem.dense.b[:, None]
+    *_, begun = states_of(gram, cagp.GaussSeidel(1), b, problem.X_test, full=False)
+    with pytest.raises(ArgumentError, match=r"kept no leftover"):
+        states_of(gram, cagp.GaussSeidel(1), b, problem.X_test, full=False, start=begun)

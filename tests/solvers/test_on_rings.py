@@ -508,7 +508,7 @@ def test_rings_cannot_be_swept_where_a_point_is_missing():
     observed[2, 2] = False
     part = cagp.MaskedRings(problem.rings, observed)
     asked = Problem(part, np.zeros((problem.n - 1, 1)), NEW, full_covariance=False)
-    with pytest.raises(ArgumentError, match="is no complete latitude-longitude grid; expected a RingGram"):
+    with pytest.raises(ArgumentError, match="is not a complete latitude-longitude grid; expected a RingGram"):
         next(solver.states(asked, executor=SERIAL, plan=plan))
 
 
