@@ -143,10 +143,16 @@ def test_a_solve_that_lost_its_digits_is_not_called_exact():
         assert ordinary.status.ok
 
 
-@pytest.mark.parametrize(("noise", "status"), [(1e-13, "ill-conditioned"), (1e-6, "exact")])
-def test_a_solve_on_a_grid_that_lost_its_digits_is_not_called_exact(noise, status):
+@pytest.mark.parametrize(
+    ("lengthscale", "noise", "status"),
+    [(3.0, 1e-14, "ill-conditioned"), (3.0, 1e-6, "exact"), (0.8, 1e-13, "exact")],
+)
+def test_a_solve_on_a_grid_that_lost_its_digits_is_not_called_exact(lengthscale, noise, status):
+    """The last one would be blamed by a bound: the smallest eigenvalue is far above the noise."""
     grid = cagp.LatLonGrid([-40.0, -10.0, 20.0, 50.0], 6)
-    prior = cagp.Prior(cagp.SquaredExponential(0.8), noise_variance=noise)
+    prior = cagp.Prior(cagp.SquaredExponential(lengthscale), noise_variance=noise)
+    G = prior.kernel(grid.points, grid.points) + noise * np.eye(grid.size)
+    assert (np.linalg.cond(G, 1) > 1e13) == (status == "ill-conditioned")
     field = grid.points[:, 2].reshape(grid.shape)
     posterior = cagp.condition(prior, grid, field, grid, solver=cagp.Rings(), executor=SerialExecutor())
     assert posterior.status.value == status

@@ -91,8 +91,10 @@ def test_every_status_says_what_it_means_and_what_to_do():
         "solved",
         "breakdown",
         "ill-conditioned",
+        "diverged",
     }
-    assert [status.ok for status in cagp.Status] == [True, True, True, True, False, False]
+    assert [status.ok for status in cagp.Status] == [True, True, True, True, False, False, False]
+    assert "Lower damping" in cagp.Status.DIVERGED.advice
     for status in cagp.Status:
         assert status.advice.endswith(".")
     assert "More iterations give smaller error bars" in cagp.Status.COMPLETED.advice
