@@ -458,3 +458,66 @@ def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, 
     planned = posterior.stats.plan.peak_bytes
     assert peak <= planned + MIB / 4
     assert planned <= 6 * peak
+
+
+TALL = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 1500), 2)
+"""So many latitudes that factors of its wavenumbers take more than a solve in tiles."""
+
+
+def traced_peak(compute) -> int:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        compute()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
+@pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1), cagp.SOR(1, 1.5)], ids=repr)
+def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids):
+    """They go by tiles: nothing of theirs takes the factors of the grid."""
+    field = np.random.default_rng(0).normal(size=TALL.shape)
+    if gaps:
+        field[700, 1] = np.nan
+    prior, targets, plans = cagp.Prior(cagp.Matern32(0.3), 0.1), TALL.points[:50] + 0.01, []
+    cagp.condition(prior, TALL, field, targets[:1], solver=solver, executor=SerialExecutor())  # compiled
+
+    def compute():
+        cagp.condition(
+            prior,
+            TALL,
+            field,
+            targets,
+            solver=solver,
+            executor=SerialExecutor(),
+            memory_limit_bytes=64 * MIB,
+            on_plan=plans.append,
+        )
+
+    assert traced_peak(compute) <= plans[0].peak_bytes + MIB / 4
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
+@pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1)], ids=repr)
+def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps, warm_grids):
+    field = np.random.default_rng(0).normal(size=TALL.shape)
+    if gaps:
+        field[700, 1] = np.nan
+    prior, means = cagp.Prior(cagp.Matern32(0.3), 0.1), []
+
+    def compute():
+        executor = SerialExecutor()
+        limit = 18 * MIB  # the factors take 43
+        means.append(
+            cagp.posterior_mean(
+                prior, TALL, field, TALL, solver=solver, executor=executor, memory_limit_bytes=limit
+            )
+        )
+
+    compute()
+    assert traced_peak(compute) < 18 * MIB
+    at = [0, 1, 1400, 2999]
+    expected = cagp.condition(prior, TALL, field, TALL.points[at], solver=solver).mean
+    np.testing.assert_allclose(means[0].ravel()[at], expected, rtol=0.0, atol=1e-9)
