@@ -244,6 +244,7 @@ def plan_sweeps(
     block_size: int,
     stages: int = 1,
     at_once: bool = False,
+    diagonals_alone: bool = False,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -260,6 +261,8 @@ def plan_sweeps(
         Points of a block.
     at_once : bool
         Whether stages solve all blocks before they update any: one more tall matrix.
+    diagonals_alone : bool
+        Whether stages take only the diagonals of the blocks: no factors.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -278,10 +281,11 @@ def plan_sweeps(
         groups = [(0, q)] if demand.full_covariance and q else column_groups(q)
     widest = max((stop - start for start, stop in groups), default=0)
 
-    factor_bytes = DOUBLE * n * size
+    depth = 1 if diagonals_alone else size  # of a factor
+    factor_bytes = DOUBLE * n * depth
     keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
-    # a factor is copied while it is made; a solve holds its columns twice
-    in_flight = DOUBLE * size * (2 * size + 2 * widest) * workers
+    # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
+    in_flight = DOUBLE * size * (2 * depth + (2 + at_once) * widest) * workers
     fixed = _common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
@@ -318,11 +322,12 @@ def plan_sweeps(
     # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
     sweeps = stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
     factored = 1 if keep_factors else stages * iterations
-    entries = round(n * n * sweeps * len(groups) * fresh) + (stored + blocks * factored) * size * size + n * q
+    entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * q
+    entries += 0 if diagonals_alone else blocks * factored * size * size
     flops = (
         round(2 * n * n * q * sweeps)
-        + 2 * n * size * q * stages * iterations
-        + n * size * size // 3 * factored
+        + 2 * n * depth * q * stages * iterations
+        + (0 if diagonals_alone else n * size * size // 3 * factored)
     )
     tasks = len(groups) * stages * iterations * blocks * (1 + panels + at_once)
     return Plan(

@@ -90,7 +90,8 @@ def test_sweeps_cover_the_test_points_once_within_the_limit(solver, asked):
     assert 1 <= plan.panels <= row_tiles
     assert plan.iterations == solver.iterations
     assert plan.block_size == min(getattr(solver, "block_size", POINT_TILE), asked.n)
-    assert not plan.keep_factors or 8 * asked.n * plan.block_size <= asked.memory_limit_bytes / 3
+    depth = 1 if isinstance(solver, cagp.Jacobi) else plan.block_size  # a diagonal, or a triangle
+    assert not plan.keep_factors or 8 * asked.n * depth <= asked.memory_limit_bytes / 3
 
 
 @given(solver=sweep_solvers, asked=demands)
@@ -521,3 +522,16 @@ def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps,
     at = [0, 1, 1400, 2999]
     expected = cagp.condition(prior, TALL, field, TALL.points[at], solver=solver).mean
     np.testing.assert_allclose(means[0].ravel()[at], expected, rtol=0.0, atol=1e-9)
+
+
+def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids):
+    """Its blocks of 512 points would take 8 MiB."""
+    X, y, X_test = gaussian_problem(2000, 1, 1)
+    prior, plans = cagp.Prior(cagp.Matern32(0.1), 0.1), []
+    cagp.condition(prior, X[:9], y[:9], X_test, solver=cagp.Jacobi(1))  # compiled
+
+    def compute():
+        executor = SerialExecutor()
+        cagp.condition(prior, X, y, X_test, solver=cagp.Jacobi(2), executor=executor, on_plan=plans.append)
+
+    assert traced_peak(compute) <= plans[0].peak_bytes + MIB / 4 < 2 * MIB

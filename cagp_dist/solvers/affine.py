@@ -76,6 +76,7 @@ class Affine(ABC):
             block_size=size or POINT_TILE,
             stages=self.stages,
             at_once=self.at_once,
+            diagonals_alone=self.at_once and size is None,
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 
