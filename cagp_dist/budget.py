@@ -80,6 +80,8 @@ class Demand:
         Coordinates of a point.
     grid : GridSize or None
         The grid that was observed, where it is one.
+    mean_targets : int
+        Points at which the mean alone is wanted, beside the q.
     """
 
     n: int
@@ -91,6 +93,7 @@ class Demand:
     memory_limit_bytes: int
     p: int = 3
     grid: "GridSize | None" = None
+    mean_targets: int = 0
 
 
 @dataclass(frozen=True)
@@ -297,9 +300,12 @@ def plan_sweeps(
     together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
     if groups and together < 1:
         fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
+        asked = f"even for {widest} test points at once"
+        if demand.mean_targets:
+            asked = f"for the mean at {demand.mean_targets:,} test points"
         raise BudgetError(
-            f"{method} on {n:,} points needs {bytes_text(fixed + group_bytes)} even for {widest} test points "
-            f"at once, more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
+            f"{method} on {n:,} points needs {bytes_text(fixed + group_bytes)} {asked}, "
+            f"more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
             remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
         )
     batches = tuple(
@@ -481,7 +487,9 @@ def _common_bytes(demand: Demand, iterations: int) -> int:
     outputs = demand.q * (2 * (demand.fields + 1) * (iterations + 1) + 3 * demand.p)
     # downdate, its successor and the part of a block, for a few blocks; prior covariance and result
     squares = 8 * demand.q**2 if demand.full_covariance else 0
-    return DOUBLE * (inputs + outputs + squares)
+    # coordinates; the mean in pieces, as a whole, and with the prior's
+    means = demand.mean_targets * (3 * demand.p + 3 * demand.fields)
+    return DOUBLE * (inputs + outputs + squares + means)
 
 
 def _rows_that_fit(blocks: int, tiles: int) -> tuple[int, ...]:

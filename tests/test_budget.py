@@ -535,3 +535,32 @@ def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids):
         cagp.condition(prior, X, y, X_test, solver=cagp.Jacobi(2), executor=executor, on_plan=plans.append)
 
     assert traced_peak(compute) <= plans[0].peak_bytes + MIB / 4 < 2 * MIB
+
+
+@pytest.mark.parametrize("fields", [1, 12])
+@pytest.mark.parametrize("where", ["points", "a whole grid"])
+def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_grids):
+    """What does not fit is refused before any work."""
+    rng, q = np.random.default_rng(0), 60_000
+    targets = cagp.unit_sphere(rng.uniform(-80.0, 80.0, q), rng.uniform(0.0, 360.0, q))
+    prior, solver = cagp.Prior(cagp.Matern32(0.3), 0.1), cagp.BlockGaussSeidel(1, 100)
+    small = cagp.LatLonGrid(np.linspace(-80.0, 75.0, 10), 20)
+    X, y = (
+        (small.points, rng.normal(size=(200, fields)))
+        if where == "points"
+        else (
+            small,
+            rng.normal(size=(fields, *small.shape)),
+        )
+    )
+
+    def compute(limit=2**30):
+        executor = SerialExecutor()
+        cagp.posterior_mean(prior, X, y, targets, solver=solver, executor=executor, memory_limit_bytes=limit)
+
+    compute()
+    peak = traced_peak(compute)
+    on_points = "for the mean at 60,000 test points" if where == "points" else "on the grid"
+    with pytest.raises(BudgetError, match=on_points):
+        compute(int(0.99 * peak))
+    compute(6 * peak)
