@@ -563,4 +563,4 @@ def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_
     on_points = "for the mean at 60,000 test points" if where == "points" else "on the grid"
     with pytest.raises(BudgetError, match=on_points):
         compute(int(0.99 * peak))
-    compute(6 * peak)
+    compute(12 * peak)
