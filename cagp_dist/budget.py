@@ -110,6 +110,9 @@ class GridSize:
         Whether the grid is its own mirror image, which halves the blocks of its Gram matrix.
     targets_are_grid : bool
         Whether the targets are the points of the same grid.
+    target_views : int or None
+        Of targets that are a grid: how many of them see this one differently, up to rotation. None where the
+        targets are points, of which no two may see it alike.
     """
 
     latitudes: int
@@ -117,6 +120,7 @@ class GridSize:
     missing: int = 0
     mirrored: bool = False
     targets_are_grid: bool = False
+    target_views: int | None = None
 
     @property
     def size(self) -> int:
@@ -130,8 +134,10 @@ class GridSize:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the blocks of the Gram matrix, one for each wavenumber."""
-        return DOUBLE * self.wavenumbers * self.latitudes**2 // (2 if self.mirrored else 1)
+        """Bytes of the blocks of the Gram matrix, one for each wavenumber and sector."""
+        return (
+            DOUBLE * self.wavenumbers * sum(size**2 for size in sector_sizes(self.latitudes, self.mirrored))
+        )
 
     @property
     def cosine_bytes(self) -> int:
@@ -230,6 +236,12 @@ class Plan:
             f"on {self.workers} worker{'s' if self.workers != 1 else ''}"
         )
         return text
+
+
+def sector_sizes(latitudes: int, mirrored: bool) -> tuple[int, ...]:
+    """Rows of the blocks of one wavenumber: (P,), or (ceil(P / 2), P // 2) for sums and differences."""
+    half = latitudes // 2
+    return (latitudes - half, half) if mirrored and half else (latitudes,)
 
 
 def range_count(wavenumbers: int, block_bytes: int) -> int:
@@ -439,8 +451,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     """
     many = grid.missing > FEW_MISSING
     targets = 0 if grid.targets_are_grid and not grid.missing else demand.q
-    # points of one latitude see the grid alike
-    views = min(targets, grid.latitudes) if grid.targets_are_grid else targets
+    views = targets if grid.target_views is None else min(targets, grid.target_views)
     solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
     solves += targets * GAP_PRODUCTS if many else views
     # solves, coordinates of the points, and of those that were observed; fields and their weights
@@ -453,7 +464,9 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     peak = _common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
-    entries = grid.size * grid.latitudes // 2 + demand.n * targets
+    # the prior seen by each view, and for the mean at other points than the grid's by each of them
+    seen = (targets if many else views) + (0 if grid.targets_are_grid else targets)
+    entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
 

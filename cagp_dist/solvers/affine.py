@@ -29,6 +29,7 @@ class Affine(ABC):
 
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = False
 
     label: ClassVar[str]
     """The solver, for people."""
