@@ -80,6 +80,8 @@ class Demand:
         Coordinates of a point.
     grid : GridSize or None
         The grid that was observed, where it is one.
+    mean_targets : int
+        Points at which the mean alone is wanted, beside the q.
     """
 
     n: int
@@ -91,6 +93,7 @@ class Demand:
     memory_limit_bytes: int
     p: int = 3
     grid: "GridSize | None" = None
+    mean_targets: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,9 @@ class GridSize:
         Whether the grid is its own mirror image, which halves the blocks of its Gram matrix.
     targets_are_grid : bool
         Whether the targets are the points of the same grid.
+    target_views : int or None
+        Of targets that are a grid: how many of them see this one differently, up to rotation. None where the
+        targets are points, of which no two may see it alike.
     """
 
     latitudes: int
@@ -114,6 +120,7 @@ class GridSize:
     missing: int = 0
     mirrored: bool = False
     targets_are_grid: bool = False
+    target_views: int | None = None
 
     @property
     def size(self) -> int:
@@ -127,8 +134,10 @@ class GridSize:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the blocks of the Gram matrix, one for each wavenumber."""
-        return DOUBLE * self.wavenumbers * self.latitudes**2 // (2 if self.mirrored else 1)
+        """Bytes of the blocks of the Gram matrix, one for each wavenumber and sector."""
+        return (
+            DOUBLE * self.wavenumbers * sum(size**2 for size in sector_sizes(self.latitudes, self.mirrored))
+        )
 
     @property
     def cosine_bytes(self) -> int:
@@ -230,6 +239,12 @@ class Plan:
         return text
 
 
+def sector_sizes(latitudes: int, mirrored: bool) -> tuple[int, ...]:
+    """Rows of the blocks of one wavenumber: (P,), or (ceil(P / 2), P // 2) for sums and differences."""
+    half = latitudes // 2
+    return (latitudes - half, half) if mirrored and half else (latitudes,)
+
+
 def range_count(wavenumbers: int, block_bytes: int) -> int:
     """Into how many tasks the wavenumbers of a grid are split."""
     # where latitudes are few, cosines are more than the blocks
@@ -245,6 +260,7 @@ def plan_sweeps(
     block_size: int,
     stages: int = 1,
     at_once: bool = False,
+    diagonals_alone: bool = False,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -261,6 +277,8 @@ def plan_sweeps(
         Points of a block.
     at_once : bool
         Whether stages solve all blocks before they update any: one more tall matrix.
+    diagonals_alone : bool
+        Whether stages take only the diagonals of the blocks: no factors.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -279,10 +297,11 @@ def plan_sweeps(
         groups = [(0, q)] if demand.full_covariance and q else column_groups(q)
     widest = max((stop - start for start, stop in groups), default=0)
 
-    factor_bytes = DOUBLE * n * size
+    depth = 1 if diagonals_alone else size  # of a factor
+    factor_bytes = DOUBLE * n * depth
     keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
-    # a factor is copied while it is made; a solve holds its columns twice
-    in_flight = DOUBLE * size * (2 * size + 2 * widest) * workers
+    # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
+    in_flight = DOUBLE * size * (2 * depth + (2 + at_once) * widest) * workers
     fixed = _common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
@@ -294,9 +313,12 @@ def plan_sweeps(
     together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
     if groups and together < 1:
         fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
+        asked = f"even for {widest} test points at once"
+        if demand.mean_targets:
+            asked = f"for the mean at {demand.mean_targets:,} test points"
         raise BudgetError(
-            f"{method} on {n:,} points needs {bytes_text(fixed + group_bytes)} even for {widest} test points "
-            f"at once, more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
+            f"{method} on {n:,} points needs {bytes_text(fixed + group_bytes)} {asked}, "
+            f"more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
             remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
         )
     batches = tuple(
@@ -319,11 +341,12 @@ def plan_sweeps(
     # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
     sweeps = stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
     factored = 1 if keep_factors else stages * iterations
-    entries = round(n * n * sweeps * len(groups) * fresh) + (stored + blocks * factored) * size * size + n * q
+    entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * q
+    entries += 0 if diagonals_alone else blocks * factored * size * size
     flops = (
         round(2 * n * n * q * sweeps)
-        + 2 * n * size * q * stages * iterations
-        + n * size * size // 3 * factored
+        + 2 * n * depth * q * stages * iterations
+        + (0 if diagonals_alone else n * size * size // 3 * factored)
     )
     tasks = len(groups) * stages * iterations * blocks * (1 + panels + at_once)
     return Plan(
@@ -429,8 +452,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     """
     many = grid.missing > FEW_MISSING
     targets = 0 if grid.targets_are_grid and not grid.missing else demand.q
-    # points of one latitude see the grid alike
-    views = min(targets, grid.latitudes) if grid.targets_are_grid else targets
+    views = targets if grid.target_views is None else min(targets, grid.target_views)
     solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
     solves += targets * GAP_PRODUCTS if many else views
     # solves, coordinates of the points, and of those that were observed; fields and their weights
@@ -443,7 +465,9 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     peak = _common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
-    entries = grid.size * grid.latitudes // 2 + demand.n * targets
+    # the prior seen by each view, and for the mean at other points than the grid's by each of them
+    seen = (targets if many else views) + (0 if grid.targets_are_grid else targets)
+    entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
 
@@ -477,7 +501,9 @@ def _common_bytes(demand: Demand, iterations: int) -> int:
     outputs = demand.q * (2 * (demand.fields + 1) * (iterations + 1) + 3 * demand.p)
     # downdate, its successor and the part of a block, for a few blocks; prior covariance and result
     squares = 8 * demand.q**2 if demand.full_covariance else 0
-    return DOUBLE * (inputs + outputs + squares)
+    # coordinates; the mean in pieces, as a whole, and with the prior's
+    means = demand.mean_targets * (3 * demand.p + 3 * demand.fields)
+    return DOUBLE * (inputs + outputs + squares + means)
 
 
 def _rows_that_fit(blocks: int, tiles: int) -> tuple[int, ...]:

@@ -337,7 +337,7 @@ def posterior_mean(
         # the stages carry one column per field: plan them as so many targets
         demand = demand_of(problem, executor, limit)
         grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
-        plan = solver.plan(replace(demand, q=demand.fields, grid=grid))
+        plan = solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid))
         mean = solver.mean(problem, executor=executor, plan=plan) + prior.mean_at(target_points(targets))
     return _shaped(mean, mean[:, 0], targets=targets, single=seen.single)[0]
 

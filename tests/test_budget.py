@@ -90,7 +90,8 @@ def test_sweeps_cover_the_test_points_once_within_the_limit(solver, asked):
     assert 1 <= plan.panels <= row_tiles
     assert plan.iterations == solver.iterations
     assert plan.block_size == min(getattr(solver, "block_size", POINT_TILE), asked.n)
-    assert not plan.keep_factors or 8 * asked.n * plan.block_size <= asked.memory_limit_bytes / 3
+    depth = 1 if isinstance(solver, cagp.Jacobi) else plan.block_size  # a diagonal, or a triangle
+    assert not plan.keep_factors or 8 * asked.n * depth <= asked.memory_limit_bytes / 3
 
 
 @given(solver=sweep_solvers, asked=demands)
@@ -458,3 +459,108 @@ def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, 
     planned = posterior.stats.plan.peak_bytes
     assert peak <= planned + MIB / 4
     assert planned <= 6 * peak
+
+
+TALL = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 1500), 2)
+"""So many latitudes that factors of its wavenumbers take more than a solve in tiles."""
+
+
+def traced_peak(compute) -> int:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        compute()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
+@pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1), cagp.SOR(1, 1.5)], ids=repr)
+def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids):
+    """They go by tiles: nothing of theirs takes the factors of the grid."""
+    field = np.random.default_rng(0).normal(size=TALL.shape)
+    if gaps:
+        field[700, 1] = np.nan
+    prior, targets, plans = cagp.Prior(cagp.Matern32(0.3), 0.1), TALL.points[:50] + 0.01, []
+    cagp.condition(prior, TALL, field, targets[:1], solver=solver, executor=SerialExecutor())  # compiled
+
+    def compute():
+        cagp.condition(
+            prior,
+            TALL,
+            field,
+            targets,
+            solver=solver,
+            executor=SerialExecutor(),
+            memory_limit_bytes=64 * MIB,
+            on_plan=plans.append,
+        )
+
+    assert traced_peak(compute) <= plans[0].peak_bytes + MIB / 4
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
+@pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1)], ids=repr)
+def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps, warm_grids):
+    field = np.random.default_rng(0).normal(size=TALL.shape)
+    if gaps:
+        field[700, 1] = np.nan
+    prior, means = cagp.Prior(cagp.Matern32(0.3), 0.1), []
+
+    def compute():
+        executor = SerialExecutor()
+        limit = 18 * MIB  # the factors take 43
+        means.append(
+            cagp.posterior_mean(
+                prior, TALL, field, TALL, solver=solver, executor=executor, memory_limit_bytes=limit
+            )
+        )
+
+    compute()
+    assert traced_peak(compute) < 18 * MIB
+    at = [0, 1, 1400, 2999]
+    expected = cagp.condition(prior, TALL, field, TALL.points[at], solver=solver).mean
+    np.testing.assert_allclose(means[0].ravel()[at], expected, rtol=0.0, atol=1e-9)
+
+
+def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids):
+    """Its blocks of 512 points would take 8 MiB."""
+    X, y, X_test = gaussian_problem(2000, 1, 1)
+    prior, plans = cagp.Prior(cagp.Matern32(0.1), 0.1), []
+    cagp.condition(prior, X[:9], y[:9], X_test, solver=cagp.Jacobi(1))  # compiled
+
+    def compute():
+        executor = SerialExecutor()
+        cagp.condition(prior, X, y, X_test, solver=cagp.Jacobi(2), executor=executor, on_plan=plans.append)
+
+    assert traced_peak(compute) <= plans[0].peak_bytes + MIB / 4 < 2 * MIB
+
+
+@pytest.mark.parametrize("fields", [1, 12])
+@pytest.mark.parametrize("where", ["points", "a whole grid"])
+def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_grids):
+    """What does not fit is refused before any work."""
+    rng, q = np.random.default_rng(0), 60_000
+    targets = cagp.unit_sphere(rng.uniform(-80.0, 80.0, q), rng.uniform(0.0, 360.0, q))
+    prior, solver = cagp.Prior(cagp.Matern32(0.3), 0.1), cagp.BlockGaussSeidel(1, 100)
+    small = cagp.LatLonGrid(np.linspace(-80.0, 75.0, 10), 20)
+    X, y = (
+        (small.points, rng.normal(size=(200, fields)))
+        if where == "points"
+        else (
+            small,
+            rng.normal(size=(fields, *small.shape)),
+        )
+    )
+
+    def compute(limit=2**30):
+        executor = SerialExecutor()
+        cagp.posterior_mean(prior, X, y, targets, solver=solver, executor=executor, memory_limit_bytes=limit)
+
+    compute()
+    peak = traced_peak(compute)
+    on_points = "for the mean at 60,000 test points" if where == "points" else "on the grid"
+    with pytest.raises(BudgetError, match=on_points):
+        compute(int(0.99 * peak))
+    compute(12 * peak)

@@ -1,11 +1,14 @@
 """Conjugate gradients for several right-hand sides against dense solves, with any preconditioner."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
+from cagp_dist.errors import NumericalError
 from cagp_dist.krylov import Preconditioned, conjugate_gradients
 
 from .oracle import assert_close, block_stage, kernel_matrix
@@ -226,3 +229,77 @@ def test_right_hand_sides_are_left_alone():
     start = right_sides(seed=3)
     start.flags.writeable = False
     assert solve(G, right, start=start)[0].ok
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-170, 1e-20, 1e160, 1e300])
+@every_preconditioner
+def test_right_hand_sides_of_any_size_are_solved(precondition, size):
+    """Rows of different sizes, whose squares are zero or infinite in floating point."""
+    G, right = matrix(), np.round(right_sides(), 3)
+    scale = np.array([size, 1.0, size, 1.0])[:, None]
+    solution, _ = solve(G, scale * right, precondition(G))
+    assert solution.ok
+    assert (np.abs(solution.residual) <= 1e-11 * scale).all()
+    if size > 1e-300:
+        assert_close(solution.value / scale, np.linalg.solve(G, right.T).T, relative=1e-9)
+
+
+def test_a_power_of_two_changes_no_bit():
+    G, right = matrix(), right_sides()
+    plain, scaled = solve(G, right)[0], solve(G, 2.0**500 * right)[0]
+    np.testing.assert_array_equal(scaled.value, 2.0**500 * plain.value)
+    np.testing.assert_array_equal(scaled.relative_residual, plain.relative_residual)
+
+
+def test_zeros_are_solved_by_zero_wherever_they_begin():
+    G, right = matrix(), right_sides()
+    right[1] = 0.0
+    for recompute in (False, True):
+        solution, _ = solve(G, right, start=right_sides(seed=3), recompute=recompute)
+        assert solution.ok
+        assert not solution.value[1].any()
+        assert not solution.residual[1].any()
+        assert solution.relative_residual[1] == 0.0
+        assert_close(solution.value, np.linalg.solve(G, right.T).T, relative=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sign", "precondition"),
+    [(1.0, lambda rows: Preconditioned(np.zeros_like(rows))), (-1.0, Preconditioned)],
+    ids=["a preconditioner of zeros", "a negative definite matrix"],
+)
+def test_it_ends_where_no_row_can_move(sign, precondition):
+    solution, calls = solve(sign * matrix(), right_sides(), precondition)
+    assert solution.products == calls["precondition"] == 1
+    assert not solution.ok
+    assert not solution.value.any()
+    np.testing.assert_array_equal(solution.relative_residual, 1.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_an_error(bad):
+    G, right = matrix(), right_sides()
+    wrong = right.copy()
+    wrong[1, 2] = bad
+    with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match="met values that are NaN or inf"):
+        solve(G, wrong)
+    with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match="the preconditioner made of it"):
+        solve(G, right, lambda rows: Preconditioned(np.full_like(rows, bad)))
+
+
+def test_memory_is_what_is_said():
+    """64 n r bytes: eight arrays, those that the product and the preconditioner return included."""
+    diagonal, right = np.linspace(1.0, 50.0, 40_000), right_sides(40_000)
+    tracemalloc.start()
+    try:
+        conjugate_gradients(
+            lambda rows: rows * diagonal,
+            right,
+            precondition=lambda rows: Preconditioned(rows / (1.0 + diagonal)),
+            tolerance=1e-8,
+            iterations=5,
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * 64 * right.size < peak < 1.02 * 64 * right.size

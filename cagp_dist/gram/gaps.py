@@ -38,7 +38,8 @@ TRUSTED_BOUND = 1e12
 """Condition number up to which its cheap upper bound is good enough."""
 
 LOUDEST = 1e6
-"""Noise, in variances of the field, above which posterior variances would be lost to rounding."""
+"""Noise, in variances of the field, above which the downdate of the grid itself would be lost to rounding as
+a difference of the inverse's diagonal; it then comes from solves, as that of points."""
 
 
 class GridSolve:
@@ -83,17 +84,13 @@ class GridSolve:
             and complete
             and not full
             and targets.same_points(self._rings.grid)
+            and self._rings.noise_by_latitude.max() <= LOUDEST * self._rings.kernel.variance
         ):
             return self._whole_downdate()
         return self._system.downdate(target_points(targets), full=full)
 
     def _whole_downdate(self) -> Array:
         noise, prior = self._rings.noise_variance, self._rings.kernel.diagonal(self._rings.X)
-        if (noise > LOUDEST * prior).any():
-            raise NumericalError(
-                f"the noise variance is {(noise / prior).max():.2g} times the variance of the field: too "
-                "little is learned to tell the posterior variance from the prior's in floating point."
-            )
         return np.asarray(prior - noise * (1.0 - noise * self._rings.inverse_diagonal()))
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import TABLE_ENTRIES, range_count
+from cagp_dist.budget import TABLE_ENTRIES, range_count, sector_sizes
 from cagp_dist.tiling import Range
 
 Parameters = tuple[int, float, float]
@@ -65,10 +65,7 @@ class Wavenumbers:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Size of the blocks of each sector: (P,), or (ceil(P / 2), P // 2)."""
-        rings = self.latitude_degrees.size
-        if not self.mirrored:
-            return (rings,)
-        return (rings - rings // 2, rings // 2) if rings > 1 else (1,)
+        return sector_sizes(self.latitude_degrees.size, self.mirrored)
 
     @property
     def block_bytes(self) -> int:

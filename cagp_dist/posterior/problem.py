@@ -4,6 +4,7 @@ Points become a Gram matrix in tiles. A latitude-longitude grid becomes that of 
 pole (Q points that are one place), that of its observed points.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -196,28 +197,35 @@ def make_problem(
 
 def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> Demand:
     """Say in numbers what a problem asks for."""
+    gram, targets = problem.gram, problem.targets
     return Demand(
-        n=problem.gram.shape[0],
+        n=gram.shape[0],
         q=problem.q,
         fields=problem.residuals.shape[1],
         full_covariance=problem.full_covariance,
         workers=executor.workers,
         shares_memory=executor.shares_memory,
         memory_limit_bytes=memory_limit_bytes,
-        p=target_points(problem.targets).shape[1],
-        grid=_grid_size(problem),
+        p=target_points(targets).shape[1],
+        grid=None
+        if not isinstance(gram, (RingGram, MaskedRings))
+        else grid_size(gram.layout, targets if isinstance(targets, LatLonGrid) else None),
     )
 
 
-def _grid_size(problem: Problem) -> GridSize | None:
-    gram = problem.gram
-    if not isinstance(gram, (RingGram, MaskedRings)):
-        return None
-    grid = gram.layout.grid
-    targets = problem.targets
+def grid_size(layout: Layout, targets: LatLonGrid | None = None) -> GridSize:
+    """Say in numbers what a solve needs to know of a grid, and of targets that are a grid."""
+    grid = layout.grid
+    rows = layout.row_noise(np.ones(grid.shape[0]))  # with equal noise: poles may make it uneven
+    views = None
+    if targets is not None:
+        # longitudes of the targets that no whole steps of this grid turn into each other, at each latitude
+        steps = math.gcd(targets.n_longitudes, grid.n_longitudes)
+        views = targets.shape[0] * (targets.n_longitudes // steps)
     return GridSize(
         *grid.shape,
-        missing=int(np.count_nonzero(gram.layout.missing)),
-        mirrored=grid.mirrored,
-        targets_are_grid=isinstance(targets, LatLonGrid) and targets.same_points(grid),
+        missing=int(np.count_nonzero(layout.missing)),
+        mirrored=grid.mirrored and np.array_equal(rows, rows[::-1]),
+        targets_are_grid=targets is not None and targets.same_points(grid),
+        target_views=views,
     )

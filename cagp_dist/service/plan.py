@@ -7,7 +7,8 @@ import numpy as np
 from cagp_dist.budget import Demand, GridSize, Plan
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
-from cagp_dist.geometry import is_pole
+from cagp_dist.latlon.layout import Layout
+from cagp_dist.posterior.problem import grid_size
 from cagp_dist.service.design import Design, map_cells
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
@@ -124,9 +125,9 @@ def _grid_size(solver: Solver, points: Points, design: Design) -> GridSize | Non
     if places is None:
         return None
     grid, index = places
-    poles = np.flatnonzero(is_pole(grid.latitude_degrees))
-    copies = np.isin(np.unique(index // grid.n_longitudes), poles).sum() * (grid.n_longitudes - 1)
-    return GridSize(*grid.shape, missing=int(grid.size - index.size - copies), mirrored=grid.mirrored)
+    observed = np.zeros(grid.size, dtype=bool)
+    observed[index] = True
+    return grid_size(Layout.of(grid, observed.reshape(grid.shape)))
 
 
 def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, workforce: Workforce) -> JobPlan:

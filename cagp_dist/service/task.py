@@ -18,7 +18,7 @@ from cagp_dist.means import FieldMean, mean_family
 from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of
-from cagp_dist.solvers import Rings, Solver
+from cagp_dist.solvers import Solver
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
@@ -176,7 +176,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
 
 def places_on_grid(solver: Solver, points: Points, design: Design) -> tuple[LatLonGrid, Indices] | None:
     """Grid and places of the observed points for a solver that needs them, else None; raises as `grid_of`."""
-    return grid_of(points, design.train) if isinstance(solver, Rings) else None
+    return grid_of(points, design.train) if solver.needs_grid else None
 
 
 def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:

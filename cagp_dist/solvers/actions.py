@@ -31,6 +31,7 @@ class ConjugateGradient:
 
     calibrated: ClassVar[bool] = False
     many_fields: ClassVar[bool] = False
+    needs_grid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
@@ -75,6 +76,7 @@ class RandomActions:
 
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)

@@ -30,6 +30,7 @@ class Affine(ABC):
 
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = False
 
     label: ClassVar[str]
     """The solver, for people."""
@@ -77,6 +78,7 @@ class Affine(ABC):
             block_size=size or POINT_TILE,
             stages=self.stages,
             at_once=self.at_once,
+            diagonals_alone=self.at_once and size is None,
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 

@@ -102,6 +102,8 @@ class Solver(Protocol):
         then is the stated variance the variance of the error, if the prior is right.
     many_fields : bool
         Whether several fields observed at the same points share one solve.
+    needs_grid : bool
+        Whether the observed points must be those of a latitude-longitude grid.
     """
 
     @property
@@ -112,6 +114,9 @@ class Solver(Protocol):
 
     @property
     def many_fields(self) -> bool: ...
+
+    @property
+    def needs_grid(self) -> bool: ...
 
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; raise `BudgetError` if they do not fit."""

@@ -24,6 +24,7 @@ class Cholesky:
     iterations: ClassVar[int] = 1
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = False
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
@@ -59,6 +60,7 @@ class Rings:
     iterations: ClassVar[int] = 1
     calibrated: ClassVar[bool] = True
     many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = True
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.checks import check_count, check_positive
 from cagp_dist.gram.base import Gram
+from cagp_dist.gram.tiled import cross_product
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.options import BLOCK_SIZE, DAMPING, ITERATIONS
@@ -44,8 +45,10 @@ class Jacobi(Affine):
         """One update of all points."""
         damping = self.damping
         if damping is None:
-            sums = gram.product(np.ones((gram.shape[0], 1)), executor=executor)[:, 0]
-            damping = 1.0 / float((sums / gram.diagonal()).max())
+            # by tiles, as the stages: a grid would factor all its wavenumbers for this one product
+            ones = np.ones((gram.shape[0], 1))
+            sums = cross_product(gram.kernel, gram.X, gram.X, ones, executor=executor)[:, 0]
+            damping = 1.0 / float(((sums + gram.noise_variance) / gram.diagonal()).max())
         return (Simultaneous(whole_blocks=False, relaxation=damping),)
 
 

@@ -89,13 +89,20 @@ class Sweep(Stage):
 
 @dataclass(frozen=True)
 class Simultaneous(Stage):
-    """Solve all blocks from the same right-hand side; the order of blocks has no influence."""
+    """Solve all blocks from the same right-hand side; the order of blocks has no influence.
+
+    Where points are solved one by one the factor of a block is the diagonal of ``N_b``, a vector (m,).
+    """
+
+    def factor_points(self, diagonal: Array) -> Array:
+        """Make what `solve` takes of the diagonal of a block, shape (m,)."""
+        return diagonal / self.relaxation
 
     def solve(self, factor: Array, Y: Array) -> Array:
         """``Z = N_b^-1 Y``, the same for the adjoint; Y (m, r)."""
         from scipy.linalg.blas import dtrsm
 
         if not self.whole_blocks:
-            return Y / factor.diagonal()[:, None]
+            return Y / factor[:, None]
         half = dtrsm(1.0, factor, Y.T, side=1, lower=1, trans_a=1)
         return np.asarray(dtrsm(self.relaxation, factor, half, side=1, lower=1, trans_a=0).T)

@@ -19,7 +19,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Targets, target_points
-from cagp_dist.gram.tiled import identity, kernel_panel, stored_tile_row
+from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_tile_row
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
@@ -201,7 +201,14 @@ class TileSystem:
 
     def mean(self, work: Panels, targets: Targets) -> Array:
         """``V A b`` after forward stages, shape (q, T); n q evaluations and 2 n q T flops."""
-        return self._gram.cross(targets, self.weights(work), executor=self._executor)
+        # on every Gram by tiles: that of a grid would make factors, which no plan of tiles counts
+        return cross_product(
+            self._gram.kernel,
+            target_points(targets),
+            self._gram.X,
+            self.weights(work),
+            executor=self._executor,
+        )
 
     def _pieces(self, points: Array, ranges: Sequence[Range], homes: Sequence[int]) -> list[Handle[Array]]:
         return [

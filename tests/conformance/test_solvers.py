@@ -38,6 +38,7 @@ def test_a_solver_is_a_frozen_value_with_its_promises(solver: Solver):
     assert type(solver).__name__ in repr(solver)
     assert solver.calibrated in (True, False)
     assert solver.many_fields in (True, False)
+    assert solver.needs_grid == (solver in GRID_SOLVERS.values())
     assert type(solver).__doc__.splitlines()[0].endswith(".")
     with pytest.raises(dataclasses.FrozenInstanceError):
         solver.iterations = 3

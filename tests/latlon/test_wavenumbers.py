@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist import compiled
-from cagp_dist.budget import FEWEST_RANGES, RANGE_BYTES
+from cagp_dist.budget import FEWEST_RANGES, RANGE_BYTES, GridSize
 from cagp_dist.latlon import wavenumbers as module
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 
@@ -255,3 +255,12 @@ def test_slopes_are_those_of_the_blocks(kernel_class, name):
     for slope, above, below in zip(slopes, upper, lower, strict=True):
         scale = np.abs(slope).max()
         np.testing.assert_allclose(slope, (above - below) / (2.0 * h), rtol=0.0, atol=1e-7 * scale)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("rings", [1, 2, 7, 8, 33])
+def test_a_plan_counts_the_same_blocks(rings, mirrored):
+    waves = Wavenumbers(np.linspace(-60.0, 60.0, rings), 9, mirrored)
+    planned = GridSize(rings, 9, mirrored=mirrored)
+    assert planned.wavenumbers == waves.count
+    assert planned.block_bytes == waves.block_bytes

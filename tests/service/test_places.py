@@ -1,6 +1,7 @@
 """Observed points of a job are placed on the grid they fill, in any order, or refused with advice."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.era5.points import Points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.task import grid_of
+from cagp_dist.service.task import grid_of, places_on_grid
 
 from ..oracle import assert_close
 
@@ -152,3 +153,14 @@ def test_a_point_off_its_latitude_is_a_row_of_its_own():
     grid, index = placed(points)
     assert grid.shape == (7, 10)
     np.testing.assert_allclose(grid.points[index], unit_vectors(points, np.arange(60)), rtol=0.0, atol=1e-12)
+
+
+def test_any_solver_that_needs_a_grid_gets_it():
+    """Whichever its class is."""
+    design = SimpleNamespace(train=np.arange(WHOLE.latitude_degrees.size))
+    grid, index = places_on_grid(SimpleNamespace(needs_grid=True), WHOLE, design)
+    assert grid.shape == (6, 10)
+    assert np.unique(index).size == 60
+    assert places_on_grid(SimpleNamespace(needs_grid=False), WHOLE, design) is None
+    assert places_on_grid(cagp.Rings(), WHOLE, design) is not None
+    assert places_on_grid(cagp.Cholesky(), WHOLE, design) is None
