@@ -13,6 +13,7 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers.affine import Affine
 
 from ..oracle import assert_close, assert_same_bits, dense, ring_points
+from ..pairwise import pairwise
 from .registered import POINT_SOLVERS, SOLVERS
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -91,7 +92,30 @@ INPUTS = {
 }
 every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
 every_input = pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS.keys())
-everywhere = pytest.mark.parametrize("where", ["points", "grid"])
+WHERE = ("points", "grid")
+
+
+def chosen(solvers, **factors) -> pytest.MarkDecorator:
+    """Every pair of a solver, an input and a kind of targets (and values of other factors)."""
+    cases = pairwise({"solver": list(solvers), "given": list(INPUTS), "where": WHERE, **factors})
+    return pytest.mark.parametrize(
+        ("solver", "given", "where", *factors),
+        [(solvers[solver], INPUTS[given], *rest) for solver, given, *rest in cases],
+        ids=["-".join(map(str, case)) for case in cases],
+    )
+
+
+every_case = chosen(SOLVERS)
+INPUT_OF = dict(zip(SOLVERS, itertools.cycle(INPUTS), strict=False))
+"""One input for each solver, all of them for some."""
+some_case = pytest.mark.parametrize(
+    ("solver", "given", "where"),
+    [
+        (solver, INPUTS[INPUT_OF[name]], where)
+        for (name, solver), where in zip(SOLVERS.items(), itertools.cycle(WHERE), strict=False)
+    ],
+    ids=SOLVERS,
+)
 
 
 def flat(posterior: cagp.Posterior | cagp.Step) -> tuple[Array, Array]:
@@ -99,9 +123,7 @@ def flat(posterior: cagp.Posterior | cagp.Step) -> tuple[Array, Array]:
     return posterior.mean.ravel(), posterior.variance.ravel()
 
 
-@every_solver
-@every_input
-@everywhere
+@every_case
 def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exact_one(solver, given, where):
     posterior = given.condition(solver, where, covariance="full")
     mean, exact = given.exact(where)
@@ -134,9 +156,7 @@ def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exa
     np.testing.assert_allclose(alone.variance, posterior.variance, rtol=0.0, atol=ROUNDING)
 
 
-@pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
-@every_input
-@everywhere
+@chosen(POINT_SOLVERS)
 def test_a_grid_is_its_observed_points(solver, given, where):
     """The same belief as on points, where blocks are the same: not where they hold mirror images or poles."""
     on_grid = given.condition(solver, where, covariance="full")
@@ -168,19 +188,14 @@ def test_solvers_with_blocks_sweep_rings_where_a_grid_has_no_gaps(given):
     assert rings["block-jacobi, blocks of 3"] == (1 if complete else 0)
 
 
-@every_solver
-@every_input
-@everywhere
-@pytest.mark.parametrize("workers", [1, 3])
+@chosen(SOLVERS, workers=(1, 3))
 def test_threads_give_the_same_bits(solver, given, where, workers):
     with ThreadExecutor(workers) as executor:
         found = given.condition(solver, where, executor=executor)
     assert_same_bits(found, given.condition(solver, where))
 
 
-@every_solver
-@every_input
-@everywhere
+@every_case
 def test_several_fields_are_several_solves(solver, given, where):
     if not solver.many_fields:
         with pytest.raises(ArgumentError, match=r"y holds 3 fields; .* Call condition\(\) once per field"):
@@ -199,18 +214,14 @@ def test_several_fields_are_several_solves(solver, given, where):
     assert one.mean.shape == ((1, *shape) if where == "grid" else (*shape, 1))
 
 
-@every_solver
-@every_input
-@everywhere
+@some_case
 def test_the_variance_depends_on_the_data_or_not_as_promised(solver, given, where):
     other = given.condition(solver, where, field=given.fields[1])
     mine = given.condition(solver, where)
     assert np.array_equal(mine.variance, other.variance) == solver.calibrated
 
 
-@every_solver
-@every_input
-@everywhere
+@some_case
 def test_units_of_the_field_do_not_matter(solver, given, where):
     scale = 1024.0
     prior = cagp.Prior(
@@ -222,13 +233,7 @@ def test_units_of_the_field_do_not_matter(solver, given, where):
     assert_close(scaled.variance, scale**2 * plain.variance, relative=1e-12)
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [solver for solver in SOLVERS.values() if isinstance(solver, Affine)],
-    ids=[name for name, solver in SOLVERS.items() if isinstance(solver, Affine)],
-)
-@every_input
-@everywhere
+@chosen({name: solver for name, solver in SOLVERS.items() if isinstance(solver, Affine)})
 def test_the_mean_alone_is_the_same_mean(solver, given, where):
     mean = cagp.posterior_mean(given.prior, given.grid, given.fields, given.targets(where), solver=solver)
     expected = given.condition(solver, where, field=given.fields).mean
@@ -236,9 +241,8 @@ def test_the_mean_alone_is_the_same_mean(solver, given, where):
     assert_close(mean, expected, relative=1e-11)
 
 
-@every_solver
-@every_input
-def test_no_test_points(solver, given):
+@some_case
+def test_no_test_points(solver, given, where):
     posterior = cagp.condition(
         given.prior, given.grid, given.fields[0], np.zeros((0, 3)), solver=solver, covariance="full"
     )
@@ -272,9 +276,7 @@ def test_one_observation(solver, row):
         np.testing.assert_allclose(posterior.covariance, plain.covariance, rtol=0.0, atol=1e-12)
 
 
-@every_solver
-@every_input
-@everywhere
+@some_case
 def test_progress_reports_every_iteration_and_ends_at_one(solver, given, where):
     seen: list[cagp.Progress] = []
     posterior = given.condition(solver, where, progress=seen.append)
@@ -285,9 +287,7 @@ def test_progress_reports_every_iteration_and_ends_at_one(solver, given, where):
     assert 0.0 <= seen[0].seconds <= seen[-1].seconds <= posterior.stats.seconds
 
 
-@every_solver
-@every_input
-@everywhere
+@some_case
 def test_a_solve_that_cannot_fit_is_refused_before_it_starts(solver, given, where):
     begun: list[cagp.Progress] = []
     with pytest.raises(BudgetError, match=r"points needs .*, more than the 4.88 KiB that may be used"):
@@ -295,11 +295,10 @@ def test_a_solve_that_cannot_fit_is_refused_before_it_starts(solver, given, wher
     assert begun == []
 
 
-@every_solver
-@every_input
-def test_nothing_the_caller_gave_is_changed(solver, given):
+@some_case
+def test_nothing_the_caller_gave_is_changed(solver, given, where):
     field = given.fields[0].copy()
     field.flags.writeable = False
-    posterior = given.condition(solver, "grid", field=field)
+    posterior = given.condition(solver, where, field=field)
     np.testing.assert_array_equal(field, given.fields[0])
-    assert_same_bits(posterior, given.condition(solver, "grid"))
+    assert_same_bits(posterior, given.condition(solver, where))
