@@ -43,6 +43,9 @@ class ExactSolve(Protocol):
 class Gram(Protocol):
     """The symmetric positive definite matrix ``G = k(X, X) + diag(noise)``, shape (n, n).
 
+    It is that and nothing else: solvers that work tile by tile evaluate the tiles and diagonal blocks they
+    need from `kernel`, `X` and `noise_variance`. Products, and what they give, are by structure.
+
     Attributes
     ----------
     shape : (int, int)
@@ -69,10 +72,6 @@ class Gram(Protocol):
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
-        ...
-
-    def block(self, rows: slice, columns: slice) -> Array:
-        """Dense block ``G[rows, columns]``."""
         ...
 
     def __matmul__(self, columns: Array) -> Array:
@@ -105,15 +104,6 @@ def target_points(targets: Targets) -> Array:
 def target_count(targets: Targets) -> int:
     """Count the targets, q."""
     return targets.size if isinstance(targets, LatLonGrid) else len(targets)
-
-
-def dense_block(kernel: Kernel, X: Array, noise_variance: Array, rows: slice, columns: slice) -> Array:
-    """``(k(X, X) + diag(noise))[rows, columns]``."""
-    block = kernel(X[rows], X[columns])
-    index = np.arange(len(X))
-    same_row, same_column = np.nonzero(index[rows, None] == index[None, columns])
-    block[same_row, same_column] += noise_variance[rows][same_row]
-    return block
 
 
 def check_noise(noise_variance: Array, *, n: int) -> None:

@@ -70,10 +70,6 @@ class DenseGram:
         """Diagonal of G, shape (n,)."""
         return self._matrix.diagonal().copy()
 
-    def block(self, rows: slice, columns: slice) -> Array:
-        """Dense block ``G[rows, columns]``."""
-        return self._matrix[rows, columns].copy()
-
     @cached_property
     def factor(self) -> Array:
         """Lower Cholesky factor of G, n^3 / 3 flops once."""

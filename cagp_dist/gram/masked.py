@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.base import ExactSolve, Targets, dense_block, target_points
+from cagp_dist.gram.base import ExactSolve, Targets, target_points
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
@@ -103,10 +103,6 @@ class MaskedRings:
     def diagonal(self) -> Array:
         """Diagonal of G_o, shape (n,)."""
         return self.rings.diagonal()[self._layout.index]
-
-    def block(self, rows: slice, columns: slice) -> Array:
-        """Dense block ``G_o[rows, columns]``."""
-        return dense_block(self.kernel, self.X, self.noise_variance, rows, columns)
 
     @cached_property
     def rows_of_poles(self) -> RingGram:

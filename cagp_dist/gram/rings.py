@@ -16,7 +16,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.gram.base import ExactSolve, Targets, dense_block, target_points
+from cagp_dist.gram.base import ExactSolve, Targets, target_points
 from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
@@ -186,10 +186,6 @@ class RingGram:
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
         return self.kernel.diagonal(self.X) + self.noise_variance
-
-    def block(self, rows: slice, columns: slice) -> Array:
-        """Dense block ``G[rows, columns]``, points in latitude-major order."""
-        return dense_block(self.kernel, self.X, self.noise_variance, rows, columns)
 
     def __matmul__(self, field: ArrayLike) -> Array:
         """``G @ field``, as ``L (L' field)`` for each wavenumber."""

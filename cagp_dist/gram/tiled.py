@@ -13,7 +13,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import ExactSolve, Targets, check_noise, dense_block, target_points
+from cagp_dist.gram.base import ExactSolve, Targets, check_noise, target_points
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
@@ -79,10 +79,6 @@ class TiledGram:
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
         return self.kernel.diagonal(self.X) + self.noise_variance
-
-    def block(self, rows: slice, columns: slice) -> Array:
-        """Dense block ``G[rows, columns]``."""
-        return dense_block(self.kernel, self.X, self.noise_variance, rows, columns)
 
     def __matmul__(self, columns: Array) -> Array:
         """``G @ columns`` in this thread; `product` does it on an executor."""

@@ -267,26 +267,12 @@ def test_shape_points_noise_and_diagonal(maker):
     np.testing.assert_array_equal(made.gram.diagonal(), before)
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns"),
-    [
-        (slice(0, 10), slice(0, 10)),
-        (slice(0, 10), slice(60, 130)),
-        (slice(20, 50), slice(40, 44)),
-        (slice(None), slice(None)),
-        (slice(129, 130), slice(0, 130)),
-        (slice(5, 5), slice(0, 3)),
-        (slice(100, None), slice(None, -90)),
-    ],
-)
-def test_block(maker, rows, columns):
-    made = case(maker)
-    block = made.gram.block(rows, columns)
-    expected = made.G[rows, columns]
-    assert block.shape == expected.shape
-    np.testing.assert_allclose(block, expected, rtol=1e-13)
-    block += 1.0  # a copy: the matrix stays as it is
-    np.testing.assert_allclose(made.gram.block(rows, columns), expected, rtol=1e-13)
+def test_it_is_the_kernel_of_its_points_plus_its_noise(maker):
+    """So that tiles can be evaluated from these three, whatever the structure."""
+    gram = case(maker, n=65).gram
+    tiles = gram.kernel(gram.X, gram.X) + np.diag(gram.noise_variance)
+    product = gram @ np.eye(65)
+    np.testing.assert_allclose(product, tiles, rtol=0.0, atol=1e-13 * tiles.max())
 
 
 @pytest.mark.parametrize("columns", [1, 12])

@@ -77,7 +77,7 @@ def columns_for(G, *shape, seed=0):
 
 
 @every_case
-def test_product_diagonal_and_block_are_those_of_the_observed_points(name, mask):
+def test_product_and_diagonal_are_those_of_the_observed_points(name, mask):
     problem, masked, G = masked_problem(name, mask)
     n = len(G)
     assert masked.shape == (n, n)
@@ -85,8 +85,6 @@ def test_product_diagonal_and_block_are_those_of_the_observed_points(name, mask)
     np.testing.assert_allclose(masked.diagonal(), np.diag(G), rtol=1e-15)
     np.testing.assert_array_equal(masked.noise_variance, problem.noise[masked.observed.ravel()])
     assert masked.kernel == problem.kernel
-    np.testing.assert_allclose(masked.block(slice(None), slice(None)), G, rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(masked.block(slice(0, 3), slice(1, None)), G[:3, 1:], rtol=1e-13, atol=1e-13)
     for shape in ((), (1,), (4,), (0,)):
         v = columns_for(G, *shape)
         product = masked @ v
@@ -252,7 +250,7 @@ def test_any_mask(bits, tolerance):
     observed = np.array([bool(bits >> i & 1) for i in range(20)]).reshape(4, 5)
     masked = cagp.MaskedRings(rings, observed)
     there = observed.ravel()
-    G = rings.block(slice(None), slice(None))[there][:, there]
+    G = kernel_matrix(rings.kernel, rings.X[there], rings.X[there]) + 0.05 * np.eye(int(there.sum()))
     b = columns_for(G)
     np.testing.assert_allclose(masked @ b, G @ b, rtol=0.0, atol=1e-13 * np.abs(G).sum())
     assert np.linalg.norm(b - G @ masked.solve(b, tolerance=tolerance)) <= 1.11 * tolerance * np.linalg.norm(
