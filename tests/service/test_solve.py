@@ -1,0 +1,46 @@
+"""One solve for all times, or one for each: what is reported of them together."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service import solve as module
+from cagp_dist.service.solve import solve
+from cagp_dist.solvers import Status
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+
+def solved(y, solver, prior=None):
+    X = np.linspace(0.0, 1.0, len(y)).reshape(-1, 1)
+    return solve(
+        prior or cagp.Prior(cagp.Matern32(0.3), 0.1, lambda X: np.zeros((len(X), y.shape[1]))),
+        X,
+        y,
+        X[:3],
+        solver=solver,
+        executor=SerialExecutor(),
+        on_plan=lambda plan: None,
+        progress=lambda part, line: None,
+    )
+
+
+def test_every_end_of_a_solve_has_its_place_and_those_that_failed_come_first():
+    assert set(module.WORST_FIRST) == set(Status)
+    assert len(module.WORST_FIRST) == len(Status)
+    ok = [status.ok for status in module.WORST_FIRST]
+    assert ok == sorted(ok)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_status_is_the_worst_of_the_times_in_any_order(order):
+    """Conjugate gradients: a field of zeros is solved at once, others are not."""
+    rng = np.random.default_rng(0)
+    y = np.stack([np.zeros(40), rng.normal(size=40), np.zeros(40)], axis=1)[:, list(order)]
+    found = solved(y, cagp.ConjugateGradient(3))
+    alone = [solved(y[:, [i]], cagp.ConjugateGradient(3)).status for i in range(3)]
+    assert set(alone) == {Status.CONVERGED, Status.COMPLETED}
+    assert found.status is Status.COMPLETED
