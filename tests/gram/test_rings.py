@@ -435,14 +435,12 @@ def test_a_closed_executor_is_an_error():
         rings.logdet()
 
 
-def test_noise_a_million_times_the_field_has_no_posterior_variance():
+@pytest.mark.parametrize("noise", [0.9e6, 1.1e6, 1e9])
+def test_under_noise_a_million_times_the_field_the_posterior_variance_is_the_prior_s(noise):
     grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
-    field = np.ones(grid.shape)
-    bearable = cagp.RingGram(grid, cagp.Matern32(0.5, 1.0), noise_variance=0.9e6)
-    _, variance = posterior(bearable, field)
+    rings = cagp.RingGram(grid, cagp.Matern32(0.5, 1.0), noise_variance=noise)
+    _, variance = posterior(rings, np.ones(grid.shape))
     np.testing.assert_allclose(variance, 1.0, rtol=1e-4)
-    with pytest.raises(NumericalError, match=r"1\.1e\+06 times the variance of the field"):
-        posterior(cagp.RingGram(grid, cagp.Matern32(0.5, 1.0), noise_variance=1.1e6), field)
 
 
 def test_a_gram_matrix_says_what_it_is_and_stays_what_it_is():
