@@ -15,6 +15,7 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
 
 WORST_FIRST = (
+    Status.DIVERGED,
     Status.BREAKDOWN,
     Status.ILL_CONDITIONED,
     Status.COMPLETED,
