@@ -564,3 +564,16 @@ def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_
     with pytest.raises(BudgetError, match=on_points):
         compute(int(0.99 * peak))
     compute(12 * peak)
+
+
+def test_planned_bytes_bound_a_grid_under_loud_noise(warm_grids):
+    """Its variances come from solves, not from the inverse's diagonal; the plan knows no noise."""
+    field, plans = np.random.default_rng(0).normal(size=GRID.shape), []
+    prior = cagp.Prior(cagp.Matern32(0.1), 1e7)
+
+    def compute():
+        executor = SerialExecutor()
+        cagp.condition(prior, GRID, field, GRID, solver=cagp.Rings(), executor=executor, on_plan=plans.append)
+
+    compute()
+    assert traced_peak(compute) <= plans[0].peak_bytes + MIB / 4

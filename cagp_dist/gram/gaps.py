@@ -78,16 +78,17 @@ class GridSolve:
 
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q)."""
-        complete = not self._layout.missing.any()
-        if (
-            isinstance(targets, LatLonGrid)
-            and complete
-            and not full
-            and targets.same_points(self._rings.grid)
-            and self._rings.noise_by_latitude.max() <= LOUDEST * self._rings.kernel.variance
-        ):
+        if full or not self._targets_are_whole_grid(targets):
+            return self._system.downdate(target_points(targets), full=full)
+        if self._rings.noise_by_latitude.max() <= LOUDEST * self._rings.kernel.variance:
             return self._whole_downdate()
-        return self._system.downdate(target_points(targets), full=full)
+        # latitude by latitude: one solve at a time, so that the plan need not know of the noise
+        rings_of_points = target_points(targets).reshape(*self._rings.grid.shape, -1)
+        return np.concatenate([self._system.downdate(ring, full=False) for ring in rings_of_points])
+
+    def _targets_are_whole_grid(self, targets: Targets) -> bool:
+        complete = not self._layout.missing.any()
+        return isinstance(targets, LatLonGrid) and complete and targets.same_points(self._rings.grid)
 
     def _whole_downdate(self) -> Array:
         noise, prior = self._rings.noise_variance, self._rings.kernel.diagonal(self._rings.X)
