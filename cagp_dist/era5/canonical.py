@@ -67,7 +67,7 @@ def canonical(
     Raises
     ------
     DataError
-        If the variable is absent, a selected time is absent, wholly missing or there twice with different
+        If the variable is absent, a selected time is absent, has no values or appears twice with different
         values, values are not kelvin, or the grid is not a regular one.
     ConfigurationError
         If variable, times, area or grid_degrees are not valid.

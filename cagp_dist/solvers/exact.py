@@ -17,8 +17,8 @@ from cagp_dist.solvers.status import Status
 class Cholesky:
     """The exact posterior by a dense Cholesky factor: n^3 / 3 flops, 16 n^2 bytes.
 
-    Runs in the calling process, whatever the executor. From 2,048 points on it uses all threads of BLAS, whose
-    number may change the last bits of the result.
+    Runs in the calling process, whatever the executor. From 2,048 points on it uses all threads of BLAS; how
+    many there are may change the last bits of the result.
     """
 
     iterations: ClassVar[int] = 1

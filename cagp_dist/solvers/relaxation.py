@@ -20,7 +20,7 @@ class SOR(Affine):
     iterations : int
         Sweeps over all points, at least 0; each costs one of `GaussSeidel`.
     relaxation : float
-        w, strictly between 0 and 2; the sweeps converge for every such w (Ostrowski and Reich, math 2).
+        w, between 0 and 2, where it always converges (Ostrowski and Reich, math 2).
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -49,7 +49,7 @@ class SSOR(Affine):
     iterations : int
         Pairs of sweeps, at least 0.
     relaxation : float
-        w, strictly between 0 and 2; the sweeps converge for every such w.
+        w, between 0 and 2, where it always converges.
     """
 
     iterations: int = field(metadata=ITERATIONS)

@@ -237,8 +237,8 @@ class TileSystem:
     ) -> Iterator[tuple[int, Handle[Solved]]]:
         """Visit every block once; the rows of ``work`` are replaced as it goes.
 
-        After a ``final`` sweep the panels are not read, so only rows that are still to be visited are updated:
-        half the work.
+        After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
+        updated: half the work.
 
         Yields
         ------
