@@ -85,14 +85,14 @@ class Prior:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a solve is.
+    """How far a solve has come.
 
     Attributes
     ----------
     iteration, iterations : int
-        Sweeps or actions done for the current batch of test points, and in all.
+        Sweeps or actions done for the current batch of test points, and those that were asked for.
     fraction : float
-        Part of the whole work that is done, 0 to 1.
+        Part of the work that is done, 0 to 1.
     seconds : float
         Since the start.
     relative_residual : float or None
@@ -160,8 +160,8 @@ def condition(
         Observed points, Euclidean distance; on the sphere use `unit_sphere`. Gauss-Seidel solvers
         visit them in this order; see `space_filling_order`. Or the grid on which fields were observed.
     y : array_like, shape (n,) or (n, T); on a grid (P, Q) or (T, P, Q)
-        Observations; T fields observed at the same points share one solve. On a grid NaN is where nothing was
-        observed, and the Q copies of a pole are one observation, their mean.
+        Observations; T fields observed at the same points share one solve. On a grid NaN marks points without
+        an observation, and the Q copies of a pole are one observation, their mean.
     X_test : array_like, shape (q, p), or LatLonGrid
         Where the posterior is wanted: points, or all points of a grid.
     solver : Solver
@@ -176,7 +176,7 @@ def condition(
     progress : callable, optional
         Called with a `Progress` after every iteration.
     on_plan : callable, optional
-        Called with the `cagp_dist.budget.Plan` before work starts; what it says is what is done.
+        Called with the `cagp_dist.budget.Plan` before the work starts; the same plan is carried out.
 
     Returns
     -------
@@ -334,7 +334,7 @@ def posterior_mean(
         problem = make_problem(
             prior, seen, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
-        # the stages carry one column per field: plan them as so many targets
+        # the stages carry one column per field: plan them as if each field were a target
         demand = demand_of(problem, executor, limit)
         grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
         plan = solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid))

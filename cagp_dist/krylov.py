@@ -6,9 +6,9 @@
     d = z - (d_last' G z / curvature_last) d_last
     curvature = d' G d,   rho = d' r,   v += (rho / curvature) d,   r -= (rho / curvature) G d
 
-The new direction is made conjugate to the last one by an inner product, not by a ratio of residual norms:
-the same in exact arithmetic, and right too where the preconditioner is not symmetric or changes, as a
-Gauss-Seidel sweep is (flexible conjugate gradients, [Notay 2000, doi:10.1137/S1064827599362314]).
+The new direction is made conjugate to the last one by an inner product, not by a ratio of residual norms. In
+exact arithmetic that is the same; it is also right where the preconditioner is not symmetric, like a
+Gauss-Seidel sweep, or changes (flexible conjugate gradients, [Notay 2000, doi:10.1137/S1064827599362314]).
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Operator = Callable[[Array], Array]
 
 
 class Preconditioned(NamedTuple):
-    """``z = M^-1 r`` and, where the preconditioner knows it at no cost, ``G z``."""
+    """``z = M^-1 r`` and, where the preconditioner has it at no cost, ``G z``."""
 
     direction: Array
     image: Array | None = None
@@ -45,7 +45,7 @@ class LinearSolution:
     relative_residual : array of float64, shape (r,)
         ``|b - G v| / |b|``.
     tolerance : float
-        What was asked for.
+        The relative residual that was asked for.
     """
 
     value: Array
@@ -83,11 +83,12 @@ def conjugate_gradients(
     tolerance : float
         Relative residual at which a row is done.
     iterations : int
-        Products at most.
+        Largest number of products.
     start : array of float64, shape (r, n), optional
-        Where to begin; by default zero. Rows whose right-hand side is zero are zero, wherever they begin.
+        Where to start; by default zero. Rows whose right-hand side is zero are zero, wherever they start.
     recompute : bool
-        Whether the relative residual is that of the solution, one product more, or of the recurrence.
+        Whether the relative residual is that of the solution, which takes one more product, or of the
+        recurrence.
 
     Returns
     -------

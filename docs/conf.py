@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from importlib import import_module
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
+from sphinx.pycode import ModuleAnalyzer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawn import missing_figures
@@ -78,6 +80,16 @@ def keep_words(app: Sphinx, doctree: nodes.document) -> None:
             reference.replace_self(reference.children)
 
 
+def describe_data(
+    app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    """Give a constant of `cagp_dist` the text below it where it is defined, not the docstring of its type."""
+    package, _, short = name.rpartition(".")
+    if what == "data" and package == "cagp_dist":
+        home = f"{package}.{import_module(package)._HOME[short]}"
+        lines[:] = ModuleAnalyzer.for_module(home).find_attr_docs()["", short]
+
+
 def check_figures(app: Sphinx, exception: Exception | None) -> None:
     """End the build with an error if the tutorial lost a figure."""
     page = Path(app.outdir) / "tutorial.html"
@@ -91,4 +103,5 @@ def check_figures(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Sphinx calls this at the start of a build."""
     app.connect("doctree-read", keep_words)
+    app.connect("autodoc-process-docstring", describe_data)
     app.connect("build-finished", check_figures)

@@ -82,3 +82,24 @@ def test_works_that_docstrings_cite_are_on_the_page_of_references():
     }
     assert ("Hegde", "2025") in cited
     assert cited <= listed
+
+
+def test_python_of_the_readme_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS.parent / "README.md").read_text(), flags=re.DOTALL)
+    assert len(blocks) == 2
+    exec("\n".join(blocks), {})
+    assert capsys.readouterr().out.endswith("(36, 72) exact\n")
+
+
+def test_sections_and_identities_that_docstrings_cite_are_on_the_page_of_mathematics():
+    text = (DOCS / "math.md").read_text()
+    sections = set(re.findall(r"^##+ (\d+(?:\.\d+)?)\.? ", text, flags=re.MULTILINE))
+    identities = set(re.findall(r"\bT\d+\b", text))
+    assert {"1.2", "7"} <= sections
+    assert {"T2", "T8"} <= identities
+    for path in sorted((DOCS.parent / "cagp_dist").rglob("*.py")):
+        for cited in re.findall(r"\(math ([^);\[]+)", path.read_text()):
+            numbers = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", cited))
+            named = set(re.findall(r"T\d+", cited))
+            assert numbers <= sections, f"{path.name}: math {cited}"
+            assert named <= identities, f"{path.name}: math {cited}"

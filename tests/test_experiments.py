@@ -314,3 +314,13 @@ def test_numbers_of_the_observed_points_predict_better_than_those_of_the_field(c
     assert (observed[2].strip(), field[2].strip()) == ("observed", "field")
     assert float(observed[7]) < float(field[7]) - 0.5
     assert float(observed[3]) > 2.0 * float(field[3])
+
+
+@pytest.mark.exhaustive
+def test_fit_density_without_blocks_is_the_fit_of_all_points():
+    density = script("fit_density")
+    task, dense = density.fitted_task(300, 0, "observed")
+    together = density.fitted_at_once(task)
+    assert together.result.method == "pathwise"
+    for (name, value, error), (_, other, _) in zip(dense.estimates(), together.estimates(), strict=True):
+        assert abs(value - other) < error, name

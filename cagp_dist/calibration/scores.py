@@ -143,7 +143,7 @@ def crps(
 ) -> float:
     """Mean continuous ranked probability score of a Gaussian, in the unit of the observations.
 
-    ``int (F(x) - 1{x >= y})^2 dx = s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))`` (math 12); for
+    ``int (F(x) - 1{x >= y})^2 dx = s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))`` (math 13); for
     ``s -> 0`` it is the absolute error.
 
     Examples

@@ -67,7 +67,7 @@ def canonical(
     Raises
     ------
     DataError
-        If the variable is absent, a selected time is absent, wholly missing or there twice with different
+        If the variable is absent, a selected time is absent, has no values or appears twice with different
         values, values are not kelvin, or the grid is not a regular one.
     ConfigurationError
         If variable, times, area or grid_degrees are not valid.
@@ -233,7 +233,7 @@ def _merge_times(values: Values, moments: NDArray[np.datetime64]) -> tuple[Value
     for repeated in np.flatnonzero(~first):
         if not np.array_equal(values[repeated], values[repeated - 1], equal_nan=True):
             raise DataError(
-                f"time {shown(moments[repeated])} is there twice with different values; expected one field "
+                f"time {shown(moments[repeated])} appears twice with different values; expected one field "
                 "per time. Remove the one that is not wanted."
             )
     return (values, moments) if first.all() else (values[first], moments[first])
@@ -243,7 +243,7 @@ def _ascending_rows(values: Values, latitude: Array) -> tuple[Values, Array]:
     order = np.argsort(latitude, kind="stable")
     latitude = np.clip(latitude[order], -90.0, 90.0).round(6)
     if (np.diff(latitude) <= 0.0).any():
-        raise DataError("a latitude is there twice; expected every row of the grid once.")
+        raise DataError("a latitude appears twice; expected every row of the grid once.")
     return values[:, order], latitude
 
 
@@ -256,7 +256,7 @@ def _ascending_columns(values: Values, longitude: Array) -> tuple[Values, Array]
     for repeated in np.flatnonzero(~first):
         if not np.array_equal(values[..., repeated], values[..., repeated - 1], equal_nan=True):
             raise DataError(
-                f"longitude {wrapped[repeated]:g} is there twice (0 and 360 are one meridian) with different "
+                f"longitude {wrapped[repeated]:g} appears twice (0 and 360 are one meridian) with different "
                 "values; expected every column of the grid once."
             )
     return (values, wrapped) if first.all() else (values[..., first], wrapped[first])

@@ -25,7 +25,7 @@ class Points:
     Attributes
     ----------
     latitude_degrees, longitude_degrees : arrays of float64, shape (n,)
-        Degrees north and degrees east in [0, 360); no place is there twice.
+        Degrees north and degrees east in [0, 360); no place appears twice.
     values_kelvin : array of float64, shape (T, n)
         Temperature; no missing value.
     times : array of datetime64[ns], shape (T,)

@@ -1,4 +1,4 @@
-"""What solvers and posteriors ask of a Gram matrix; tests/conformance checks it for every one of them."""
+"""What solvers and posteriors need from a Gram matrix; tests/conformance checks every one of them."""
 
 from typing import Protocol
 
@@ -87,12 +87,12 @@ class Gram(Protocol):
     ) -> Array:
         """``k(targets, X) @ columns``, shape (q, r) for columns (n, r).
 
-        ``product`` is ``G @ columns`` where the caller has it; some Grams need no more.
+        ``product`` is ``G @ columns`` if the caller has it; some Grams need nothing else.
         """
         ...
 
     def exact(self, *, executor: Executor) -> ExactSolve | None:
-        """Exact solves by the structure of this Gram, or None where it has none to offer."""
+        """Exact solves that use the structure of this Gram, or None if there are none."""
         ...
 
 

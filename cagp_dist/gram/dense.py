@@ -57,7 +57,7 @@ class DenseGram:
         return np.asarray(self._matrix @ columns)
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
-        """``G @ columns``, in this process whatever the executor."""
+        """``G @ columns``, in this process, whatever the executor."""
         return self @ columns
 
     def cross(

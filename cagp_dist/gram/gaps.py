@@ -38,8 +38,8 @@ TRUSTED_BOUND = 1e12
 """Condition number up to which its cheap upper bound is good enough."""
 
 LOUDEST = 1e6
-"""Noise, in variances of the field, above which the downdate of the grid itself would be lost to rounding as
-a difference of the inverse's diagonal; it then comes from solves, as that of points."""
+"""Noise over field variance above which the downdate of the grid itself would be lost to rounding as a
+difference of the inverse's diagonal; it then comes from solves, as that of points."""
 
 
 class GridSolve:
@@ -177,7 +177,7 @@ class FewMissing:
 
 
 class ManyMissing:
-    """Many missing points: conjugate gradients, for every test point anew."""
+    """Many missing points: conjugate gradients, once more for every test point."""
 
     def __init__(self, rings: RingGram, observed: Mask) -> None:
         self._masked = MaskedRings(rings, observed)

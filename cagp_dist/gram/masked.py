@@ -1,4 +1,4 @@
-"""Grids with missing points: the Gram matrix of those that are there, on top of the whole grid's.
+"""Grids with missing points: the Gram matrix of the observed ones, by way of the whole grid's.
 
 With R the restriction to observed points, ``G_o = R G R'``: a product is "embed, multiply, restrict". Its
 solves are conjugate gradients preconditioned by "embed, solve on the whole grid, restrict", which differs
@@ -35,7 +35,7 @@ class MaskedRings:
     rings : RingGram
         The whole grid.
     observed : array_like of bool, shape (P, Q)
-        Which points are there. Columns have an entry for each of them, in latitude-major order.
+        Which points were observed. Columns have an entry for each of them, in latitude-major order.
 
     Raises
     ------
@@ -72,12 +72,12 @@ class MaskedRings:
 
     @property
     def layout(self) -> Layout:
-        """Which points are there."""
+        """Which points were observed."""
         return self._layout
 
     @property
     def observed(self) -> Mask:
-        """Which points are there, shape (P, Q)."""
+        """Which points were observed, shape (P, Q)."""
         return self._layout.observed
 
     @property
@@ -171,7 +171,7 @@ class MaskedRings:
         tolerance : float
             Relative residual, in (0, 1).
         iterations : int
-            Products at most.
+            Largest number of products.
         preconditioned : bool
             False for plain conjugate gradients, to compare with.
 

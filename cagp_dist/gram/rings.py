@@ -43,7 +43,7 @@ from cagp_dist.tiling import Range
 T = TypeVar("T")
 
 TASK_COLUMN_BYTES = 8 * 2**20
-"""Columns that are sent with a task, at most: Dask keeps what is sent in its scheduler."""
+"""Columns that are sent with a task, at most: the scheduler of Dask keeps what is sent."""
 
 Kept = Sequence[Handle[Factors] | Factors]
 """Factors of all ranges, in this process or as handles of what lies on the workers."""
@@ -73,7 +73,7 @@ class RingGram:
     Raises
     ------
     ArgumentError
-        If an argument is not what is described.
+        If an argument has the wrong type, shape or value.
     BudgetError
         On the first use, if the factors do not fit into memory.
     NumericalError
@@ -143,7 +143,7 @@ class RingGram:
 
     @property
     def noise_by_latitude(self) -> Array:
-        """Noise variances, shape (P,), not to be changed."""
+        """Noise variances, shape (P,); read-only."""
         return self._noise_by_latitude
 
     @property
@@ -292,7 +292,7 @@ class RingGram:
         noise : bool
             Whether the draws include observation noise.
         fields : int, optional
-            How many independent draws.
+            Number of independent draws.
 
         Returns
         -------
@@ -401,7 +401,7 @@ def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:
 
 
 def check_memory(wavenumbers: Wavenumbers, memory_bytes: int, *, copies: float) -> None:
-    """Raise `BudgetError` if the blocks of all wavenumbers, so many times, do not fit into memory."""
+    """Raise `BudgetError` if ``copies`` times the blocks of all wavenumbers do not fit into memory."""
     needed = copies * wavenumbers.block_bytes
     if needed > memory_bytes:
         raise BudgetError(

@@ -14,13 +14,13 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, unit_sphere
 
 NEAREST_DEGREES = 1e-9
-"""Latitudes closer than this are taken for one latitude."""
+"""Latitudes closer than this count as equal."""
 
 MIRRORED_DEGREES = 1e-12
-"""Mirror images may be this far from exact: the rounding of an axis, without an effect on the result."""
+"""Tolerance for mirror images: the rounding of an axis, without effect on the result."""
 
 NEAREST_LONGITUDE_DEGREES = 3e-5
-"""An axis of longitudes may be this far from equispaced: the rounding of float32 degrees."""
+"""Tolerance for equispaced longitudes: the rounding of float32 degrees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class LatLonGrid:
         if steps.size and np.abs(steps).min() < NEAREST_DEGREES:
             where = int(np.abs(steps).argmin())
             raise ArgumentError(
-                f"latitude {latitude[where]:g} is there twice (rows {where} and {where + 1}); a ring may "
+                f"latitude {latitude[where]:g} appears twice (rows {where} and {where + 1}); a ring may "
                 "appear once. Drop or average one of the rows."
             )
         if steps.size and not ((steps > 0.0).all() or (steps < 0.0).all()):
@@ -185,7 +185,7 @@ class LatLonGrid:
 
 
 def as_fields(name: str, values: ArrayLike, grid: LatLonGrid) -> tuple[Array, Callable[[Array], Array]]:
-    """Fields (T, P, Q) of what was given, and a function that gives results the shape of what was given.
+    """Return values as fields (T, P, Q), and a function that gives results the shape of the values.
 
     Raises
     ------

@@ -25,7 +25,7 @@ class Layout:
     grid : LatLonGrid
         All points.
     observed : array of bool, shape (P, Q)
-        Which of them were observed; not to be changed.
+        Which of them were observed; read-only.
     """
 
     grid: LatLonGrid
@@ -33,7 +33,7 @@ class Layout:
 
     @classmethod
     def of(cls, grid: LatLonGrid, observed: ArrayLike) -> "Layout":
-        """Check a mask; raises `ArgumentError` if it is none, has another shape, or nothing is observed."""
+        """Check a mask; `ArgumentError` if it is not a boolean mask of the grid or is False everywhere."""
         mask = np.asarray(observed)
         if mask.dtype != np.bool_ or mask.shape != grid.shape:
             raise ArgumentError(
@@ -50,7 +50,7 @@ class Layout:
 
     @cached_property
     def index(self) -> Indices:
-        """Place of each observed point in the flat grid, shape (n,)."""
+        """Index of each observed point in the flattened grid, shape (n,)."""
         return np.flatnonzero(self.observed)
 
     @cached_property
@@ -61,7 +61,7 @@ class Layout:
 
     @cached_property
     def missing(self) -> Mask:
-        """Points of the grid that were not observed, shape (P, Q); copies of an observed pole are not."""
+        """Points of the grid that were not observed, shape (P, Q), without copies of an observed pole."""
         missing = ~self.observed
         missing[self.poles] = False
         return missing

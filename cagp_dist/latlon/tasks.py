@@ -1,6 +1,6 @@
 """Tasks of a Gram matrix on a grid: make, factor and apply the blocks of a range of wavenumbers.
 
-Plain functions of arrays, to be run by executors; `cagp_dist.gram.rings.RingGram` puts them together. None
+Plain functions of arrays, to be run by executors; `cagp_dist.gram.rings.RingGram` combines them. None of them
 changes its arguments.
 """
 

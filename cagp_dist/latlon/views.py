@@ -1,4 +1,4 @@
-"""How points see a latitude-longitude grid: those that see it alike, up to rotation, share one solve."""
+"""How points see a latitude-longitude grid: points that see it alike, up to rotation, share one solve."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from cagp_dist.geometry import degrees, unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 
 SAME_DEGREES = 1e-9
-"""Positions closer than this are one."""
+"""Positions closer than this count as equal."""
 
 
 @dataclass(frozen=True, eq=False)

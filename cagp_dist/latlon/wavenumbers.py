@@ -10,8 +10,8 @@ Where the latitudes (and their noise) are their own mirror image beyond the equa
 centrosymmetric and splits once more: sums and differences of mirrored latitudes do not mix. That is two
 blocks of half the size, a quarter of the flops and half the memory.
 
-Blocks are made, used and dropped in ranges of wavenumbers; ranges depend on the grid alone, so that results
-do not depend on who works.
+Blocks are made, used and dropped in ranges of wavenumbers. The ranges depend on the grid alone, so results do
+not depend on the executor.
 """
 
 from collections.abc import Sequence

@@ -88,7 +88,7 @@ class StandardErrors:
 
 @dataclass(frozen=True)
 class FitProgress:
-    """Where a fit is.
+    """How far a fit has come.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""What was observed, as a problem for the solvers: checked, the prior mean removed, its Gram matrix chosen.
+"""From observations to a problem for the solvers: check them, remove the prior mean, choose the Gram matrix.
 
-Points become a Gram matrix in tiles. A latitude-longitude grid becomes that of its rings; with gaps, or a
-pole (Q points that are one place), that of its observed points.
+The Gram matrix of points is made of tiles, that of a latitude-longitude grid of rings. With gaps, or with a
+pole (Q points that are one place), it is that of the observed points of the grid.
 """
 
 import math
@@ -26,7 +26,7 @@ from cagp_dist.solvers.base import Problem
 
 
 class PriorLike(Protocol):
-    """What a problem takes of a prior."""
+    """What a problem needs from a prior."""
 
     @property
     def kernel(self) -> Kernel: ...
@@ -50,7 +50,7 @@ class Observed:
     single : bool
         Whether one field was given, without an axis for fields.
     layout : Layout or None
-        Where they lie on a grid, if they do.
+        Where they lie on a grid; None for points.
     """
 
     X: Array
@@ -140,7 +140,7 @@ def _merged_poles(fields: Array, present: Array, grid: LatLonGrid) -> tuple[Arra
 
 
 def as_targets(X_test: ArrayLike | LatLonGrid, *, columns: int) -> Targets:
-    """Check targets: points with so many coordinates, or a grid.
+    """Check targets: points with ``columns`` coordinates, or a grid.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def make_problem(
 
 
 def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> Demand:
-    """Say in numbers what a problem asks for."""
+    """Give the size of a problem, from which its solve is planned."""
     gram, targets = problem.gram, problem.targets
     return Demand(
         n=gram.shape[0],

@@ -36,7 +36,7 @@ def sample_posterior(
     generator : numpy.random.Generator
         Source of randomness.
     draws : int
-        How many independent draws.
+        Number of independent draws.
 
     Returns
     -------

@@ -104,7 +104,7 @@ class Sites:
     chosen : array of int, shape (n,)
         Points of the field.
     grid : LatLonGrid or None
-        The whole grid that they are, in its order; None if they are none.
+        The whole grid that they form, in its order; None if they do not form a grid.
     method : {"rings", "dense", "blocks"}
         How their likelihood is worked out, as in `cagp_dist.fit`.
     where : str

@@ -27,7 +27,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     """Score a solution and arrange everything for publication.
 
     Scores compare with observations, so that the standard deviation includes the noise; what is published as
-    ``t2m_std`` has none (math 12, 13).
+    ``t2m_std`` has none (math 13).
 
     Parameters
     ----------

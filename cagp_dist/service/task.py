@@ -136,7 +136,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     DataError
         If the field has missing times, or the climatology cannot be read.
     ArgumentError
-        If the solver needs a whole grid and the observed points are none.
+        If the solver needs a whole grid and the observed points do not form one.
     ConfigurationError
         If the design asks for more points than there are, or for overlapping ones, or the climatology does
         not cover them.

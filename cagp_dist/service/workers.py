@@ -34,7 +34,7 @@ def workers_of(job: Job) -> Iterator[Callable[[], Executor]]:
     ClusterError
         If the scheduler does not answer, or, when the callable is called, has no workers.
     ConfigurationError
-        If the scheduler is none that is known.
+        If the scheduler is unknown.
     """
     scheduler = scheduler_of(job)
     find_scheduler(scheduler).check(scheduler)

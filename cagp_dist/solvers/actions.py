@@ -18,8 +18,8 @@ from cagp_dist.solvers.projection import projection_states
 class ConjugateGradient:
     """Conjugate gradients with full reorthogonalisation: CAGP-CG (math 5).
 
-    Not calibrated: usually too wide, sometimes too narrow. Its search directions depend on the data, so that
-    several fields need one solve each.
+    Not calibrated: error bars are usually too wide, sometimes too narrow. The search directions depend on the
+    data, so several fields need one solve each.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class ConjugateGradient:
 
 @dataclass(frozen=True)
 class RandomActions:
-    """Gaussian random actions: calibrated if the prior is right, and the slowest to learn (math 4.1).
+    """Gaussian random actions: calibrated if the prior is right, and the slowest to converge (math 4).
 
     Parameters
     ----------

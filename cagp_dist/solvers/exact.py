@@ -17,8 +17,8 @@ from cagp_dist.solvers.status import Status
 class Cholesky:
     """The exact posterior by a dense Cholesky factor: n^3 / 3 flops, 16 n^2 bytes.
 
-    Runs in the calling process, whatever the executor; from 2,048 points on with all threads of BLAS, whose
-    number may change its last bits.
+    Runs in the calling process, whatever the executor. From 2,048 points on it uses all threads of BLAS; how
+    many there are may change the last bits of the result.
     """
 
     iterations: ClassVar[int] = 1
@@ -42,8 +42,8 @@ class Cholesky:
 class Rings:
     """The exact posterior where X is a latitude-longitude grid, complete or with gaps (math 7).
 
-    Up to 8,192 points of the grid may be missing at the cost of a whole-grid solve for each latitude that
-    misses any; with more, each test point needs an iteration of its own. A million points take seconds.
+    With up to 8,192 missing points it takes a whole-grid solve for each latitude that has any; with more,
+    each test point needs conjugate gradients of its own. A million points take seconds.
 
     Examples
     --------

@@ -15,7 +15,8 @@ from cagp_dist.solvers.stages import Stage, Sweep
 class GaussSeidel(Affine):
     """Point Gauss-Seidel sweeps in the order of X: Algorithm 2 of [Hegde et al. 2025], in tiles.
 
-    Calibrated for any number of iterations if the prior is right; m covariance terms for m mean sweeps.
+    Calibrated for any number of iterations if the prior is right. The covariance has one term for each sweep
+    of the mean.
 
     Parameters
     ----------
@@ -48,16 +49,18 @@ class BlockGaussSeidel(Affine):
 
     Give the points in an order in which neighbours stand together (`cagp_dist.space_filling_order`):
     compact blocks converge fastest. Calibrated in any order if the prior is right. One block is the exact
-    solve, blocks of one point are `GaussSeidel`. On a complete latitude-longitude grid a block is a band of
-    whole rings, with its mirror image on a mirrored grid: of ``block_size`` points or fewer, but at least
-    one ring.
+    solve, blocks of one point are `GaussSeidel`.
+
+    On a complete latitude-longitude grid with Q longitudes a block is a band of ``block_size // Q`` whole
+    rings, at least one. On a mirrored grid it is that band and its mirror image beyond the equator: up to
+    twice ``block_size`` points.
 
     Parameters
     ----------
     iterations : int
         Sweeps over all blocks, at least 0.
     block_size : int
-        Points of a block, at least 1. Memory 8 n block_size bytes for the factors.
+        Points of a block, at least 1. The factors take 8 n block_size bytes.
     """
 
     iterations: int = field(metadata=ITERATIONS)

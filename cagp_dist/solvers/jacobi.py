@@ -18,7 +18,7 @@ from cagp_dist.solvers.stages import Simultaneous, Stage
 class Jacobi(Affine):
     """Damped Jacobi, ``v += damping D^-1 (b - G v)``.
 
-    Converges for ``damping < 2 / lambda_max(D^-1 G)``; covariances have entries of no sign but plus, so that
+    Converges for ``damping < 2 / lambda_max(D^-1 G)``. All entries of these covariances are positive, so
     the largest row sum of ``D^-1 G`` bounds that eigenvalue.
 
     Parameters
@@ -26,7 +26,8 @@ class Jacobi(Affine):
     iterations : int
         Updates of all points, at least 0; each is one product with G.
     damping : float, optional
-        Above zero; by default one over that row sum, half of what surely converges.
+        Above zero; by default one over that row sum, half the largest value that is sure to
+        converge.
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -65,7 +66,7 @@ class BlockJacobi(Affine):
     block_size : int
         Points of a block, at least 1.
     damping : float, optional
-        Above zero; by default ``1 / B``, half of what surely converges.
+        Above zero; by default ``1 / B``, half the largest value that is sure to converge.
     """
 
     iterations: int = field(metadata=ITERATIONS)

@@ -1,15 +1,15 @@
-"""What the settings of solvers say of themselves, as metadata of their dataclass fields.
+"""What describes the settings of solvers: metadata of their dataclass fields.
 
 The keys of ``[solver]`` in a job file, their errors and their reference are made from the fields of the
-class: name, type, default, and these entries, each of which may be left out::
+class: name, type, default, and these entries, all of them optional::
 
-    description   what is expected; else it is made from the type and the limits
-    least, most   limits, themselves allowed
-    above, below  limits, themselves not allowed
+    description   what is expected; by default made from the type and the limits
+    least, most   limits, which are allowed values
+    above, below  limits, which are not allowed values
     example       a valid value
     job_default   default of a job file where the class has none
 
-A field whose type is not int, float, bool or str, or one of them or None, is no key of a job file.
+A field becomes a key of a job file if its type is int, float, bool or str, or one of these or None.
 
 Examples
 --------

@@ -1,7 +1,7 @@
-"""Policies: which actions a projection takes (math 4.1).
+"""Policies: which actions a projection takes (math 4).
 
-A policy yields columns of actions (n, k). It sees the current residual through a function, which only a
-policy that depends on the data calls.
+A policy yields columns of actions (n, k). It can ask for the current residual by calling a function; only
+policies that depend on the data do so.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ Residual = Callable[[], Array]
 """Returns ``b - G v`` (n,), with v the solution so far."""
 
 Policy = Callable[[Residual], Iterator[Array]]
-"""Yields actions, shape (n, k); those in the span of earlier ones end the solve."""
+"""Yields actions, shape (n, k); actions in the span of earlier ones end the solve."""
 
 
 def residuals(residual: Residual) -> Iterator[Array]:
@@ -24,7 +24,7 @@ def residuals(residual: Residual) -> Iterator[Array]:
 
 
 def gaussian(n: int, *, actions: int, seed: int) -> Policy:
-    """Independent Gaussian actions, in one go: one product with G for all of them."""
+    """Independent Gaussian actions, all in one block: one product with G for all of them."""
 
     def draw(residual: Residual) -> Iterator[Array]:
         yield np.random.default_rng(seed).standard_normal((n, actions))

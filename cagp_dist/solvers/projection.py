@@ -22,7 +22,7 @@ from cagp_dist.solvers.policies import Policy
 from cagp_dist.solvers.status import Status
 
 RESIDUAL_AT_ROUNDING = 1e-14
-"""Relative residual below which further actions only add rounding errors."""
+"""Relative residual below which further actions add nothing but rounding errors."""
 
 DEPENDENT_ACTION = 1e-13
 """An action whose G-norm squared shrinks below this fraction lies in the span of the earlier ones."""
@@ -39,7 +39,7 @@ class Direction:
     curvature : float
         ``d' G d``.
     step : array, shape (T,)
-        ``rho / curvature``, what d is multiplied with in the solution of each field.
+        ``rho / curvature``, the multiple of d that is added to the solution of each field.
     relative_residual : float
         ``|b - G v| / |b|`` after this step, the largest of the fields.
     status : Status
@@ -64,8 +64,8 @@ def project(
 ) -> Iterator[Direction]:
     """Take the actions of a policy, one by one.
 
-    Actions are orthogonalised, and directions made conjugate, twice each: then ``sum d d' / curvature`` stays
-    a valid downdate where short recurrences would overcount and give negative variances.
+    Actions are orthogonalised twice, and directions made conjugate twice: ``sum d d' / curvature`` then stays
+    a valid downdate where short recurrences would count directions twice and give negative variances.
 
     Parameters
     ----------
@@ -76,16 +76,16 @@ def project(
     policy : Policy
         What the actions are.
     iterations : int
-        Actions at most; n are the exact solution.
+        Largest number of actions; n give the exact solution.
     stop_at_rounding : bool
-        Whether the solve ends, CONVERGED, where the residual has reached rounding level. Not for actions that
-        are independent of the data: a variance would then depend on them after all (math 1.6).
+        Whether the solve ends, CONVERGED, when the residual reaches rounding level. Not for actions that are
+        independent of the data: the variance would then depend on the data after all (math 1.6).
 
     Yields
     ------
     Direction
         8 n i flops each for conjugacy, beside a product with G for each block of actions. Keeps 3 vectors of
-        length n per action. The last has status CONVERGED, EXACT or BREAKDOWN where the solve ends early.
+        length n per action. The last has status CONVERGED or BREAKDOWN where the solve ends early.
     """
     n, fields = right.shape
     steps = min(iterations, n)

@@ -20,7 +20,7 @@ class SOR(Affine):
     iterations : int
         Sweeps over all points, at least 0; each costs one of `GaussSeidel`.
     relaxation : float
-        w, between 0 and 2; it converges for all of them (Ostrowski and Reich, math 2).
+        w, between 0 and 2, where it always converges (Ostrowski and Reich, math 2).
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -49,7 +49,7 @@ class SSOR(Affine):
     iterations : int
         Pairs of sweeps, at least 0.
     relaxation : float
-        w, between 0 and 2; it converges for all of them.
+        w, between 0 and 2, where it always converges.
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -64,6 +64,6 @@ class SSOR(Affine):
         check_between("relaxation", self.relaxation, 0.0, 2.0)
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
-        """One sweep over the points, and one back."""
-        forth = Sweep(whole_blocks=False, relaxation=self.relaxation)
-        return forth, Sweep(whole_blocks=False, relaxation=self.relaxation, ascending=False)
+        """One sweep forward over the points, and one backward."""
+        forward = Sweep(whole_blocks=False, relaxation=self.relaxation)
+        return forward, Sweep(whole_blocks=False, relaxation=self.relaxation, ascending=False)

@@ -1,6 +1,6 @@
 """The tasks of a stage on tiles: plain functions of arrays that an executor runs.
 
-They change nothing they are given, so that a task whose worker died can be run again.
+They do not change their arguments, so a task whose worker died can be run again.
 """
 
 from collections.abc import Sequence
@@ -57,9 +57,9 @@ class PanelTile:
 
 
 def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage: Stage) -> Array:
-    """Make what the stage solves with of a diagonal block: m^3 / 3 flops, 8 m^2 bytes.
+    """Evaluate a diagonal block and factor it as the stage needs it: m^3 / 3 flops, 8 m^2 bytes.
 
-    Points that are solved at once take the diagonal alone: m flops, 8 m bytes.
+    Points that are solved at once need the diagonal alone: m flops, 8 m bytes.
     """
     from cagp_dist.compiled import evaluate
 
@@ -110,7 +110,7 @@ def factor_and_solve_alone(
     panel: Array,
     rows: Range,
 ) -> Solved:
-    """`solve_alone` with a factor that nobody keeps."""
+    """`solve_alone` with a factor that is not kept."""
     return solve_alone(stage, factor_block(kernel, points, noise_variance, stage), panel, rows)
 
 
@@ -167,7 +167,7 @@ def factor_and_solve_block(
     sums: Solved,
     adjoint: bool,
 ) -> Solved:
-    """`solve_block` with a factor that nobody keeps."""
+    """`solve_block` with a factor that is not kept."""
     factor = factor_block(kernel, points, noise_variance, stage)
     return solve_block(stage, factor, panel, rows, pending, residuals, sums, adjoint)
 

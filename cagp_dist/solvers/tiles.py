@@ -6,7 +6,8 @@
         Z[b]  = N[b]^-1 Y[b]
         Y[a] -= G[a,b] Z[b]   for all a   one compiled product per tile, tiles made on the fly
 
-Columns come in groups that never talk to each other, rows in panels: the tasks of one step run in parallel.
+Columns come in groups that are independent of each other, rows in panels: the tasks of one step run in
+parallel.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -236,7 +237,7 @@ class TileSystem:
     ) -> Iterator[tuple[int, Handle[Solved]]]:
         """Visit every block once; the rows of ``work`` are replaced as it goes.
 
-        After a ``final`` sweep nobody reads the panels, so only rows that are still to be visited are
+        After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
         updated: half the work.
 
         Yields

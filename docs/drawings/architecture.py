@@ -145,8 +145,12 @@ def draw() -> Figure:
     d.box(36.5, 46.6, 19, 10.6, "Stages", "order, Mt and Mt', W:", "Gauss-Seidel, SOR,", "SSOR, Jacobi")
     d.box(36.5, 35.2, 19, 11, "Policy", "yields actions s:", "conjugate gradients,", "random actions")
     d.box(36.5, 26.2, 19, 8.4, "Exact", "the Gram's own solve:", "Cholesky, rings")
-    for y, module in ((52.1, "engine"), (40.7, "projection"), (30.4, "exact")):
-        d.box(58.5, y - 2.6, 12, 5.2, module)
+    for y, module, what in (
+        (52.1, "engine", ["Algorithm 2"]),
+        (40.7, "projection", []),
+        (30.4, "exact", []),
+    ):
+        d.box(58.5, y - 2.95, 12, 5.9, module, *what)
         d.arrow((55.5, y), (58.5, y))
         d.arrow((70.5, y), (75, y))
 
@@ -162,17 +166,16 @@ def draw() -> Figure:
         16,
         "posterior/",
         "one for every Gram:",
-        "conditioning, trace,",
-        "sampling,",
-        "leave-one-out",
+        "trace.py, sampling.py;",
+        "gram/leave_one_out.py",
     )
     d.text(76.5, 21.5, "mean, variance, status,")
     d.text(76.5, 19.3, "stats, trace")
 
     d.box(3, 14.6, 69, 8.8, "Underneath", colour=SOLVE)
-    d.text(16, 21.1, "budget: bytes and seconds, worked out and refused before any work", colour=MUTED)
+    d.text(16, 21.1, "budget: bytes and seconds, worked out first; too much is refused", colour=MUTED)
     d.text(16, 18.9, "runtime/: the same tasks in series, in threads or on a Dask cluster", colour=MUTED)
-    d.text(16, 16.7, "compiled, lapack: kernel tiles, products, factors", colour=MUTED)
+    d.text(16, 16.7, "compiled, lapack, krylov: kernel tiles, products, factors, iterations", colour=MUTED)
 
     # what becomes of it
     d.box(

@@ -118,7 +118,7 @@ def test_conventions_of_longitude_latitude_and_time_do_not_matter(
 
 def test_360_degrees_with_other_values_than_0_is_refused():
     raw = raw_dataset(longitude=(0.0, 120.0, 240.0, 360.0))
-    with pytest.raises(DataError, match=r"longitude 0 is there twice \(0 and 360 are one meridian\)"):
+    with pytest.raises(DataError, match=r"longitude 0 appears twice \(0 and 360 are one meridian\)"):
         canonical(raw)
     raw.t2m[:, :, 3] = raw.t2m[:, :, 0]
     assert canonical(raw).longitude.values.tolist() == [0.0, 120.0, 240.0]
@@ -131,7 +131,7 @@ def test_repeated_times_are_merged_when_equal_and_an_error_when_not():
     twice = xr.concat([raw, raw.isel(valid_time=[0])], dim="valid_time")
     xr.testing.assert_identical(canonical(twice), canonical(raw))
     twice.t2m[2, 0, 0] += 1.0
-    with pytest.raises(DataError, match="time 2020-01-01T00:00 is there twice with different values"):
+    with pytest.raises(DataError, match="time 2020-01-01T00:00 appears twice with different values"):
         canonical(twice)
     xr.testing.assert_identical(canonical(twice, times=["2020-01-01T12"]).t2m[0], canonical(raw).t2m[1])
 
@@ -202,7 +202,7 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
         ),
         (lambda d: d.expand_dims(member=3), "has 3 values along 'member'"),
         (lambda d: d.assign_coords(latitude=d.latitude + 31.0), "latitudes 61..91 .* damaged or its axes"),
-        (lambda d: d.assign_coords(latitude=[1.0, 1.0, 2.0, 3.0]), "a latitude is there twice"),
+        (lambda d: d.assign_coords(latitude=[1.0, 1.0, 2.0, 3.0]), "a latitude appears twice"),
         (lambda d: d.assign_coords(longitude=[0.0, np.nan, 1.0, 2.0]), "longitude of the grid is missing"),
     ],
 )

@@ -179,8 +179,8 @@ def test_a_grid_does_not_change():
 @pytest.mark.parametrize(
     ("latitude", "text"),
     [
-        ([10.0, 20.0, 20.0, 30.0], "latitude 20 is there twice (rows 1 and 2); a ring may appear once. Drop"),
-        ([10.0, 10.0 + 0.5 * NEAREST_DEGREES], "latitude 10 is there twice (rows 0 and 1)"),
+        ([10.0, 20.0, 20.0, 30.0], "latitude 20 appears twice (rows 1 and 2); a ring may appear once. Drop"),
+        ([10.0, 10.0 + 0.5 * NEAREST_DEGREES], "latitude 10 appears twice (rows 0 and 1)"),
         ([10.0, 30.0, 20.0], "latitude_degrees goes up and down; expected ascending or descending. Sort"),
         ([10.0, 20.0, 10.0], "latitude_degrees goes up and down"),
         ([0.0, 90.5], "latitude reaches 90.5 degrees; expected -90..90"),
