@@ -27,7 +27,7 @@ demo: install ## the main job on the built-in field: score table, maps, report
 	$(BIN)/cagp demo --output out/demo
 
 test: install ## the tests, with line and branch coverage of at least 90 %
-	$(BIN)/python -m pytest -m "not exhaustive" --cov --cov-fail-under=90 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not exhaustive" --numprocesses 2 --dist worksteal --cov --cov-fail-under=90 $(PYTEST_ARGS)
 
 test-all: install ## these and the exhaustive ones: simulation, recovery, other programs, uncompiled code
 	$(BIN)/python -m pytest --cov --cov-fail-under=90 $(PYTEST_ARGS)

@@ -26,6 +26,7 @@ def compose(repository: Path) -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.exhaustive
 def test_commands_run_the_main_job_with_the_serial_result(
     compose: dict[str, Any],
     environment: dict[str, str],

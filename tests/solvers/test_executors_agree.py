@@ -142,7 +142,10 @@ def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(3, marks=pytest.mark.exhaustive)],
+)
 def test_dask(points, reference, workers):
     X, y, X_test = points
     problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)
