@@ -21,6 +21,7 @@ MISSING = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['P
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
 pytestmark = [
+    pytest.mark.exhaustive,
     pytest.mark.cluster,
     pytest.mark.slow,
     pytest.mark.skipif(bool(MISSING), reason=f"SLURM is not installed here, no {', '.join(MISSING)}"),

@@ -92,6 +92,7 @@ def test_memory_is_that_of_the_blocks_worked_on_at_once(monkeypatch):
             in_blocks(X, residuals, executor=threads, memory_limit_bytes=needed - 1)
 
 
+@pytest.mark.exhaustive
 def test_the_numbers_of_a_draw_are_found_from_blocks():
     """3,000 points of a draw in blocks of 1,000: within 4 standard errors, and near those of all at once."""
     rng = np.random.default_rng(4)

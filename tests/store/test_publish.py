@@ -497,6 +497,7 @@ needs_strace = pytest.mark.skipif(not _traceable(), reason="needs strace and lea
 
 
 @needs_strace
+@pytest.mark.exhaustive
 def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
     root, log = tmp_path / "out", tmp_path / "log"
     calls = "fsync,rename,renameat,renameat2"
@@ -545,6 +546,7 @@ def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
 
 
 @needs_strace
+@pytest.mark.exhaustive
 def test_a_disk_that_fails_to_flush_is_a_store_error(root):
     before = current_run(root)
     output = subprocess.run(
