@@ -1,4 +1,4 @@
-"""Compiled evaluation of Gram tiles, and of tiles times columns without storing the tile.
+"""Compiled evaluation of Gram tiles, of tiles times columns without storing the tile, and triangles.
 
 Every loop over pairs of points in the package is here. A tile is evaluated row by row into a buffer
 that stays in cache: first the squared distances, then the kernel profile in place. Sub-tiles of points
@@ -7,8 +7,9 @@ so far apart that their entries vanish below rounding are skipped. Points come a
 memory and the compiler turns them into vector instructions. All functions release the GIL.
 
 Numba does not vectorise the C library's ``exp``, so the exponential is written out here. Only the
-``contract`` freedom of fast-math is used (fused multiply-add): NaN and infinity keep their meaning
-and sums keep their order, hence results do not depend on who calls or on how work is split.
+``contract`` freedom of fast-math is used (fused multiply-add), and ``reassoc`` for one sum: NaN and infinity
+keep their meaning, and a sum's order depends on its length alone, hence results do not depend on who calls
+or on how work is split.
 """
 
 import logging
@@ -416,3 +417,56 @@ def add_symmetric_product_vector(
                     for j in range(size):
                         target[j] += weight * row[j]
                     out_x[i] += _dot(row, source)
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def multiply_lower(factors, columns, transposed):
+    """``columns[k] <- L_k columns[k]``, or ``L_k' columns[k]``.
+
+    Shapes: factors (count, m, m), columns (count, m, r), all float64.
+    """
+    x = np.empty(columns.shape[1])
+    for k in range(columns.shape[0]):
+        for c in range(columns.shape[2]):
+            x[:] = columns[k, :, c]
+            if transposed:
+                for i in range(x.size):
+                    row, value = factors[k, i], x[i]
+                    for j in range(i):
+                        x[j] += row[j] * value
+                    x[i] = row[i] * value
+            else:
+                for i in range(x.size - 1, -1, -1):
+                    row = factors[k, i]
+                    x[i] = row[i] * x[i] + _short_dot(row, x, i)
+            columns[k, :, c] = x
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def solve_lower(factors, columns, transposed):
+    """``columns[k] <- L_k^-1 columns[k]``, or ``L_k^-T columns[k]``, shapes as in `multiply_lower`."""
+    x = np.empty(columns.shape[1])
+    for k in range(columns.shape[0]):
+        for c in range(columns.shape[2]):
+            x[:] = columns[k, :, c]
+            if transposed:
+                for i in range(x.size - 1, -1, -1):
+                    row = factors[k, i]
+                    value = x[i] / row[i]
+                    for j in range(i):
+                        x[j] -= row[j] * value
+                    x[i] = value
+            else:
+                for i in range(x.size):
+                    row = factors[k, i]
+                    x[i] = (x[i] - _short_dot(row, x, i)) / row[i]
+            columns[k, :, c] = x
+
+
+@compiled(nogil=True, fastmath=_CONTRACT | {"reassoc"})
+def _short_dot(left, right, size):
+    """Inner product of the first ``size`` entries, summed in the order that is fastest for vectors."""
+    total = 0.0
+    for j in range(size):
+        total += left[j] * right[j]
+    return total

@@ -319,6 +319,22 @@ def test_products_with_one_column_of_any_shape(n, m, p, family):
     assert (np.abs(out_z - T.T @ column_x) <= 1e-13 * (T.T @ np.abs(column_x))).all()
 
 
+@pytest.mark.parametrize(
+    ("m", "r", "transposed"), pairwise({"m": [1, 2, 9, 20], "r": [1, 3], "transposed": [False, True]})
+)
+def test_triangles_times_columns_and_back(m, r, transposed):
+    rng = np.random.default_rng([m, r])
+    lower = np.tril(rng.normal(size=(3, m, m))) / m + 2.0 * np.eye(m)
+    L = lower.transpose(0, 2, 1) if transposed else lower
+    columns = rng.normal(size=(3, m, r))
+    # what lies above the diagonal must not be read
+    stored, out = lower + np.triu(np.full((m, m), np.nan), 1), columns.copy()
+    compiled.multiply_lower(stored, out, transposed)
+    np.testing.assert_allclose(out, L @ columns, rtol=1e-13, atol=1e-13)
+    compiled.solve_lower(stored, out, transposed)
+    np.testing.assert_allclose(out, columns, rtol=1e-12, atol=1e-13)
+
+
 @needs_compilation
 def test_products_release_the_interpreter():
     """Another thread works on while a product of about 0.2 s runs."""

@@ -135,6 +135,7 @@ def test_cluster_of_one_node_listens_on_loopback_alone_and_a_cancelled_job_leave
     slurm: dict[str, str], repository: Path, tmp_path: Path, write_job: Callable[[Path], Path]
 ) -> None:
     job = write_job(tmp_path)
+    job.write_text(job.read_text().replace("iterations = 3", "iterations = 100000"))  # works until cancelled
     number = _sbatch(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path)
     cluster_log = tmp_path / f"cagp-{number}.cluster.log"
     _wait_for(
@@ -152,6 +153,11 @@ def test_cluster_of_one_node_listens_on_loopback_alone_and_a_cancelled_job_leave
     subprocess.run(["scancel", "--batch", "--signal=TERM", number], env=slurm, check=True, timeout=20)
     _wait_for(lambda: _state(number, slurm)["JobState"] not in ALIVE, tmp_path, 60)
     assert _state(number, slurm)["ExitCode"] == "143:0", (tmp_path / "cagp-job.log").read_text()
+    both = cluster_log.read_text()
+    assert both.count("Registered to") == 2, (
+        "what the scheduler said later is not written over the workers' lines"
+    )
+    assert "Stopped scheduler" in both
     _assert_nothing_left(tmp_path)
 
 
