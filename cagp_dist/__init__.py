@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
-    from cagp_dist.latlon import LatLonGrid
+    from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, LatitudeMean, LatitudePolynomial, mean_family
@@ -48,6 +48,7 @@ _HOME = {
     "posterior_mean": "gp",
     "DenseGram": "gram",
     "LatLonGrid": "latlon",
+    "LatLonWindow": "latlon",
     "LeaveOneOut": "gram",
     "MaskedRings": "gram",
     "RingGram": "gram",
@@ -93,6 +94,7 @@ __all__ = [
     "GaussSeidel",
     "Jacobi",
     "LatLonGrid",
+    "LatLonWindow",
     "LatitudeMean",
     "LatitudePolynomial",
     "LeaveOneOut",

@@ -1,0 +1,177 @@
+"""Regional grids: a window of a full-circle grid, in which what lies outside was not observed.
+
+A grid of equispaced longitudes whose spacing divides the circle is a part of every ring of a `LatLonGrid` of
+its own latitudes. What holds for rings with gaps then holds for it.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.checks import as_numbers
+from cagp_dist.errors import ArgumentError
+from cagp_dist.latlon.grid import LatLonGrid
+
+OFF_DEGREES = 4e-5
+"""Tolerance for longitudes on a circle: the rounding of two float32 values near 360."""
+
+FINEST_DEGREES = 1e-3
+"""Longitudes closer than this are no grid: the tolerance would let any longitudes pass."""
+
+MOST_SKIPPED = 8
+"""How many steps of the circle the smallest distance of longitudes may be: columns may be absent."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatLonWindow:
+    """A latitude-longitude grid of a region, as a part of a full-circle grid.
+
+    Attributes
+    ----------
+    grid : LatLonGrid
+        The latitudes of the region, in their order, on full circles; its first longitude is the westernmost
+        one of the region.
+    columns : array of int, shape (W,)
+        Column of the full circle on which each longitude of the region lies; ascending if these run eastward.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> window = cagp.LatLonWindow.from_axes([50.0, 49.75, 49.5], np.arange(-0.5, 0.75, 0.25))
+    >>> window.grid.shape, window.shape, window.columns.tolist()
+    ((3, 1440), (3, 5), [0, 1, 2, 3, 4])
+    >>> field = window.embed(np.ones(window.shape))          # NaN outside of the region
+    >>> field.shape, int(np.isfinite(field).sum())
+    ((3, 1440), 15)
+    """
+
+    grid: LatLonGrid
+    columns: Indices
+
+    @classmethod
+    def from_axes(cls, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Self:
+        """Recognise the grid of a regional field, or of a global one, from its two axes.
+
+        Parameters
+        ----------
+        latitude_degrees : array_like, shape (P,)
+            Strictly ascending or descending, any spacing.
+        longitude_degrees : array_like, shape (W,)
+            In any order and convention, across Greenwich or the date line, float32 or float64: equispaced, up
+            to columns that are absent, and their spacing divides 360.
+
+        Returns
+        -------
+        LatLonWindow
+
+        Raises
+        ------
+        ArgumentError
+            If the longitudes do not lie on one circle of equispaced points, or one appears twice.
+        """
+        n_longitudes, first, columns = place_longitudes(longitude_degrees)
+        if np.unique(columns).size < columns.size:
+            raise ArgumentError(
+                "two of longitude_degrees are one place on the circle; a column may appear once. "
+                "Drop the column of the field that appears again."
+            )
+        return cls(LatLonGrid(latitude_degrees, n_longitudes, first_longitude_degrees=first), columns)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(P, W)."""
+        return self.grid.shape[0], self.columns.size
+
+    def embed(self, field: ArrayLike) -> Array:
+        """Put fields (..., P, W) on the full circle, shape (..., P, Q), NaN outside of the region."""
+        values = as_numbers("field", field)
+        self._check(values, self.shape)
+        whole = np.full((*values.shape[:-1], self.grid.n_longitudes), np.nan)
+        whole[..., self.columns] = values
+        return whole
+
+    def cut(self, field: ArrayLike) -> Array:
+        """Cut the region out of fields (..., P, Q) on the full circle, shape (..., P, W)."""
+        values = as_numbers("field", field)
+        self._check(values, self.grid.shape)
+        return np.ascontiguousarray(values[..., self.columns])
+
+    def _check(self, values: Array, shape: tuple[int, int]) -> None:
+        if values.shape[-2:] != shape:
+            raise ArgumentError(
+                f"field has shape {values.shape}; expected {shape} (latitude, longitude), or a stack of such "
+                "fields."
+            )
+
+
+def place_longitudes(longitude_degrees: ArrayLike) -> tuple[int, float, Indices]:
+    """Find the circle of equispaced longitudes on which given ones lie.
+
+    Parameters
+    ----------
+    longitude_degrees : array_like, shape (n,)
+        Of the columns of a grid, or of all its points: any order and convention, repeated or not.
+
+    Returns
+    -------
+    n_longitudes : int
+        Points of the circle, Q.
+    first_longitude_degrees : float
+        The westernmost longitude, behind the widest gap between them, as it was given.
+    columns : array of int, shape (n,)
+        Place of each longitude on the circle, eastward from the first one, in [0, Q).
+
+    Raises
+    ------
+    ArgumentError
+        If they lie on no such circle.
+
+    Examples
+    --------
+    >>> place_longitudes([359.0, 0.0, 1.0, 3.0, 0.0])
+    (360, 359.0, array([0, 1, 2, 4, 1]))
+    """
+    longitude = as_numbers("longitude_degrees", longitude_degrees)
+    if longitude.ndim != 1 or longitude.size == 0 or not np.isfinite(longitude).all():
+        raise ArgumentError(
+            f"longitude_degrees has shape {longitude.shape}; expected (n,) finite values, the longitude axis."
+        )
+    wrapped = np.mod(longitude, 360.0)
+    distinct, index = np.unique(wrapped, return_index=True)
+    gaps = np.diff(distinct, append=distinct[0] + 360.0)
+    west = (int(gaps.argmax()) + 1) % distinct.size
+    first = float(longitude[index[west]])
+    eastward = np.mod(longitude - first, 360.0)
+    eastward[eastward > 360.0 - OFF_DEGREES] = 0.0
+    steps = np.diff(np.unique(eastward), append=360.0)
+    steps = steps[steps > 2.0 * OFF_DEGREES]
+    spacing = float(steps[steps < 1.5 * steps.min()].mean())
+    for part in range(1, MOST_SKIPPED + 1):
+        n_longitudes = _division(eastward, spacing / part)
+        if 360.0 / n_longitudes < FINEST_DEGREES:
+            break
+        step = 360.0 / n_longitudes
+        columns = np.rint(eastward / step).astype(np.intp)
+        if np.abs(eastward - columns * step).max() <= OFF_DEGREES:
+            return n_longitudes, first, columns % n_longitudes
+    raise ArgumentError(
+        f"the longitudes, {distinct.size} of them and {steps.min():g} degrees apart at the least, lie on no full "
+        "circle of equispaced longitudes: expected a spacing that divides 360. For an irregular grid use "
+        "cagp_dist.condition with cagp_dist.unit_sphere points."
+    )
+
+
+def _division(eastward: Array, spacing: float) -> int:
+    """Points of the circle for a spacing that is rounded, from the farthest longitude within reach of it."""
+    # a spacing that is off by 8e-5 miscounts a long way; farther points, once counted, sharpen it
+    for _ in range(4):
+        reach = eastward[eastward <= spacing**2 / (8.0 * OFF_DEGREES)]
+        farthest = float(reach.max(initial=0.0))
+        count = round(farthest / spacing)
+        if count < 1:
+            break
+        spacing = farthest / count
+    return max(1, round(360.0 / spacing))
