@@ -1,4 +1,4 @@
-"""Regional grids as windows of full circles: any convention, across any meridian, float32, what is refused."""
+"""Regional grids as windows of full circles: any convention and meridian, float32, what is refused."""
 
 import numpy as np
 import pytest
