@@ -159,7 +159,7 @@ def place_longitudes(longitude_degrees: ArrayLike) -> tuple[int, float, Indices]
             return n_longitudes, first, columns % n_longitudes
     raise ArgumentError(
         f"the longitudes, {distinct.size} of them and {steps.min():g} degrees apart at the least, lie on no "
-        "full circle of equispaced longitudes: expected a spacing that divides 360. For an irregular grid use "
+        "full circle of equispaced ones: expected a spacing that divides 360. For an irregular grid use "
         "cagp_dist.condition with cagp_dist.unit_sphere points."
     )
 
