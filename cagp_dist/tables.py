@@ -1,0 +1,525 @@
+"""Tables of observations and of places: one row per measurement, read from files or data frames.
+
+Columns are found by their usual names, whatever their letter case, or named by the caller. Everything that
+cannot be an observation (latitude 91, a date that is none, noise of zero) is an error that names its row;
+rows without a value are left out and counted.
+"""
+
+import bz2
+import gzip
+import lzma
+import os
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.text import nearest
+
+LATITUDE = ("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat")
+LONGITUDE = (
+    *("longitude", "lon", "long", "lng", "lon_deg", "longitude_deg", "decimal_longitude"),
+    *("decimallongitude", "stn_lon"),
+)
+TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
+NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
+VALUE = ("value", "values", "observation", "obs", "measurement", "data_value")
+"""Usual names of columns, in lower case and without units."""
+
+NO_VALUE = re.compile(
+    r"(.*_)?(id|index|number|nr|code|flags?|attributes|quality|qc)|unnamed.*|name|station.*|wmo|country|"
+    r"elev(ation)?|alt(itude)?|height|z|depth|x|y|year|month|day|hour|minute|second|source"
+)
+"""Names of columns that say where or when something was measured, or how well, but not what."""
+
+MARKERS = (-99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0, 999.9, 9999.0, 9999.9)
+MARKERS_BEYOND = (99999.0, 1e20, 9.969209968386869e36)
+"""Numbers that files write where a value is missing."""
+
+MARKER_DISTANCE = 2.0
+"""A marker is suspected when it lies this many ranges of the other values away from them."""
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A data frame of pandas or polars: named columns that turn into arrays."""
+
+    @property
+    def columns(self) -> Iterable[Hashable]: ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Frame"
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Places on the globe.
+
+    Attributes
+    ----------
+    latitude_degrees, longitude_degrees : array of float64, shape (n,)
+        Degrees north and degrees east, in the order and convention of the table.
+    """
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Measurements, one per entry; none is missing.
+
+    Attributes
+    ----------
+    latitude_degrees, longitude_degrees : array of float64, shape (n,)
+        Degrees north and degrees east, in the order and convention of the table.
+    values : array of float64, shape (n,)
+        What was measured.
+    times : array of datetime64[ns], shape (n,), or None
+        When, in UTC; None if the table does not say.
+    noise_std : array of float64, shape (n,), or None
+        Standard deviation of the error of each measurement, unit of the values; None if nothing is known.
+    name : str
+        Column of the values, without units.
+    units : str
+        Their units, where the name of the column or the caller says so; else empty.
+    dropped_missing : int
+        Rows that were left out because they have no value.
+    """
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+    values: Array
+    times: Times | None
+    noise_std: Array | None
+    name: str
+    units: str
+    dropped_missing: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """Measurements by time and place.
+
+    Attributes
+    ----------
+    latitude_degrees, longitude_degrees : array of float64, shape (n,)
+        Of the places. A place appears again for each measurement that it has more than one of at a time, and
+        for each noise that it was measured with.
+    values : array of float64, shape (T, n)
+        NaN where nothing was measured.
+    times : array of datetime64[ns], shape (T,), or None
+        Ascending; None if the table has no times, and T is 1.
+    noise_std : array of float64, shape (n,), or None
+    """
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+    values: Array
+    times: Times | None
+    noise_std: Array | None
+
+
+def read_table(
+    source: TableLike,
+    *,
+    value: str | None = None,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    time: str | None = None,
+    noise_std: str | float | None = None,
+    units: str | None = None,
+    missing: float | None = None,
+) -> Table:
+    """Read observations from a table.
+
+    Parameters
+    ----------
+    source : path, pandas or polars data frame, or mapping of names to columns
+        A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
+        compressed) or of a Parquet file. One row per measurement.
+    value, latitude, longitude, time : str, optional
+        Names of columns. By default the usual names are looked for, whatever their letter case; the value is
+        the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
+        0..360 or -180..180. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
+        20170427.
+    noise_std : str or number, optional
+        Column, or one number for all rows: standard deviation of the error of a measurement. By default a
+        column named ``noise_std``, if there is one.
+    units : str, optional
+        Units of the values; by default what stands in brackets behind the name of their column.
+    missing : number, optional
+        What the table writes in place of a missing value, such as -9999, beside empty cells and NaN.
+
+    Returns
+    -------
+    Table
+        Rows without a value are left out and counted.
+
+    Raises
+    ------
+    ArgumentError
+        If a column is not there, or which one is meant cannot be told; names the columns that are there.
+    DataError
+        If the file cannot be read, or a row has a latitude beyond the poles, a longitude beyond -180..360, a
+        time that cannot be read, a value that is no number, or a noise that is not above zero.
+
+    Examples
+    --------
+    >>> rows = {"LAT": [48.1, 52.5, 50.1], "LON": [11.6, 13.4, 8.7], "TMAX (degC)": [21.0, None, 19.5]}
+    >>> table = read_table(rows)
+    >>> table.values, table.name, table.units, table.dropped_missing
+    (array([21. , 19.5]), 'TMAX', 'degC', 1)
+    """
+    frame = _Columns.open(source)
+    names = {
+        "latitude": frame.find("latitude", latitude, LATITUDE),
+        "longitude": frame.find("longitude", longitude, LONGITUDE),
+        "time": frame.find("time", time, TIME, needed=False),
+    }
+    noise: str | None = None
+    if noise_std is None or isinstance(noise_std, str):
+        noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
+    used = {name for name in (*names.values(), noise) if name is not None}
+    column = _value_column(frame, used) if value is None else str(frame.find("value", value, ()))
+    values = frame.numbers(column)
+    if missing is not None:
+        values = np.where(values == missing, np.nan, values)
+    _check_values(values, column, frame)
+    kept = np.flatnonzero(~np.isnan(values))
+    if kept.size == 0:
+        raise DataError(f"column {column!r} of {frame.title} has no value in any of its {values.size} rows.")
+    places = _places(frame, str(names["latitude"]), str(names["longitude"]), kept)
+    return Table(
+        latitude_degrees=places.latitude_degrees,
+        longitude_degrees=places.longitude_degrees,
+        values=values[kept],
+        times=None if names["time"] is None else _times(frame, names["time"], kept),
+        noise_std=_noise(frame, noise, noise_std, kept),
+        name=_bare(column),
+        units=_units_in(column) if units is None else units,
+        dropped_missing=values.size - kept.size,
+    )
+
+
+def read_places(source: TableLike, *, latitude: str | None = None, longitude: str | None = None) -> Places:
+    """Read places from a table; arguments and errors as for `read_table`.
+
+    Examples
+    --------
+    >>> read_places({"lat": [48.1], "lon": [11.6]}).longitude_degrees
+    array([11.6])
+    """
+    frame = _Columns.open(source)
+    names = frame.find("latitude", latitude, LATITUDE), frame.find("longitude", longitude, LONGITUDE)
+    if frame.rows == 0:
+        raise DataError(f"{frame.title} has no rows; expected at least one place.")
+    return _places(frame, str(names[0]), str(names[1]), np.arange(frame.rows))
+
+
+def by_time_and_place(table: Table) -> Fields:
+    """Arrange measurements by time and place, so that times can share what is computed for their places.
+
+    Two measurements of one place at one time stay two: the place appears twice.
+
+    Examples
+    --------
+    >>> rows = {"lat": [0, 0, 10], "lon": [5, 5, 5], "date": [20200101, 20200102, 20200102], "t": [1, 2, 3]}
+    >>> by_time_and_place(read_table(rows)).values
+    array([[ 1., nan],
+           [ 2.,  3.]])
+    """
+    rows = len(table.values)
+    noise = np.zeros(rows) if table.noise_std is None else table.noise_std
+    moments, when = (
+        (None, np.zeros(rows, dtype=np.intp))
+        if table.times is None
+        else np.unique(table.times, return_inverse=True)
+    )
+    # in the order in which they appear first
+    kinds = np.stack([table.latitude_degrees, np.mod(table.longitude_degrees, 360.0), noise], axis=1)
+    repeats = _nth_of_its_kind(np.column_stack([kinds, when]))
+    _, first, place = np.unique(
+        np.column_stack([kinds, repeats]), axis=0, return_index=True, return_inverse=True
+    )
+    rank = np.empty(first.size, dtype=np.intp)
+    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
+    place, first = rank[place.ravel()], np.sort(first)
+    values = np.full((1 if moments is None else moments.size, first.size), np.nan)
+    values[when, place] = table.values
+    return Fields(
+        latitude_degrees=table.latitude_degrees[first],
+        longitude_degrees=table.longitude_degrees[first],
+        values=values,
+        times=moments,
+        noise_std=None if table.noise_std is None else table.noise_std[first],
+    )
+
+
+def _nth_of_its_kind(kinds: Array) -> Indices:
+    """How many equal rows stand before each row of (n, k)."""
+    _, kind = np.unique(kinds, axis=0, return_inverse=True)
+    order = np.argsort(kind.ravel(), kind="stable")
+    ordered = kind.ravel()[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    position = np.arange(ordered.size) - np.repeat(starts, np.diff(np.append(starts, ordered.size)))
+    nth = np.empty_like(position)
+    nth[order] = position
+    return nth
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The columns of a table by their names, and what to call the table in messages."""
+
+    columns: Mapping[str, NDArray[Any]]
+    title: str
+    decimal_comma: bool = False
+
+    @classmethod
+    def open(cls, source: TableLike) -> "_Columns":
+        comma, title = False, "the table"
+        if isinstance(source, (str, os.PathLike)):
+            title = str(Path(source))
+            source, comma = _read_file(Path(source))
+        if isinstance(source, Mapping):
+            columns = {str(name): np.asarray(column) for name, column in source.items()}
+        elif isinstance(source, Frame):
+            columns = {str(name): np.asarray(source[name]) for name in source.columns}
+            columns = _index_levels(source) | columns
+        else:
+            raise ArgumentError(
+                f"a table came as {type(source).__name__}; expected the path of a CSV or Parquet file, a "
+                "pandas or polars data frame, or a mapping of names to columns."
+            )
+        lengths = {column.shape for column in columns.values()}
+        if len(lengths) > 1 or any(len(shape) != 1 for shape in lengths):
+            raise ArgumentError(
+                f"the columns of {title} have shapes {sorted(lengths)}; expected vectors of one length."
+            )
+        return cls(columns, title, comma)
+
+    @property
+    def rows(self) -> int:
+        return next((len(column) for column in self.columns.values()), 0)
+
+    @property
+    def listed(self) -> str:
+        return ", ".join(map(repr, self.columns)) or "no column"
+
+    def find(self, what: str, given: str | None, usual: tuple[str, ...], needed: bool = True) -> str | None:
+        """Name of a column as the table spells it."""
+        if given is not None:
+            if given in self.columns:
+                return given
+            alike = [name for name in self.columns if _plain(name) == _plain(given)]
+            if len(alike) == 1:
+                return alike[0]
+            near = nearest(given, self.columns)
+            hint = f' Did you mean "{near}"?' if near else ""
+            raise ArgumentError(f"{self.title} has no column {given!r}; it has {self.listed}.{hint}")
+        found = sorted(
+            (name for name in self.columns if _plain(name) in usual),
+            key=lambda name: usual.index(_plain(name)),
+        )
+        if not found:
+            if needed:
+                raise ArgumentError(
+                    f"{self.title} has no column for the {what}; it has {self.listed}. Say which one is "
+                    f'meant: {what}="COLUMN".'
+                )
+            return None
+        if len(found) > 1 and _plain(found[0]) == _plain(found[1]):
+            raise ArgumentError(
+                f"{self.title} has the columns {found[0]!r} and {found[1]!r}; say which of them is the "
+                f"{what}: {what}={found[0]!r}."
+            )
+        return found[0]
+
+    def numbers(self, name: str) -> Array:
+        """Give a column as float64; NaN where a cell is empty."""
+        column = self.columns[name]
+        if np.ma.isMaskedArray(column):
+            column = np.ma.filled(column.astype(np.float64), np.nan)
+        if column.dtype.kind in "fiub":
+            return column.astype(np.float64)
+        out = np.empty(column.size)
+        for row, cell in enumerate(column):
+            out[row] = self._number(cell, name, row)
+        return out
+
+    def _number(self, cell: object, name: str, row: int) -> float:
+        text = "" if cell is None else str(cell).strip()
+        if text.lower() in ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "-"):
+            return np.nan
+        try:
+            return float(text.replace(",", ".") if self.decimal_comma else text)
+        except ValueError as error:
+            raise DataError(
+                f"column {name!r} of {self.title} holds {text!r} in row {row}; expected a number, or an "
+                "empty cell where there is none."
+            ) from error
+
+
+def _read_file(path: Path) -> tuple[Frame, bool]:
+    """Read a file as text or Parquet; says whether its decimal mark is a comma."""
+    import pandas as pd
+
+    if not path.is_file():
+        raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            frame: Frame = pd.read_parquet(path)
+            return frame, False
+        separator, comment = _separator(path)
+        frame = pd.read_csv(path, sep=separator, comment=comment, skipinitialspace=True)
+        return frame, separator == ";"
+    except ImportError as error:
+        raise DataError(
+            f"{path} is a Parquet file, and nothing is installed that reads it: pip install pyarrow."
+        ) from error
+    except (OSError, ValueError) as error:  # of the parser, too
+        raise DataError(f"cannot read {path} as a table: {error}") from error
+
+
+def _separator(path: Path) -> tuple[str, str]:
+    """Find what stands between the columns of a text file, by its first line, and what begins a comment."""
+    unpack: Callable[..., Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(
+        path.suffix.lower(), open
+    )
+
+    header = comment = ""
+    with unpack(path, "rt") as lines:
+        for line in lines:
+            header = str(line)
+            if header.strip() and header[0] not in "#%":
+                break
+            comment = header[:1].strip() or comment
+    marks = max((",", ";", "\t"), key=header.count)
+    return (marks if marks in header else r"\s+"), comment or "#"
+
+
+def _index_levels(frame: Frame) -> dict[str, NDArray[Any]]:
+    """Named levels of the index of a pandas frame, as `xarray.Dataset.to_dataframe` has its coordinates."""
+    index = getattr(frame, "index", None)
+    names = [name for name in getattr(index, "names", ()) if name is not None]
+    return (
+        {str(name): np.asarray(index.get_level_values(name)) for name in names} if index is not None else {}
+    )
+
+
+def _plain(name: str) -> str:
+    """Spell a column's name in lower case, without units in brackets, with single underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", _bare(name).lower()).strip("_")
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name).strip() or name
+
+
+def _units_in(name: str) -> str:
+    found = re.search(r"[\[(]([^\])]*)[\])]\s*$", name)
+    return found[1].strip() if found else ""
+
+
+def _value_column(frame: _Columns, used: set[str]) -> str:
+    """Find the column that holds the values, if that can be told."""
+    others = [name for name in frame.columns if name not in used and not NO_VALUE.fullmatch(_plain(name))]
+    numeric = [name for name in others if frame.columns[name].dtype.kind in "fiu"]
+    usual = [name for name in others if _plain(name) in VALUE]
+    for found in (usual, numeric, others):
+        if len(found) == 1:
+            return found[0]
+    reason = "several columns that may be the value" if numeric else "no column for the value"
+    raise ArgumentError(
+        f"{frame.title} has {reason}; it has {frame.listed}. Say which one is meant: "
+        f'value="{numeric[0] if numeric else "COLUMN"}".'
+    )
+
+
+def _check_values(values: Array, name: str, frame: _Columns) -> None:
+    if np.isinf(values).any():
+        row = int(np.isinf(values).argmax())
+        raise DataError(
+            f"column {name!r} of {frame.title} is infinite in row {row}; expected finite numbers."
+        )
+    known = values[~np.isnan(values)]
+    for marker in (*MARKERS, *MARKERS_BEYOND):
+        others = known[known != marker]
+        count = known.size - others.size
+        if count == 0 or others.size == 0:
+            continue
+        away = min(abs(marker - others.min()), abs(marker - others.max()))
+        if away > MARKER_DISTANCE * max(float(np.ptp(others)), 1e-9 * abs(marker)):
+            raise DataError(
+                f"column {name!r} of {frame.title} holds {marker:g} in {count} rows, far from all other "
+                f"values ({others.min():g} to {others.max():g}): it probably marks what is missing. Say so, "
+                f"missing={marker:g}, or replace it by NaN."
+            )
+
+
+def _places(frame: _Columns, latitude: str, longitude: str, kept: Indices) -> Places:
+    north, east = frame.numbers(latitude)[kept], frame.numbers(longitude)[kept]
+    for name, axis, low, high in ((latitude, north, -90.0, 90.0), (longitude, east, -180.0, 360.0)):
+        wrong = ~((axis >= low) & (axis <= high))  # of NaN, too
+        if wrong.any():
+            first = int(wrong.argmax())
+            swapped = " Check that latitude and longitude were not swapped." if name == latitude else ""
+            found = "empty" if np.isnan(axis[first]) else f"{axis[first]:g}"
+            raise DataError(
+                f"column {name!r} of {frame.title} is {found} in row {int(kept[first])} ({int(wrong.sum())} "
+                f"such rows); expected {low:g}..{high:g} degrees.{swapped}"
+            )
+    return Places(north, east)
+
+
+def _times(frame: _Columns, name: str, kept: Indices) -> Times:
+    """Read times in UTC; whole numbers are read as 20170427, 201704 or 2017."""
+    import pandas as pd
+
+    column = frame.columns[name][kept]
+    forms = {8: "%Y%m%d", 6: "%Y%m", 4: "%Y"}
+    written = [str(cell).strip() for cell in column]
+    length = len(written[0])
+    numbers = length in forms and all(len(text) == length and text.isdigit() for text in written)
+    for_pandas = written if numbers or column.dtype.kind != "M" else column
+    if column.dtype.kind == "f":
+        for_pandas = [f"{cell!r} (a number)" for cell in column.tolist()]  # days since when?
+    form = forms[length] if numbers else "ISO8601"
+    moments = pd.to_datetime(for_pandas, format=form, utc=True, errors="coerce")
+    wrong = np.asarray(moments.isna())
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise DataError(
+            f"column {name!r} of {frame.title} holds {written[first]!r} in row {int(kept[first])}, which is "
+            f"no time ({int(wrong.sum())} such rows); expected ISO 8601, such as 2017-04-27T12:00, or "
+            "20170427."
+        )
+    return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
+
+
+def _noise(frame: _Columns, name: str | None, given: str | float | None, kept: Indices) -> Array | None:
+    if name is not None:
+        noise = frame.numbers(name)[kept]
+    elif given is None or isinstance(given, str):
+        return None
+    else:
+        noise = np.full(kept.size, float(given))
+    wrong = ~((noise > 0.0) & np.isfinite(noise))
+    if wrong.any():
+        first = int(wrong.argmax())
+        whose = "noise_std" if name is None else f"column {name!r} of {frame.title}"
+        found = "empty" if np.isnan(noise[first]) else f"{noise[first]:g}"
+        raise DataError(
+            f"{whose} is {found} in row {int(kept[first])} ({int(wrong.sum())} such rows); expected the "
+            "standard deviation of its error, above zero."
+        )
+    return noise

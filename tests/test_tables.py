@@ -1,0 +1,189 @@
+"""Tables of observations: columns found, rows checked, measurements arranged by time and place."""
+
+import importlib.util
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.tables import by_time_and_place, read_places, read_table
+
+ROWS = {"latitude": [48.1, 52.5, 50.1], "longitude": [11.6, 13.4, 8.7], "value": [21.0, 20.0, 19.5]}
+
+
+def rows(**changes):
+    return ROWS | changes
+
+
+def test_a_plain_table_keeps_its_order_and_its_numbers():
+    table = read_table(ROWS)
+    assert table.latitude_degrees.tolist() == ROWS["latitude"]
+    assert table.longitude_degrees.tolist() == ROWS["longitude"]
+    assert table.values.tolist() == ROWS["value"]
+    assert (table.times, table.noise_std, table.name, table.units) == (None, None, "value", "")
+
+
+@pytest.mark.parametrize("latitude", ["LAT", "Latitude [degrees]", "lat (deg)", "DecimalLatitude"])
+@pytest.mark.parametrize("longitude", ["Lon", "LONGITUDE", "lng"])
+def test_usual_names_are_found_whatever_their_case_and_units(latitude, longitude):
+    table = read_table({longitude: [200.0], latitude: [1.0], "id": [7], "Sea level (hPa)": [1013.0]})
+    assert (table.latitude_degrees[0], table.longitude_degrees[0]) == (1.0, 200.0)
+    assert (table.name, table.units, table.values[0]) == ("Sea level", "hPa", 1013.0)
+
+
+def test_a_frame_of_pandas_and_its_index_are_read():
+    frame = pd.DataFrame(ROWS)
+    assert read_table(frame).values.tolist() == ROWS["value"]
+    indexed = frame.set_index(["latitude", "longitude"])
+    assert read_table(indexed).longitude_degrees.tolist() == ROWS["longitude"]
+
+
+def test_a_frame_of_polars_is_read():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(ROWS | {"time": ["2020-01-01"] * 3, "noise_std": [0.5, 0.5, None]})
+    frame = frame.with_columns(polars.col("time").str.to_datetime(), value=polars.Series([1.0, 2.0, None]))
+    table = read_table(frame)
+    assert table.values.tolist() == [1.0, 2.0]
+    assert table.noise_std.tolist() == [0.5, 0.5]
+    assert table.times[0] == np.datetime64("2020-01-01")
+
+
+def test_a_file_like_those_of_ghcn_daily(tmp_path):
+    path = tmp_path / "stations.csv"
+    path.write_text(
+        '"STATION","DATE","LATITUDE","LONGITUDE","ELEVATION","NAME","TMAX","TMAX_ATTRIBUTES","TMIN"\n'
+        '"GME00111445","2017-04-27","52.4639","13.3017","51.0","BERLIN-DAHLEM, GM","10.1",",,E","2.2"\n'
+        '"GME00111445","2017-04-28","52.4639","13.3017","51.0","BERLIN-DAHLEM, GM","",",,E","1.2"\n'
+        '"GM000004204","2017-04-27","50.9267","11.5842","155.0","JENA STERNWARTE, GM","8.6",",,E","0.3"\n'
+    )
+    table = read_table(path, value="TMAX", units="degC")
+    assert table.values.tolist() == [10.1, 8.6]
+    assert table.times.tolist() == [np.datetime64("2017-04-27", "ns").astype(int)] * 2
+    assert (table.dropped_missing, table.units) == (1, "degC")
+    with pytest.raises(ArgumentError, match=r"several columns that may be the value.*'TMAX'.*'TMIN'"):
+        read_table(path)
+
+
+def test_semicolons_decimal_commas_and_comments(tmp_path):
+    path = tmp_path / "european.csv"
+    path.write_text("% made by hand\nlat;lon;value\n48,1;11,6;21,5\n")
+    table = read_table(path)
+    assert (table.latitude_degrees[0], table.values[0]) == (48.1, 21.5)
+
+
+def test_columns_between_spaces_and_compressed(tmp_path):
+    path = tmp_path / "plain.txt.gz"
+    pd.DataFrame(ROWS).to_csv(path, sep="\t", index=False)
+    assert read_table(path).values.tolist() == ROWS["value"]
+
+
+def test_parquet_is_read_or_the_error_says_what_is_needed(tmp_path):
+    path = tmp_path / "stations.parquet"
+    if importlib.util.find_spec("pyarrow"):
+        pd.DataFrame(ROWS).to_parquet(path)
+        assert read_table(path).values.tolist() == ROWS["value"]
+    else:
+        path.write_bytes(b"PAR1")
+        with pytest.raises(DataError, match="pip install pyarrow"):
+            read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("2017-04-27T12:00", "2017-04-27T12:00"),
+        ("2017-04-27 12:00:30+02:00", "2017-04-27T10:00:30"),
+        (20170427, "2017-04-27"),
+        (2017, "2017-01-01"),
+        (np.datetime64("2017-04-27"), "2017-04-27"),
+        (pd.Timestamp("2017-04-27T01:00", tz="Europe/Berlin"), "2017-04-26T23:00"),
+    ],
+)
+def test_times(written, read):
+    table = read_table(rows(date=[written] * 3))
+    assert (table.times == np.datetime64(read, "ns")).all()
+
+
+def test_noise_is_a_column_or_a_number():
+    assert read_table(rows(noise_std=[0.1, 0.2, 0.3])).noise_std.tolist() == [0.1, 0.2, 0.3]
+    assert read_table(rows(err=[0.1, 0.2, 0.3]), noise_std="err").noise_std.tolist() == [0.1, 0.2, 0.3]
+    assert read_table(ROWS, noise_std=0.5).noise_std.tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"latitude": [48.1, 91.0, 0.0]}, r"'latitude' of the table is 91 in row 1 \(1 such rows\)"),
+        ({"longitude": [48.1, 9.0, 361.0]}, "'longitude' of the table is 361 in row 2"),
+        ({"longitude": [48.1, None, 3.0]}, "'longitude' of the table is empty in row 1"),
+        ({"time": ["2020-01-01", "soon", "2020-01-02"]}, "holds 'soon' in row 1, which is no time"),
+        ({"time": ["2020-01-01", "2020-02-31", ""]}, "holds '2020-02-31' in row 1.*2 such rows"),
+        ({"time": [12.5, 13.0, 14.0]}, "which is no time"),
+        ({"value": ["1", "M", "2"]}, "holds 'M' in row 1; expected a number"),
+        ({"value": [np.nan] * 3}, "no value in any of its 3 rows"),
+        ({"value": [1.0, np.inf, 2.0]}, "infinite in row 1"),
+        ({"value": [10.0, -9999.0, 12.0]}, "holds -9999 in 1 rows.*missing=-9999"),
+        ({"noise_std": [1.0, 0.0, 1.0]}, "'noise_std' of the table is 0 in row 1"),
+    ],
+)
+def test_rows_that_cannot_be_observations_are_named(changes, text):
+    with pytest.raises(DataError, match=text):
+        read_table(rows(**changes))
+
+
+def test_a_marker_of_what_is_missing_is_left_out_when_it_is_named():
+    table = read_table(rows(value=[10.0, -9999.0, 12.0]), missing=-9999.0)
+    assert (table.values.tolist(), table.dropped_missing) == ([10.0, 12.0], 1)
+    assert read_table(rows(value=[-9990.0, -9999.0, -9980.0])).values[1] == -9999.0
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments", "text"),
+    [
+        ({"lat": [1.0], "value": [2.0]}, {}, r"no column for the longitude; it has 'lat', 'value'"),
+        ({"lat": [1.0], "lon": [1.0], "id": [3]}, {}, "no column for the value"),
+        (ROWS, {"value": "vale"}, "no column 'vale'.*Did you mean \"value\""),
+        ({"lat": [1.0], "LAT": [1.0], "lon": [1.0], "v": [1.0]}, {}, "'lat' and 'LAT'; say which"),
+        ({"lat": [1.0, 2.0], "lon": [1.0]}, {}, "vectors of one length"),
+        (3, {}, "a table came as int"),
+    ],
+)
+def test_columns_that_are_not_there_or_not_clear(columns, arguments, text):
+    with pytest.raises(ArgumentError, match=text):
+        read_table(columns, **arguments)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        read_table(tmp_path / "none.csv")
+
+
+def test_places():
+    places = read_places({"lat": [1.0, 2.0], "lon": [-3.0, 359.0], "name": ["a", "b"]})
+    assert places.longitude_degrees.tolist() == [-3.0, 359.0]
+    with pytest.raises(DataError, match="no rows"):
+        read_places({"lat": [], "lon": []})
+
+
+def test_measurements_are_arranged_by_time_and_place():
+    table = read_table(
+        {
+            "lat": [5.0, 1.0, 5.0, 5.0, 1.0],
+            "lon": [0.0, 0.0, 360.0, 0.0, 0.0],
+            "time": ["2020-01-02", "2020-01-02", "2020-01-01", "2020-01-02", "2020-01-03"],
+            "v": [1.0, 2.0, 3.0, 4.0, 5.0],
+        }
+    )
+    fields = by_time_and_place(table)
+    expected = [[3.0, np.nan, np.nan], [1.0, 2.0, 4.0], [np.nan, 5.0, np.nan]]
+    np.testing.assert_array_equal(fields.values, expected)
+    assert fields.latitude_degrees.tolist() == [5.0, 1.0, 5.0]
+    assert (np.diff(fields.times) == np.timedelta64(1, "D")).all()
+
+
+def test_other_noise_is_another_column():
+    table = read_table(rows(latitude=[1.0] * 3, longitude=[2.0] * 3, noise_std=[1.0, 2.0, 1.0]))
+    fields = by_time_and_place(table)
+    assert (fields.times, fields.values.tolist()) == (None, [[21.0, 20.0, 19.5]])
+    assert fields.noise_std.tolist() == [1.0, 2.0, 1.0]
