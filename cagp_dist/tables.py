@@ -393,8 +393,6 @@ def _read_file(path: Path) -> tuple[Frame, bool]:
 def _separator(path: Path) -> tuple[str, str]:
     """Find what stands between the columns of a text file, by its first line, and what begins a comment."""
     packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-        path.suffix.lower(), open
-    )
 
     header = comment = ""
     with packed.get(path.suffix.lower(), open)(path, "rt") as lines:
