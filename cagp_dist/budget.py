@@ -198,6 +198,10 @@ class Plan:
     seconds: float
     rings_per_block: int = 0
 
+    def batch_of(self, columns: slice) -> int:
+        """Number of the batch, from 1, that some columns belong to."""
+        return max(1, sum(batch[0][0] <= columns.start for batch in self.batches if batch))
+
     @property
     def widest_group(self) -> int:
         """Columns of the widest column group."""

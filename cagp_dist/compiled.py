@@ -14,9 +14,12 @@ or on how work is split.
 
 import logging
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numba
+import numba.core.event
 import numpy as np
 
 MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
@@ -67,6 +70,31 @@ def compiled(function=None, **options):
     except RuntimeError as error:  # no folder to write to
         _log.warning("%s; set NUMBA_CACHE_DIR to a folder you can write to save seconds at start", error)
         return numba.njit(**options)(function)
+
+
+@contextmanager
+def compilation_watched(say: Callable[[], None]) -> Iterator[None]:
+    """Call ``say`` when a function is about to be compiled for the first time; one that is on disk is not.
+
+    Compilation takes 1 to 15 s, during which nothing else happens in this process.
+    """
+    with numba.core.event.install_listener("numba:compile", _Once(say)):
+        yield
+
+
+class _Once(numba.core.event.Listener):
+    """Calls back at the first event it hears of."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say: Callable[[], None] | None = say
+
+    def on_start(self, event: numba.core.event.Event) -> None:
+        say, self._say = self._say, None
+        if say is not None:
+            say()
+
+    def on_end(self, event: numba.core.event.Event) -> None:
+        """Nothing is said at the end."""
 
 
 @numba.njit(inline="always", fastmath=_CONTRACT)

@@ -97,6 +97,8 @@ class Progress:
         Since the start.
     relative_residual : float or None
         ``|b - G v| / |b|`` where the solver follows it.
+    batch, batches : int
+        Which batch of test points it is, from 1, and how many there are.
     """
 
     iteration: int
@@ -104,6 +106,8 @@ class Progress:
     fraction: float
     seconds: float
     relative_residual: float | None = None
+    batch: int = 1
+    batches: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +250,12 @@ def condition(
                 if progress is not None:
                     fraction = trace.fraction(state, plan.iterations)
                     elapsed = time.perf_counter() - started
-                    progress(Progress(state.iteration, plan.iterations, fraction, elapsed, residual))
+                    batch, batches = plan.batch_of(state.columns), max(1, len(plan.batches))
+                    progress(
+                        Progress(
+                            state.iteration, plan.iterations, fraction, elapsed, residual, batch, batches
+                        )
+                    )
         description = executor.description
     shaped = partial(_shaped, targets=targets, single=seen.single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in trace.steps())

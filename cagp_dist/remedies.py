@@ -4,6 +4,7 @@ The only table of its kind: an error names its remedies (`cagp_dist.errors`), an
 which of the two its reader can change.
 """
 
+import sys
 from collections.abc import Iterable
 from enum import Enum
 
@@ -59,3 +60,20 @@ def advice(remedies: Iterable[Remedy], *, in_job: bool = False) -> str:
         return ""
     sentence = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, or {texts[-1]}"
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def installation(extra: str) -> str:
+    """Command that installs an extra of this package; it is run in the folder of the clone.
+
+    Parameters
+    ----------
+    extra : str
+        One of ``[project.optional-dependencies]`` in pyproject.toml.
+
+    Examples
+    --------
+    >>> installation("hpc").endswith(' -m pip install --editable ".[hpc]"')
+    True
+    """
+    python = f'"{sys.executable}"' if " " in sys.executable else sys.executable
+    return f'{python} -m pip install --editable ".[{extra}]"'

@@ -363,3 +363,20 @@ def test_code_is_compiled_also_where_nothing_can_be_kept_on_disk(monkeypatch, ca
 
     assert double(21) == 42
     assert "no locator available; set NUMBA_CACHE_DIR to a folder you can write to" in caplog.text
+
+
+@needs_compilation
+def test_compilation_is_announced_once_and_only_where_there_is_some():
+    @numba.njit
+    def half(x):
+        return 0.5 * x
+
+    said = []
+    with compiled.compilation_watched(lambda: said.append("now")):
+        assert half(2.0) == 1.0
+        assert half(2) == 1.0  # compiled again, for an integer
+    assert said == ["now"]
+    with compiled.compilation_watched(lambda: said.append("again")):
+        assert half(4.0) == 2.0
+    half(np.float32(2.0))
+    assert said == ["now"]

@@ -67,19 +67,33 @@ def test_modules_import_only_from_the_layers_below_them() -> None:
     assert run.returncode == 0, run.stdout
 
 
-def test_lock_file_holds_names_and_versions_only() -> None:
-    lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_lock_files_hold_names_and_versions_only(name: str) -> None:
+    lines = _text(name).splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.!+]*", line) for line in lines)
     assert lines == sorted(lines, key=str.lower)
 
 
-def test_lock_file_holds_what_the_project_needs_and_no_more() -> None:
-    locked = dict(line.split("==") for line in (REPOSITORY / "requirements.lock").read_text().splitlines())
-    locked = {canonicalize_name(name): version for name, version in locked.items()}
-    needed = _closure(list(_direct_requirements()))
-    assert needed == set(locked)
+def test_lock_files_hold_what_is_needed_and_no_more() -> None:
+    to_run, to_work_on_it = _locked("requirements.lock"), _locked("requirements-dev.lock")
+    assert set(to_run) == _closure(list(_requirements_to_run()))
+    assert set(to_work_on_it) == _closure(list(_direct_requirements())) - set(to_run)
+    locked = to_run | to_work_on_it
     for requirement in _direct_requirements():
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+def test_the_demo_installs_what_it_needs_to_run_alone() -> None:
+    recipe = subprocess.run(
+        ["make", "--dry-run", "--always-make", "demo"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "--requirement requirements.lock\n" in recipe
+    assert "requirements-dev.lock" not in recipe
+    assert recipe.rstrip().endswith("cagp demo --output out/demo")
 
 
 def test_wheel_has_the_sample_the_licence_and_types(tmp_path: Path) -> None:
@@ -190,9 +204,21 @@ def _cpu_seconds(code: str) -> float:
     return min(measured)
 
 
+def _locked(name: str) -> dict[str, str]:
+    """Names and versions of a lock file."""
+    pinned = dict(line.split("==") for line in _text(name).splitlines())
+    return {canonicalize_name(project): version for project, version in pinned.items()}
+
+
+def _requirements_to_run() -> Iterator[Requirement]:
+    """What pyproject.toml asks for to install the package and to use it."""
+    yield from map(Requirement, PROJECT["project"]["dependencies"])
+    yield from map(Requirement, PROJECT["dependency-groups"]["build"])
+
+
 def _direct_requirements() -> Iterator[Requirement]:
     """What pyproject.toml asks for: the package, its dashboard, and the groups for development."""
-    yield from map(Requirement, PROJECT["project"]["dependencies"])
+    yield from _requirements_to_run()
     yield from map(Requirement, PROJECT["project"]["optional-dependencies"]["dashboard"])
     for group in PROJECT["dependency-groups"].values():
         yield from (Requirement(entry) for entry in group if isinstance(entry, str))

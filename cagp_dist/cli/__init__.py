@@ -97,7 +97,10 @@ def demo(
     scheduler: Scheduler = None,
     debug: Debug = False,
 ) -> None:
-    """Map the built-in global field: 10,000 points observed, 1,000 held out, in under a minute."""
+    """Map the built-in global field: 10,000 points observed, 1,000 held out, in half a minute on two cores.
+
+    The first time it takes some seconds longer: functions are compiled for your processor, and kept.
+    """
     with reported_errors(debug=debug):
         from cagp_dist.service.demo import demo_job
 

@@ -10,6 +10,7 @@ import xarray as xr
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.selection import Area
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
+from cagp_dist.remedies import installation
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.plain import check_all_arrays, plain_store
 
@@ -114,7 +115,7 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
     except ImportError as error:
         raise ConfigurationError(
             f"reading {address} needs another package ({error}). "
-            "Install it with: pip install cagp-dist[cloud]"
+            f"In the clone of cagp_dist run: {installation('cloud')}"
         ) from error
     except FileNotFoundError as error:
         raise DataError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from cagp_dist.errors import ClusterError, ConfigurationError
 from cagp_dist.memory import available_bytes
-from cagp_dist.remedies import Remedy
+from cagp_dist.remedies import Remedy, installation
 from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
 
 if TYPE_CHECKING:
@@ -260,7 +260,8 @@ def _cluster_class(scheduler: str) -> "Callable[..., Cluster]":
         import dask_jobqueue
     except ImportError as error:
         raise ConfigurationError(
-            f'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist[hpc]".'
+            f'scheduler = "{scheduler}" needs dask-jobqueue. In the clone of cagp_dist run: '
+            f"{installation('hpc')}"
         ) from error
     cluster_class: Callable[..., Cluster] = getattr(dask_jobqueue, BATCH_SYSTEMS[scheduler])
     return cluster_class

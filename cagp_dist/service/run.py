@@ -1,5 +1,7 @@
 """A job from beginning to end: observations, points, prior, solve, scores, published run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,12 +153,13 @@ def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
     sites = fit_sites(task.points, task.design.train, fit_to=task.job.prior.fit_to)
     stage.note(f"to {sites.where}, on {executor.description}")
-    fitted = fit_prior(
-        task,
-        executor=executor,
-        memory_limit_bytes=memory_limit(task.job, executor),
-        progress=stage.progress,
-    )
+    with _compilation_noted(stage):
+        fitted = fit_prior(
+            task,
+            executor=executor,
+            memory_limit_bytes=memory_limit(task.job, executor),
+            progress=stage.progress,
+        )
     stage.summary = fitted.line()
     return fitted
 
@@ -170,19 +173,34 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
     def show(plan: Plan) -> None:
         for line in JobPlan(size_of_task(task), plan).lines():
             stage.note(line)
+        stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
-    solution = solve(
-        prior,
-        *task.observations,
-        task.new_inputs,
-        solver=task.solver,
-        executor=executor,
-        memory_limit_bytes=memory_limit(task.job, executor),
-        on_plan=show,
-        progress=stage.progress,
-    )
+    with _compilation_noted(stage):
+        solution = solve(
+            prior,
+            *task.observations,
+            task.new_inputs,
+            solver=task.solver,
+            executor=executor,
+            memory_limit_bytes=memory_limit(task.job, executor),
+            on_plan=show,
+            progress=stage.progress,
+        )
     stage.summary = f"{solution.status.value} after {len(solution.steps) - 1} iterations"
     return solution
+
+
+@contextmanager
+def _compilation_noted(stage: Stage) -> Iterator[None]:
+    """Say so when functions are compiled in this process; a note, and what the bar says until it moves."""
+    from cagp_dist.compiled import compilation_watched
+
+    def say() -> None:
+        stage.note("compiling functions for this processor, which is done once and takes some seconds")
+        stage.progress(None, "compiling, once")
+
+    with compilation_watched(say):
+        yield
 
 
 def _described(field: "xr.Dataset") -> str:

@@ -123,6 +123,8 @@ def solve(
             clock[state.iteration] = state.seconds
             done = (number + state.fraction) / len(times)
             which = f"time {number + 1} of {len(times)}, " if len(times) > 1 else ""
+            if state.batches > 1:
+                which += f"batch {state.batch} of {state.batches}, "
             progress(done, f"{which}iteration {state.iteration} of {state.iterations}")
 
         posteriors.append(

@@ -222,7 +222,8 @@ def test_batch_systems_need_their_extra(scheduler, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     with pytest.raises(
         ConfigurationError,
-        match=rf'scheduler = "{scheduler}" needs dask-jobqueue: pip install "cagp-dist\[hpc\]"',
+        match=rf'scheduler = "{scheduler}" needs dask-jobqueue\. In the clone of cagp_dist run: '
+        r'\S+python\S* -m pip install --editable "\.\[hpc\]"$',
     ):
         open_executor(scheduler).__enter__()
 

@@ -44,3 +44,29 @@ def test_the_status_is_the_worst_of_the_times_in_any_order(order):
     alone = [solved(y[:, [i]], cagp.ConjugateGradient(3)).status for i in range(3)]
     assert set(alone) == {Status.CONVERGED, Status.COMPLETED}
     assert found.status is Status.COMPLETED
+
+
+def test_progress_counts_each_batch_of_targets_once():
+    rng = np.random.default_rng(0)
+    X, y, said = rng.normal(size=(1500, 3)), rng.normal(size=(1500, 1)), []
+    solve(
+        cagp.Prior(cagp.Matern32(0.3), 0.1, lambda X: np.zeros((len(X), 1))),
+        X,
+        y,
+        rng.normal(size=(1100, 3)),
+        solver=cagp.BlockGaussSeidel(2, block_size=500),
+        executor=SerialExecutor(),
+        memory_limit_bytes=28_000_000,
+        on_plan=lambda plan: None,
+        progress=lambda part, line: said.append((part, line)),
+    )
+    batches = len(said) // 2
+    assert batches > 1
+    assert [line for _, line in said] == [
+        f"batch {batch} of {batches}, iteration {iteration} of 2"
+        for batch in range(1, batches + 1)
+        for iteration in (1, 2)
+    ]
+    parts = [part for part, _ in said]
+    assert parts == sorted(parts)
+    assert parts[-1] == 1.0
