@@ -199,7 +199,7 @@ class Plan:
     rings_per_block: int = 0
 
     def batch_of(self, columns: slice) -> int:
-        """Number of the batch, from 1, that some columns belong to."""
+        """Find the batch that some columns belong to, counted from 1."""
         return max(1, sum(batch[0][0] <= columns.start for batch in self.batches if batch))
 
     @property
