@@ -200,7 +200,8 @@ class Plan:
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""
-        return max(1, sum(batch[0][0] <= columns.start for batch in self.batches if batch))
+        begun = [batch for batch in self.batches if batch and batch[0][0] <= columns.start]
+        return max(1, len(begun))
 
     @property
     def widest_group(self) -> int:
