@@ -116,7 +116,7 @@ def calibration_group(
     times, latitude_degrees, longitude_degrees : array_like
         As in `posterior_group`.
     pit : array_like, shape (T, q)
-        PIT values of the observations, noise included.
+        PIT values of the observations, noise included; NaN where nothing was observed.
     scores : Scores
         Pooled over times and points, with the same weights.
     area_weight : array_like, shape (q,), optional
@@ -128,12 +128,17 @@ def calibration_group(
         If a shape does not fit or a PIT value lies outside [0, 1].
     """
     weights = unit_weights(area_weight, np.shape(latitude_degrees))
-    plain, by_area = histogram(pit), histogram(pit, weights=weights)
     cells = compact_cells(unit_sphere(latitude_degrees, longitude_degrees))
+    present = ~np.isnan(np.atleast_2d(pit))
+    values, shares = np.asarray(pit, dtype=np.float64), weights
+    if not present.all():  # each observation with the cell and the area of its place
+        place = np.nonzero(present)[1]
+        values, shares, cells = np.atleast_2d(pit)[present], weights[place], cells[place]
+    plain, by_area = histogram(values), histogram(values, weights=shares)
     tests = [
-        coverage_test(pit, levels=scores.levels, cells=cells, weights=given) for given in (None, weights)
+        coverage_test(values, levels=scores.levels, cells=cells, weights=given) for given in (None, shares)
     ]
-    verdict = judge(*tests, observations=np.size(pit))
+    verdict = judge(*tests, observations=values.size)
     coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
     coordinates["level"] = _coordinate("level", "level", scores.levels)
     group = _dataset(
