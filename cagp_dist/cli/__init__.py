@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
+from cagp_dist.cli import runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
+from cagp_dist.cli.options import Debug, Output
+from cagp_dist.cli.options import examples as _examples
 
 if TYPE_CHECKING:
     from cagp_dist.service.jobfile.tables import Job
@@ -29,10 +32,6 @@ app = typer.Typer(
 )
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file.", show_default=False)]
-Output = Annotated[
-    Path,
-    typer.Argument(metavar="OUT", help="Output folder, or one run in it (KEY.zarr).", show_default=False),
-]
 Scheduler = Annotated[
     str | None,
     typer.Option(
@@ -42,16 +41,11 @@ Scheduler = Annotated[
         show_default=False,
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def main() -> None:
     """Entry point of the `cagp` command."""
     app()
-
-
-def _examples(*lines: str) -> str:
-    return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])
 
 
 class _JobCommand(TyperCommand):
@@ -201,6 +195,9 @@ def verify(output: Output, debug: Debug = False) -> None:
 
         for path in verify_runs(output):
             typer.echo(f"undamaged  {path}")
+
+
+app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
 
 
 @app.command(epilog=_examples("cagp example > job.toml", "cagp run job.toml"))

@@ -1,0 +1,17 @@
+"""Arguments and options that several commands share, and how their help ends."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Output = Annotated[
+    Path,
+    typer.Argument(metavar="OUT", help="Output folder, or one run in it (KEY.zarr).", show_default=False),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def examples(*lines: str) -> str:
+    """Write examples as the end of a help text."""
+    return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])

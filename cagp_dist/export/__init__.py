@@ -1,0 +1,161 @@
+"""From a published run to files that other programs read.
+
+``groups`` opens the groups of a run and gives each what it needs to stand alone, ``rights`` says whose data
+it is made from; ``netcdf`` and ``table`` write one format each.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import xarray as xr
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.export.files import refuse_existing
+from cagp_dist.export.groups import GRIDDED, PLACED, TABULAR, group_names, kind_of, opened
+from cagp_dist.export.netcdf import write_netcdf
+from cagp_dist.export.table import write_csv
+from cagp_dist.store.arrays import verify_chunks
+from cagp_dist.text import alternatives, nearest
+
+__all__ = ["FORMATS", "export_run"]
+
+File: TypeAlias = tuple[str, Callable[[Path], Path]]
+"""Name of a file without its suffix, and what writes it to a path."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file.
+
+    Attributes
+    ----------
+    suffix : str
+        Of its files.
+    kinds : frozenset of str
+        Kinds of groups that fit into it, see `cagp_dist.export.groups.kind_of`.
+    holds : str
+        These groups, in words.
+    files : callable
+        The files that a group of a name makes.
+    """
+
+    suffix: str
+    kinds: frozenset[str]
+    holds: str
+    files: Callable[[str, xr.Dataset], Iterator[File]]
+
+
+def _netcdf(name: str, group: xr.Dataset) -> Iterator[File]:
+    yield name, lambda path: write_netcdf(group, path)
+
+
+def _csv(name: str, group: xr.Dataset) -> Iterator[File]:
+    yield name, lambda path: write_csv(group, path)
+
+
+FORMATS: Mapping[str, Format] = {
+    "netcdf": Format(".nc", frozenset({GRIDDED, PLACED, TABULAR}), "every group", _netcdf),
+    "csv": Format(".csv", frozenset({GRIDDED, PLACED}), "groups of places", _csv),
+}
+"""The formats by the names that `cagp export --to` takes."""
+
+
+def export_run(
+    run_path: str | os.PathLike[str],
+    *,
+    to: str,
+    groups: Sequence[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    force: bool = False,
+) -> list[Path]:
+    """Write groups of a published run as files of another format, each of which stands alone.
+
+    Every file says where it comes from: history, source, licence and attribution, prior and noise variance,
+    the job and the versions of the software.
+
+    Parameters
+    ----------
+    run_path : path-like
+        ``OUT/runs/<run_key>.zarr``.
+    to : str
+        ``"netcdf"``: one CF-1.11 file for each group. ``"csv"``: one row for each place and time, with the
+        units and the rest of the description in ``<group>.csv-metadata.json`` beside it.
+    groups : sequence of str, optional
+        Names of groups, such as ``["map"]``; all that the format can hold when omitted.
+    output : path-like, optional
+        A file, if its name ends with the suffix of the format and one group is exported; else a folder, which
+        is created. ``OUT/export/<run_key>`` when omitted.
+    force : bool
+        Replace files that exist.
+
+    Returns
+    -------
+    list of Path
+        The files. Cost: one pass over the run; memory of one variable.
+
+    Raises
+    ------
+    ConfigurationError
+        If the format or a group is not known, the format cannot hold the group, a file exists, or the place
+        cannot be written. Nothing is written then.
+    StoreError
+        If there is no run, it is damaged, or the disk is full.
+
+    Examples
+    --------
+    >>> export_run("out/runs/4f1d.zarr", to="netcdf", groups=["map"])  # doctest: +SKIP
+    [PosixPath('out/export/4f1d/map.nc')]
+    """
+    form = FORMATS.get(to)
+    if form is None:
+        close = nearest(to, FORMATS)
+        raise ConfigurationError(
+            f"cannot export to {to!r}; expected {alternatives(FORMATS)}."
+            + (f" Did you mean {close!r}?" if close else "")
+        )
+    run = Path(run_path)
+    there = group_names(run)
+    for name in groups or ():
+        if name not in there:
+            raise ConfigurationError(
+                f"the run {run} has no group {name!r}; expected {alternatives(there)}."
+                + (" Its job asked for no map: add one under [design] and run it again." * (name == "map"))
+            )
+    with ExitStack() as stack:
+        every = {name: stack.enter_context(opened(run, name)) for name in dict.fromkeys(groups or there)}
+        chosen = {name: group for name, group in every.items() if kind_of(group) in form.kinds}
+        if not chosen or (groups and len(chosen) < len(every)):
+            left_out = ", ".join(name for name in every if name not in chosen)
+            raise ConfigurationError(
+                f"{to} holds {form.holds}, and of the run {run} these do not fit: {left_out}. "
+                'Export them to "netcdf", which holds every group; a map is made where [design] asks for one.'
+            )
+        files = [file for name, group in chosen.items() for file in form.files(name, group)]
+        targets = _targets(run, form, [name for name, _ in files], output)
+        refuse_existing(targets, force=force)
+        for name in chosen:
+            verify_chunks(run, name)
+        return [write(target) for (_, write), target in zip(files, targets, strict=True)]
+
+
+def _targets(
+    run: Path, form: Format, names: Sequence[str], output: str | os.PathLike[str] | None
+) -> list[Path]:
+    """Paths of the files."""
+    if output is None:
+        folder = run.absolute().parent
+        target = (folder.parent if folder.name == "runs" else folder) / "export" / run.stem
+    else:
+        target = Path(output)
+    if target.suffix.lower() != form.suffix:
+        return [target / f"{name}{form.suffix}" for name in names]
+    if len(names) > 1:
+        raise ConfigurationError(
+            f"{target} is one file, but there are {len(names)} to write: {', '.join(names)}. "
+            "Name a folder, or one group with --group."
+        )
+    return [target]

@@ -1,0 +1,136 @@
+"""The groups of a run, each with everything it needs to stand alone."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import StoreError
+from cagp_dist.export.rights import rights_of
+from cagp_dist.store.arrays import open_group
+from cagp_dist.store.discovery import root_attributes
+
+GRIDDED, PLACED, TABULAR = "gridded", "placed", "tabular"
+CONVENTIONS = "CF-1.11, ACDD-1.3"
+POINT = "point"
+
+
+def group_names(run: Path) -> list[str]:
+    """Names of the groups of a run, sorted.
+
+    Raises
+    ------
+    StoreError
+        If there is no run.
+    """
+    if not (run / "zarr.json").is_file():
+        raise StoreError(
+            f"there is no published run at {run}; expected a Zarr store OUT/runs/<run_key>.zarr."
+        )
+    return sorted(path.parent.name for path in run.glob("*/zarr.json"))
+
+
+def kind_of(group: xr.Dataset) -> str:
+    """Say how a group is laid out.
+
+    ``"gridded"``: on axes latitude and longitude; ``"placed"``: at scattered points that have both;
+    ``"tabular"``: without places.
+    """
+    if {"latitude", "longitude"} <= set(group.dims):
+        return GRIDDED
+    places = [name for name in ("latitude", "longitude") if name in group and group[name].dims == (POINT,)]
+    return PLACED if len(places) == 2 else TABULAR
+
+
+@contextmanager
+def opened(run: Path, name: str) -> Iterator[xr.Dataset]:
+    """Open a group, with the attributes of the run on it; values are read when they are used.
+
+    A gridded group gets the edges of its cells as CF bounds.
+
+    Raises
+    ------
+    StoreError
+        If run or group are absent or cannot be read.
+    """
+    with open_group(run, "/") as root:
+        attributes = dict(root.attrs)
+    with open_group(run, name) as group:
+        described = group.assign_attrs(_attributes(name, group, attributes))
+        yield _with_bounds(described) if kind_of(group) == GRIDDED else described
+
+
+def edges(centres: Array) -> Array:
+    """Edges of the cells of an axis, half way between their centres, shape (n + 1,); n is at least 2.
+
+    Examples
+    --------
+    >>> edges(np.array([1.0, 3.0, 5.0])).tolist()
+    [0.0, 2.0, 4.0, 6.0]
+    """
+    between = 0.5 * (centres[1:] + centres[:-1])
+    first, last = 2.0 * centres[0] - between[0], 2.0 * centres[-1] - between[-1]
+    return np.concatenate([[first], between, [last]])
+
+
+def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[str, object]:
+    """Attributes of the run, with extents, title, history, source and rights of this group."""
+    provenance = root.get("provenance")
+    origin = json.loads(provenance) if isinstance(provenance, str) else {}
+    source = str(origin.get("source", "not recorded"))
+    key = str(root.get("run_key", ""))
+    found = root_attributes({name: group}, run_key=key)
+    extents = {
+        attribute: value
+        for attribute, value in found.items()
+        if attribute.startswith(("geospatial_", "time_coverage_"))
+    }
+    kept = {
+        attribute: value
+        for attribute, value in root.items()
+        if not attribute.startswith(("geospatial_", "time_coverage_")) and attribute != "cdm_data_type"
+    }
+    times = group["time"].values if "time" in group.coords else np.empty(0, dtype="datetime64[s]")
+    rights = rights_of(source, times)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    software = f"cagp_dist {origin.get('cagp_dist', version('cagp-dist'))}"
+    history = f"{now} group {name!r} of run {key} exported by cagp_dist {version('cagp-dist')}"
+    described = {
+        **kept,
+        **extents,
+        **group.attrs,
+        "Conventions": CONVENTIONS,
+        "history": f"{history}\n{root.get('date_created', '')} {root.get('history', '')}".strip(),
+        "source": f"Gaussian-process regression ({software}) of observations from {source}",
+        "license": rights.license,
+        "acknowledgement": rights.attribution,
+    }
+    units = next((variable.attrs.get("units") for variable in group.data_vars.values()), None)
+    if "noise_variance" in described and units and kind_of(group) != TABULAR and units != "1":
+        described["noise_variance_units"] = f"{units}2"
+    return {
+        attribute: str(value).lower() if isinstance(value, bool | np.bool_) else value
+        for attribute, value in described.items()
+    }
+
+
+def _with_bounds(group: xr.Dataset) -> xr.Dataset:
+    """Add the edges of the cells; latitudes end at the poles."""
+    for axis in ("latitude", "longitude"):
+        centres = np.asarray(group[axis].values, dtype=np.float64)
+        if centres.size < 2:
+            continue
+        ends = edges(centres)
+        if axis == "latitude":
+            ends = np.clip(ends, -90.0, 90.0)
+        name = f"{axis}_bnds"
+        pairs = np.stack([ends[:-1], ends[1:]], axis=1)
+        group = group.assign({name: xr.Variable((axis, "nv"), pairs)})
+        group[axis].attrs["bounds"] = name
+    return group

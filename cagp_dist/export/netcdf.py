@@ -1,0 +1,121 @@
+"""One group as a CF-1.11 NetCDF-4 file that CDO, NCO and GDAL open as Debian packages them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.export.files import whole_file
+from cagp_dist.export.groups import GRIDDED, kind_of
+from cagp_dist.store.arrays import chunk_shape
+
+FILL = 9.969209968386869e36
+"""What the netCDF library itself fills floats with; NaN is compared wrongly by some programs."""
+
+_TIME = {
+    "units": "seconds since 1970-01-01 00:00:00",
+    "calendar": "standard",
+    "units_metadata": "leap_seconds: none",
+}
+_WGS84 = {
+    "grid_mapping_name": "latitude_longitude",
+    "semi_major_axis": 6378137.0,
+    "inverse_flattening": 298.257223563,
+    "longitude_of_prime_meridian": 0.0,
+    "crs_wkt": 'GEOGCRS["WGS 84",DATUM["World Geodetic System 1984",'
+    'ELLIPSOID["WGS 84",6378137,298.257223563]],'
+    'CS[ellipsoidal,2],AXIS["latitude",north],AXIS["longitude",east],ANGLEUNIT["degree",0.0174532925199433],'
+    'ID["EPSG",4326]]',
+}
+
+
+def write_netcdf(group: xr.Dataset, path: Path) -> Path:
+    """Write a group.
+
+    Floats stay float64 and are compressed (zlib, with shuffle); missing values are the fill value. Times are
+    seconds since 1970 as float64, along an unlimited dimension, so that files of several runs can be put in a
+    row. Text is written as characters of fixed length.
+
+    Parameters
+    ----------
+    group : Dataset
+        From `cagp_dist.export.groups.opened`.
+    path : Path
+        Replaced whole.
+
+    Returns
+    -------
+    Path
+        The path. Memory of one variable.
+
+    Raises
+    ------
+    ConfigurationError, StoreError
+        If the disk refuses.
+    """
+    plain = _georeferenced(group) if kind_of(group) == GRIDDED else group.copy()
+    if "time" in plain.coords:
+        plain = plain.assign_coords(time=_seconds(plain["time"].variable))
+    for name, variable in plain.variables.items():
+        plain[name].encoding = {}
+        plain[name].attrs = _characters(variable.attrs | _kind_of_temperature(variable.attrs))
+    plain.attrs = _characters(plain.attrs)
+    with whole_file(path) as temporary:
+        plain.to_netcdf(
+            temporary,
+            engine="h5netcdf",
+            format="NETCDF4",
+            encoding=_encodings(plain),
+            unlimited_dims=["time"] if "time" in plain.dims else [],
+        )
+    return path
+
+
+def _georeferenced(group: xr.Dataset) -> xr.Dataset:
+    """Add a grid mapping: GDAL then knows that these are degrees on WGS 84."""
+    marked = group.assign(crs=xr.Variable((), np.int32(0), _WGS84))
+    for name, variable in group.data_vars.items():
+        if {"latitude", "longitude"} <= set(variable.dims):
+            marked[name].attrs["grid_mapping"] = "crs"
+    return marked
+
+
+def _seconds(time: xr.Variable) -> xr.Variable:
+    """Seconds since 1970, exact to the microsecond."""
+    since = time.values.astype("datetime64[us]").astype(np.int64) / 1e6
+    return xr.Variable(time.dims, since, time.attrs | _TIME)
+
+
+def _kind_of_temperature(attributes: Mapping[str, object]) -> dict[str, str]:
+    """Say whether a temperature is one or the difference of two, as CF-1.11 asks (section 3.1.2)."""
+    name, _, modifier = str(attributes.get("standard_name", "")).partition(" ")
+    if "temperature" not in name.split("_"):
+        return {}
+    return {"units_metadata": f"temperature: {'difference' if modifier else 'on_scale'}"}
+
+
+def _encodings(group: xr.Dataset) -> dict[str, dict[str, object]]:
+    encodings: dict[str, dict[str, object]] = {}
+    for key, variable in group.variables.items():
+        name = str(key)
+        if name in group.coords or name.endswith("_bnds") or variable.dtype.kind != "f":
+            encodings[name] = {"_FillValue": None}
+        else:
+            encodings[name] = {"_FillValue": FILL}
+        if variable.ndim and name not in group.coords:
+            encodings[name] |= {"zlib": True, "complevel": 4, "shuffle": True}
+        if "time" in variable.dims:
+            shape = tuple(
+                1 if dim == "time" and variable.ndim > 1 else n for dim, n in variable.sizes.items()
+            )
+            encodings[name]["chunksizes"] = chunk_shape(shape, item_bytes=variable.dtype.itemsize)
+    return encodings
+
+
+def _characters(attributes: Mapping[str, object]) -> dict[str, object]:
+    """Text of fixed length: some programs do not read netCDF-4 strings."""
+    return {
+        name: np.bytes_(value.encode()) if isinstance(value, str) else value
+        for name, value in attributes.items()
+    }

@@ -1,0 +1,73 @@
+"""Whose data a run is made from, and what its owners ask to be said."""
+
+from dataclasses import dataclass
+
+from cagp_dist.arrays import Times
+
+_ERA5_STORES = (
+    "cds:",
+    "zarr:arco-era5",
+    "zarr:weatherbench2",
+    "zarr:gs://gcp-public-data-arco-era5/",
+    "zarr:gs://weatherbench2/datasets/era5/",
+)
+_NOT_LIABLE = (
+    "Neither the European Commission nor ECMWF is responsible for any use that may be made of the Copernicus "
+    "information or data it contains."
+)
+
+
+@dataclass(frozen=True)
+class Rights:
+    """Licence and attribution of the observations, in words."""
+
+    license: str
+    attribution: str
+
+
+def rights_of(source: str, times: Times) -> Rights:
+    """Say under which licence observations come, and which words go with what is made from them.
+
+    Parameters
+    ----------
+    source : str
+        As a run records it: ``"sample"``, ``"synthetic"``, ``"cds:..."``, ``"file:..."`` and so on.
+    times : array of datetime64
+        Of the observations; the words that Copernicus asks for name their years.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> times = np.array(["2019-03-01"], dtype="datetime64[s]")
+    >>> rights_of("synthetic", times).license
+    'none: synthetic data'
+    >>> rights_of("cds:reanalysis-era5-single-levels", times).attribution[:68]
+    'Contains modified Copernicus Climate Change Service information 2019'
+    """
+    copernicus = (
+        f"Contains modified Copernicus Climate Change Service information {_years(times)}. {_NOT_LIABLE}"
+    )
+    if source == "sample":
+        return Rights(
+            "Apache-2.0",
+            "Made from an analysis of the European Centre for Medium-Range Weather Forecasts (ECMWF), 27 "
+            'April 2017 12 UTC, as distributed with the Python package "metview" under Apache-2.0.',
+        )
+    if source == "synthetic":
+        return Rights(
+            "none: synthetic data", "Made from fields that were drawn from a prior; nothing was measured."
+        )
+    if source.startswith(_ERA5_STORES):
+        return Rights("CC-BY-4.0, as of ERA5 in the Copernicus Climate Data Store", copernicus)
+    return Rights(
+        f"that of the observations, {source}, which this file does not know; see their provider",
+        f"Made from {source}. If that is ERA5 or another Copernicus product: {copernicus}",
+    )
+
+
+def _years(times: Times) -> str:
+    years = times.astype("datetime64[Y]")
+    if not years.size:
+        return ""
+    first, last = str(years.min()), str(years.max())
+    return first if first == last else f"{first}-{last}"

@@ -1,0 +1,69 @@
+"""CSV files have a row for each place and time, and say in a file beside them what is in them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from cagp_dist.export import export_run
+from cagp_dist.export.groups import opened
+from cagp_dist.export.table import write_csv
+from cagp_dist.store.arrays import read_group
+
+from .make_group import NOISE, REGIONS, publish_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    latitude, longitude = REGIONS["pacific"]
+    return publish_run(tmp_path_factory.mktemp("pacific"), latitude=latitude, longitude=longitude)
+
+
+def rows(path):
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("group", ["map", "observations"])
+def test_a_row_for_each_place_and_time_with_the_values_of_the_run(run, tmp_path, group):
+    path = export_run(run, to="csv", groups=[group], output=tmp_path)[0]
+    there = read_group(run, group)
+    found = rows(path)
+    values = there.t2m_mean if group == "map" else there.t2m
+    assert len(found) == values.size
+    for row in found[:: max(1, len(found) // 50)]:
+        time = np.datetime64(row["time"].removesuffix("Z"))
+        assert row["time"].endswith("Z")
+        if group == "map":
+            place = {"latitude": float(row["latitude"]), "longitude": float(row["longitude"])}
+            expected = values.sel(time=time, **place)
+        else:
+            at = (there.latitude == float(row["latitude"])) & (there.longitude == float(row["longitude"]))
+            expected = values.sel(time=time)[at.values][0]
+        assert float(row[values.name]) == float(expected)
+
+
+def test_units_rights_and_noise_lie_beside_it(run, tmp_path):
+    path = export_run(run, to="csv", groups=["map"], output=tmp_path / "map.csv")[0]
+    described = json.loads((tmp_path / "map.csv-metadata.json").read_text())
+    assert described["@context"] == "http://www.w3.org/ns/csvw"
+    assert described["url"] == "map.csv"
+    columns = {column["name"]: column for column in described["tableSchema"]["columns"]}
+    assert list(columns) == path.read_text().splitlines()[0].split(",")
+    assert columns["t2m_mean"]["schema:unitText"] == "K"
+    assert columns["longitude"]["schema:unitText"] == "degrees_east"
+    assert described["dc:license"] == "Apache-2.0"
+    assert described["notes"][0]["noise_variance"] == NOISE
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["map.csv", "map.csv-metadata.json"]
+
+
+def test_a_missing_value_is_empty(run, tmp_path):
+    with opened(run, "map") as group:
+        holed = group.load()
+    holed["t2m_mean"].values[1, 0, 2] = np.nan
+    found = rows(write_csv(holed, tmp_path / "holed.csv"))
+    empty = [row for row in found if row["t2m_mean"] == ""]
+    assert len(empty) == 1
+    assert empty[0]["time"] == "2019-03-01T06:00:00Z"
+    assert float(empty[0]["longitude"]) == holed["longitude"].values[2]
