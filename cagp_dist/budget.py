@@ -4,6 +4,7 @@ Seconds are estimates from measured constants (one thread, see the benchmark); b
 what the solve itself allocates, beside the interpreter and the caller's arrays.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from cagp_dist.errors import BudgetError
@@ -42,8 +43,14 @@ GRID_COLUMNS = 16
 FEW_MISSING = 8192
 """Missing points of a grid up to which an exact identity is used: a dense matrix of that size is 0.5 GiB."""
 
+PRODUCTS_OF_NOISE = 12
+"""Products to a relative residual of 1e-10 over the root of the condition number: ``log(2 / 1e-10) / 2``."""
+
 GAP_PRODUCTS = 80
 """Products that a solve with more missing points takes, about."""
+
+MOST_PRODUCTS = 2000
+"""Products after which an iteration is given up."""
 
 RANGE_BYTES = 96 * 2**20
 """Blocks of one range of wavenumbers: enough for a task, small enough for a worker."""
@@ -113,6 +120,9 @@ class GridSize:
     target_views : int or None
         Of targets that are a grid: how many of them see this one differently, up to rotation. None where the
         targets are points, of which no two may see it alike.
+    noise_spread : float
+        Largest noise of a point over the smallest, both in units of the mean of their latitudes: 1 where the
+        noise does not vary along latitudes.
     """
 
     latitudes: int
@@ -121,11 +131,25 @@ class GridSize:
     mirrored: bool = False
     targets_are_grid: bool = False
     target_views: int | None = None
+    noise_spread: float = 1.0
 
     @property
     def size(self) -> int:
         """Points, P Q."""
         return self.latitudes * self.longitudes
+
+    @property
+    def has_rings(self) -> bool:
+        """Whether all points of a latitude are alike: none is missing, and the noise is the same."""
+        return not self.missing and self.noise_spread == 1.0
+
+    @property
+    def products(self) -> int:
+        """How many products an exact solve takes, about; 0 where an identity gives it."""
+        if self.missing <= FEW_MISSING and self.noise_spread == 1.0:
+            return 0
+        of_noise = math.ceil(PRODUCTS_OF_NOISE * math.sqrt(self.noise_spread))
+        return min(max(of_noise, GAP_PRODUCTS if self.missing else 0), MOST_PRODUCTS)
 
     @property
     def wavenumbers(self) -> int:
@@ -455,14 +479,14 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
     latitude and test point; with many missing points, many for each test point.
     """
-    many = grid.missing > FEW_MISSING
-    targets = 0 if grid.targets_are_grid and not grid.missing else demand.q
+    many = grid.products > 0
+    targets = 0 if grid.targets_are_grid and grid.has_rings else demand.q
     views = targets if grid.target_views is None else min(targets, grid.target_views)
-    solves = demand.fields + (2 * grid.latitudes if grid.missing else 0)
-    solves += targets * GAP_PRODUCTS if many else views
+    solves = demand.fields * max(grid.products, 1) + (2 * grid.latitudes if grid.missing else 0)
+    solves += targets * grid.products if many else views
     # solves, coordinates of the points, and of those that were observed; fields and their weights
-    in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (24 if grid.missing else 0)) * DOUBLE * grid.size
-    in_flight += (4 if grid.missing else 3) * DOUBLE * grid.size * demand.fields
+    in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (0 if grid.has_rings else 24)) * DOUBLE * grid.size
+    in_flight += (3 if grid.has_rings else 4) * DOUBLE * grid.size * demand.fields
     if not many:
         in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:

@@ -52,6 +52,19 @@ def check_positive(name: str, value: float, *, least: float = 0.0, most: float =
         raise ArgumentError(f"{name} is {value!r}; expected {least:g} to {most:g}. Use another unit.")
 
 
+def as_variances(name: str, values: ArrayLike) -> Array:
+    """Check and return an array of variances as float64: finite and above zero."""
+    variances = as_numbers(name, values)
+    wrong = ~(np.isfinite(variances) & (variances > 0.0))
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        raise ArgumentError(
+            f"{name}{list(place)} is {variances[place]:g}; expected finite numbers above zero, also at "
+            "points that were not observed."
+        )
+    return variances
+
+
 def check_between(name: str, value: float, low: float, high: float) -> None:
     """Raise `ArgumentError` unless ``value`` is a number between two others, neither of them."""
     check_positive(name, value)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import pickle
 import re
 
 import numpy as np
@@ -35,6 +36,85 @@ def condition(**changes):
 def test_noise_must_be_finite_and_positive(noise_variance):
     with pytest.raises(ArgumentError, match=r"noise_variance is .*; expected a finite number above zero"):
         cagp.Prior(KERNEL, noise_variance=noise_variance)
+
+
+@pytest.mark.parametrize(
+    ("noise_variance", "text"),
+    [
+        ([0.1, 0.0], "noise_variance[1] is 0; expected finite numbers above zero, also at points that were"),
+        ([[0.1, np.nan]], "noise_variance[0, 1] is nan; expected finite numbers above zero"),
+        ([0.1, np.inf, -1.0], "noise_variance[1] is inf; expected"),
+        ([[0.1], [0.1, 0.2]], "noise_variance is not numeric"),
+        (np.ma.masked_less([0.1, 1.0], 0.5), "noise_variance has masked entries"),
+    ],
+)
+def test_every_noise_must_be_finite_and_positive(noise_variance, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        cagp.Prior(KERNEL, noise_variance=noise_variance)
+
+
+def test_noise_by_point_is_a_read_only_copy():
+    given = np.array([0.1, 0.2, 0.3])
+    prior = cagp.Prior(KERNEL, given)
+    given[0] = 9.0
+    assert prior.noise_variance.tolist() == [0.1, 0.2, 0.3]
+    with pytest.raises(ValueError, match="read-only"):
+        prior.noise_variance[0] = 9.0
+    assert cagp.Prior(KERNEL, np.array(0.1)) == PRIOR
+
+
+def test_a_prior_with_noise_by_point_is_a_value():
+    def prior(*noise, **settings):
+        return cagp.Prior(KERNEL, noise_variance=np.array(noise), **settings)
+
+    one = prior(0.1, 0.2)
+    for same in (prior(0.1, 0.2), cagp.Prior(KERNEL, [0.1, 0.2]), pickle.loads(pickle.dumps(one))):
+        assert same == one
+        assert hash(same) == hash(one)
+        assert repr(same) == repr(one)
+    others = [prior(0.1, 0.3), prior([0.1, 0.2]), PRIOR, prior(0.1, 0.2, mean=1.0), 0.1]
+    assert all(one != other for other in others)
+    assert len({one, prior(0.1, 0.2), *others}) == 6
+    assert repr(one) == (
+        "Prior(kernel=Matern32(lengthscale=0.3, variance=2.0), noise_variance=array([0.1, 0.2]), mean=0.0)"
+    )
+    assert PRIOR.noise_number == 0.1
+    with pytest.raises(ArgumentError, match=r"an array of shape \(2,\); expected one number for all obs"):
+        one.noise_number  # noqa: B018
+
+
+GRID = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes", "text"),
+    [
+        (
+            (29,),
+            {},
+            "noise_variance of shape (29,); expected one number, or an array of shape (30,), one for",
+        ),
+        ((30, 1), {}, "noise_variance of shape (30, 1); expected one number, or an array of shape (30,)"),
+        ((30,), {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID}, "array of shape (3, 4), one for each of"),
+        (
+            (12,),
+            {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID},
+            "grid (latitude, longitude). Make a Prior",
+        ),
+        ((3,), {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID}, "noise_variance of shape (3,); expected"),
+    ],
+)
+def test_noise_that_does_not_fit_the_points_is_refused(shape, changes, text):
+    prior = cagp.Prior(KERNEL, np.full(shape, 0.1))
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        condition(prior=prior, **changes)
+    given = {"X": X, "y": Y, "X_test": X_TEST, **changes}
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        cagp.posterior_mean(prior, *given.values(), solver=SOLVER)
+
+
+def test_equal_noise_at_every_point_is_one_noise():
+    assert_same_bits(condition(prior=cagp.Prior(KERNEL, np.full(30, 0.1))), condition())
 
 
 @pytest.mark.parametrize("kernel", [None, "matern32", cagp.Matern32, np.exp])

@@ -22,6 +22,7 @@ from cagp_dist.calibration.pit import NormalTests, normal_tests
 from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gp import Posterior, Prior, condition
+from cagp_dist.posterior.problem import noise_of, observed
 from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
@@ -139,11 +140,12 @@ def simulate(
     direction /= np.linalg.norm(direction)
     draws, relative_jitter = _draw(prior, np.concatenate([train, test]), simulations, generator)
     latent_test = draws[len(train) :]
-    noise = np.sqrt(prior.noise_variance) * generator.standard_normal((len(train), simulations))
-    observed = draws[: len(train)] + noise
+    noise_variance = noise_of(prior.noise_variance, observed(train, np.zeros(len(train))))
+    noise = np.sqrt(noise_variance)[:, None] * generator.standard_normal((len(train), simulations))
+    values = draws[: len(train)] + noise
 
     # A solver that takes many fields has one matrix, hence one covariance, for all of them.
-    fields = [observed] if solver.many_fields else [observed[:, [i]] for i in range(simulations)]
+    fields = [values] if solver.many_fields else [values[:, [i]] for i in range(simulations)]
     latent = [latent_test] if solver.many_fields else [latent_test[:, [i]] for i in range(simulations)]
     z = np.concatenate(
         [

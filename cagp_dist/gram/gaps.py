@@ -6,7 +6,7 @@ few missing
     ``v = G^-1 (b - e)``, with e chosen on the missing points m so that v vanishes there:
     ``[G^-1]_mm e = [G^-1 b]_m``. Entries of ``G^-1`` depend on two latitudes and the difference in longitude,
     so one whole-grid solve for each latitude with a missing point gives them all.
-many missing
+many missing, or noise that varies along a latitude
     conjugate gradients preconditioned by the whole grid (`cagp_dist.gram.masked`).
 
 A test point sees the grid through ``k* = k(X, x*)``; points of equal latitude that lie equally between
@@ -51,14 +51,27 @@ class GridSolve:
         The whole grid, with the noise of complete pole rows (`Layout.row_noise`).
     layout : Layout
         Which points were observed.
+    noise_variance : array, shape (n,), optional
+        Noise of each observed point, where it is not that of its latitude.
     """
 
-    def __init__(self, rings: RingGram, layout: Layout) -> None:
+    def __init__(self, rings: RingGram, layout: Layout, *, noise_variance: Array | None = None) -> None:
         self._rings, self._layout = rings, layout
-        few = np.count_nonzero(layout.missing) <= FEW_MISSING
+        self._even = noise_variance is None
+        few = self._even and np.count_nonzero(layout.missing) <= FEW_MISSING
         self._system: FewMissing | ManyMissing = (
-            FewMissing.of(rings, layout.missing) if few else ManyMissing(rings, ~layout.missing)
+            FewMissing.of(rings, layout.missing)
+            if few
+            else ManyMissing(rings, ~layout.missing, noise_variance=self._of_complete_rows(noise_variance))
         )
+
+    def _of_complete_rows(self, noise_variance: Array | None) -> Array | None:
+        """Noise of all points that are not missing, where poles are complete rows."""
+        if noise_variance is None:
+            return None
+        field = self._layout.spread(noise_variance[None])[0]
+        field[self._layout.poles] *= self._rings.grid.n_longitudes
+        return np.asarray(field[~self._layout.missing])
 
     @property
     def relative_residual(self) -> float | None:
@@ -67,9 +80,13 @@ class GridSolve:
 
     @property
     def condition_number(self) -> float:
-        """That of the whole grid, no less than that of its observed points: a bound, or an estimate."""
-        bound = self._rings.condition_bound()
-        return bound if bound <= TRUSTED_BOUND else min(bound, self._rings.condition_estimate())
+        """That of the whole grid, no less than that of its observed points: a bound, or an estimate.
+
+        With noise between c and C times that of the rings it is at most ``max(C, 1) / min(c, 1)`` times
+        theirs.
+        """
+        bound, spread = self._rings.condition_bound(), self._system.noise_spread
+        return spread * (bound if bound <= TRUSTED_BOUND else min(bound, self._rings.condition_estimate()))
 
     def weights(self, residuals: Array) -> Array:
         """``G^-1 b`` for b (n, T)."""
@@ -87,7 +104,7 @@ class GridSolve:
         return np.concatenate([self._system.downdate(ring, full=False) for ring in rings_of_points])
 
     def _targets_are_whole_grid(self, targets: Targets) -> bool:
-        complete = not self._layout.missing.any()
+        complete = self._even and not self._layout.missing.any()
         return isinstance(targets, LatLonGrid) and complete and targets.same_points(self._rings.grid)
 
     def _whole_downdate(self) -> Array:
@@ -118,6 +135,11 @@ class FewMissing:
     def relative_residual(self) -> float | None:
         """None: nothing is iterated."""
         return None
+
+    @property
+    def noise_spread(self) -> float:
+        """One: the noise is that of the rings."""
+        return 1.0
 
     @classmethod
     def of(cls, rings: RingGram, missing: Mask) -> "FewMissing":
@@ -177,15 +199,23 @@ class FewMissing:
 
 
 class ManyMissing:
-    """Many missing points: conjugate gradients, once more for every test point."""
+    """Many missing points, or uneven noise: conjugate gradients, once more for every test point."""
 
-    def __init__(self, rings: RingGram, observed: Mask) -> None:
-        self._masked = MaskedRings(rings, observed)
+    def __init__(self, rings: RingGram, observed: Mask, *, noise_variance: Array | None = None) -> None:
+        self._masked = MaskedRings(rings, observed, noise_variance=noise_variance)
         self.relative_residual: float | None = 0.0
+
+    @property
+    def noise_spread(self) -> float:
+        """How many times larger noise that is not that of the rings can make the condition number."""
+        low, high = self._masked.noise_range
+        return max(high, 1.0) / min(low, 1.0)
 
     def weights(self, residuals: Array) -> Array:
         """``G_o^-1 b_o`` as fields (T, P, Q)."""
-        return self._masked.layout.embed(self._solved(self._masked.layout.restrict(residuals).T))
+        columns = self._masked.layout.restrict(residuals).T
+        solved = [self._solved(columns[:, group]) for group in _batches(columns.shape[1])]
+        return self._masked.layout.embed(np.concatenate(solved))
 
     def _solved(self, columns: Array) -> Array:
         solution = self._masked.solution(columns, tolerance=TOLERANCE)

@@ -5,6 +5,10 @@ solves are conjugate gradients preconditioned by "embed, solve on the whole grid
 from the exact inverse by a matrix whose rank is at most the number of missing points (math 7): few
 iterations where the missing points are few or stand together, as continents and swaths do. A pole that was
 observed once is not missing: there "embed" repeats it along its row, and "restrict" adds the row up.
+
+Noise that varies along a latitude works likewise: products are exact, and the whole grid, with a mean noise
+at each latitude, is the preconditioner. With the noise of all points between c and C times that mean, the
+condition number that is left of a complete grid is at most ``max(C, 1) / min(c, 1)``.
 """
 
 from functools import cached_property
@@ -13,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.checks import as_numbers, check_count
+from cagp_dist.budget import MOST_PRODUCTS
+from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.base import ExactSolve, Targets, target_points
 from cagp_dist.gram.rings import RingGram
@@ -23,8 +28,6 @@ from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.runtime import Executor
-
-MOST_PRODUCTS = 2000
 
 
 class MaskedRings:
@@ -36,11 +39,14 @@ class MaskedRings:
         The whole grid.
     observed : array_like of bool, shape (P, Q)
         Which points were observed. Columns have an entry for each of them, in latitude-major order.
+    noise_variance : array of float64, shape (n,), optional
+        Noise variance of each observed point, above zero; by default that of its latitude in ``rings``.
 
     Raises
     ------
     ArgumentError
-        If ``observed`` is not boolean, has another shape, or nothing is observed.
+        If ``observed`` is not boolean, has another shape, or nothing is observed; or if the noise variance
+        has another shape or an entry that is not above zero.
 
     Notes
     -----
@@ -59,11 +65,22 @@ class MaskedRings:
     True
     """
 
-    def __init__(self, rings: RingGram, observed: ArrayLike) -> None:
+    def __init__(
+        self, rings: RingGram, observed: ArrayLike, *, noise_variance: ArrayLike | None = None
+    ) -> None:
         if not isinstance(rings, RingGram):
             raise ArgumentError(f"rings is a {type(rings).__name__}; expected a cagp_dist.RingGram.")
         self._rings = rings
         self._layout = Layout.of(rings.grid, observed)
+        self._by_latitude = rings.noise_variance[self._layout.index]
+        self._noise = self._by_latitude
+        if noise_variance is not None:
+            self._noise = as_variances("noise_variance", noise_variance)
+            if self._noise.shape != self._by_latitude.shape:
+                raise ArgumentError(
+                    f"noise_variance has shape {self._noise.shape}; expected ({self.shape[0]},), one for "
+                    "each observed point. From a field: field[observed]."
+                )
 
     @property
     def rings(self) -> RingGram:
@@ -98,11 +115,17 @@ class MaskedRings:
     @property
     def noise_variance(self) -> Array:
         """Noise variance of every observed point, shape (n,)."""
-        return self.rings.noise_variance[self._layout.index]
+        return self._noise
+
+    @property
+    def noise_range(self) -> tuple[float, float]:
+        """Smallest and largest noise of a point, in units of that of its latitude in ``rings``."""
+        relative = self._noise / self._by_latitude
+        return float(relative.min()), float(relative.max())
 
     def diagonal(self) -> Array:
         """Diagonal of G_o, shape (n,)."""
-        return self.rings.diagonal()[self._layout.index]
+        return self.kernel.diagonal(self.X) + self.noise_variance
 
     @cached_property
     def rows_of_poles(self) -> RingGram:
@@ -126,10 +149,14 @@ class MaskedRings:
         return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
 
     def exact(self, *, executor: Executor) -> ExactSolve:
-        """Solves by the whole grid: an identity where few points are missing, else iterative."""
+        """Solves by the whole grid: an identity where few points are missing, else iterative.
+
+        Iterative also where the noise varies along a latitude.
+        """
         from cagp_dist.gram.gaps import GridSolve
 
-        return GridSolve(self.rows_of_poles, self._layout)
+        even = self.noise_range == (1.0, 1.0)
+        return GridSolve(self.rows_of_poles, self._layout, noise_variance=None if even else self._noise)
 
     def __matmul__(self, columns: ArrayLike) -> Array:
         """``G_o @ columns`` for columns (n,) or (n, r)."""

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.budget import Demand, GridSize
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
@@ -32,7 +32,7 @@ class PriorLike(Protocol):
     def kernel(self) -> Kernel: ...
 
     @property
-    def noise_variance(self) -> float: ...
+    def noise_variance(self) -> float | Array: ...
 
     def mean_at(self, X: Array) -> Array: ...
 
@@ -51,12 +51,18 @@ class Observed:
         Whether one field was given, without an axis for fields.
     layout : Layout or None
         Where they lie on a grid; None for points.
+    given : array of bool, shape (m,) of X, or (P, Q) of the grid
+        Which of the given points have values.
+    grid : LatLonGrid or None
+        The grid that was given, of which latitudes without any value are left out of ``layout``.
     """
 
     X: Array
     values: Array
     single: bool
+    given: Mask
     layout: Layout | None = None
+    grid: LatLonGrid | None = None
 
     @property
     def columns(self) -> int:
@@ -85,7 +91,8 @@ def observed(X: ArrayLike | LatLonGrid, y: ArrayLike) -> Observed:
         )
     if not np.isfinite(values).all():
         raise ArgumentError("y holds NaN or infinity; drop those points first.")
-    return Observed(points, values if values.ndim == 2 else values[:, None], values.ndim == 1)
+    given = np.ones(len(points), dtype=bool)
+    return Observed(points, values if values.ndim == 2 else values[:, None], values.ndim == 1, given)
 
 
 def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
@@ -108,6 +115,7 @@ def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
             "the fields of y have gaps at different points; fields that share a solve are observed at the "
             "same points. Call condition() once for each pattern of gaps."
         )
+    given, whole = present, grid
     fields, present = _merged_poles(fields, present, grid)
     if not present.any():
         raise ArgumentError("y is NaN everywhere: nothing was observed; expected at least one value.")
@@ -121,10 +129,10 @@ def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
         fields, present = fields[:, rows], present[rows]
     layout = Layout.of(grid, present)
     values = np.ascontiguousarray(layout.restrict(fields).T)
-    return Observed(grid.points[layout.index], values, single, layout)
+    return Observed(grid.points[layout.index], values, single, given, layout, whole)
 
 
-def _merged_poles(fields: Array, present: Array, grid: LatLonGrid) -> tuple[Array, Array]:
+def _merged_poles(fields: Array, present: Mask, grid: LatLonGrid) -> tuple[Array, Mask]:
     """Replace the observed copies of a pole by one observation in column zero, their mean."""
     poles = np.flatnonzero(is_pole(grid.latitude_degrees))
     if poles.size == 0:
@@ -137,6 +145,31 @@ def _merged_poles(fields: Array, present: Array, grid: LatLonGrid) -> tuple[Arra
             fields[:, row, 0] = fields[:, row, copies].mean(axis=-1)
             present[row, 0] = True
     return fields, present
+
+
+def noise_of(noise_variance: float | Array, seen: Observed) -> Array:
+    """Noise variance of every observation (n,), from one number, or one for each point that was given.
+
+    A pole of which several copies were observed has the mean of their noise variances.
+
+    Raises
+    ------
+    ArgumentError
+        If there is not one for each point.
+    """
+    if not isinstance(noise_variance, np.ndarray):
+        return np.full(len(seen.X), float(noise_variance))
+    if noise_variance.shape != seen.given.shape:
+        shape = seen.given.shape
+        where = f"{shape[0]} points, in their order" if seen.grid is None else "grid (latitude, longitude)"
+        raise ArgumentError(
+            f"the prior has a noise_variance of shape {noise_variance.shape}; expected one number, or an "
+            f"array of shape {shape}, one for each of the {where}. Make a Prior for these observations."
+        )
+    if seen.layout is None or seen.grid is None:
+        return np.asarray(noise_variance[seen.given])
+    merged, _ = _merged_poles(noise_variance[None], seen.given, seen.grid)
+    return np.asarray(seen.layout.restrict(merged[:, seen.given.any(axis=1)])[0])
 
 
 def as_targets(X_test: ArrayLike | LatLonGrid, *, columns: int) -> Targets:
@@ -171,7 +204,8 @@ def make_problem(
     Raises
     ------
     ArgumentError
-        If the prior mean has neither one column nor one for each field.
+        If the prior mean has neither one column nor one for each field, or the noise not one variance for
+        each point.
     """
     centre = prior.mean_at(seen.X)
     if centre.shape[1] not in (1, seen.values.shape[1]):
@@ -180,19 +214,31 @@ def make_problem(
             "column, or one per field."
         )
     gram: Gram
+    noise = noise_of(prior.noise_variance, seen)
     if seen.layout is None:
-        noise = np.full(len(seen.X), float(prior.noise_variance))
         gram = TiledGram(prior.kernel, seen.X, noise_variance=noise)
     else:
+        by_latitude = mean_by_latitude(seen.layout, noise)
         rings = RingGram(
             seen.layout.grid,
             prior.kernel,
-            noise_variance=prior.noise_variance,
+            noise_variance=by_latitude,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
         )
-        gram = rings if seen.layout.observed.all() else MaskedRings(rings, seen.layout.observed)
+        observed = seen.layout.observed
+        even = np.array_equal(noise, rings.noise_variance[seen.layout.index])
+        whole = even and observed.all()
+        gram = rings if whole else MaskedRings(rings, observed, noise_variance=None if even else noise)
     return Problem(gram, seen.values - centre, targets, full_covariance=full_covariance)
+
+
+def mean_by_latitude(layout: Layout, noise_variance: Array) -> Array:
+    """Geometric mean (P,) of the noise (n,) of the observed points of each latitude; equal ones exactly."""
+    field = np.full(layout.grid.shape, np.nan)
+    field[layout.observed] = noise_variance
+    low, high = np.nanmin(field, axis=1), np.nanmax(field, axis=1)
+    return np.asarray(np.where(low == high, low, np.exp(np.nanmean(np.log(field), axis=1))))
 
 
 def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> Demand:
@@ -209,14 +255,33 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
         p=target_points(targets).shape[1],
         grid=None
         if not isinstance(gram, (RingGram, MaskedRings))
-        else grid_size(gram.layout, targets if isinstance(targets, LatLonGrid) else None),
+        else _size_of(gram, targets if isinstance(targets, LatLonGrid) else None),
     )
 
 
-def grid_size(layout: Layout, targets: LatLonGrid | None = None) -> GridSize:
-    """Say in numbers what a solve needs to know of a grid, and of targets that are a grid."""
+def _size_of(gram: RingGram | MaskedRings, targets: LatLonGrid | None) -> GridSize:
+    if isinstance(gram, RingGram):
+        return grid_size(gram.layout, targets, noise_by_latitude=gram.noise_by_latitude)
+    low, high = gram.noise_range
+    return grid_size(
+        gram.layout, targets, noise_by_latitude=gram.rings.noise_by_latitude, noise_spread=high / low
+    )
+
+
+def grid_size(
+    layout: Layout,
+    targets: LatLonGrid | None = None,
+    *,
+    noise_by_latitude: Array | None = None,
+    noise_spread: float = 1.0,
+) -> GridSize:
+    """Say in numbers what a solve needs to know of a grid, and of targets that are a grid.
+
+    Without ``noise_by_latitude`` (P,) the noise is the same everywhere.
+    """
     grid = layout.grid
-    rows = layout.row_noise(np.ones(grid.shape[0]))  # with equal noise: poles may make it uneven
+    # poles that were observed once may make equal noise uneven
+    rows = layout.row_noise(np.ones(grid.shape[0]) if noise_by_latitude is None else noise_by_latitude)
     views = None
     if targets is not None:
         # longitudes of the targets that no whole steps of this grid turn into each other, at each latitude
@@ -228,4 +293,5 @@ def grid_size(layout: Layout, targets: LatLonGrid | None = None) -> GridSize:
         mirrored=grid.mirrored and np.array_equal(rows, rows[::-1]),
         targets_are_grid=targets is not None and targets.same_points(grid),
         target_views=views,
+        noise_spread=noise_spread,
     )

@@ -58,7 +58,7 @@ class FittedPrior:
         return [
             ("lengthscale", self.prior.kernel.lengthscale, errors.lengthscale),
             ("variance", self.prior.kernel.variance, errors.variance),
-            ("noise_variance", self.prior.noise_variance, errors.noise_variance),
+            ("noise_variance", self.prior.noise_number, errors.noise_variance),
         ]
 
     @property

@@ -57,7 +57,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             **test,
             mean=last.mean[:, :q],
             std=last.std[:, :q],
-            noise_variance=prior.noise_variance,
+            noise_variance=prior.noise_number,
             observed=observed,
         ),
         "calibration": schema.calibration_group(
@@ -82,7 +82,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             longitude_degrees=design.cells.longitude_degrees,
             mean=last.mean[:, q:].reshape(shape),
             std=last.std[:, q:].reshape(shape),
-            noise_variance=prior.noise_variance,
+            noise_variance=prior.noise_number,
         )
     return groups
 
@@ -94,7 +94,7 @@ def _scores(task: Task, prior: Prior, step: Step, observed: Array) -> Scores:
 
 
 def _predictive(prior: Prior, std: Array) -> Array:
-    return np.asarray(np.sqrt(std**2 + prior.noise_variance), dtype=np.float64)
+    return np.asarray(np.sqrt(std**2 + prior.noise_number), dtype=np.float64)
 
 
 def attributes_of(
@@ -121,13 +121,13 @@ def attributes_of(
         "calibration_statement": calibration.attrs["calibration_statement"],
         "solver": _described(job.solver.model_dump()),
         "solver_calibrated": task.solver.calibrated,
-        "noise_variance": prior.noise_variance,
+        "noise_variance": prior.noise_number,
         "prior": {
             "kernel": job.prior.kernel,
             "mean": job.prior.mean,
             "lengthscale": prior.kernel.lengthscale,
             "variance": prior.kernel.variance,
-            "noise_variance": prior.noise_variance,
+            "noise_variance": prior.noise_number,
         },
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,

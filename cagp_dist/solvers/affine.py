@@ -67,7 +67,7 @@ class Affine(ABC):
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
         size = self.points_per_block
-        if size is not None and demand.grid is not None and not demand.grid.missing:
+        if size is not None and demand.grid is not None and demand.grid.has_rings:
             return plan_ring_sweeps(
                 demand, demand.grid, method=self.label, iterations=self.iterations, block_size=size
             )

@@ -258,7 +258,7 @@ class RingSystem:
 
 def whole_grid(gram: Gram) -> tuple[RingGram, Layout]:
     """Find the complete grid behind a Gram matrix, poles that were observed once as complete rows."""
-    if isinstance(gram, MaskedRings) and not gram.layout.missing.any():
+    if isinstance(gram, MaskedRings) and gram.noise_range == (1.0, 1.0) and not gram.layout.missing.any():
         return gram.rows_of_poles, gram.layout
     if isinstance(gram, RingGram):
         return gram, gram.layout

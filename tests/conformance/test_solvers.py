@@ -22,9 +22,11 @@ every_solver = pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POI
 AFFINE = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(solver, Affine)}
 
 
-@pytest.fixture(scope="module")
-def problem() -> RegressionProblem:
-    return regression_problem(140, q=30, lengthscale=0.25)
+@pytest.fixture(scope="module", params=[0.02, "by point"], ids=["one noise", "noise by point"])
+def problem(request) -> RegressionProblem:
+    by_point = 0.02 * 40.0 ** np.random.default_rng(1).uniform(-0.5, 0.5, size=140)
+    noise = by_point if request.param == "by point" else request.param
+    return regression_problem(140, q=30, lengthscale=0.25, noise_variance=noise)
 
 
 def variant(problem: RegressionProblem, **changes) -> RegressionProblem:
@@ -202,11 +204,19 @@ def test_where_the_test_points_are_does_not_matter(problem, solver, kind):
 
 @every_solver
 def test_duplicate_observations(problem, solver):
-    """G is then positive definite through the noise alone; two noisy copies count as two."""
-    doubled = variant(problem, X=np.repeat(problem.X[:60], 2, axis=0), y=np.repeat(problem.y[:60], 2))
+    """G is then positive definite through the noise alone; two noisy values of a place count as two.
+
+    They are one observation of the place: their mean, weighted with one over their noise.
+    """
+    noise = np.broadcast_to(problem.prior.noise_variance, 140)[:120]
+    prior = dataclasses.replace(problem.prior, noise_variance=noise)
+    doubled = variant(problem, prior=prior, X=np.repeat(problem.X[:60], 2, axis=0), y=problem.y[:120])
     posterior = doubled.condition(solver)
-    once = dataclasses.replace(problem.prior, noise_variance=problem.prior.noise_variance / 2.0)
-    mean, exact = RegressionProblem(once, problem.X[:60], problem.y[:60], problem.X_test).dense.exact()
+    weights = 1.0 / noise.reshape(60, 2)
+    y = (weights * problem.y[:120].reshape(60, 2)).sum(axis=1) / weights.sum(axis=1)
+    once = dataclasses.replace(problem.prior, noise_variance=1.0 / weights.sum(axis=1))
+    mean, exact = RegressionProblem(once, problem.X[:60], y, problem.X_test).dense.exact()
+    assert posterior.status.ok
     assert (posterior.variance >= exact.diagonal() - 1e-10).all()
     if posterior.status is cagp.Status.EXACT:
         assert_close(posterior.mean, mean)

@@ -40,6 +40,8 @@ class Observed:
     prior: cagp.Prior = dataclasses.field(
         default=cagp.Prior(cagp.Matern32(0.5, VARIANCE), noise_variance=NOISE, mean=centre)
     )
+    noise: Array | None = None
+    """Noise of the points, where the prior has one for each point of the grid."""
 
     def targets(self, where: str) -> Array | cagp.LatLonGrid:
         """Points, or the grid."""
@@ -51,11 +53,17 @@ class Observed:
         settings = {"executor": SerialExecutor(), **settings}
         return cagp.condition(self.prior, self.grid, y, self.targets(where), solver=solver, **settings)
 
+    @property
+    def prior_of_points(self) -> cagp.Prior:
+        """The prior, with the noise of the observed points where it differs between them."""
+        return (
+            self.prior if self.noise is None else dataclasses.replace(self.prior, noise_variance=self.noise)
+        )
+
     def on_points(self, solver, where: str, **settings) -> cagp.Posterior:
         """The same with points for the grid."""
-        return cagp.condition(
-            self.prior, self.points, self.values[:, 0], self.wanted(where), solver=solver, **settings
-        )
+        y, targets = self.values[:, 0], self.wanted(where)
+        return cagp.condition(self.prior_of_points, self.points, y, targets, solver=solver, **settings)
 
     def wanted(self, where: str) -> Array:
         """Targets as points."""
@@ -63,7 +71,7 @@ class Observed:
 
     def exact(self, where: str) -> tuple[Array, Array]:
         """Mean (q,) and covariance (q, q) of the exact posterior, by dense formulas."""
-        return dense(self.prior, self.points, self.values[:, 0], self.wanted(where)).exact()
+        return dense(self.prior_of_points, self.points, self.values[:, 0], self.wanted(where)).exact()
 
 
 def observe(latitude, n_longitudes: int, gaps=()) -> Observed:
@@ -82,6 +90,21 @@ def observe(latitude, n_longitudes: int, gaps=()) -> Observed:
     return Observed(grid, fields, points, merged[:, there].T)
 
 
+def with_noise(given: Observed, noise: Array) -> Observed:
+    """The same fields with noise (P, Q); a pole has the mean over its observed copies."""
+    merged, there = noise.copy(), np.isfinite(given.fields[0])
+    for row in np.flatnonzero(np.abs(given.grid.latitude_degrees) == 90.0):
+        merged[row] = noise[row, there[row]].mean()
+        there[row] = np.arange(given.grid.n_longitudes) == 0
+    prior = dataclasses.replace(given.prior, noise_variance=noise)
+    return dataclasses.replace(given, prior=prior, noise=merged[there])
+
+
+def uneven(rows: int, columns: int) -> Array:
+    """Noise that differs by a factor of up to 40 along each latitude."""
+    return NOISE * 40.0 ** np.random.default_rng(rows).uniform(-0.5, 0.5, size=(rows, columns))
+
+
 GAPS = [(2, slice(3, 6)), (4, slice(0, 1))]
 INPUTS = {
     "mirrored": observe(np.linspace(-80.0, 80.0, 8), 12),
@@ -90,6 +113,15 @@ INPUTS = {
     "poles": observe(np.linspace(90.0, -90.0, 7), 10),
     "poles and gaps": observe(np.linspace(90.0, -90.0, 7), 10, [*GAPS, (0, slice(2, 9))]),
 }
+INPUTS |= {
+    "noise by latitude": with_noise(
+        INPUTS["mirrored"], np.repeat(np.linspace(0.01, 0.2, 8), 12).reshape(8, 12)
+    ),
+    "noise by point": with_noise(INPUTS["mirrored"], uneven(8, 12)),
+    "noise by point, poles and gaps": with_noise(INPUTS["poles and gaps"], uneven(7, 10)),
+}
+RINGS = [name for name in INPUTS if "gaps" not in name and "by point" not in name]
+"""Inputs that block Gauss-Seidel sweeps in bands of rings."""
 every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
 every_input = pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS.keys())
 WHERE = ("points", "grid")
@@ -144,12 +176,15 @@ def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exa
     covariance = posterior.covariance
     np.testing.assert_array_equal(covariance, covariance.T)
     np.testing.assert_allclose(covariance.diagonal(), posterior.variance.ravel(), rtol=0.0, atol=ROUNDING)
-    K2 = dense(given.prior, given.points, given.values[:, 0], given.wanted(where)).K2
+    K2 = dense(given.prior_of_points, given.points, given.values[:, 0], given.wanted(where)).K2
     for larger, smaller in ((covariance, exact), (K2, covariance)):
         assert np.linalg.eigvalsh(larger - smaller).min() > -1e-11 * VARIANCE
     if posterior.status is cagp.Status.EXACT:
         assert_close(posterior.mean.ravel(), mean)
         assert_close(covariance, exact)
+    if posterior.status is cagp.Status.SOLVED:
+        assert_close(posterior.mean.ravel(), mean, relative=1e-8)
+        assert_close(covariance, exact, relative=1e-8)
     alone = given.condition(solver, where)
     assert alone.covariance is None
     assert_close(alone.mean, posterior.mean, relative=1e-12)
@@ -181,7 +216,7 @@ def test_solvers_with_blocks_sweep_rings_where_a_grid_has_no_gaps(given):
     rings = {
         name: given.condition(solver, "points").stats.plan.rings_per_block for name, solver in SOLVERS.items()
     }
-    complete = given in [INPUTS[name] for name in ("mirrored", "irregular", "poles")]
+    complete = given in [INPUTS[name] for name in RINGS]
     assert rings["gauss-seidel"] == rings["jacobi"] == rings["cholesky"] == 0
     width = 40 // given.grid.n_longitudes
     assert rings["block-gauss-seidel"] == (width if complete else 0)
@@ -225,7 +260,9 @@ def test_the_variance_depends_on_the_data_or_not_as_promised(solver, given, wher
 def test_units_of_the_field_do_not_matter(solver, given, where):
     scale = 1024.0
     prior = cagp.Prior(
-        cagp.Matern32(0.5, scale**2 * VARIANCE), scale**2 * NOISE, mean=lambda X: scale * centre(X)
+        cagp.Matern32(0.5, scale**2 * VARIANCE),
+        scale**2 * given.prior.noise_variance,
+        mean=lambda X: scale * centre(X),
     )
     scaled = dataclasses.replace(given, prior=prior).condition(solver, where, field=scale * given.fields[0])
     plain = given.condition(solver, where)
