@@ -100,7 +100,7 @@ def test_rings_solves_noise_by_point_as_the_dense_formula(factor, targets):
     assert 0.0 < posterior.stats.relative_residual <= 1.1e-10
 
 
-@pytest.mark.parametrize("factor", [2.0, 30.0, 1000.0])
+@pytest.mark.parametrize("factor", [2.0, 30.0])
 def test_products_are_no_more_than_planned(factor):
     """And not many fewer: the plan's seconds follow from them."""
     noise = spread(factor)
