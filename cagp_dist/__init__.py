@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
-    from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential
+    from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
@@ -57,6 +57,7 @@ _HOME = {
     "Matern32": "kernels",
     "Matern52": "kernels",
     "SquaredExponential": "kernels",
+    "Sum": "kernels",
     "fit": "likelihood.fit",
     "FitResult": "likelihood.result",
     "FitStatus": "likelihood.result",
@@ -113,6 +114,7 @@ __all__ = [
     "Stats",
     "Status",
     "Step",
+    "Sum",
     "TiledGram",
     "area_weights",
     "condition",

@@ -2,9 +2,16 @@
 
 Every loop over pairs of points in the package is here. A tile is evaluated row by row into a buffer
 that stays in cache: first the squared distances, then the kernel profile in place. Sub-tiles of points
-so far apart that their entries vanish below rounding are skipped. Points come as
-(p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over neighbours in
-memory and the compiler turns them into vector instructions. All functions release the GIL.
+so far apart that their entries vanish below rounding are skipped.
+
+A kernel comes as ``family, inverse_lengthscale, variance``: three numbers, or for a sum of kernels three
+tuples with an entry for each part, the part that reaches furthest first. Then the distances of a row are
+evaluated once for all parts, and a sub-tile takes only those parts that reach it. With a lengthscale for each
+coordinate an entry of ``inverse_lengthscale`` is itself a tuple, and every part has its own distances. The
+compiler makes one version of each function for each of these forms.
+
+Points come as (p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over
+neighbours in memory and the compiler turns them into vector instructions. All functions release the GIL.
 
 Numba does not vectorise the C library's ``exp``, so the exponential is written out here. Only the
 ``contract`` freedom of fast-math is used (fused multiply-add), and ``reassoc`` for one sum: NaN and infinity
@@ -17,10 +24,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import numba
 import numba.core.event
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
 SLOPE = 4
@@ -140,6 +150,18 @@ def _squared_distances(X, i, Z, start, out):
 
 
 @compiled(nogil=True, fastmath=_CONTRACT)
+def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, out):
+    """Evaluate squared distances with every coordinate in units of its own lengthscale."""
+    size = out.size
+    out[:] = 0.0
+    for k in range(X.shape[0]):
+        x0, z0, scale = X[k, i], Z[k][start : start + size], inverse_lengthscale[k]
+        for j in range(size):
+            d0 = (x0 - z0[j]) * scale
+            out[j] += d0 * d0
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
 def _profile(family, inverse_lengthscale, variance, row):
     """Turn squared distances into kernel values, in place."""
     if family == MATERN12:
@@ -185,23 +207,41 @@ def _slope_profile(family, inverse_lengthscale, variance, row):
 
 
 @compiled(nogil=True, fastmath=_CONTRACT)
+def _sum_profile(families, inverse_lengthscales, variances, near, row):
+    """Turn squared distances into the sum of the first ``near`` kernels, in place."""
+    squared, part = np.empty(FIRST_LEVEL // 2), np.empty(FIRST_LEVEL // 2)
+    for start in range(0, row.size, squared.size):
+        values = row[start : min(start + squared.size, row.size)]
+        size = values.size
+        squared[:size] = values
+        _profile(families[0], inverse_lengthscales[0], variances[0], values)
+        for k in range(1, near):
+            part[:size] = squared[:size]
+            _profile(families[k], inverse_lengthscales[k], variances[k], part[:size])
+            for j in range(size):
+                values[j] += part[j]
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
 def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``.
 
     Parameters
     ----------
-    family : int
-        One of ``MATERN12`` .. ``SQUARED_EXPONENTIAL``, plus `SLOPE` for the derivative.
-    inverse_lengthscale, variance : float
+    family : int, or tuple of int
+        One of ``MATERN12`` .. ``SQUARED_EXPONENTIAL``, plus `SLOPE` for the derivative; for each part of
+        a sum.
+    inverse_lengthscale, variance : float, or tuple
         Kernel parameters, per unit of X and in squared units of y.
     X, Z : C-contiguous array of float64, shapes (p, n) and (p, m)
         Points, one row per coordinate.
     out : C-contiguous array of float64, shape (n, m)
-        Result; about 1 ns per entry for p = 3.
+        Result; about 1 ns per entry and part for p = 3.
     """
     if Z.shape[1] > 0:
+        parts = _parts(family)
         _evaluate_subtile(
-            family, inverse_lengthscale, variance, X, 0, Z, 0, Z.shape[1], out.reshape(out.size)
+            family, inverse_lengthscale, variance, parts, X, 0, Z, 0, Z.shape[1], out.reshape(out.size)
         )
 
 
@@ -228,12 +268,12 @@ def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out)
         row = out[s]
         for j in range(gap.size):
             row[j] = gap[j] + girth[j] * turn[s]
-        _profile(family, inverse_lengthscale, variance, row)
+        _row_profile(family, inverse_lengthscale, variance, row)
 
 
 @compiled(nogil=True, fastmath=_CONTRACT)
-def _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, width, out):
-    """Rows ``first`` .. of the tile, columns ``start`` .. ``start + width``, into the flat ``out``."""
+def _single_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
+    """`_evaluate_subtile` for one kernel."""
     rows = out.size // width
     step = max(1, FIRST_LEVEL // width)
     for group in range(0, rows, step):
@@ -241,6 +281,151 @@ def _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start,
         for i in range(group, last):
             _squared_distances(X, first + i, Z, start, out[i * width : (i + 1) * width])
         _profile(family, inverse_lengthscale, variance, out[group * width : last * width])
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _sum_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
+    """`_evaluate_subtile` for the first ``near`` parts of a sum, over the same distances."""
+    rows = out.size // width
+    step = max(1, FIRST_LEVEL // 2 // width)
+    for group in range(0, rows, step):
+        last = min(group + step, rows)
+        for i in range(group, last):
+            _squared_distances(X, first + i, Z, start, out[i * width : (i + 1) * width])
+        _sum_profile(family, inverse_lengthscale, variance, near, out[group * width : last * width])
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
+    """`_evaluate_subtile` for kernels with a lengthscale for each coordinate: distances part by part."""
+    rows = out.size // width
+    step = max(1, FIRST_LEVEL // 2 // width)
+    squared = np.empty(step * width)
+    for group in range(0, rows, step):
+        last = min(group + step, rows)
+        target = out[group * width : last * width]
+        for k in range(near):
+            part = target if k == 0 else squared[: target.size]
+            for i in range(last - group):
+                row = part[i * width : (i + 1) * width]
+                _scaled_squared_distances(inverse_lengthscale[k], X, first + group + i, Z, start, row)
+            _profile(family[k], 1.0, variance[k], part)
+            if k > 0:
+                for j in range(target.size):
+                    target[j] += part[j]
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _single_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
+    """`_near_parts` for one kernel."""
+    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
+    return 0 if _apart(lower, upper, other_lower, other_upper, reach) else 1
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _sum_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
+    """`_near_parts` for a sum, whose parts come in the order of their reach."""
+    for k in range(len(family)):
+        reach = NEGLIGIBLE_DISTANCE[family[k]] / inverse_lengthscale[k]
+        if _apart(lower, upper, other_lower, other_upper, reach):
+            return k
+    return len(family)
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _scaled_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
+    """`_near_parts` with a lengthscale for each coordinate: all parts, or none."""
+    for k in range(len(family)):
+        squared = 0.0
+        for c in range(lower.size):
+            gap = max(lower[c] - other_upper[c], other_lower[c] - upper[c], 0.0)
+            squared += (gap * inverse_lengthscale[k][c]) ** 2
+        if squared <= NEGLIGIBLE_DISTANCE[family[k]] ** 2:
+            return len(family)
+    return 0
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _whole_sum_profile(family, inverse_lengthscale, variance, row):
+    """`_row_profile` for a sum."""
+    _sum_profile(family, inverse_lengthscale, variance, len(family), row)
+
+
+def _form(inverse_lengthscale: Any) -> int:
+    """0 for one kernel, 1 for a sum, 2 with a lengthscale for each coordinate."""
+    several: Any = (tuple, types.BaseTuple)
+    depth = 0
+    while isinstance(inverse_lengthscale, several):
+        inverse_lengthscale, depth = inverse_lengthscale[0], depth + 1
+    return depth
+
+
+# Each of these takes the form of the parameters: called from compiled code the compiler chooses, by their
+# types; called without compilation the body does, by their values.
+
+
+def _parts(family):
+    """Count the parts of a kernel."""
+    return len(family) if isinstance(family, tuple) else 1
+
+
+@overload(_parts)
+def _compiled_parts(family):
+    if isinstance(family, types.BaseTuple):
+        return lambda family: len(family)
+    return lambda family: 1
+
+
+def _row_profile(family, inverse_lengthscale, variance, row):
+    """Turn squared distances into values of a kernel or a sum, in place."""
+    (_profile, _whole_sum_profile)[_form(inverse_lengthscale)](family, inverse_lengthscale, variance, row)
+
+
+@overload(_row_profile)
+def _compiled_row_profile(family, inverse_lengthscale, variance, row):
+    chosen = (_profile, _whole_sum_profile)[_form(inverse_lengthscale)]
+    return lambda family, inverse_lengthscale, variance, row: chosen(
+        family, inverse_lengthscale, variance, row
+    )
+
+
+def _evaluate_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
+    """Rows ``first`` .. of the tile, columns ``start`` .. ``start + width``, into the flat ``out``.
+
+    ``near`` is the number of parts to evaluate, at least 1.
+    """
+    chosen = (_single_subtile, _sum_subtile, _scaled_subtile)[_form(inverse_lengthscale)]
+    chosen(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out)
+
+
+@overload(_evaluate_subtile)
+def _compiled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
+    chosen = (_single_subtile, _sum_subtile, _scaled_subtile)[_form(inverse_lengthscale)]
+    return lambda family, inverse_lengthscale, variance, near, X, first, Z, start, width, out: chosen(
+        family, inverse_lengthscale, variance, near, X, first, Z, start, width, out
+    )
+
+
+def _near_parts(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
+    """Count the parts that are not negligible between two boxes; zero: leave the sub-tile out."""
+    chosen = (_single_near, _sum_near, _scaled_near)[_form(inverse_lengthscale)]
+    return chosen(family, inverse_lengthscale, lower, upper, other_lower, other_upper)
+
+
+@overload(_near_parts)
+def _compiled_near_parts(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
+    chosen = (_single_near, _sum_near, _scaled_near)[_form(inverse_lengthscale)]
+    return lambda family, inverse_lengthscale, lower, upper, other_lower, other_upper: chosen(
+        family, inverse_lengthscale, lower, upper, other_lower, other_upper
+    )
+
+
+def reach(family, inverse_lengthscale):
+    """Distance at which every part of a kernel has fallen to 2^-60 of its variance, unit of X."""
+    if isinstance(family, tuple):
+        return max(map(reach, family, inverse_lengthscale))
+    inverse = inverse_lengthscale
+    return NEGLIGIBLE_DISTANCE[family] / (min(inverse) if isinstance(inverse, tuple) else inverse)
 
 
 @compiled
@@ -279,7 +464,6 @@ def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, ou
     `add_product` leaves out are not written.
     """
     n, m = X.shape[1], Z.shape[1]
-    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
     x_lower, x_upper = _boxes(X, height)
     z_lower, z_upper = _boxes(Z, width)
     offset = 0
@@ -287,11 +471,15 @@ def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, ou
         rows = min(height, n - row * height)
         for column in range(z_lower.shape[0]):
             size = rows * min(width, m - column * width)
-            if not _apart(x_lower[row], x_upper[row], z_lower[column], z_upper[column], reach):
+            near = _near_parts(
+                family, inverse_lengthscale, x_lower[row], x_upper[row], z_lower[column], z_upper[column]
+            )
+            if near > 0:
                 _evaluate_subtile(
                     family,
                     inverse_lengthscale,
                     variance,
+                    near,
                     X,
                     row * height,
                     Z,
@@ -325,7 +513,6 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
         Accumulator. Cost at most n m evaluations and 2 n m r flops; memory: one sub-tile.
     """
     n, m, r = X.shape[1], Z.shape[1], columns.shape[1]
-    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
     x_lower, x_upper = _boxes(X, height)
     z_lower, z_upper = _boxes(Z, width)
     scratch = np.empty(min(n, height) * min(m, width))
@@ -339,7 +526,10 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
             stop = min(start + width, m)
             size = (last - first) * (stop - start)
             offset += size
-            if _apart(x_lower[row], x_upper[row], z_lower[column], z_upper[column], reach):
+            near = _near_parts(
+                family, inverse_lengthscale, x_lower[row], x_upper[row], z_lower[column], z_upper[column]
+            )
+            if near == 0:
                 continue
             entries = scratch[:size]
             if stored.size > 0 and not transposed:
@@ -349,7 +539,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
                 entries[:] = stored[offset - size : offset]
             else:
                 _evaluate_subtile(
-                    family, inverse_lengthscale, variance, X, first, Z, start, stop - start, entries
+                    family, inverse_lengthscale, variance, near, X, first, Z, start, stop - start, entries
                 )
             tile = entries.reshape(last - first, stop - start)
             if transposed:
@@ -371,7 +561,6 @@ def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out)
     r = 1, ``column`` (m,) and ``out`` (n,) float64; each entry of ``out`` is summed in the order of Z.
     """
     n, m = X.shape[1], Z.shape[1]
-    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
     x_lower, x_upper = _boxes(X, TILE_COLUMNS)
     z_lower, z_upper = _boxes(Z, TILE_ROWS)
     scratch = np.empty(FIRST_LEVEL)
@@ -381,13 +570,21 @@ def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out)
         target = out[start : start + size]
         step = FIRST_LEVEL // size
         for j_group in range(z_lower.shape[0]):
-            if _apart(x_lower[i_group], x_upper[i_group], z_lower[j_group], z_upper[j_group], reach):
+            near = _near_parts(
+                family,
+                inverse_lengthscale,
+                x_lower[i_group],
+                x_upper[i_group],
+                z_lower[j_group],
+                z_upper[j_group],
+            )
+            if near == 0:
                 continue
             stop = min((j_group + 1) * TILE_ROWS, m)
             for first in range(j_group * TILE_ROWS, stop, step):
                 last = min(first + step, stop)
                 rows = scratch[: (last - first) * size]
-                _evaluate_subtile(family, inverse_lengthscale, variance, Z, first, X, start, size, rows)
+                _evaluate_subtile(family, inverse_lengthscale, variance, near, Z, first, X, start, size, rows)
                 for j in range(first, last):
                     weight = column[j]
                     row = rows[(j - first) * size : (j - first + 1) * size]
@@ -421,7 +618,6 @@ def add_symmetric_product_vector(
     Z (p, m), ``column_x``, ``out_x`` (n,), ``column_z``, ``out_z`` (m,), all float64.
     """
     n, m = X.shape[1], Z.shape[1]
-    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
     x_lower, x_upper = _boxes(X, TILE_ROWS)
     z_lower, z_upper = _boxes(Z, TILE_COLUMNS)
     scratch = np.empty(FIRST_LEVEL)
@@ -432,13 +628,21 @@ def add_symmetric_product_vector(
         target = out_z[start : start + size]
         step = FIRST_LEVEL // size
         for i_group in range(x_lower.shape[0]):
-            if _apart(x_lower[i_group], x_upper[i_group], z_lower[j_group], z_upper[j_group], reach):
+            near = _near_parts(
+                family,
+                inverse_lengthscale,
+                x_lower[i_group],
+                x_upper[i_group],
+                z_lower[j_group],
+                z_upper[j_group],
+            )
+            if near == 0:
                 continue
             stop = min((i_group + 1) * TILE_ROWS, n)
             for first in range(i_group * TILE_ROWS, stop, step):
                 last = min(first + step, stop)
                 rows = scratch[: (last - first) * size]
-                _evaluate_subtile(family, inverse_lengthscale, variance, X, first, Z, start, size, rows)
+                _evaluate_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, size, rows)
                 for i in range(first, last):
                     weight = column_x[i]
                     row = rows[(i - first) * size : (i - first + 1) * size]

@@ -75,8 +75,8 @@ class Prior:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             raise ArgumentError(
-                f"kernel is a {type(self.kernel).__name__}; expected Matern12, Matern32, Matern52 or "
-                "SquaredExponential."
+                f"kernel is a {type(self.kernel).__name__}; expected Matern12, Matern32, Matern52, "
+                "SquaredExponential or a sum of them."
             )
         if isinstance(self.noise_variance, Sized) and not isinstance(self.noise_variance, str):
             noise = as_variances("noise_variance", self.noise_variance).copy()

@@ -1,4 +1,4 @@
-"""Stationary kernels: Matern 1/2, 3/2, 5/2 and squared exponential, of the Euclidean distance.
+"""Stationary kernels: Matern 1/2, 3/2, 5/2 and squared exponential of the Euclidean distance, and their sums.
 
 With ``u = |x - z| / lengthscale`` (math 8, [Rasmussen & Williams 2006, ch. 4])::
 
@@ -7,12 +7,19 @@ With ``u = |x - z| / lengthscale`` (math 8, [Rasmussen & Williams 2006, ch. 4]):
     Matern52            (1 + sqrt(5) u + 5 u^2 / 3) exp(-sqrt(5) u)
     SquaredExponential  exp(-u^2 / 2)
 
-each times ``variance``. On the sphere use chordal distance, that is `cagp_dist.unit_sphere`
-coordinates: great-circle distance makes Matern kernels with smoothness above 1/2 indefinite.
+each times ``variance``. Kernels add up, ``Matern32(0.05, 3.0) + Matern52(0.5, 20.0)``: the covariance of a
+sum of independent fields, here a rough one and a smooth one. A number times a kernel scales its variance.
+
+With one lengthscale for each coordinate, ``u^2`` is the sum over coordinates of
+``((x - z) / lengthscale)^2`` (automatic relevance determination, ARD).
+
+On the sphere use chordal distance, that is `cagp_dist.unit_sphere` coordinates: great-circle distance makes
+Matern kernels with smoothness above 1/2 indefinite.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,15 +28,141 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, as_points, check_positive
 from cagp_dist.errors import ArgumentError
 
+Lengthscales = float | tuple[float, ...]
+"""One for all coordinates, or one for each."""
+
+Parameters = (
+    tuple[int, float, float]
+    | tuple[tuple[int, ...], tuple[float, ...], tuple[float, ...]]
+    | tuple[tuple[int, ...], tuple[tuple[float, ...], ...], tuple[float, ...]]
+)
+"""``(family, 1 / lengthscale, variance)`` as `cagp_dist.compiled` takes them: of one kernel, of the parts of
+a sum, or of parts with a lengthscale for each coordinate."""
+
+
+class Kernel(ABC):
+    """A covariance function: `Matern12`, `Matern32`, `Matern52`, `SquaredExponential` or a `Sum` of them.
+
+    Raises
+    ------
+    ArgumentError
+        If it is called itself: it is abstract.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.Matern32(lengthscale=0.05, variance=1.0) + cagp.Matern52(lengthscale=0.5, variance=2.0)
+    >>> kernel([[0.0], [0.5]], [[0.0]]).round(4)
+    array([[3.    ],
+           [1.048 ]])
+    >>> 2.0 * cagp.Matern32(lengthscale=0.5)
+    Matern32(lengthscale=0.5, variance=2.0)
+    """
+
+    __array_ufunc__: ClassVar[None] = None  # so that NumPy's numbers leave a product to the kernel
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse what is no kernel yet."""
+        if cls in (Kernel, Elementary):
+            raise ArgumentError(
+                f"{cls.__name__} is abstract; use Matern12, Matern32, Matern52 or SquaredExponential."
+            )
+        return super().__new__(cls)
+
+    def __call__(self, X: ArrayLike, Z: ArrayLike) -> Array:
+        """Kernel matrix ``k(X, Z)`` of shape (n, m) for X (n, p) and Z (m, p), n m 8 bytes."""
+        from cagp_dist.compiled import evaluate
+
+        left, right = as_points("X", X), as_points("Z", Z)
+        if left.shape[1] != right.shape[1]:
+            raise ArgumentError(
+                f"X has {left.shape[1]} columns and Z {right.shape[1]}; both need the same coordinates."
+            )
+        self.check_coordinates(left)
+        out = np.empty((len(left), len(right)))
+        evaluate(*self.parameters, coordinates(left), coordinates(right), out)
+        return out
+
+    def __add__(self, other: object) -> "Sum":
+        """Sum of two kernels: the covariance of a sum of independent fields."""
+        if not isinstance(other, Kernel):
+            raise ArgumentError(
+                f"{other!r} cannot be added to a kernel; expected another kernel. A constant that is unknown "
+                "belongs to the prior mean, noise to noise_variance."
+            )
+        return Sum((*self.parts, *other.parts))
+
+    def __mul__(self, factor: float) -> Self:
+        """Scale the variance by a number above zero."""
+        if isinstance(factor, Kernel):
+            raise ArgumentError(
+                "kernels cannot be multiplied with each other; expected a number. Their sum is k1 + k2."
+            )
+        check_positive("the factor of a kernel", factor)
+        return self._scaled(float(factor))
+
+    def __rmul__(self, factor: float) -> Self:
+        """Scale the variance by a number above zero."""
+        return self * factor
+
+    def diagonal(self, X: ArrayLike) -> Array:
+        """``k(x, x)`` at points X (n, p), the prior variance of the field there, shape (n,)."""
+        return np.full(len(as_points("X", X)), float(self.variance))
+
+    def check_coordinates(self, X: Array) -> None:
+        """Raise `ArgumentError` unless the kernel is one of points X (n, p)."""
+        given = self.coordinates
+        if given is None:
+            return
+        if X.shape[1] != given:
+            raise ArgumentError(
+                f"lengthscale holds {given} numbers but points have {X.shape[1]} coordinates; expected one "
+                "number for each coordinate, or one for all."
+            )
+        if X.shape[1] == 3 and len(X) > 3 and np.allclose(np.einsum("ij,ij->i", X, X), 1.0, atol=1e-9):
+            raise ArgumentError(SAME_ON_SPHERE)
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Prior variance of the field; of a sum, all together."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> "tuple[Elementary, ...]":
+        """The kernels it is the sum of; one that is no sum is its own part."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> Parameters:
+        """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
+
+    @property
+    def coordinates(self) -> int | None:
+        """Number of coordinates that have lengthscales of their own; None if all share one."""
+        own = [part.lengthscale for part in self.parts if isinstance(part.lengthscale, tuple)]
+        return len(own[0]) if own else None
+
+    @abstractmethod
+    def _scaled(self, factor: float) -> Self: ...
+
+
+SAME_ON_SPHERE = (
+    "lengthscale holds a number for each coordinate, but the points lie on the unit sphere, where the "
+    "coordinates are one system of axes among many: the field would be stretched along the Earth's axis or "
+    "towards a meridian. Give one lengthscale, a chord."
+)
+
 
 @dataclass(frozen=True)
-class Kernel:
-    """A stationary kernel; the base of the four concrete ones below.
+class Elementary(Kernel):
+    """A kernel that is no sum; the base of the four concrete ones below.
 
     Parameters
     ----------
-    lengthscale : float
-        In the unit of X (chord of the unit sphere for `unit_sphere` points), above zero.
+    lengthscale : float, or tuple of p floats
+        In the unit of X (chord of the unit sphere for `unit_sphere` points), above zero. A tuple holds one
+        for each coordinate; it is refused on the sphere.
     variance : float
         Prior variance of the field, squared unit of y, above zero.
 
@@ -45,40 +178,38 @@ class Kernel:
     >>> kernel([[0.0], [0.5]], [[0.0]]).round(4)
     array([[2.    ],
            [0.9667]])
+    >>> wide = cagp.Matern32(lengthscale=(0.5, 5.0), variance=2.0)
+    >>> wide([[0.0, 0.0], [0.5, 0.0], [0.0, 5.0]], [[0.0, 0.0]]).round(4)
+    array([[2.    ],
+           [0.9667],
+           [0.9667]])
     """
 
-    lengthscale: float
+    lengthscale: Lengthscales
     variance: float = 1.0
 
     family: ClassVar[int]
 
     def __post_init__(self) -> None:
-        if type(self) is Kernel:
-            raise ArgumentError("Kernel is abstract; use Matern12, Matern32, Matern52 or SquaredExponential.")
         # squares of distances and lengthscales, and variance times distance, must stay finite
-        check_positive("lengthscale", self.lengthscale, least=1.0 / LARGEST, most=LARGEST)
+        own = self.lengthscale if isinstance(self.lengthscale, tuple) else (self.lengthscale,)
+        if not own:
+            raise ArgumentError("lengthscale is (); expected a number, or one for each coordinate.")
+        for lengthscale in own:
+            check_positive("lengthscale", lengthscale, least=1.0 / LARGEST, most=LARGEST)
         check_positive("variance", self.variance, most=LARGEST)
 
-    def __call__(self, X: ArrayLike, Z: ArrayLike) -> Array:
-        """Kernel matrix ``k(X, Z)`` of shape (n, m) for X (n, p) and Z (m, p), n m 8 bytes."""
-        from cagp_dist.compiled import evaluate
-
-        left, right = as_points("X", X), as_points("Z", Z)
-        if left.shape[1] != right.shape[1]:
-            raise ArgumentError(
-                f"X has {left.shape[1]} columns and Z {right.shape[1]}; both need the same coordinates."
-            )
-        out = np.empty((len(left), len(right)))
-        evaluate(*self.parameters, coordinates(left), coordinates(right), out)
-        return out
-
-    def diagonal(self, X: ArrayLike) -> Array:
-        """``k(x, x)`` at points X (n, p), the prior variance of the field there, shape (n,)."""
-        return np.full(len(as_points("X", X)), float(self.variance))
+    @property
+    def parts(self) -> "tuple[Elementary, ...]":
+        """Itself."""
+        return (self,)
 
     @property
-    def parameters(self) -> tuple[int, float, float]:
+    def parameters(self) -> Parameters:
         """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
+        if isinstance(self.lengthscale, tuple):
+            inverse = self.inverse_lengthscales(len(self.lengthscale))
+            return (self.family,), (inverse,), (float(self.variance),)
         return self.family, 1.0 / float(self.lengthscale), float(self.variance)
 
     @property
@@ -86,8 +217,96 @@ class Kernel:
         """The same for ``dk / d log(lengthscale)``, which the compiled functions treat as a kernel."""
         from cagp_dist.compiled import SLOPE
 
-        family, inverse_lengthscale, variance = self.parameters
-        return family + SLOPE, inverse_lengthscale, variance
+        return self.family + SLOPE, 1.0 / self.common_lengthscale, float(self.variance)
+
+    @property
+    def common_lengthscale(self) -> float:
+        """The lengthscale that all coordinates share; `ArgumentError` if each has its own."""
+        if isinstance(self.lengthscale, tuple):
+            raise ArgumentError(
+                f"lengthscale is {self.lengthscale!r}; expected one number for all coordinates here."
+            )
+        return float(self.lengthscale)
+
+    def inverse_lengthscales(self, coordinates: int) -> tuple[float, ...]:
+        """One over the lengthscale of each coordinate."""
+        if isinstance(self.lengthscale, tuple):
+            return tuple(1.0 / float(lengthscale) for lengthscale in self.lengthscale)
+        return (1.0 / float(self.lengthscale),) * coordinates
+
+    def _scaled(self, factor: float) -> Self:
+        return replace(self, variance=factor * self.variance)
+
+
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """A sum of kernels, as ``+`` makes it: the covariance of a sum of independent fields.
+
+    Sums of chords of the unit sphere stay exact on latitude-longitude grids. The compiled functions work out
+    the distances once for all parts, and where points are far apart only the parts that reach so far.
+
+    Parameters
+    ----------
+    parts : sequence of kernels
+        At least two; sums among them are taken apart, so that sums of sums are flat.
+
+    Raises
+    ------
+    ArgumentError
+        If a part is no kernel, or parts have lengthscales for different numbers of coordinates.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.Matern32(0.05, 3.0) + cagp.Matern52(0.5, 20.0)
+    >>> kernel.variance, kernel.parts[1].lengthscale
+    (23.0, 0.5)
+    >>> kernel == cagp.Sum((cagp.Matern32(0.05, 3.0), cagp.Matern52(0.5, 20.0)))
+    True
+    """
+
+    parts: tuple[Elementary, ...] = ()
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        if len(parts) < 2 or not all(isinstance(part, Kernel) for part in parts):
+            raise ArgumentError(f"parts is {self.parts!r}; expected two kernels or more.")
+        object.__setattr__(self, "parts", tuple(one for part in parts for one in part.parts))
+        counts = {len(part.lengthscale) for part in self.parts if isinstance(part.lengthscale, tuple)}
+        if len(counts) > 1:
+            raise ArgumentError(
+                f"the parts of a sum have lengthscales for {' and '.join(map(str, sorted(counts)))} "
+                "coordinates; expected the same number, or one lengthscale for all coordinates."
+            )
+
+    @property
+    def variance(self) -> float:
+        """All variances together, in the order in which the compiled functions add."""
+        return float(sum(part.variance for part in self._by_reach()))
+
+    @property
+    def parameters(self) -> Parameters:
+        """Parameters of the parts, those that reach furthest first."""
+        parts, coordinates = self._by_reach(), self.coordinates
+        families = tuple(part.family for part in parts)
+        variances = tuple(float(part.variance) for part in parts)
+        if coordinates is None:
+            return families, tuple(part.inverse_lengthscales(1)[0] for part in parts), variances
+        return families, tuple(part.inverse_lengthscales(coordinates) for part in parts), variances
+
+    def _by_reach(self) -> list[Elementary]:
+        from cagp_dist.compiled import reach
+
+        return sorted(self.parts, key=lambda part: -reach(*part.parameters[:2]))
+
+    def _scaled(self, factor: float) -> Self:
+        return replace(self, parts=tuple(part * factor for part in self.parts))
+
+
+def total_variance(parameters: Parameters) -> float:
+    """Value at distance zero of what the parameters stand for."""
+    variance = parameters[2]
+    return float(sum(variance)) if isinstance(variance, tuple) else variance
 
 
 def coordinates(points: Array) -> Array:
@@ -96,34 +315,34 @@ def coordinates(points: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Matern12(Kernel):
+class Matern12(Elementary):
     """Matern kernel of smoothness 1/2: ``variance exp(-u)``, continuous and nowhere smooth."""
 
     family: ClassVar[int] = 0
 
 
 @dataclass(frozen=True)
-class Matern32(Kernel):
+class Matern32(Elementary):
     """Matern kernel of smoothness 3/2: ``variance (1 + sqrt3 u) exp(-sqrt3 u)``, once differentiable."""
 
     family: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
-class Matern52(Kernel):
+class Matern52(Elementary):
     """Matern kernel of smoothness 5/2: ``variance (1 + sqrt5 u + 5u^2/3) exp(-sqrt5 u)``."""
 
     family: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
-class SquaredExponential(Kernel):
+class SquaredExponential(Elementary):
     """Squared exponential (Gaussian) kernel: ``variance exp(-u^2 / 2)``, infinitely smooth."""
 
     family: ClassVar[int] = 3
 
 
-KERNELS: dict[str, type[Kernel]] = {
+KERNELS: dict[str, type[Elementary]] = {
     "matern12": Matern12,
     "matern32": Matern32,
     "matern52": Matern52,

@@ -25,8 +25,21 @@ PROFILES: dict[str, Callable[[Array], Array]] = {
 KERNELS = [getattr(cagp, name) for name in PROFILES]
 
 
-def kernel_matrix(kernel: cagp.Matern32, X: Array, Z: Array) -> Array:
-    """``k(X, Z)`` by the formula of the kernel's name and SciPy's distances."""
+def short_and_long(lengthscale: float, variance: float = 1.0) -> cagp.Sum:
+    """A rough part with a quarter of the lengthscale and of the variance, and a smooth part."""
+    return cagp.Matern32(lengthscale / 4.0, variance / 4.0) + cagp.Matern52(lengthscale, 0.75 * variance)
+
+
+KERNELS_AND_SUMS = [*KERNELS, short_and_long]
+
+
+def kernel_matrix(kernel: cagp.Matern32 | cagp.Sum, X: Array, Z: Array) -> Array:
+    """``k(X, Z)`` by the formulas of the kernel's name, or those of its parts, and SciPy's distances."""
+    if isinstance(kernel, cagp.Sum):
+        return np.sum([kernel_matrix(part, X, Z) for part in kernel.parts], axis=0)
+    if isinstance(kernel.lengthscale, tuple):
+        X, Z = X / np.array(kernel.lengthscale), Z / np.array(kernel.lengthscale)
+        return kernel.variance * PROFILES[type(kernel).__name__](cdist(X, Z))
     return kernel.variance * PROFILES[type(kernel).__name__](cdist(X, Z) / kernel.lengthscale)
 
 

@@ -380,3 +380,70 @@ def test_compilation_is_announced_once_and_only_where_there_is_some():
         assert half(4.0) == 2.0
     half(np.float32(2.0))
     assert said == ["now"]
+
+
+SHORT, LONG = KERNELS[1](lengthscale=0.1, variance=1.7), KERNELS[2](lengthscale=0.8, variance=0.6)
+SUMS = [
+    SHORT + LONG,
+    LONG + SHORT + KERNELS[3](lengthscale=2.0, variance=0.2),
+    KERNELS[2](lengthscale=(0.8, 0.3), variance=1.1),
+    KERNELS[2](lengthscale=(0.8, 0.3), variance=1.1) + SHORT,
+]
+by_sum = pytest.mark.parametrize("kernel", SUMS, ids=["two", "three", "by coordinate", "by coordinate, two"])
+
+
+@by_sum
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("n", "m", "r", "shape"), [(9, 14, 3, (4, 5)), (30, 41, 2, (64, 128))])
+def test_products_with_sums_are_those_of_numpy(kernel, transposed, n, m, r, shape):
+    X, Z = points(n, 2), points(m, 2, seed=1)
+    T = kernel_matrix(kernel, X, Z)
+    T = T.T if transposed else T
+    columns = np.random.default_rng(2).normal(size=(T.shape[1], r))
+    out = product(kernel, X, Z, columns, shape=shape, transposed=transposed)
+    assert (np.abs(out - T @ columns) <= 1e-13 * (np.abs(T) @ np.abs(columns)) + 1e-16).all()
+    stored = stored_tile(kernel, X, Z, shape)
+    again = product(kernel, X, Z, columns, shape=shape, transposed=transposed, stored=stored)
+    np.testing.assert_array_equal(again, out)
+
+
+@by_sum
+def test_products_of_sums_with_one_column(kernel):
+    X, Z = points(33, 2), points(140, 2, seed=1)
+    column_x, column_z = points(33, 1, seed=2)[:, 0], points(140, 1, seed=3)[:, 0]
+    T, arrays = kernel_matrix(kernel, X, Z), (coordinates(X), coordinates(Z))
+    alone, out_x, out_z = np.zeros(33), np.zeros(33), np.zeros(140)
+    compiled.add_product_vector(*kernel.parameters, *arrays, column_z, alone)
+    compiled.add_symmetric_product_vector(*kernel.parameters, *arrays, column_x, column_z, out_x, out_z)
+    for found, matrix, column in ((alone, T, column_z), (out_x, T, column_z), (out_z, T.T, column_x)):
+        assert (np.abs(found - matrix @ column) <= 1e-13 * (matrix @ np.abs(column)) + 1e-16).all()
+
+
+def test_far_apart_a_sum_is_its_parts_that_reach_so_far():
+    """Two clumps beyond the reach of the short part alone, then beyond that of both."""
+    kernel = SHORT + LONG
+    for distance, near in ((5.0, LONG), (40.0, None)):
+        X, Z = clusters(4, distance), clusters(6, distance, seed=1)
+        tile = stored_tile(kernel, X, Z, (4, 6)).reshape(2, 2, 4, 6)  # by sub-tile
+        np.testing.assert_array_equal(tile[0, 0], kernel(X[:4], Z[:6]))
+        if near is None:
+            assert np.isnan(tile[0, 1]).all()
+        else:
+            np.testing.assert_array_equal(tile[0, 1], near(X[:4], Z[6:]))
+            assert (np.abs(tile[0, 1] - kernel(X[:4], Z[6:])) < 2.0**-60 * kernel.variance).all()
+
+
+def test_lengthscales_by_coordinate_decide_what_is_far():
+    for lengthscale, left_out in (((0.1, 100.0), True), ((100.0, 0.1), False)):
+        kernel = KERNELS[1](lengthscale)
+        X, Z = clusters(4, 5.0), clusters(6, 5.0, seed=1)
+        assert np.isnan(stored_tile(kernel, X, Z, (4, 6))).any() == left_out
+        assert compiled.reach(*kernel.parameters[:2]) == pytest.approx(2630.0)
+
+
+def test_rings_of_a_sum_are_the_sum_of_rings():
+    gap, girth, turn = np.array([0.0, 0.3, 1.0]), np.array([1.0, 0.5, 0.1]), np.linspace(0.0, 1.0, 5)
+    tables = np.zeros((3, 5, 3))
+    for table, kernel in zip(tables, (SHORT + LONG, SHORT, LONG), strict=True):
+        compiled.evaluate_rings(*kernel.parameters, gap, girth, turn, table)
+    np.testing.assert_array_equal(tables[0], tables[1] + tables[2])

@@ -1,6 +1,7 @@
 """Kernels against SciPy's distances and the formulas of math 8."""
 
 import dataclasses
+import pickle
 import re
 
 import numpy as np
@@ -13,9 +14,9 @@ from scipy.spatial.distance import cdist
 import cagp_dist as cagp
 from cagp_dist import compiled
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Kernel, as_points
+from cagp_dist.kernels import Elementary, Kernel, as_points
 
-from .oracle import KERNELS, PROFILES, kernel_matrix, ring_points
+from .oracle import KERNELS, PROFILES, kernel_matrix, ring_points, short_and_long
 from .pairwise import pairwise
 
 
@@ -241,3 +242,113 @@ def test_wrong_points_are_refused(X, text):
 def test_points_with_different_coordinates_are_refused():
     with pytest.raises(ArgumentError, match="X has 2 columns and Z 3; both need the same coordinates"):
         cagp.Matern32(1.0)(np.zeros((2, 2)), np.zeros((2, 3)))
+
+
+ROUGH, SMOOTH, FAR = cagp.Matern32(0.05, 3.0), cagp.Matern52(0.5, 20.0), cagp.SquaredExponential(4.0, 0.1)
+ANISOTROPIC = cagp.Matern52((0.3, 2.0, 0.9), 1.5)
+
+
+def test_sums_are_flat_values():
+    both = ROUGH + SMOOTH
+    assert both == cagp.Sum((ROUGH, SMOOTH))
+    assert (both + FAR).parts == (ROUGH, SMOOTH, FAR) == (ROUGH + (SMOOTH + FAR)).parts
+    assert cagp.Sum([both, FAR]) == both + FAR
+    assert {both: 1}[cagp.Sum((ROUGH, SMOOTH))] == 1
+    assert both != SMOOTH + ROUGH
+    names = {name: getattr(cagp, name) for name in (*PROFILES, "Sum")}
+    assert eval(repr(both + ANISOTROPIC), names) == both + ANISOTROPIC
+    assert pickle.loads(pickle.dumps(both)) == both
+    assert ROUGH.parts == (ROUGH,)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        both.parts = ()
+
+
+def test_a_number_scales_the_variance():
+    expected = cagp.Matern32(0.05, 7.5)
+    for factor in (2.5, np.float64(2.5), np.float32(2.5)):
+        assert factor * ROUGH == expected == ROUGH * factor
+    assert cagp.Matern32(0.05, 6.0) + cagp.Matern52(0.5, 40.0) == 2 * (ROUGH + SMOOTH)
+    assert (ROUGH + SMOOTH).variance == 23.0
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ROUGH + SMOOTH,
+        SMOOTH + FAR + ROUGH,
+        ROUGH + ROUGH,
+        ANISOTROPIC,
+        ANISOTROPIC + ROUGH,
+        FAR + cagp.Matern12((0.1, 5.0, 1.0), 2.0) + ANISOTROPIC,
+    ],
+    ids=str,
+)
+def test_sums_and_lengthscales_by_coordinate_are_the_formula(kernel):
+    rng = np.random.default_rng(0)
+    X, Z = 0.3 * rng.normal(size=(83, 3)), 0.3 * rng.normal(size=(2100, 3))
+    np.testing.assert_allclose(kernel(X, Z), kernel_matrix(kernel, X, Z), rtol=1e-13, atol=0.0)
+    np.testing.assert_array_equal(kernel(X, Z), kernel(Z, X).T)
+    np.testing.assert_array_equal(kernel.diagonal(X), kernel(X, X).diagonal())
+    assert kernel(X[:0], Z).shape == (0, 2100)
+    assert kernel(X, Z[:0]).shape == (83, 0)
+
+
+def test_equal_lengthscales_by_coordinate_are_one_lengthscale():
+    X = np.random.default_rng(1).normal(size=(40, 2))
+    for kernel_class in KERNELS:
+        assert kernel_class((0.5, 0.5))(X, X) == pytest.approx(kernel_class(0.5)(X, X), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ROUGH + 1.0, "1.0 cannot be added to a kernel; expected another kernel"),
+        (lambda: ROUGH * SMOOTH, "kernels cannot be multiplied with each other; expected a number"),
+        (lambda: -1.0 * ROUGH, "the factor of a kernel is -1.0; expected a finite number above zero"),
+        (lambda: ROUGH * "2", "the factor of a kernel is '2'; expected a finite number above zero"),
+        (lambda: cagp.Sum((ROUGH,)), "expected two kernels or more"),
+        (lambda: cagp.Sum((ROUGH, 1.0)), "1.0); expected two kernels or more"),
+        (lambda: cagp.Matern32(()), "lengthscale is (); expected a number, or one for each coordinate"),
+        (lambda: cagp.Matern32((1.0, -1.0)), "lengthscale is -1.0; expected a finite number above zero"),
+        (
+            lambda: cagp.Matern32((1.0, 2.0)) + cagp.Matern32((1.0, 2.0, 3.0)),
+            "the parts of a sum have lengthscales for 2 and 3 coordinates; expected the same number",
+        ),
+        (
+            lambda: ANISOTROPIC(np.zeros((2, 2)), np.zeros((2, 2))),
+            "lengthscale holds 3 numbers but points have 2 coordinates; expected one number for each",
+        ),
+        (
+            lambda: cagp.TiledGram(ANISOTROPIC, np.zeros((2, 2)), noise_variance=np.ones(2)),
+            "lengthscale holds 3 numbers but points have 2 coordinates",
+        ),
+        (lambda: (ANISOTROPIC + ROUGH)(SPHERE, SPHERE), "the points lie on the unit sphere, where the"),
+        (
+            lambda: cagp.RingGram(cagp.LatLonGrid([0.0], 4), ANISOTROPIC, noise_variance=1.0),
+            "Give one lengthscale, a chord.",
+        ),
+        (lambda: ANISOTROPIC.slope_parameters, "expected one number for all coordinates here"),
+        (lambda: Elementary(1.0), "Elementary is abstract; use Matern12"),
+    ],
+)
+def test_what_kernels_cannot_be_made_of_is_refused(make, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        make()
+
+
+@pytest.mark.parametrize("kernel", [short_and_long(0.4), ANISOTROPIC + ROUGH], ids=str)
+def test_a_posterior_under_a_sum_is_that_of_the_formula(kernel):
+    rng = np.random.default_rng(3)
+    X, X_test, y = rng.uniform(size=(60, 3)), rng.uniform(size=(9, 3)), rng.normal(size=60)
+    posterior = cagp.condition(
+        cagp.Prior(kernel, noise_variance=0.2), X, y, X_test, solver=cagp.Cholesky(), covariance="full"
+    )
+    G = kernel_matrix(kernel, X, X) + 0.2 * np.eye(60)
+    V = kernel_matrix(kernel, X_test, X)
+    np.testing.assert_allclose(posterior.mean, V @ np.linalg.solve(G, y), rtol=1e-10, atol=1e-12)
+    expected = kernel_matrix(kernel, X_test, X_test) - V @ np.linalg.solve(G, V.T)
+    np.testing.assert_allclose(posterior.covariance, expected, rtol=0.0, atol=1e-11)
+    swept = cagp.condition(
+        cagp.Prior(kernel, noise_variance=0.2), X, y, X_test, solver=cagp.BlockGaussSeidel(500, block_size=20)
+    )
+    np.testing.assert_allclose(swept.mean, posterior.mean, rtol=0.0, atol=1e-9)

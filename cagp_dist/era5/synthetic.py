@@ -70,13 +70,21 @@ class Synthetic:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
 
+    def _kernel_settings(self) -> dict[str, object]:
+        parts = self.kernel.parts
+        if len(parts) > 1:
+            return {"kernel": repr(self.kernel)}
+        return {
+            "kernel": type(self.kernel).__name__,
+            "lengthscale": parts[0].common_lengthscale,
+            "variance": float(self.kernel.variance),
+        }
+
     def sha256(self, grid_degrees: float | None) -> str:
         """Digest of what determines the numbers, apart from the time: settings, resolution and formula."""
         settings = {
             "formula": FORMULA,
-            "kernel": type(self.kernel).__name__,
-            "lengthscale": float(self.kernel.lengthscale),
-            "variance": float(self.kernel.variance),
+            **self._kernel_settings(),
             "noise_variance": float(self.noise_variance),
             "seed": self.seed,
             "mean": self.mean,

@@ -19,7 +19,7 @@ from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.base import ExactSolve, Targets, target_points
 from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
 from cagp_dist.gram.tiled import cross_product
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import SAME_ON_SPHERE, Kernel
 from cagp_dist.latlon.grid import LatLonGrid, as_fields
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.latlon.tasks import (
@@ -112,9 +112,12 @@ class RingGram:
             )
         if not isinstance(kernel, Kernel):
             raise ArgumentError(
-                f"kernel is a {type(kernel).__name__}; expected Matern12, Matern32, Matern52 or "
-                "SquaredExponential, of chordal distance (great-circle distance is not positive definite)."
+                f"kernel is a {type(kernel).__name__}; expected Matern12, Matern32, Matern52, "
+                "SquaredExponential or a sum of them, of chordal distance (great-circle distance is not "
+                "positive definite)."
             )
+        if kernel.coordinates is not None:
+            raise ArgumentError(SAME_ON_SPHERE)
         self._grid, self._kernel = grid, kernel
         self._noise_by_latitude = _noise(noise_variance, grid)
         even_noise = bool((self._noise_by_latitude == self._noise_by_latitude[::-1]).all())

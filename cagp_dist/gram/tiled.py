@@ -14,11 +14,9 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import ExactSolve, Targets, check_noise, target_points
-from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.kernels import Kernel, Parameters, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
-
-Parameters = tuple[int, float, float]
 
 STRIPS = 16
 """Tasks of a symmetric product; a constant, so that the order of its sums never changes."""
@@ -45,7 +43,8 @@ class TiledGram:
     Raises
     ------
     ArgumentError
-        If points are not finite, or the noise has another shape or a negative entry.
+        If points are not finite or not those of the kernel, or the noise has another shape or a negative
+        entry.
 
     Examples
     --------
@@ -62,7 +61,7 @@ class TiledGram:
     tile: int = POINT_TILE
 
     def __post_init__(self) -> None:
-        as_points("X", self.X)
+        self.kernel.check_coordinates(as_points("X", self.X))
         check_noise(self.noise_variance, n=len(self.X))
         check_count("tile", self.tile, least=1)
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
+from cagp_dist.kernels import Parameters, total_variance
 from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
-from cagp_dist.latlon.wavenumbers import Parameters, Wavenumbers, ring_blocks
+from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.tiling import Range
 
 Factors = list[Array]
@@ -50,7 +51,7 @@ def square_root_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Ra
     from scipy.linalg.lapack import dpstrf
 
     # what is left over below this is rounding of the kernel's sums, not a part of the field
-    rounding = np.finfo(np.float64).eps * parameters[2]
+    rounding = np.finfo(np.float64).eps * total_variance(parameters)
     blocks = ring_blocks(parameters, wavenumbers, span)
     for block in blocks:
         for matrix in block:

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import TABLE_ENTRIES, range_count, sector_sizes
+from cagp_dist.kernels import Parameters
 from cagp_dist.tiling import Range
 
-Parameters = tuple[int, float, float]
 Spectrum = NDArray[np.complex128]
 
 
@@ -195,12 +195,12 @@ def _store(block: Array, values: Array, i: int, j: int) -> None:
 
 def _transformed(parameters: Parameters, rows: Array, columns: Array, turn: Array, cosines: Array) -> Array:
     """Cosine transform ``sum_s kappa(phi, phi', s) cosines[k, s]`` of a tile, (span, rows, columns)."""
-    from cagp_dist.compiled import NEGLIGIBLE_DISTANCE, evaluate_rings
+    from cagp_dist.compiled import evaluate_rings, reach
 
     gap = (4.0 * np.sin(0.5 * (rows[:, None] - columns)) ** 2).ravel()
     girth = (4.0 * np.maximum(np.cos(rows)[:, None] * np.cos(columns), 0.0)).ravel()
-    reach = (NEGLIGIBLE_DISTANCE[parameters[0]] / parameters[1]) ** 2
-    near = int(np.searchsorted(gap.min() + girth.min() * turn, reach, side="right"))
+    farthest = reach(*parameters[:2]) ** 2
+    near = int(np.searchsorted(gap.min() + girth.min() * turn, farthest, side="right"))
     table = np.empty((near, gap.size))
     evaluate_rings(*parameters, gap, girth, turn[:near], table)
     return (cosines[:, :near] @ table).reshape(len(cosines), rows.size, columns.size)

@@ -19,7 +19,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import identity
-from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.kernels import Elementary, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import dense_bytes, dense_sums, evaluation_of
 from cagp_dist.runtime import Executor, single_threaded_blas
@@ -55,7 +55,7 @@ class BlockLikelihood:
 
     def __init__(
         self,
-        kernel: type[Kernel],
+        kernel: type[Elementary],
         X: Array,
         residuals: Array,
         *,

@@ -5,16 +5,13 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.kernels import Elementary, Parameters, coordinates
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
-
-Parameters = tuple[int, float, float]
-"""Of a kernel, as `cagp_dist.compiled` takes them."""
 
 STRIP_ROWS = 256
 """Rows of the slope matrix that exist at a time."""
@@ -45,7 +42,9 @@ class DenseLikelihood:
 
     difference = 1e-3
 
-    def __init__(self, kernel: type[Kernel], X: Array, residuals: Array, *, memory_limit_bytes: int) -> None:
+    def __init__(
+        self, kernel: type[Elementary], X: Array, residuals: Array, *, memory_limit_bytes: int
+    ) -> None:
         needed = dense_bytes(*residuals.shape)
         if needed > memory_limit_bytes:
             raise BudgetError(

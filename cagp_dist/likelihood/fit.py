@@ -18,7 +18,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import Mean, Prior
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import Elementary, Kernel
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import make_bounds, make_starts
@@ -55,7 +55,7 @@ GROWTH = 16
 
 
 def fit(
-    kernel: type[Kernel],
+    kernel: type[Elementary],
     where: LatLonGrid | ArrayLike,
     y: ArrayLike,
     *,
@@ -241,7 +241,7 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
 
 
 def _likelihood(
-    kernel: type[Kernel],
+    kernel: type[Elementary],
     data: Points | Gridded,
     method: Method,
     executor: "Executor",
@@ -284,12 +284,12 @@ def _method(method: Method, data: Points | Gridded) -> Method:
 
 def _check_kernel(kernel: object) -> None:
     if isinstance(kernel, Kernel):
-        family = type(kernel).__name__
+        family = " + ".join(type(part).__name__ for part in kernel.parts)
         raise ArgumentError(
             f"kernel is {kernel!r}, a kernel with its numbers; expected the family {family}, whose numbers "
-            f'are fitted. To begin there give start={{"lengthscale": {kernel.lengthscale:g}}}.'
+            f'are fitted. To begin there give start={{"lengthscale": {kernel.parts[0].lengthscale}}}.'
         )
-    if not (isinstance(kernel, type) and issubclass(kernel, Kernel)) or kernel is Kernel:
+    if not (isinstance(kernel, type) and issubclass(kernel, Elementary)) or kernel is Elementary:
         raise ArgumentError(
             f"kernel is {kernel!r}; expected one of the classes Matern12, Matern32, Matern52 and "
             "SquaredExponential."

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.kernels import Kernel, Matern12, Matern32, Matern52
+from cagp_dist.kernels import Elementary, Matern12, Matern32, Matern52
 
-_DEGREES: dict[type[Kernel], int] = {Matern12: 1, Matern32: 3, Matern52: 5}
+_DEGREES: dict[type[Elementary], int] = {Matern12: 1, Matern32: 3, Matern52: 5}
 """Twice the smoothness."""
 
 
@@ -40,7 +40,7 @@ class Waves:
     amplitudes: Array
 
 
-def draw_waves(kernel: type[Kernel], p: int, waves: int, generator: np.random.Generator) -> Waves:
+def draw_waves(kernel: type[Elementary], p: int, waves: int, generator: np.random.Generator) -> Waves:
     """Draw m waves in p dimensions.
 
     Parameters

@@ -22,7 +22,7 @@ from cagp_dist.budget import DOUBLE, Demand, Plan, plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product
-from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.kernels import Elementary, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.fourier import Waves, draw_waves, evaluate_waves
 from cagp_dist.likelihood.sweeps import solve_by_sweeps
@@ -74,7 +74,7 @@ class PathwiseLikelihood:
 
     def __init__(
         self,
-        kernel: type[Kernel],
+        kernel: type[Elementary],
         X: Array,
         residuals: Array,
         *,
@@ -152,7 +152,7 @@ class PathwiseLikelihood:
         field = np.concatenate(self._executor.gather(parts))
         return np.asarray(field + np.sqrt(ratio) * self._noise)
 
-    def _slope_forms(self, kernel: Kernel) -> Array:
+    def _slope_forms(self, kernel: Elementary) -> Array:
         """``v' dR v`` for every column, dR by log lengthscale, shape (T + S,)."""
         points: Handle[Array] = self._executor.submit(identity, coordinates(self._X))
         weights: Handle[Array] = self._executor.submit(identity, self._weights)

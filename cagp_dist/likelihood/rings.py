@@ -18,10 +18,10 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE, TABLE_ENTRIES
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import identity
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import Elementary, Parameters
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.wavenumbers import Parameters, Wavenumbers, ring_blocks
+from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.remedies import Remedy
@@ -56,7 +56,7 @@ class RingLikelihood:
 
     def __init__(
         self,
-        kernel: type[Kernel],
+        kernel: type[Elementary],
         grid: LatLonGrid,
         residuals: Array,
         *,

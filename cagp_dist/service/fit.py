@@ -56,7 +56,7 @@ class FittedPrior:
         """
         errors = self.result.standard_errors
         return [
-            ("lengthscale", self.prior.kernel.lengthscale, errors.lengthscale),
+            ("lengthscale", self.prior.kernel.parts[0].common_lengthscale, errors.lengthscale),
             ("variance", self.prior.kernel.variance, errors.variance),
             ("noise_variance", self.prior.noise_number, errors.noise_variance),
         ]

@@ -125,7 +125,7 @@ def attributes_of(
         "prior": {
             "kernel": job.prior.kernel,
             "mean": job.prior.mean,
-            "lengthscale": prior.kernel.lengthscale,
+            "lengthscale": prior.kernel.parts[0].common_lengthscale,
             "variance": prior.kernel.variance,
             "noise_variance": prior.noise_number,
         },

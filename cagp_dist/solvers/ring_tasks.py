@@ -15,11 +15,11 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import Parameters, coordinates
 from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
-from cagp_dist.latlon.wavenumbers import Parameters, Wavenumbers
+from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.solvers.stages import Stage, Sweep
 from cagp_dist.tiling import Range, block_ranges
 

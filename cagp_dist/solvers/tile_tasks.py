@@ -10,7 +10,8 @@ from typing import cast
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.gram.tiled import NOT_STORED, Parameters, add_tile_product
+from cagp_dist.gram.tiled import NOT_STORED, add_tile_product
+from cagp_dist.kernels import Parameters, total_variance
 from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
 from cagp_dist.tiling import Range
 
@@ -64,8 +65,7 @@ def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage
     from cagp_dist.compiled import evaluate
 
     if isinstance(stage, Simultaneous) and not stage.whole_blocks:
-        _, _, variance = kernel
-        return stage.factor_points(variance + noise_variance)
+        return stage.factor_points(total_variance(kernel) + noise_variance)
     block = np.empty((points.shape[1], points.shape[1]))
     evaluate(*kernel, points, points, block)
     block[np.diag_indices(len(block))] += noise_variance

@@ -16,7 +16,7 @@ import cagp_dist as cagp
 from cagp_dist.gram import Gram
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
-from ..oracle import KERNELS, kernel_matrix, ring_points
+from ..oracle import KERNELS_AND_SUMS, kernel_matrix, ring_points
 from ..pairwise import pairwise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -169,7 +169,7 @@ def case(maker, kernel_class=cagp.Matern32, n=130, p=3) -> Case:
 
 @pytest.mark.parametrize(
     ("maker", "kernel_class", "columns"),
-    pairwise({"maker": list(MAKERS), "kernel_class": KERNELS, "columns": [None, 1, 2, 30]}),
+    pairwise({"maker": list(MAKERS), "kernel_class": KERNELS_AND_SUMS, "columns": [None, 1, 2, 30]}),
     indirect=["maker"],
 )
 def test_product(maker, kernel_class, columns):
@@ -214,7 +214,7 @@ def test_product_is_linear_and_symmetric(maker):
     assert u @ (gram @ v) == pytest.approx(v @ (gram @ u), rel=1e-12)
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
 def test_product_is_its_own_adjoint_and_positive(maker, kernel_class):
     made = case(maker, kernel_class)
     U, V = np.random.default_rng(1).normal(size=(2, 130, 4))
@@ -233,7 +233,7 @@ def test_products_with_unit_vectors_are_the_matrix(maker):
     pairwise(
         {
             "name": [name for name in MAKERS if MAKERS[name].solve],
-            "kernel_class": KERNELS,
+            "kernel_class": KERNELS_AND_SUMS,
             "columns": [None, 0, 1, 12],
             "n": [1, 2, 65, 130],
         }
@@ -299,7 +299,9 @@ def targets_of(p, count=17):
 
 @pytest.mark.parametrize(
     ("maker", "kernel_class", "columns", "count"),
-    pairwise({"maker": list(MAKERS), "kernel_class": KERNELS, "columns": [1, 12], "count": [0, 1, 17, 70]}),
+    pairwise(
+        {"maker": list(MAKERS), "kernel_class": KERNELS_AND_SUMS, "columns": [1, 12], "count": [0, 1, 17, 70]}
+    ),
     indirect=["maker"],
 )
 def test_cross_product_to_points(maker, kernel_class, columns, count):
@@ -356,7 +358,7 @@ EXACT = [name for name in MAKERS if not name.startswith("tiled")]
 
 @pytest.mark.parametrize(
     ("name", "kernel_class", "n", "fields"),
-    pairwise({"name": EXACT, "kernel_class": KERNELS, "n": [1, 2, 65, 130], "fields": [1, 3]}),
+    pairwise({"name": EXACT, "kernel_class": KERNELS_AND_SUMS, "n": [1, 2, 65, 130], "fields": [1, 3]}),
 )
 def test_exact_solves(name, kernel_class, n, fields):
     """Weights, downdates to points and to grids; conditions are below 1e4."""
@@ -384,7 +386,7 @@ def test_exact_solves(name, kernel_class, n, fields):
 
 
 @pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
 def test_condition_numbers_of_exact_solves(name, kernel_class):
     """Within a factor 10 of that in the 1-norm, or not below that of the observed system in the 2-norm."""
     made = case(MAKERS[name], kernel_class)

@@ -12,7 +12,7 @@ from cagp_dist.latlon import wavenumbers as module
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 
 from ..grids import EVERY_CASE, LAYOUTS, LENGTHSCALES, Layout, case_name, grid_problem, make_problem
-from ..oracle import KERNELS
+from ..oracle import KERNELS, KERNELS_AND_SUMS
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -215,7 +215,7 @@ def test_many_longitudes_keep_the_cosines_accurate():
         assert abs(block[0, 0] - expected) < 1e-15 * values.sum()
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_longitudes_beyond_the_negligible_distance_are_left_out(kernel_class, mirrored, monkeypatch):
     """A short lengthscale evaluates a part of the ring, and the rest is below rounding."""
