@@ -53,8 +53,8 @@ class Kernel(ABC):
     >>> import cagp_dist as cagp
     >>> kernel = cagp.Matern32(lengthscale=0.05, variance=1.0) + cagp.Matern52(lengthscale=0.5, variance=2.0)
     >>> kernel([[0.0], [0.5]], [[0.0]]).round(4)
-    array([[3.    ],
-           [1.048 ]])
+    array([[3.   ],
+           [1.048]])
     >>> 2.0 * cagp.Matern32(lengthscale=0.5)
     Matern32(lengthscale=0.5, variance=2.0)
     """
