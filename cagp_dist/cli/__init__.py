@@ -197,6 +197,8 @@ def verify(output: Output, debug: Debug = False) -> None:
             typer.echo(f"undamaged  {path}")
 
 
+app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)
+app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
 
 

@@ -27,14 +27,21 @@ from rich.text import Text
 from cagp_dist.errors import CagpError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cagp_dist.arrays import Times
     from cagp_dist.service.events import Event
     from cagp_dist.service.fit import FittedPrior
     from cagp_dist.service.jobfile.tables import Job
     from cagp_dist.service.run import Outcome
+    from cagp_dist.service.runs import RunEntry
 
 UNEXPECTED = 1
 INTERRUPTED = 130
 """What a shell reports of a program that was interrupted: 128 + SIGINT."""
+
+KEY_DIGITS = 8
+"""Of a key in a list; `cagp_dist.service.run.find_run` takes the first digits of a key."""
 
 _NUMBERS = {
     "lengthscale": ("", "chord on the unit sphere"),
@@ -184,6 +191,50 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
         out.print(f"run     {outcome.path}", soft_wrap=True)
     if page is not None:
         out.print(f"report  {page}", soft_wrap=True)
+
+
+def show_runs(runs: "Sequence[RunEntry]") -> None:
+    """Print a line for each run, and after them the faults of those that cannot be read."""
+    out = Console(highlight=False)
+    if not out.is_terminal:
+        out = Console(highlight=False, width=240)  # a file or a pipe wants whole lines
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("", "run", "time", "source", "solver"):
+        table.add_column(column)
+    for column in ("points", "RMSE", "CRPS", "NLL", "in 90 %"):
+        table.add_column(column, justify="right")
+    for column in ("status", "error bars"):
+        table.add_column(column)
+    for run in runs:
+        if run.fault:
+            table.add_row("", run.key[:KEY_DIGITS], "cannot be read", style="yellow")
+            continue
+        scores = run.scores
+        table.add_row(
+            "*" if run.current else "",
+            run.key[:KEY_DIGITS],
+            _span(run.times),
+            escape(run.source),
+            escape(run.solver.partition(",")[0]),
+            "" if run.observations is None else f"{run.observations:,}",
+            *(f"{scores[name]:.3f} {run.units}" if name in scores else "" for name in ("rmse", "crps")),
+            f"{scores['nll']:.3f}" if "nll" in scores else "",
+            f"{scores['coverage']:.1%}" if "coverage" in scores else "",
+            run.status,
+            run.calibration_status,
+        )
+    out.print(table)
+    for run in runs:
+        if run.fault:
+            out.print(f"{run.key}: {escape(run.fault)}", style="yellow", soft_wrap=True)
+
+
+def _span(times: "Times") -> str:
+    """First time, and how many follow: ``2019-03-01 00:00 + 9``."""
+    if not times.size:
+        return ""
+    first = str(times.min().astype("datetime64[m]")).replace("T", " ")
+    return first if times.size == 1 else f"{first} + {times.size - 1}"
 
 
 def show_fit(job: "Job", fitted: "FittedPrior") -> None:

@@ -7,7 +7,9 @@ import typer
 
 Output = Annotated[
     Path,
-    typer.Argument(metavar="OUT", help="Output folder, or one run in it (KEY.zarr).", show_default=False),
+    typer.Argument(
+        metavar="OUT", help="Output folder: its current run; or OUT/KEY, one run in it.", show_default=False
+    ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 

@@ -1,18 +1,67 @@
-"""Commands for runs that are published: `cagp export`."""
+"""Commands for runs that are published: `cagp list`, `cagp open` and `cagp export`."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cagp_dist.cli.display import reported_errors
+from cagp_dist.cli.display import reported_errors, show_runs
 from cagp_dist.cli.options import Debug, Output, examples
 
 EXPORT_EXAMPLES = examples(
     "cagp export out --to netcdf",
     "cagp export out --to netcdf --group map --output map.nc",
-    "cagp export out/runs/KEY.zarr --to csv --group posterior --output places",
+    "cagp export out/KEY --to csv --group posterior --output places",
 )
+LIST_EXAMPLES = examples("cagp list out")
+OPEN_EXAMPLES = examples("cagp open out", "cagp open out/KEY --no-browser")
+
+
+def list_all(
+    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    debug: Debug = False,
+) -> None:
+    """List the runs of an output folder, with times, source, solver, status and scores; * is the current one.
+
+    The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.service.runs import list_runs
+
+        show_runs(list_runs(root))
+
+
+def open_report(
+    output: Output,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open it, or print its path alone.")
+    ] = True,
+    debug: Debug = False,
+) -> None:
+    """Print the path of the report of the current run, and open it if there is a display.
+
+    A report that is not there is written first.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.report import report_page, write_report
+        from cagp_dist.service.run import find_run
+
+        run = find_run(output)
+        page = report_page(run)
+        if not page.exists():
+            write_report(run)
+        typer.echo(page)
+        if browser and _has_display():
+            import webbrowser
+
+            webbrowser.open(page.as_uri())
+
+
+def _has_display() -> bool:
+    """Whether a browser would show; on Linux, a text browser would take over the terminal otherwise."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 def export(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
 
-__all__ = ["write_report"]
+__all__ = ["report_page", "write_report"]
 
 
 def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> Path:
@@ -52,7 +52,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
 
     path = Path(run_path)
     run = read_run(path)
-    target = Path(directory) if directory is not None else _default_directory(path)
+    target = Path(directory) if directory is not None else report_page(path).parent
     with drawing_style():
         maps = draw_maps(run)
         tall = float(maps[-1].figure.get_size_inches()[1])
@@ -71,10 +71,13 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     return target / "report.html"
 
 
-def _default_directory(path: Path) -> Path:
-    """``OUT/report/<run_key>`` for ``OUT/runs/<run_key>.zarr``; beside a run that was moved elsewhere."""
-    folder = path.absolute().parent
-    return (folder.parent if folder.name == "runs" else folder) / "report" / path.stem
+def report_page(run_path: Path) -> Path:
+    """Where the report of a run is written unless one says otherwise.
+
+    ``OUT/report/<run_key>/report.html`` for ``OUT/runs/<run_key>.zarr``; beside a run that was moved.
+    """
+    folder = run_path.absolute().parent
+    return (folder.parent if folder.name == "runs" else folder) / "report" / run_path.stem / "report.html"
 
 
 def _replace(target: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -232,18 +233,27 @@ def ingest_only(job: Job, *, observe: Observer = silent) -> None:
 
 
 def find_run(output: Path) -> Path:
-    """Find the run that a path means: itself, or the current one of an output folder.
+    """Find the run that a path means: itself, the current one of an output folder, or that of a key in it.
+
+    ``out`` is the current run of ``out``; ``out/runs/KEY.zarr`` and ``out/KEY`` are the run of a key, of
+    which the second needs only as many digits as no other run begins with.
 
     Raises
     ------
     ConfigurationError
-        If nothing was published there.
+        If nothing was published there, or two runs begin with these digits.
     StoreError
         If ``CURRENT`` is damaged.
     """
     if output.suffix == ".zarr" and output.is_dir():
         return output
-    found = current_run(output)
+    of_key = [] if output.exists() else sorted((output.parent / "runs").glob(f"{escape(output.name)}*.zarr"))
+    if len(of_key) > 1:
+        raise ConfigurationError(
+            f"{len(of_key)} runs in {output.parent} begin with {output.name}: "
+            f"{', '.join(path.stem for path in of_key)}. Give more digits."
+        )
+    found = of_key[0] if of_key else current_run(output)
     if found is None:
         raise ConfigurationError(
             f"there is no published run in {output}; expected the folder that [output] root of a job names. "
