@@ -14,7 +14,7 @@ variance (math 1.1; [Hegde, Adil & Cockayne 2025] for Gauss-Seidel).
 import time
 from collections.abc import Callable, Sized
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -29,6 +29,7 @@ from cagp_dist.kernels import Kernel
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.latlon import LatLonGrid
+    from cagp_dist.posterior.certificate import Certificate
     from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver, Stats, Status
@@ -172,6 +173,16 @@ class Posterior:
         What it took.
     trace : tuple of Step
         The posterior after 0 (the prior), 1, 2, ... iterations; the last is this posterior.
+    certificate : Certificate
+        Where `computational_variance` and its bounds come from.
+
+    Notes
+    -----
+    The variance is the sum of a mathematical part, that of the exact posterior, and a computational part,
+    which more iterations take away (math 0). How large the second is follows from the points, the noise and
+    the kernel alone. It is worked out when it is first asked for, on all cores of this process: about 30 n q
+    nanoseconds of one core, less than a tenth of a sweep over 10,000 points; by Cholesky for up to 1,024
+    observed points, by rings on complete grids.
     """
 
     mean: Array
@@ -180,6 +191,30 @@ class Posterior:
     status: "Status"
     stats: "Stats"
     trace: "tuple[Step, ...]"
+    certificate: "Certificate" = field(repr=False)
+
+    @property
+    def computational_variance(self) -> Array | None:
+        """Part of the variance that is unfinished computation, of its shape, where it is known, else None.
+
+        It is known where the solve was exact (zeros), for up to 1,024 observed points and on complete
+        latitude-longitude grids, up to rounding.
+        """
+        return self.computational_variance_bounds[1] if self.certificate.known else None
+
+    @property
+    def computational_variance_bounds(self) -> Array:
+        """Lower and upper bound of the computational part of the variance, shape (2, q) or (2, P, Q).
+
+        Both are at least zero, and equal where `computational_variance` is known. The lower one says how far
+        the variance is above what the nearest 64 and more observed points leave; the upper one adds what all
+        others could still tell (math 1.3).
+        """
+        from cagp_dist.runtime import ThreadExecutor
+
+        with ThreadExecutor() as executor:
+            bounds = self.certificate.bounds(executor)
+        return bounds.reshape(2, *self.variance.shape)
 
 
 def condition(
@@ -259,6 +294,7 @@ def condition(
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
 
     from cagp_dist.gram.base import target_points
+    from cagp_dist.posterior.certificate import Certificate
     from cagp_dist.posterior.problem import as_targets, demand_of, make_problem, observed
     from cagp_dist.posterior.trace import Step, Trace
     from cagp_dist.runtime import ThreadExecutor
@@ -319,6 +355,10 @@ def condition(
             executor=description,
         ),
         trace=steps,
+        certificate=Certificate(
+            last.variance.reshape(-1),
+            None if status in (Status.EXACT, Status.SOLVED) else problem.exact_variance,
+        ),
     )
 
 

@@ -61,8 +61,10 @@ class Trace:
         self._add_step(0)
 
     def _add_step(self, iteration: int) -> tuple[Array, Array]:
-        step = self._prior_mean.copy(), self._prior_variance.copy()
-        self._steps[iteration] = step
+        """Begin a step with what is known: targets that ended early keep their last state."""
+        before = max((done for done in self._steps if done < iteration), default=None)
+        mean, variance = (self._prior_mean, self._prior_variance) if before is None else self._steps[before]
+        self._steps[iteration] = step = mean.copy(), variance.copy()
         return step
 
     def add(self, state: State) -> None:
@@ -79,6 +81,10 @@ class Trace:
         # set, not added: a solver that breaks down yields its last iteration again
         mean[state.columns] = self._prior_mean[state.columns] + state.mean
         variance[state.columns] = self._prior_variance[state.columns] - downdate
+        for iteration, (later_mean, later_variance) in self._steps.items():
+            if iteration > state.iteration:  # of targets that went on for longer; these may end here
+                later_mean[state.columns] = mean[state.columns]
+                later_variance[state.columns] = variance[state.columns]
         if full:
             self._downdate = state.downdate
         self._check(state, mean[state.columns], variance[state.columns])

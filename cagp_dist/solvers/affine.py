@@ -1,31 +1,43 @@
 """Solvers that are a cycle of stages: what every one of them plans, yields and returns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
-from cagp_dist.gram.base import Gram
+from cagp_dist.checks import check_between
+from cagp_dist.gram.base import Gram, target_points
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
+from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.stages import Stage
 from cagp_dist.solvers.status import WORST_CONDITION, Status
 from cagp_dist.solvers.tiles import TileSystem
-from cagp_dist.tiling import POINT_TILE
+from cagp_dist.tiling import POINT_TILE, Range
 
 
+@dataclass(frozen=True)
 class Affine(ABC):
     """A solver whose matrix does not depend on the data: stages, gone through ``iterations`` times.
 
     A new one is a frozen dataclass with ``iterations`` and its own settings that says its `cycle`. Where its
     blocks are blocks of points they may be bands of rings on a whole grid.
+
+    Parameters
+    ----------
+    computational_share : float, optional
+        Stop as soon as unfinished computation is at most this part of the variance at every target, above 0
+        and below 1; ``iterations`` is then the most that are done. Each group of up to 512 targets stops for
+        itself. When to stop is decided from the points, the noise, the kernel and the targets alone, never
+        from the data, so that the solver stays calibrated. See `Posterior.computational_variance_bounds`.
     """
 
     calibrated: ClassVar[bool] = True
@@ -42,7 +54,10 @@ class Affine(ABC):
     """Whether stages solve all blocks from the same right-hand side."""
 
     iterations: int
-    """How often the cycle is gone through."""
+    """How often the cycle is gone through, at most."""
+
+    computational_share: float | None = field(default=None, kw_only=True, metadata=COMPUTATIONAL_SHARE)
+    """Part of each variance that may be left uncomputed; None: all iterations are done."""
 
     @property
     @abstractmethod
@@ -97,7 +112,23 @@ class Affine(ABC):
             status=_status(problem.gram, executor) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
             start=problem.start,
             keep_leftover=problem.keep_leftover,
+            enough=self._enough(problem, executor),
         )
+
+    def _enough(self, problem: Problem, executor: Executor) -> Callable[[Range, Array], bool] | None:
+        """Say of a group of targets and its downdate whether the share is reached; y has no part in it."""
+        share = self.computational_share
+        if share is None:
+            return None
+        prior = problem.gram.kernel.diagonal(target_points(problem.targets))
+        least, _ = problem.exact_variance.bounds(executor)
+
+        def enough(group: Range, downdate: Array) -> bool:
+            here = slice(*group)
+            variance = prior[here] - downdate
+            return bool((variance - least[here] <= share * variance).all())
+
+        return enough
 
     @final
     def mean(self, problem: Problem, *, executor: Executor, plan: Plan) -> Array:
@@ -131,3 +162,9 @@ def _status(gram: Gram, executor: Executor) -> Status:
     if exact is None:  # the bound is far too high for rough kernels: measure
         exact = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance).exact(executor=executor)
     return Status.of_direct_solve(exact.condition_number)
+
+
+def check_share(share: float | None) -> None:
+    """Raise `ArgumentError` unless a computational share is None, or a number above 0 and below 1."""
+    if share is not None:
+        check_between("computational_share", share, 0.0, 1.0)

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram, Targets, target_count
+from cagp_dist.gram.exact_variance import ExactVariance
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
 
@@ -48,7 +50,7 @@ class State:
     @property
     def ends_early(self) -> bool:
         """Whether the solve ends here, whatever was asked for."""
-        return self.status in (Status.CONVERGED, Status.BREAKDOWN)
+        return self.status in (Status.CONVERGED, Status.BREAKDOWN, Status.SHARE_REACHED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,11 @@ class Problem:
     def q(self) -> int:
         """Number of targets."""
         return target_count(self.targets)
+
+    @cached_property
+    def exact_variance(self) -> ExactVariance:
+        """The exact variance at the targets, or bounds of it, worked out when it is asked for."""
+        return ExactVariance(self.gram, self.targets)
 
 
 def check_no_start(problem: Problem) -> None:

@@ -16,7 +16,7 @@ A stage says how ``Mt'`` and W act on blocks (`cagp_dist.solvers.stages`), a sys
 how G is applied (`cagp_dist.solvers.tiles`, `cagp_dist.solvers.rings`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -85,25 +85,44 @@ def adjoint_states(
     status: Status = Status.COMPLETED,
     start: State | None = None,
     keep_leftover: bool = False,
+    enough: Callable[[Range, Array], bool] | None = None,
 ) -> Iterator[State]:
     """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given.
 
     A state can give its leftover until the next one is asked for; the last one only with ``keep_leftover``.
+    ``enough`` says of a group of targets and its downdate whether it is left as it is; ``iterations`` is then
+    the most that are gone through. Groups are the same on every executor, and so is where each one ends.
     """
     done = 0 if start is None else start.iteration
     moved = [0]  # how often the columns were changed
+    missed = False  # whether a group went through all iterations and had not enough
     for batch in system.batches:  # what a batch held is gone before the next one begins
         works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
+        going = list(zip(batch, works, strict=True))
         for iteration in range(1, iterations + 1):
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
             for position in reversed(range(len(cycle))):
-                for work in works:
+                for _, work in going:
                     system.apply(cycle[position], work, adjoint=True, final=final and position == 0)
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
             leftover = None if final else partial(_leftover, system, works, moved, moved[0])
-            yield State(done + iteration, columns, mean, downdate, status, leftover=leftover)
+            ends = status
+            if enough is not None:
+                going = [item for item in going if not enough(item[0], _part(downdate, item[0], columns))]
+                missed |= bool(going) and iteration == iterations
+                if status is Status.COMPLETED:
+                    ends = Status.SHARE_NOT_REACHED if going or missed else Status.SHARE_REACHED
+            yield State(done + iteration, columns, mean, downdate, ends, leftover=leftover)
+            if not going:
+                break
+
+
+def _part(downdate: Array, group: Range, columns: slice) -> Array:
+    """Diagonal of the downdate of a group within that of its batch."""
+    diagonal = downdate.diagonal() if downdate.ndim == 2 else downdate
+    return diagonal[group[0] - columns.start : group[1] - columns.start]
 
 
 def _leftover(system: System[Work], works: Sequence[Work], moved: list[int], then: int) -> list[Array]:

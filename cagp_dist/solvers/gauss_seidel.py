@@ -6,7 +6,7 @@ from typing import ClassVar
 from cagp_dist.checks import check_count
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.affine import Affine, check_share
 from cagp_dist.solvers.options import BLOCK_SIZE, ITERATIONS
 from cagp_dist.solvers.stages import Stage, Sweep
 
@@ -27,7 +27,7 @@ class GaussSeidel(Affine):
     --------
     >>> import cagp_dist as cagp
     >>> cagp.GaussSeidel(iterations=5)
-    GaussSeidel(iterations=5)
+    GaussSeidel(iterations=5, computational_share=None)
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -37,6 +37,7 @@ class GaussSeidel(Affine):
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
+        check_share(self.computational_share)
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the points, ``Mt = (D + L)^-1``."""
@@ -70,6 +71,7 @@ class BlockGaussSeidel(Affine):
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
+        check_share(self.computational_share)
         check_count("block_size", self.block_size, least=1)
 
     @property

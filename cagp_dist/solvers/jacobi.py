@@ -9,7 +9,7 @@ from cagp_dist.checks import check_count, check_positive
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.affine import Affine, check_share
 from cagp_dist.solvers.options import BLOCK_SIZE, DAMPING, ITERATIONS
 from cagp_dist.solvers.stages import Simultaneous, Stage
 
@@ -39,6 +39,7 @@ class Jacobi(Affine):
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
+        check_share(self.computational_share)
         if self.damping is not None:
             check_positive("damping", self.damping)
 
@@ -78,6 +79,7 @@ class BlockJacobi(Affine):
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
+        check_share(self.computational_share)
         check_count("block_size", self.block_size, least=1)
         if self.damping is not None:
             check_positive("damping", self.damping)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from cagp_dist.checks import check_between, check_count
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.affine import Affine, check_share
 from cagp_dist.solvers.options import ITERATIONS, RELAXATION
 from cagp_dist.solvers.stages import Stage, Sweep
 
@@ -31,6 +31,7 @@ class SOR(Affine):
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
+        check_share(self.computational_share)
         check_between("relaxation", self.relaxation, 0.0, 2.0)
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
@@ -61,6 +62,7 @@ class SSOR(Affine):
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
+        check_share(self.computational_share)
         check_between("relaxation", self.relaxation, 0.0, 2.0)
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:

@@ -17,6 +17,8 @@ class Status(Enum):
     COMPLETED = "completed"
     CONVERGED = "converged"
     SOLVED = "solved"
+    SHARE_REACHED = "share-reached"
+    SHARE_NOT_REACHED = "share-not-reached"
     BREAKDOWN = "breakdown"
     ILL_CONDITIONED = "ill-conditioned"
     DIVERGED = "diverged"
@@ -29,7 +31,12 @@ class Status(Enum):
     @property
     def ok(self) -> bool:
         """Whether the posterior is what was asked for."""
-        return self not in (Status.BREAKDOWN, Status.ILL_CONDITIONED, Status.DIVERGED)
+        return self not in (
+            Status.BREAKDOWN,
+            Status.ILL_CONDITIONED,
+            Status.DIVERGED,
+            Status.SHARE_NOT_REACHED,
+        )
 
     @property
     def advice(self) -> str:
@@ -51,6 +58,15 @@ _ADVICE = {
     Status.SOLVED: (
         "Solved iteratively to a relative residual of 1e-10: exact for every practical purpose, no "
         "computational uncertainty is left."
+    ),
+    Status.SHARE_REACHED: (
+        "At every target unfinished computation is no larger part of the variance than computational_share "
+        "allows."
+    ),
+    Status.SHARE_NOT_REACHED: (
+        "All iterations were used before unfinished computation was as small a part of every variance as "
+        "computational_share asks; the variance includes it all the same. Raise iterations, or "
+        "computational_share; larger blocks need fewer iterations."
     ),
     Status.BREAKDOWN: (
         "The search directions became dependent before the residual was small: the Gram matrix is nearly "

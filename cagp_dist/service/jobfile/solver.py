@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_type_hints
 
 import pydantic
-from pydantic import create_model, model_validator
+from pydantic import SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
 from cagp_dist.errors import ArgumentError
 from cagp_dist.service.jobfile.base import Table
@@ -28,6 +28,14 @@ class SolverTable(Table):
         """Build the solver."""
         solver: Callable[..., Solver] = SOLVERS[self.name]
         return solver(**self.model_dump(exclude={"name"}))
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the share out where there is none, so that runs keep the names they had before it."""
+        settings: dict[str, Any] = dump(self)
+        if settings.get("computational_share", 0.0) is None:
+            del settings["computational_share"]
+        return settings
 
     @model_validator(mode="after")
     def _settings_suit_the_class(self) -> Self:

@@ -1,0 +1,197 @@
+"""The exact posterior variance at targets, or close bounds of it, at a fraction of the cost of a sweep.
+
+Any trial solution u of ``G u = V'`` (one column for each target) brackets it: with ``r = V' - G u``, and
+``N`` the noise, ``G >= N`` gives (math 1.3 for ``Y0 = r``)::
+
+    V G^-1 V' = 2 V u - u' G u + r' G^-1 r,          0 <= r' G^-1 r <= r' N^-1 r
+
+Here u solves the problem of the observed points near the target alone. Covariances that fall with distance
+screen what lies further off, so that both bounds usually agree in several digits.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import NumericalError
+from cagp_dist.gram.base import Gram, Targets, target_points
+from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.masked import MaskedRings
+from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.tiled import identity
+from cagp_dist.kernels import Kernel
+from cagp_dist.runtime import Executor, Handle, single_threaded_blas
+
+FEW_POINTS = 1024
+"""Observed points up to which a Cholesky factor gives the exact variance in no time."""
+
+NEIGHBOURS = 64
+"""Nearest observed points that the trial solution of a target may use, at least."""
+
+GROUP = 64
+"""Targets that share one trial problem, at most: those of all of them together."""
+
+MOST_MEMBERS = 1024
+"""Observed points of such a problem, at most; its matrix takes 8 MB."""
+
+ENTRIES = 2**20
+"""Kernel values that a task holds at a time, 8 MB."""
+
+
+class ExactVariance:
+    """The exact posterior variance of the field at targets: itself, or bounds of it.
+
+    Itself for up to 1,024 observed points, by Cholesky, and on complete latitude-longitude grids, by rings.
+    Elsewhere bounds from the observed points near each target.
+
+    Parameters
+    ----------
+    gram : Gram
+        The observed points, their noise and the kernel.
+    targets : array (q, p), or LatLonGrid
+        Where the variance is wanted.
+
+    Notes
+    -----
+    Bounds take about 30 n q nanoseconds on one core, the work of n / 700 of a sweep over n points; 30 MB
+    for each task that runs at once, and the observed points.
+    """
+
+    def __init__(self, gram: Gram, targets: Targets) -> None:
+        rings = _complete_rings(gram)
+        self.known = rings is not None or gram.shape[0] <= FEW_POINTS
+        """Whether the variance itself is found, and both bounds are it."""
+        # not the Gram matrix of the solve, which may keep factors and an executor that closes
+        self._rings = None if rings is None else (rings.grid, rings.noise_by_latitude)
+        self._kernel, self._noise, self._targets = gram.kernel, gram.noise_variance, targets
+        self._X = gram.X if rings is None else None
+        self._found: Array | None = None
+
+    def bounds(self, executor: Executor) -> Array:
+        """Lower and upper bound, shape (2, q), worked out on the first call; latent, without noise.
+
+        The same bits for every executor on one kind of processor.
+
+        Raises
+        ------
+        BudgetError, NumericalError
+            On a grid, if its factors do not fit into memory or cannot be made.
+        """
+        if self._found is None:
+            if self._rings is None:
+                assert self._X is not None
+                self._found = neighbour_bounds(
+                    self._kernel, self._X, self._noise, target_points(self._targets), executor=executor
+                )
+            else:
+                grid, noise = self._rings
+                gram = RingGram(grid, self._kernel, noise_variance=noise, executor=executor)
+                with single_threaded_blas():
+                    downdate = gram.exact(executor=executor).downdate(self._targets, full=False)
+                variance = self._kernel.diagonal(target_points(self._targets)) - downdate
+                self._found = np.stack([variance, variance])
+        return self._found
+
+
+def _complete_rings(gram: Gram) -> RingGram | None:
+    """Give the grid behind a Gram matrix if all its points were observed, poles once or in all copies."""
+    if isinstance(gram, MaskedRings) and not gram.layout.missing.any():
+        return gram.rows_of_poles
+    return gram if isinstance(gram, RingGram) else None
+
+
+def neighbour_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, *, executor: Executor) -> Array:
+    """Bounds (2, q) of the exact posterior variance at targets (q, p), given points X (n, p).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance of the field.
+    X, noise : array, shape (n, p) and (n,)
+        Observed points and the variance of the noise at each.
+    targets : array, shape (q, p)
+        Where the variance is wanted.
+    executor : Executor
+        Where the groups of targets are worked on.
+
+    Returns
+    -------
+    array, shape (2, q)
+        Where at most 1,024 points were observed both are the exact variance up to rounding. Zero and the
+        prior variance where the trial problem is singular in floating point; where the noise is zero the
+        lower bound is zero.
+    """
+    bounds = np.empty((2, len(targets)))
+    if len(targets) == 0:
+        return bounds
+    with single_threaded_blas():
+        points, variances = executor.submit(identity, X), executor.submit(identity, noise)
+        groups = list(_groups(X, targets))
+        done: list[Handle[Array]] = [
+            executor.submit(group_bounds, kernel, points, variances, targets[here], members, home=home)
+            for home, (here, members) in enumerate(groups)
+        ]
+        for (here, _), found in zip(groups, executor.gather(done), strict=True):
+            bounds[:, here] = found
+    return bounds
+
+
+def _groups(X: Array, targets: Array) -> Iterator[tuple[Indices, Indices]]:
+    """Targets that stand together, and the observed points that their trial problem has."""
+    from scipy.spatial import KDTree
+
+    if len(X) <= FEW_POINTS:
+        everything = np.arange(len(X))
+        for start in range(0, len(targets), FEW_POINTS):
+            yield np.arange(start, min(start + FEW_POINTS, len(targets))), everything
+        return
+    near: Indices = np.asarray(KDTree(X).query(targets, k=NEIGHBOURS)[1])
+    order = KDTree(targets, leafsize=GROUP).indices  # leaf by leaf: compact
+    pending = [order[start : start + GROUP] for start in range(0, len(order), GROUP)]
+    while pending:
+        here = pending.pop()
+        members = np.unique(near[here])
+        if len(members) > MOST_MEMBERS and len(here) > 1:  # far from each other
+            pending += np.array_split(here, 2)
+        else:
+            yield here, members
+
+
+def group_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, members: Indices) -> Array:
+    """Bounds (2, c) for a group of targets (c, p), from the trial problem of some observed points (m,).
+
+    m^3 / 3 flops, and n m evaluations and 2 n m c flops for the residual where it does not have all points.
+    """
+    matrix = kernel(X[members], X[members])
+    matrix[np.diag_indices(len(members))] += noise[members]
+    seen = kernel(X[members], targets)
+    prior = kernel.diagonal(targets)
+    trial = _solved(matrix, seen)
+    if trial is None:
+        return np.stack([np.zeros_like(prior), prior])
+    # to second order in whatever rounding did to the trial solution
+    upper = prior - np.einsum("ij,ij->j", trial, 2.0 * seen - matrix @ trial)
+    if len(members) == len(X):
+        return np.stack([upper, upper])
+    if noise.min() <= 0.0:
+        return np.stack([np.zeros_like(upper), upper])
+    left = np.zeros(len(targets))
+    rows = max(1, ENTRIES // max(len(members), len(targets)))
+    for start in range(0, len(X), rows):
+        here = X[start : start + rows]
+        residual = kernel(here, targets) - kernel(here, X[members]) @ trial
+        own = (members >= start) & (members < start + len(here))
+        residual[members[own] - start] -= noise[members[own], None] * trial[own]
+        left += (1.0 / noise[start : start + rows]) @ residual**2
+    return np.stack([np.maximum(upper - left, 0.0), upper])
+
+
+def _solved(matrix: Array, right: Array) -> Array | None:
+    """Solve a trial problem; None where it has no Cholesky factor."""
+    from scipy.linalg import cho_solve
+
+    try:
+        return np.asarray(cho_solve((cholesky_lower(matrix), True), right, check_finite=False))
+    except NumericalError:
+        return None

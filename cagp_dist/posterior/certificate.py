@@ -1,0 +1,42 @@
+"""How much of a variance is unfinished computation (math 0): itself where it is known, or bounds of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.gram.exact_variance import ExactVariance
+from cagp_dist.runtime import Executor
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The computational part ``V (G^-1 - D) V'`` of the variances of a posterior.
+
+    Attributes
+    ----------
+    variance : array, shape (q,)
+        Of the posterior, latent.
+    exact_variance : ExactVariance or None
+        That of the exact posterior; None if this is it.
+    """
+
+    variance: Array
+    exact_variance: ExactVariance | None
+
+    @property
+    def known(self) -> bool:
+        """Whether both bounds are the computational variance itself."""
+        return self.exact_variance is None or self.exact_variance.known
+
+    def bounds(self, executor: Executor) -> Array:
+        """Lower and upper bound, shape (2, q), at least zero; worked out on the first call.
+
+        What rounding makes of a difference of nearly equal variances, about 1e-15 of that of the prior, is
+        in neither bound.
+        """
+        if self.exact_variance is None:
+            return np.zeros((2, len(self.variance)))
+        least, most = self.exact_variance.bounds(executor)
+        lower = np.maximum(self.variance - most, 0.0)
+        return np.stack([lower, np.maximum(self.variance - least, lower)])

@@ -1,0 +1,230 @@
+"""The computational part of a variance against dense formulas (T4), and the rule that stops on it."""
+
+import re
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram import exact_variance as module
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+
+from ..conformance.registered import POINT_SOLVERS
+from ..oracle import assert_same_bits, block_stage, compose
+from ..problems import regression_problem
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+AFFINE = {
+    "gauss-seidel": cagp.GaussSeidel,
+    "blocks": lambda m, **more: cagp.BlockGaussSeidel(m, block_size=40, **more),
+    "overrelaxed": lambda m, **more: cagp.SOR(m, relaxation=1.4, **more),
+    "there and back": lambda m, **more: cagp.SSOR(m, relaxation=1.4, **more),
+    "jacobi": cagp.Jacobi,
+    "block jacobi": lambda m, **more: cagp.BlockJacobi(m, block_size=40, **more),
+}
+every_affine_solver = pytest.mark.parametrize("make", AFFINE.values(), ids=AFFINE.keys())
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return regression_problem(300, q=40, lengthscale=0.1, noise_variance=0.1)
+
+
+@pytest.fixture
+def many_points(monkeypatch):
+    """Small problems as if they were large ones: only bounds are known."""
+    for name, value in {"FEW_POINTS": 10, "NEIGHBOURS": 40, "GROUP": 8}.items():
+        monkeypatch.setattr(module, name, value)
+
+
+def computational(problem, posterior):
+    """Variance less that of the exact posterior."""
+    return posterior.variance - problem.dense.exact()[1].diagonal()
+
+
+def test_it_is_what_t4_says(problem):
+    """``V (G^-1 - D) V' = Y0' G^-1 Y0`` with ``Y0 = V' - G A' V'``."""
+    dense = problem.dense
+    A, _, _ = compose(dense.G, [block_stage(dense.G, 40)] * 2)
+    left = dense.V.T - dense.G @ A.T @ dense.V.T
+    expected = np.einsum("ij,ij->j", left, np.linalg.solve(dense.G, left))
+    posterior = problem.condition(AFFINE["blocks"](2))
+    np.testing.assert_allclose(posterior.computational_variance, expected, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
+def test_few_points_make_it_known_for_every_solver(problem, solver):
+    posterior = problem.condition(solver, covariance="diagonal")
+    found, bounds = posterior.computational_variance, posterior.computational_variance_bounds
+    np.testing.assert_allclose(
+        found, np.maximum(computational(problem, posterior), 0.0), rtol=0.0, atol=1e-11
+    )
+    np.testing.assert_array_equal(bounds, [found, found])
+
+
+@pytest.mark.usefixtures("many_points")
+@pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
+def test_the_bounds_hold_for_every_solver(problem, solver):
+    posterior = problem.condition(solver, covariance="diagonal")
+    if posterior.status is cagp.Status.EXACT:
+        np.testing.assert_array_equal(posterior.computational_variance, 0.0)
+        np.testing.assert_array_equal(posterior.computational_variance_bounds, 0.0)
+        return
+    assert posterior.computational_variance is None
+    lower, upper = posterior.computational_variance_bounds
+    exact = computational(problem, posterior)
+    assert (lower >= 0.0).all()
+    assert (lower <= np.maximum(exact, 0.0) + 1e-12).all()
+    assert (upper >= exact - 1e-12).all()
+    assert (upper - lower <= 0.2 * posterior.variance).all()
+
+
+@pytest.mark.usefixtures("many_points")
+@every_affine_solver
+def test_the_bounds_close_as_the_solve_converges(problem, make):
+    """At most as far apart as those of the exact variance, whatever is left; both fall with every sweep."""
+    early, late = (problem.condition(make(m)).computational_variance_bounds for m in (1, 6))
+    assert (late <= early + 1e-12).all()
+    assert late[1].sum() < early[1].sum()
+    assert late[0].sum() < early[0].sum()
+
+
+def test_shapes_follow_the_variance():
+    grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 5), 8)
+    prior = cagp.Prior(cagp.Matern32(0.4), noise_variance=0.1)
+    field = np.random.default_rng(0).normal(size=(3, *grid.shape))
+    solver = cagp.BlockGaussSeidel(1, block_size=8)
+    posterior = cagp.condition(prior, grid, field, grid, solver=solver)
+    exact = cagp.condition(prior, grid, field, grid, solver=cagp.Rings())
+    assert posterior.computational_variance.shape == grid.shape
+    assert posterior.computational_variance_bounds.shape == (2, *grid.shape)
+    expected = posterior.variance - exact.variance
+    assert expected.max() > 1e-3
+    np.testing.assert_allclose(posterior.computational_variance, expected, rtol=0.0, atol=1e-12)
+    np.testing.assert_array_equal(exact.computational_variance, np.zeros(grid.shape))
+
+
+def test_the_prior_is_all_computation_and_nothing_is_nothing(problem):
+    prior = problem.condition(cagp.GaussSeidel(0))
+    np.testing.assert_allclose(prior.computational_variance, computational(problem, prior), rtol=1e-10)
+    nowhere = cagp.condition(
+        problem.prior, problem.X, problem.y, problem.X_test[:0], solver=cagp.GaussSeidel(2)
+    )
+    assert nowhere.computational_variance_bounds.shape == (2, 0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@every_affine_solver
+def test_a_share_ends_the_solve_as_soon_as_it_is_reached(problem, make, known, request):
+    if not known:
+        request.getfixturevalue("many_points")
+    posterior = problem.condition(make(4000, computational_share=0.2), covariance="diagonal")
+    assert posterior.status is cagp.Status.SHARE_REACHED
+    assert posterior.status.ok
+    m = posterior.stats.iterations
+    assert 1 < m < 4000
+    assert (computational(problem, posterior) <= 0.2 * posterior.variance).all()
+    # the same as the solve with so many iterations, and one less is not enough
+    plain = problem.condition(make(m), covariance="diagonal")
+    assert_same_bits(posterior, plain)
+    before = problem.condition(make(m - 1), covariance="diagonal")
+    share = before.computational_variance_bounds[1] / before.variance
+    assert share.max() > 0.2
+
+
+def test_a_share_that_is_not_reached_is_said(problem):
+    posterior = problem.condition(cagp.GaussSeidel(2, computational_share=1e-6))
+    assert posterior.status is cagp.Status.SHARE_NOT_REACHED
+    assert not posterior.status.ok
+    assert posterior.stats.iterations == 2
+    assert "Raise iterations, or computational_share" in posterior.status.advice
+    assert_same_bits(posterior, problem.condition(cagp.GaussSeidel(2)))
+
+
+def test_one_block_is_exact_at_once(problem):
+    posterior = problem.condition(cagp.BlockGaussSeidel(50, block_size=300, computational_share=0.1))
+    assert posterior.status is cagp.Status.EXACT
+    assert posterior.stats.iterations == 1
+
+
+@pytest.fixture(scope="module")
+def groups_that_differ():
+    """Two groups of targets: amid the points, and far from them, where no computation is left at once."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(size=(400, 2))
+    targets = np.concatenate([rng.uniform(size=(500, 2)), 9.0 + rng.uniform(size=(500, 2))])
+    prior = cagp.Prior(cagp.Matern32(0.1), noise_variance=0.3)
+    return prior, X, targets
+
+
+def solved(case, y, *, share=0.1, m=30, **settings):
+    prior, X, targets = case
+    solver = cagp.BlockGaussSeidel(m, block_size=50, computational_share=share)
+    settings.setdefault("executor", SerialExecutor())
+    return cagp.condition(prior, X, y, targets, solver=solver, **settings)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_every_group_of_targets_stops_for_itself(groups_that_differ, backwards):
+    prior, X, targets = groups_that_differ
+    targets = targets[::-1] if backwards else targets
+    case, y = (prior, X, targets), X[:, 0]
+    # batches one after the other, as memory has it
+    alone = solved(case, y, memory_limit_bytes=7_000_000)
+    assert len(alone.stats.plan.batches) == 2
+    whole = solved(case, y)
+    assert len(whole.stats.plan.batches) == 1
+    assert_same_bits(alone, whole)
+    assert alone.status is cagp.Status.SHARE_REACHED
+    m = alone.stats.iterations
+    assert m > 1
+    near, far = (slice(500, None), slice(500)) if backwards else (slice(500), slice(500, None))
+    for part, sweeps in ((near, m), (far, 1)):
+        plain = solved(case, y, share=None, m=sweeps)
+        np.testing.assert_array_equal(alone.mean[part], plain.mean[part])
+        np.testing.assert_array_equal(alone.variance[part], plain.variance[part])
+    # the trace keeps a group that has ended as it is
+    for step in alone.trace[1:]:
+        np.testing.assert_array_equal(step.variance[far], alone.variance[far])
+        np.testing.assert_array_equal(step.mean[far], alone.mean[far])
+    for step, same in zip(alone.trace, whole.trace, strict=True):
+        np.testing.assert_array_equal(step.variance, same.variance)
+
+
+def test_a_group_that_misses_the_share_is_not_forgotten(groups_that_differ):
+    """The first of two batches uses all iterations, the second ends early."""
+    _, X, _ = groups_that_differ
+    posterior = solved(groups_that_differ, X[:, 0], m=2, memory_limit_bytes=7_000_000)
+    assert len(posterior.stats.plan.batches) == 2
+    assert posterior.status is cagp.Status.SHARE_NOT_REACHED
+
+
+@pytest.mark.usefixtures("many_points")
+def test_the_data_have_no_part_in_when_it_stops(groups_that_differ):
+    """Theorem 1.1 needs this: to the bit the same variances, and a mean that is linear in y."""
+    rng = np.random.default_rng(0)
+    first, other = rng.normal(size=400), 1e6 * rng.standard_cauchy(size=400)
+    mine, its = solved(groups_that_differ, first), solved(groups_that_differ, other)
+    assert mine.stats.iterations == its.stats.iterations
+    np.testing.assert_array_equal(mine.variance, its.variance)
+    np.testing.assert_array_equal(mine.computational_variance_bounds, its.computational_variance_bounds)
+    both = solved(groups_that_differ, first + other)
+    np.testing.assert_allclose(both.mean, mine.mean + its.mean, rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.usefixtures("many_points")
+def test_threads_stop_at_the_same_sweep(groups_that_differ):
+    _, X, _ = groups_that_differ
+    expected = solved(groups_that_differ, X[:, 0])
+    with ThreadExecutor(3) as executor:
+        found = solved(groups_that_differ, X[:, 0], executor=executor)
+    assert_same_bits(found, expected)
+    np.testing.assert_array_equal(found.computational_variance_bounds, expected.computational_variance_bounds)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 5, True, "half"])
+def test_a_share_is_a_number_between_none_and_all(share):
+    for make in AFFINE.values():
+        with pytest.raises(ArgumentError, match=re.escape(f"computational_share is {share!r}; expected")):
+            make(2, computational_share=share)
