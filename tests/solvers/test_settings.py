@@ -89,11 +89,14 @@ def test_every_status_says_what_it_means_and_what_to_do():
         "completed",
         "converged",
         "solved",
+        "share-reached",
+        "share-not-reached",
         "breakdown",
         "ill-conditioned",
         "diverged",
     }
-    assert [status.ok for status in cagp.Status] == [True, True, True, True, False, False, False]
+    bad = {"share-not-reached", "breakdown", "ill-conditioned", "diverged"}
+    assert {status.value for status in cagp.Status if not status.ok} == bad
     assert "Lower damping" in cagp.Status.DIVERGED.advice
     for status in cagp.Status:
         assert status.advice.endswith(".")
