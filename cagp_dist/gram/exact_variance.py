@@ -127,7 +127,7 @@ def neighbour_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, *, 
         return bounds
     with single_threaded_blas():
         points, variances = executor.submit(identity, X), executor.submit(identity, noise)
-        groups = list(_groups(X, targets))
+        groups = list(_groups(kernel, X, targets))
         done: list[Handle[Array]] = [
             executor.submit(group_bounds, kernel, points, variances, targets[here], members, home=home)
             for home, (here, members) in enumerate(groups)
@@ -137,7 +137,7 @@ def neighbour_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, *, 
     return bounds
 
 
-def _groups(X: Array, targets: Array) -> Iterator[tuple[Indices, Indices]]:
+def _groups(kernel: Kernel, X: Array, targets: Array) -> Iterator[tuple[Indices, Indices]]:
     """Targets that stand together, and the observed points that their trial problem has."""
     from scipy.spatial import KDTree
 
@@ -146,8 +146,10 @@ def _groups(X: Array, targets: Array) -> Iterator[tuple[Indices, Indices]]:
         for start in range(0, len(targets), FEW_POINTS):
             yield np.arange(start, min(start + FEW_POINTS, len(targets))), everything
         return
-    near: Indices = np.asarray(KDTree(X).query(targets, k=NEIGHBOURS)[1])
-    order = KDTree(targets, leafsize=GROUP).indices  # leaf by leaf: compact
+    own = np.array([part.inverse_lengthscales(X.shape[1]) for part in kernel.parts])
+    scale = own.max(axis=0)  # where each coordinate has a lengthscale, near is what is alike
+    near: Indices = np.asarray(KDTree(X * scale).query(targets * scale, k=NEIGHBOURS)[1])
+    order = KDTree(targets * scale, leafsize=GROUP).indices  # leaf by leaf: compact
     pending = [order[start : start + GROUP] for start in range(0, len(order), GROUP)]
     while pending:
         here = pending.pop()

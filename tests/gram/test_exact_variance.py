@@ -56,7 +56,7 @@ def test_the_bounds_are_those_of_the_trial_solution():
     found = neighbour_bounds(kernel, X, noise, targets, executor=SERIAL)
     G = kernel_matrix(kernel, X, X) + np.diag(noise)
     V = kernel_matrix(kernel, targets, X)
-    groups = list(module._groups(X, targets))
+    groups = list(module._groups(kernel, X, targets))
     assert sorted(np.concatenate([here for here, _ in groups])) == list(range(len(targets)))
     assert len(groups) > len(targets) / 8  # some were split: too many members
     for here, members in groups:
@@ -83,6 +83,24 @@ def test_they_are_close_where_covariances_fall_with_distance():
     np.testing.assert_allclose(lower, exact, rtol=0.05)
     assert np.median(1.0 - lower / exact) < 0.005
     np.testing.assert_allclose(upper, exact, rtol=1e-3)
+
+
+@pytest.mark.usefixtures("few_neighbours")
+def test_near_is_what_the_kernel_takes_for_near():
+    """With a long lengthscale in the second coordinate, and in sums, whose parts may differ."""
+    X, noise, targets = the_case(n=300)
+    narrow = cagp.Matern32((0.05, 0.5), variance=2.0)
+    for kernel in (narrow, narrow + cagp.Matern52((0.1, 1.0), variance=1.0)):
+        lower, upper = neighbour_bounds(kernel, X, noise, targets, executor=SERIAL)
+        V = kernel(targets, X)
+        downdate = np.einsum("ij,ji->i", V, np.linalg.solve(kernel(X, X) + np.diag(noise), V.T))
+        exact = kernel.diagonal(targets) - downdate
+        assert (lower <= exact + 1e-12).all()
+        assert (upper >= exact - 1e-12).all()
+        assert np.median(upper / exact) < 1.01
+        here, members = next(module._groups(kernel, X, targets))
+        nearest = np.argsort(np.linalg.norm((X - targets[here[0]]) / (0.05, 0.5), axis=1))[:12]
+        assert set(nearest) <= set(members)
 
 
 def test_few_points_give_the_exact_variance():
