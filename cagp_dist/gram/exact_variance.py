@@ -42,7 +42,8 @@ ENTRIES = 2**20
 class ExactVariance:
     """The exact posterior variance of the field at targets: itself, or bounds of it.
 
-    Itself for up to 1,024 observed points, by Cholesky, and on complete latitude-longitude grids, by rings.
+    Itself for up to 1,024 observed points, by Cholesky, and on complete latitude-longitude grids where the
+    noise does not vary along a latitude, by rings.
     Elsewhere bounds from the observed points near each target.
 
     Parameters
@@ -95,8 +96,8 @@ class ExactVariance:
 
 
 def _complete_rings(gram: Gram) -> RingGram | None:
-    """Give the grid behind a Gram matrix if all its points were observed, poles once or in all copies."""
-    if isinstance(gram, MaskedRings) and not gram.layout.missing.any():
+    """Give the grid behind a Gram matrix if all its points were observed, with noise that is its rows'."""
+    if isinstance(gram, MaskedRings) and not gram.layout.missing.any() and gram.noise_range == (1.0, 1.0):
         return gram.rows_of_poles
     return gram if isinstance(gram, RingGram) else None
 

@@ -134,11 +134,15 @@ def test_complete_grids_give_the_exact_variance(on_grid, poles):
     np.testing.assert_allclose(upper, expected, rtol=0.0, atol=1e-12)
 
 
-def test_a_grid_with_gaps_is_treated_as_points(monkeypatch):
+@pytest.mark.parametrize("gaps", [True, False])
+def test_a_grid_with_gaps_or_with_noise_by_point_is_treated_as_points(gaps, monkeypatch):
     monkeypatch.setattr(module, "FEW_POINTS", 10)
+    rng = np.random.default_rng(0)
     grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 7), 12)
-    observed = np.random.default_rng(0).uniform(size=grid.shape) > 0.2
-    gram = MaskedRings(RingGram(grid, cagp.Matern32(0.3), noise_variance=0.1), observed)
+    observed = rng.uniform(size=grid.shape) > (0.2 if gaps else -1.0)
+    noise = None if gaps else rng.uniform(0.01, 3.0, size=grid.size)
+    rings = RingGram(grid, cagp.Matern32(0.3), noise_variance=0.1)
+    gram = MaskedRings(rings, observed, noise_variance=noise)
     given = ExactVariance(gram, grid)
     assert not given.known
     lower, upper = given.bounds(SERIAL)
