@@ -13,6 +13,7 @@ from cagp_dist.cli.options import Debug, Output, examples
 EXPORT_EXAMPLES = examples(
     "cagp export out --to netcdf",
     "cagp export out --to netcdf --group map --output map.nc",
+    "cagp export out --to geotiff --output maps",
     "cagp export out/KEY --to csv --group posterior --output places",
 )
 LIST_EXAMPLES = examples("cagp list out")
@@ -66,7 +67,7 @@ def _has_display() -> bool:
 
 def export(
     output: Output,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="netcdf or csv.", show_default=False)],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="netcdf, csv or geotiff.", show_default=False)],
     group: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,7 +88,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Write the current run for other programs: CF NetCDF or CSV, each file with its history and licence."""
+    """Write the current run for other programs: NetCDF, CSV or GeoTIFF, each with history and licence."""
     with reported_errors(debug=debug):
         from cagp_dist.export import export_run
         from cagp_dist.service.run import find_run

@@ -1,13 +1,14 @@
 """From a published run to files that other programs read.
 
 ``groups`` opens the groups of a run and gives each what it needs to stand alone, ``rights`` says whose data
-it is made from; ``netcdf`` and ``table`` write one format each.
+it is made from; ``netcdf``, ``table`` and ``geotiff`` write one format each.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ import xarray as xr
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export.files import refuse_existing
+from cagp_dist.export.geotiff import geotiff_variables, write_geotiff
 from cagp_dist.export.groups import GRIDDED, PLACED, TABULAR, group_names, kind_of, opened
 from cagp_dist.export.netcdf import write_netcdf
 from cagp_dist.export.table import write_csv
@@ -50,16 +52,22 @@ class Format:
 
 
 def _netcdf(name: str, group: xr.Dataset) -> Iterator[File]:
-    yield name, lambda path: write_netcdf(group, path)
+    yield name, partial(write_netcdf, group)
 
 
 def _csv(name: str, group: xr.Dataset) -> Iterator[File]:
-    yield name, lambda path: write_csv(group, path)
+    yield name, partial(write_csv, group)
+
+
+def _geotiff(name: str, group: xr.Dataset) -> Iterator[File]:
+    for variable in geotiff_variables(group):
+        yield f"{name}_{variable}", partial(write_geotiff, group, variable)
 
 
 FORMATS: Mapping[str, Format] = {
     "netcdf": Format(".nc", frozenset({GRIDDED, PLACED, TABULAR}), "every group", _netcdf),
     "csv": Format(".csv", frozenset({GRIDDED, PLACED}), "groups of places", _csv),
+    "geotiff": Format(".tif", frozenset({GRIDDED}), "maps", _geotiff),
 }
 """The formats by the names that `cagp export --to` takes."""
 
@@ -83,7 +91,8 @@ def export_run(
         ``OUT/runs/<run_key>.zarr``.
     to : str
         ``"netcdf"``: one CF-1.11 file for each group. ``"csv"``: one row for each place and time, with the
-        units and the rest of the description in ``<group>.csv-metadata.json`` beside it.
+        units and the rest of the description in ``<group>.csv-metadata.json`` beside it. ``"geotiff"``: one
+        file for each variable of a map, ``<group>_<variable>.tif``, with a band for each time.
     groups : sequence of str, optional
         Names of groups, such as ``["map"]``; all that the format can hold when omitted.
     output : path-like, optional
@@ -100,8 +109,8 @@ def export_run(
     Raises
     ------
     ConfigurationError
-        If the format or a group is not known, the format cannot hold the group, a file exists, or the place
-        cannot be written. Nothing is written then.
+        If the format or a group is not known, the format cannot hold the group, a file exists, the place
+        cannot be written, or a library is missing. Nothing is written then.
     StoreError
         If there is no run, it is damaged, or the disk is full.
 

@@ -25,6 +25,7 @@ def publish_run(
     stamps = np.array(times, dtype="datetime64[s]")
     rows, columns = np.meshgrid(latitude, longitude, indexing="ij")
     steps = np.arange(len(stamps))[:, None, None]
+    some = slice(min(3, latitude.size, longitude.size))
     mean = 280.0 + rows / 2.0 + columns / 1000.0 + steps if field is None else field
     groups = {
         "map": map_group(
@@ -37,9 +38,9 @@ def publish_run(
         ),
         "observations": observations_group(
             times=stamps,
-            latitude_degrees=latitude[:3],
-            longitude_degrees=longitude[:3] % 360.0,
-            values=mean[:, 0, :3],
+            latitude_degrees=latitude[some],
+            longitude_degrees=longitude[some] % 360.0,
+            values=mean[:, 0, some],
         ),
     }
     attributes = {

@@ -1,0 +1,169 @@
+"""One variable of a map as GeoTIFF: north up, EPSG:4326, a band for each time.
+
+The tags are those of OGC GeoTIFF 1.1; names of bands, units and attributes are in the tag in which GDAL keeps
+its metadata, which QGIS and ArcGIS read as well.
+"""
+
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.export.files import whole_file
+from cagp_dist.export.groups import edges
+
+_MODEL_PIXEL_SCALE, _MODEL_TIEPOINT, _GEO_KEY_DIRECTORY = 33550, 33922, 34735
+_GDAL_METADATA, _GDAL_NODATA = 42112, 42113
+_DOUBLE, _SHORT, _ASCII = 12, 3, 2
+_GEO_KEYS = (
+    *(1, 1, 1, 4),  # version 1.1 of the directory, four keys
+    *(1024, 0, 1, 2),  # GTModelType: geographic 2D
+    *(1025, 0, 1, 1),  # GTRasterType: a pixel is an area, its value that of the whole cell
+    *(2048, 0, 1, 4326),  # GeodeticCRS: WGS 84
+    *(2054, 0, 1, 9102),  # GeogAngularUnits: degree
+)
+_SPACING_TOLERANCE = 1e-6
+
+
+def geotiff_variables(group: xr.Dataset) -> list[str]:
+    """Names of the variables that are maps."""
+    plane = {"latitude", "longitude"}
+    return [
+        str(name)
+        for name, variable in group.data_vars.items()
+        if plane <= set(variable.dims) <= {"time", *plane}
+    ]
+
+
+def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
+    """Write one variable of a gridded group.
+
+    Values are float32, NaN is no data. Rows run from north to south. Columns run from west to east without a
+    jump: a full circle from the date line on, a region between -180 and 180 degrees; one that crosses the
+    date line goes on beyond 180, to the east of it.
+
+    Parameters
+    ----------
+    group : Dataset
+        From `cagp_dist.export.groups.opened`.
+    name : str
+        Of its variables.
+    path : Path
+        Replaced whole.
+
+    Returns
+    -------
+    Path
+        The path. Memory of the variable, as float32, and of one time as float64.
+
+    Raises
+    ------
+    ConfigurationError
+        If tifffile is not installed, the cells are not equal, or the disk refuses.
+    StoreError
+        If the disk fails.
+    """
+    try:
+        import tifffile
+    except ImportError as error:
+        raise ConfigurationError(
+            "GeoTIFF is written with tifffile, which is not installed. Run `pip install tifffile`, or in a "
+            'clone pip install ".[geotiff]". NetCDF needs no extra, and GDAL reads it as well.'
+        ) from error
+    variable = group[name]
+    order, longitudes = westmost_first(group["longitude"].values)
+    west, width = _equal_cells("longitude", longitudes)
+    south, height = _equal_cells("latitude", group["latitude"].values)
+    rows, columns = variable.sizes["latitude"], variable.sizes["longitude"]
+    times = variable.sizes.get("time", 1)
+    bands = np.empty((times, rows, columns), dtype=np.float32)
+    for step in range(times):
+        plane = variable.isel(time=step) if "time" in variable.dims else variable
+        bands[step] = plane.transpose("latitude", "longitude").values[::-1, order]
+    corner = (0.0, 0.0, 0.0, west, south + rows * height, 0.0)
+    tags = [
+        (_MODEL_PIXEL_SCALE, _DOUBLE, 3, (width, height, 0.0), True),
+        (_MODEL_TIEPOINT, _DOUBLE, 6, corner, True),
+        (_GEO_KEY_DIRECTORY, _SHORT, len(_GEO_KEYS), _GEO_KEYS, True),
+        (_GDAL_METADATA, _ASCII, 0, _metadata(group, variable), True),
+        (_GDAL_NODATA, _ASCII, 0, "nan", True),
+    ]
+    with whole_file(path) as temporary:
+        tifffile.imwrite(
+            temporary,
+            bands if times > 1 else bands[0],
+            photometric="minisblack",
+            planarconfig="separate" if times > 1 else None,
+            compression="zlib",
+            metadata=None,
+            software="cagp_dist",
+            extratags=tags,
+        )
+    return path
+
+
+def westmost_first(longitude_degrees: Array) -> tuple[NDArray[np.intp], Array]:
+    """Order of the columns from west to east, and their longitudes in it, without a jump.
+
+    Parameters
+    ----------
+    longitude_degrees : array, shape (n,)
+        Ascending, equally spaced.
+
+    Examples
+    --------
+    >>> order, longitudes = westmost_first(np.array([45.0, 135.0, 225.0, 315.0]))
+    >>> order.tolist(), longitudes.tolist()
+    ([2, 3, 0, 1], [-135.0, -45.0, 45.0, 135.0])
+    >>> westmost_first(np.array([170.0, 180.0, 190.0]))[1].tolist()
+    [170.0, 180.0, 190.0]
+    >>> westmost_first(np.array([200.0, 210.0]))[1].tolist()
+    [-160.0, -150.0]
+    """
+    count = longitude_degrees.size
+    spacing = (longitude_degrees[-1] - longitude_degrees[0]) / max(count - 1, 1)
+    if count > 1 and longitude_degrees[-1] + spacing - longitude_degrees[0] > 360.0 - _SPACING_TOLERANCE:
+        wrapped = (longitude_degrees + 180.0) % 360.0 - 180.0
+        order = np.argsort(wrapped)
+        return order, wrapped[order]
+    turns = 360.0 if longitude_degrees[0] >= 180.0 else 0.0
+    return np.arange(count), longitude_degrees - turns
+
+
+def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
+    """First edge of an axis and the width of its cells."""
+    if centres.size < 2:
+        raise ConfigurationError(
+            f"the map has one {axis}, and the width of its cell is not known; expected two or more. "
+            'Export it to "netcdf".'
+        )
+    ends = edges(centres)
+    widths = np.diff(ends)
+    if np.ptp(widths) > _SPACING_TOLERANCE * widths.mean():
+        raise ConfigurationError(
+            f"the cells of the map have {axis}s {widths.min():g} to {widths.max():g} degrees apart; GeoTIFF "
+            'holds equal cells only. Export it to "netcdf".'
+        )
+    return float(ends[0]), float((ends[-1] - ends[0]) / centres.size)
+
+
+def _metadata(group: xr.Dataset, variable: xr.DataArray) -> str:
+    """Attributes, names and units of the bands, as GDAL writes them."""
+    items = [(str(key), "", value) for key, value in group.attrs.items()]
+    items += [(f"variable_{key}", "", value) for key, value in variable.attrs.items()]
+    stamps = (
+        [f"{stamp}Z" for stamp in np.datetime_as_string(np.atleast_1d(group["time"].values), unit="s")]
+        if "time" in variable.dims
+        else [""]
+    )
+    for band, stamp in enumerate(stamps):
+        of_band = f' sample="{band}"'
+        items.append(("DESCRIPTION", f'{of_band} role="description"', f"{variable.name} {stamp}".strip()))
+        items.append(("UNITTYPE", f'{of_band} role="unittype"', variable.attrs.get("units", "")))
+    lines = [f"<Item name={quoteattr(name)}{more}>{escape(str(value))}</Item>" for name, more, value in items]
+    text = "\n".join(["<GDALMetadata>", *lines, "</GDALMetadata>"])
+    return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
