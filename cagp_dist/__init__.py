@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential, Sum
+    from cagp_dist.kriging import Kriging, krige
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
@@ -47,6 +48,8 @@ _HOME = {
     "condition": "gp",
     "posterior_mean": "gp",
     "DenseGram": "gram",
+    "Kriging": "kriging",
+    "krige": "kriging",
     "LatLonGrid": "latlon",
     "LatLonWindow": "latlon",
     "LeaveOneOut": "gram",
@@ -94,6 +97,7 @@ __all__ = [
     "FitStatus",
     "GaussSeidel",
     "Jacobi",
+    "Kriging",
     "LatLonGrid",
     "LatLonWindow",
     "LatitudeMean",
@@ -119,6 +123,7 @@ __all__ = [
     "area_weights",
     "condition",
     "fit",
+    "krige",
     "mean_family",
     "open_executor",
     "posterior_mean",

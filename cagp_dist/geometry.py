@@ -7,8 +7,8 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 
-EARTH_RADIUS_KILOMETRES = 6371.0
-"""What makes kilometres of distances on the unit sphere."""
+EARTH_RADIUS_KILOMETRES = 6371.0088
+"""Mean radius of the Earth (IUGG), which makes kilometres of distances on the unit sphere."""
 
 POLE_DEGREES = 1e-6
 """Latitudes this close to a pole (11 cm) are the pole."""
@@ -69,6 +69,22 @@ def degrees(X: Array) -> tuple[Array, Array]:
     # what rounds to a full turn is longitude zero
     longitude[longitude > 360.0 - SAME_DEGREES] = 0.0
     return np.rad2deg(np.arctan2(z, np.hypot(x, y))), longitude
+
+
+def chord_of_kilometres(kilometres: float) -> float:
+    """Straight distance on the unit sphere of two points that are so far apart on the ground.
+
+    Examples
+    --------
+    >>> round(chord_of_kilometres(500.0), 6)
+    0.07846
+    """
+    return float(2.0 * np.sin(0.5 * kilometres / EARTH_RADIUS_KILOMETRES))
+
+
+def kilometres_of_chord(chord: float) -> float:
+    """Distance on the ground of two points of the unit sphere; NaN beyond its diameter."""
+    return float(2.0 * EARTH_RADIUS_KILOMETRES * np.arcsin(0.5 * chord)) if chord <= 2.0 else float("nan")
 
 
 def area_weights(latitude_degrees: ArrayLike) -> Array:

@@ -1,0 +1,5 @@
+"""Kriging in one call: observations of xarray, pandas, polars or a file in, maps with error bars out."""
+
+from cagp_dist.kriging.model import Kriging, krige
+
+__all__ = ["Kriging", "krige"]

@@ -1,0 +1,220 @@
+"""Where the values of an xarray object lie: latitude, longitude and time, whatever their names.
+
+CF attributes decide before names do (CF 1.11, 4.1 to 4.4): ``standard_name``, then ``units``, then ``axis``.
+Latitude and longitude may be the axes of a grid, coordinates along one dimension (stations), or have two
+dimensions (rotated and other curvilinear grids).
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError, DataError
+
+XarrayObject = xr.DataArray | xr.Dataset
+
+NAMES = {
+    "latitude": ("latitude", "lat", "nav_lat", "lats", "xlat"),
+    "longitude": ("longitude", "lon", "long", "nav_lon", "lons", "xlong"),
+}
+UNITS = {
+    "latitude": re.compile(r"degrees?_?(north|n)"),
+    "longitude": re.compile(r"degrees?_?(east|e)"),
+}
+AXIS = {"latitude": "Y", "longitude": "X"}
+DEGREES = re.compile(r"(degrees?|deg|°)?")
+TIMES = ("time", "valid_time", "date", "datetime")
+MEMBERS = ("member", "number", "realization", "ensemble", "ensemble_member", "replicate", "sample")
+"""Names of dimensions along which fields are told apart like times."""
+
+
+@dataclass(frozen=True, eq=False)
+class Horizontal:
+    """Where on the globe the values of an object lie.
+
+    Attributes
+    ----------
+    latitude, longitude : xarray.Variable
+        As they are in the object; of a grid along one dimension each, else along the same dimensions.
+    dims : tuple of str
+        Their dimensions: latitude's first.
+    coordinates : dict of xarray.Variable
+        Both by their names, and every other coordinate along nothing but these dimensions.
+    """
+
+    latitude: xr.Variable
+    longitude: xr.Variable
+    dims: tuple[str, ...]
+    coordinates: dict[str, xr.Variable]
+
+    @property
+    def axes(self) -> tuple[Array, Array] | None:
+        """Latitude and longitude axes in degrees if this is a grid, else None."""
+        if len(self.dims) == 2 and self.latitude.ndim == self.longitude.ndim == 1:
+            return np.clip(_degrees(self.latitude), -90.0, 90.0), _degrees(self.longitude)
+        return None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of each dimension."""
+        sizes = {**self.latitude.sizes, **self.longitude.sizes}
+        return tuple(int(sizes[name]) for name in self.dims)
+
+    @property
+    def points(self) -> tuple[Array, Array]:
+        """Latitude and longitude of every point, last dimension fastest, shape (n,)."""
+        return np.clip(self._flat(self.latitude), -90.0, 90.0), self._flat(self.longitude)
+
+    def _flat(self, axis: xr.Variable) -> Array:
+        sizes = dict(zip(self.dims, self.shape, strict=True))
+        return np.ascontiguousarray(_degrees(axis.set_dims(sizes).transpose(*self.dims))).reshape(-1)
+
+
+def horizontal(given: XarrayObject) -> Horizontal:
+    """Find latitude and longitude of an object.
+
+    Raises
+    ------
+    ArgumentError
+        If one is not there; names the coordinates that are.
+    DataError
+        If they are no latitudes and longitudes.
+    """
+    found = {what: _find(given, what) for what in NAMES}
+    latitude, longitude = (given[name].variable for name in found.values())
+    dims = tuple(str(dim) for dim in dict.fromkeys((*latitude.dims, *longitude.dims)))
+    for what, axis in (("latitude", latitude), ("longitude", longitude)):
+        _check(found[what], axis, what)
+    kept = {
+        str(name): coordinate.variable
+        for name, coordinate in given.coords.items()
+        if coordinate.ndim > 0 and set(coordinate.dims) <= set(dims)
+    }
+    return Horizontal(
+        latitude, longitude, dims, {**kept, found["latitude"]: latitude, found["longitude"]: longitude}
+    )
+
+
+def time_coordinate(given: xr.DataArray) -> str | None:
+    """Name of the coordinate that says when, or None."""
+    best: list[tuple[int, str]] = []
+    for name, coordinate in given.coords.items():
+        if coordinate.ndim > 1:
+            continue
+        attributes = coordinate.attrs
+        is_time = coordinate.dtype.kind == "M" or str(name).lower() in TIMES
+        if attributes.get("standard_name") == "time" or attributes.get("axis") == "T" or is_time:
+            # valid_time before the time at which a forecast began; what spans a dimension before a scalar
+            rank = (coordinate.ndim == 0) * 2 + (attributes.get("standard_name") == "forecast_reference_time")
+            best.append((rank * 10 + (0 if str(name) == "valid_time" else 1), str(name)))
+    return min(best)[1] if best else None
+
+
+def field_dimension(values: xr.DataArray, where: Horizontal) -> str | None:
+    """Name of the dimension along which fields follow each other, of a field without dimensions of length 1.
+
+    Raises
+    ------
+    ArgumentError
+        If there are several, or it is neither a time nor a member.
+    """
+    others = [str(dim) for dim in values.dims if dim not in where.dims]
+    if not others:
+        return None
+    time = time_coordinate(values)
+    times = {str(dim) for dim in values[time].dims} if time is not None else set()
+    told = [dim for dim in others if dim in times or dim.lower() in (*TIMES, *MEMBERS)]
+    if len(others) > 1 or not told:
+        extra = next((dim for dim in others if dim not in told), others[-1])
+        raise ArgumentError(
+            f"{values.name!r} has the dimensions {tuple(values.dims)}; expected latitude, longitude and at "
+            f"most a time beside them. Select one value of {extra!r} first: data.isel({extra}=0)."
+        )
+    return others[0]
+
+
+def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
+    """Find the variable of a dataset that holds the values.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be told, or is not there; names the variables that are.
+    """
+    names = [str(name) for name in given.data_vars]
+    listed = ", ".join(map(repr, names)) or "none"
+    if value is not None:
+        if value not in given.data_vars:
+            raise ArgumentError(f"the dataset has no variable {value!r}; it has {listed}.")
+        return given[value]
+    where = horizontal(given)
+    bounds = {str(variable.attrs.get("bounds")) for variable in given.variables.values()}
+    fields = [
+        name
+        for name in names
+        if set(where.dims) <= set(given[name].dims)
+        and name not in bounds | set(where.coordinates)
+        and given[name].dtype.kind in "fiu"
+        and not name.lower().endswith(("_bnds", "_bounds", "_mask"))
+    ]
+    if len(fields) != 1:
+        raise ArgumentError(
+            f"the dataset has {len(fields)} variables on its latitudes and longitudes ({listed}); say which "
+            'one is meant: value="NAME".'
+        )
+    return given[fields[0]]
+
+
+def _find(given: XarrayObject, what: str) -> str:
+    """Name of the coordinate (or variable) that is a latitude or longitude."""
+    pool = {str(name): given[name] for name in given.coords}
+    if isinstance(given, xr.Dataset):
+        pool |= {str(name): given[name] for name in given.data_vars}
+    tests = (
+        lambda name, attributes: attributes.get("standard_name") == what,
+        lambda name, attributes: bool(UNITS[what].fullmatch(str(attributes.get("units", "")).lower())),
+        lambda name, attributes: name.lower() in NAMES[what],
+        lambda name, attributes: (
+            attributes.get("axis") == AXIS[what]
+            and bool(DEGREES.fullmatch(str(attributes.get("units", "")).strip().lower()))
+        ),
+    )
+    for test in tests:
+        found = [
+            name
+            for name, axis in pool.items()
+            if axis.dtype.kind in "fiu" and not _is_projected(axis) and test(name, axis.attrs)
+        ]
+        if found:
+            # axes of dimensions first, then those with the fewest of them; bounds have one more
+            return min(
+                found, key=lambda name: (name not in pool[name].dims, pool[name].ndim, found.index(name))
+            )
+    raise ArgumentError(
+        f"no {what} was found; the coordinates are {', '.join(map(repr, map(str, given.coords))) or 'none'}. "
+        f"Rename one: data.rename(NAME='{what}'), or give it the attribute standard_name=\"{what}\"."
+    )
+
+
+def _is_projected(axis: xr.DataArray) -> bool:
+    """Whether it is a coordinate of a rotated or projected grid."""
+    return str(axis.attrs.get("standard_name", "")).startswith(("grid_", "projection_"))
+
+
+def _check(name: str, axis: xr.Variable, what: str) -> None:
+    values = _degrees(axis)
+    low, high = (-90.0, 90.0) if what == "latitude" else (-360.0, 540.0)
+    # a rounding beyond the pole, as float32 axes have it, is none
+    wrong = ~((values >= low - 1e-4) & (values <= high + 1e-4))
+    if wrong.any():
+        raise DataError(
+            f"{name!r} has {float(values[wrong].ravel()[0]):g}, which is no {what}; expected {low:g}.."
+            f"{high:g} degrees. Check which coordinate is the {what}."
+        )
+
+
+def _degrees(axis: xr.Variable) -> Array:
+    return np.asarray(axis.values, dtype=np.float64)

@@ -1,0 +1,132 @@
+"""A prediction as a CF data set: coordinates and names of the targets, and attributes that say how."""
+
+import datetime as dt
+from importlib.metadata import version
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
+from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.observations import Observations
+from cagp_dist.kriging.solving import Prediction
+from cagp_dist.kriging.targets import Targets
+from cagp_dist.text import bytes_text
+
+CONVENTIONS = "CF-1.11"
+
+
+def as_dataset(
+    prediction: Prediction, observed: Observations, learned: Learned, targets: Targets, *, call: str
+) -> xr.Dataset:
+    """Give mean, std and std_computational the coordinates of the targets, and say how they came about."""
+    variables = {"mean": prediction.mean, "std": _root(prediction.variance)}
+    if prediction.computational_variance is not None:
+        variables["std_computational"] = _root(prediction.computational_variance)
+    texts = descriptions(observed)
+    return xr.Dataset(
+        {
+            name: (field_dims(observed, targets), shaped(values, observed, targets), texts[name])
+            for name, values in variables.items()
+        },
+        coords=coordinates(observed, targets),
+        attrs=attributes(prediction, observed, learned, call=call),
+    )
+
+
+def field_dims(observed: Observations, targets: Targets) -> tuple[str, ...]:
+    """Dimensions of a result: that of the fields, if there is one, before those of the targets."""
+    return targets.dims if observed.dimension is None else (observed.dimension, *targets.dims)
+
+
+def shaped(values: Array, observed: Observations, targets: Targets) -> Array:
+    """Values (T, q) in the shape of a result."""
+    rows = values[0] if observed.dimension is None else values
+    return rows.reshape(*rows.shape[:-1], *targets.shape)
+
+
+def coordinates(observed: Observations, targets: Targets) -> dict[str, xr.Variable]:
+    """Coordinates of the targets, and those of the fields unless their names are taken."""
+    fields = {name: held for name, held in observed.coordinates.items() if name not in targets.coordinates}
+    return {**fields, **targets.coordinates}
+
+
+def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
+    """CF attributes of the variables of a result, from those of the variable that was observed."""
+    units = {"units": observed.attributes["units"]} if "units" in observed.attributes else {}
+    what = observed.attributes.get("long_name", observed.name)
+    standard = observed.attributes.get("standard_name", "")
+    modified = {"standard_name": f"{standard} standard_error"} if standard else {}
+    return {
+        "mean": {
+            **({"standard_name": standard} if standard else {}),
+            "long_name": f"mean of {what}",
+            **units,
+        },
+        "std": {
+            **modified,
+            "long_name": f"standard deviation of {what}, without the noise of an observation",
+            **units,
+        },
+        "std_computational": {
+            "long_name": f"part of the standard deviation of {what} that more computation would take away",
+            "comment": "std**2 is the sum of the squares of this and of what the observations leave open.",
+            **units,
+        },
+    }
+
+
+def attributes(
+    prediction: Prediction, observed: Observations, learned: Learned, *, call: str
+) -> dict[str, str | int | float]:
+    """Everything that was chosen inside, for people and programs."""
+    kernel, result = learned.kernel, learned.result
+    noise = np.sqrt(learned.noise_variance)
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    software = f"cagp-dist {version('cagp-dist')}"
+    units = observed.attributes.get("units", "")
+    what = observed.attributes.get("long_name", observed.name)
+    said: dict[str, str | int | float] = {
+        "Conventions": CONVENTIONS,
+        "title": f"{what}: posterior mean and standard deviation",
+        "source": f"kriging (Gaussian-process regression) of {observed.count:,} observations",
+        "history": f"{now} {software}: {call}",
+        "software": software,
+        "status": prediction.status.value,
+        "status_advice": prediction.status.advice,
+        "solver": "; ".join(prediction.solvers),
+        "kernel": repr(kernel),
+        "lengthscale_chord": float(kernel.lengthscale),
+        "lengthscale_km": kilometres_of_chord(kernel.lengthscale),
+        "earth_radius_km": EARTH_RADIUS_KILOMETRES,
+        "prior_std": float(np.sqrt(kernel.variance)),
+        "noise_std": float(noise)
+        if noise.ndim == 0
+        else f"{noise.min():.6g} to {noise.max():.6g}, of each place",
+        "prior_mean": learned.mean if isinstance(learned.mean, (str, int, float)) else repr(learned.mean),
+        "observations_used": observed.count,
+        "observations_missing": observed.dropped_missing,
+        "patterns_of_gaps": len(prediction.plans),
+        "planned_memory": bytes_text(max(plan.peak_bytes for plan in prediction.plans)),
+        "executor": prediction.executor,
+        "fit_status": "given" if result is None else result.status.value,
+    }
+    if units:
+        said["noise_units"] = units
+    if result is not None:
+        errors = result.standard_errors
+        said |= {
+            "fit_advice": result.status.advice,
+            "fit_method": result.method,
+            "fitted_to": learned.fitted_to,
+            "lengthscale_chord_standard_error": errors.lengthscale,
+            "variance_standard_error": errors.variance,
+            "noise_variance_standard_error": errors.noise_variance,
+        }
+    return said
+
+
+def _root(variance: Array) -> Array:
+    """Take the root; a variance that rounding left below zero (the status says so) has none."""
+    return np.sqrt(np.maximum(variance, 0.0))

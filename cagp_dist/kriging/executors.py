@@ -1,0 +1,43 @@
+"""Workers as users have them: none, the name of a scheduler, a Dask client, or an executor."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime import Executor, ThreadExecutor, open_executor
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Workers: TypeAlias = "Executor | Client | str | None"
+
+
+@contextmanager
+def workers_of(given: Workers) -> Iterator[Executor]:
+    """Open the executor that is meant; what was given open stays open.
+
+    Raises
+    ------
+    ArgumentError
+        If it is nothing that can run tasks.
+    ConfigurationError, ClusterError
+        As for `cagp_dist.open_executor`.
+    """
+    if given is None:
+        with ThreadExecutor() as executor:
+            yield executor
+    elif isinstance(given, str):
+        with open_executor(given) as executor:
+            yield executor
+    elif type(given).__module__.partition(".")[0] == "distributed":
+        from cagp_dist.runtime.dask import DaskExecutor
+
+        yield DaskExecutor(cast("Client", given))
+    elif callable(getattr(given, "gather", None)):
+        yield cast("Executor", given)
+    else:
+        raise ArgumentError(
+            f"executor is {given!r}; expected a distributed.Client, the address of a Dask scheduler, "
+            '"local", "serial", or an executor of cagp.open_executor.'
+        )

@@ -1,0 +1,557 @@
+"""`krige`, and its object form `Kriging`: fitted once, asked many times."""
+
+import inspect
+import warnings
+from dataclasses import replace
+from math import sqrt
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import as_numbers, check_count, check_positive
+from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres, kilometres_of_chord
+from cagp_dist.gp import Prior
+from cagp_dist.kernels import Kernel
+from cagp_dist.kriging.dataset import as_dataset, coordinates, field_dims
+from cagp_dist.kriging.executors import Workers, workers_of
+from cagp_dist.kriging.learning import Learned, MeanLike, learn
+from cagp_dist.kriging.observations import Observations, Source, observe, observe_arrays
+from cagp_dist.kriging.solving import predict
+from cagp_dist.kriging.targets import Targets, To, find_targets, of_places
+from cagp_dist.kriging.validation import cross_validate
+
+if TYPE_CHECKING:
+    from cagp_dist.solvers import Solver
+
+MOST_SAMPLED = 4_000
+"""Targets from whose full covariance samples are drawn: 130 MB, and 20 s."""
+
+JITTER = 1e-10
+"""Of the prior variance, added to a covariance so that rounding leaves it positive definite."""
+
+
+def krige(
+    observations: Source,
+    *,
+    to: To = None,
+    kernel: "str | type[Kernel] | Kernel" = "matern32",
+    mean: MeanLike = "constant",
+    value: str | None = None,
+    noise_std: str | float | None = None,
+    nugget_std: float | None = 0.0,
+    prior: Prior | None = None,
+    solver: "str | Solver" = "auto",
+    lengthscale_km: float | None = None,
+    lengthscale: float | None = None,
+    variance: float | None = None,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    time: str | None = None,
+    units: str | None = None,
+    missing: float | None = None,
+    executor: Workers = None,
+    memory_limit_bytes: int | None = None,
+) -> xr.Dataset:
+    """Map observations: mean and standard deviation of the field at every target.
+
+    Parameters
+    ----------
+    observations : xarray.DataArray, xarray.Dataset, data frame, mapping or path
+        What was observed on the globe. Of xarray: a grid, stations along a dimension or a curvilinear grid,
+        with the dimensions in any order and at most a time (or ensemble member) beside them; latitude and
+        longitude are found by their CF attributes, then by their names; NaN is where nothing was observed.
+        Else a table with a row for each measurement, see `cagp_dist.tables.read_table`: a data frame of
+        pandas or polars, a mapping of columns, or the path of a CSV or Parquet file.
+    to : optional
+        Where the field is wanted. A number: cells of so many degrees over the region of the observations
+        (whole degrees around them, or the globe). ``{"resolution": 0.25, "region": [north, west, south,
+        east]}``, of which either may be left out; or the region alone. An object of xarray: its grid or
+        places, in its order and with its longitudes. A `LatLonGrid`. A table of places, or its path. By
+        default the grid of the observations: their gaps are filled.
+    kernel : str, class of Kernel, or Kernel
+        "matern12", "matern32", "matern52" or "squared-exponential"; of a kernel with numbers these are kept.
+    mean : str, number or callable
+        A family of `MEANS`, fitted to each field by least squares, "constant" or "quadratic-latitude" for
+        example; or the mean itself, as `Prior` takes it.
+    value : str, optional
+        Variable or column that was observed, where there are several.
+    noise_std : str or number, optional
+        Standard deviation of the error of an observation: a number, or a column (a variable of a Dataset)
+        with one for each. By default the column ``noise_std`` if the table has one; else it is fitted.
+    nugget_std : number or None
+        What an observation differs from the field beside a known noise, such as what a station sees that its
+        surroundings do not. None has it fitted.
+    prior : Prior, optional
+        Fixes every number, noise and mean included. Without it lengthscale, variance and noise are fitted by
+        maximum likelihood, where they are not given.
+    solver : str or solver
+        "auto": exact where that can be had in reasonable time (a dense factor for up to 5,000 points, the
+        rings of a grid), else block Gauss-Seidel. "cholesky", "rings", "block-gauss-seidel", or a solver.
+    lengthscale_km, lengthscale : number, optional
+        Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
+        of the unit sphere.
+    variance : number, optional
+        Fixes the variance of the prior, squared unit of the values.
+    latitude, longitude, time, units, missing : optional
+        Columns of a table, units of its values and what it writes where one is missing; see
+        `cagp_dist.tables.read_table`.
+    executor : distributed.Client, str or Executor, optional
+        Where tasks run; by default all cores of this process. A client stays open.
+    memory_limit_bytes : int, optional
+        What may be allocated; by default four fifths of the free memory.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``mean``, ``std`` (of the field itself, without the noise of an observation) and, where it is known,
+        ``std_computational`` (the part of it that more computation would take away: zero for exact solvers),
+        on the coordinates of the target; units and names are those of the observations. The attributes say
+        what was chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit
+        ended. ``result.cagp.plot()`` draws it.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be told what an argument means.
+    DataError
+        If observations are none, such as a latitude of 91 degrees; names the row.
+    BudgetError
+        If it does not fit into memory; raised before any work.
+    NumericalError
+        If the fit or the solve leaves floating point.
+
+    Warns
+    -----
+    UserWarning
+        If the fit did not end in an optimum inside its bounds; the text says what to do.
+
+    Notes
+    -----
+    All fields share kernel and noise. Those with the same gaps share one solve.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> stations = {
+    ...     "lat": [48.1, 52.5, 50.1, 53.6, 51.3],
+    ...     "lon": [11.6, 13.4, 8.7, 10.0, 12.4],
+    ...     "temperature (degC)": [21.0, 18.5, 20.2, 16.9, 19.0],
+    ... }
+    >>> field = cagp.krige(stations, to=0.5, noise_std=0.3, lengthscale_km=400.0, variance=9.0)
+    >>> field["mean"].shape, field["mean"].attrs["units"], field.attrs["status"]
+    ((12, 12), 'degC', 'exact')
+    """
+    model = Kriging(
+        kernel=kernel,
+        mean=mean,
+        value=value,
+        noise_std=noise_std,
+        nugget_std=nugget_std,
+        prior=prior,
+        solver=solver,
+        lengthscale_km=lengthscale_km,
+        lengthscale=lengthscale,
+        variance=variance,
+        latitude=latitude,
+        longitude=longitude,
+        time=time,
+        units=units,
+        missing=missing,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+    )
+    result = model.fit(observations).predict(to)
+    assert isinstance(result, xr.Dataset)
+    return result
+
+
+class Kriging:
+    """`krige` in two steps, and what else can be asked of a fitted map; in the manner of scikit-learn.
+
+    The constructor stores its arguments as they are, `fit` looks at the observations, and what it learns has
+    names that end in an underscore.
+
+    Parameters
+    ----------
+    **settings
+        All those of `krige` but ``observations`` and ``to``.
+
+    Attributes
+    ----------
+    prior_ : Prior
+        Kernel, noise and mean of the first field (of those that share its gaps).
+    fit_result_ : FitResult or None
+        What `cagp_dist.fit` returned; None where every number was given.
+    n_features_in_ : int
+        2: latitude and longitude.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> X = np.array([[48.1, 11.6], [52.5, 13.4], [50.1, 8.7]])                 # latitude, longitude
+    >>> model = cagp.Kriging(noise_std=0.3, lengthscale_km=400.0, variance=9.0).fit(X, [21.0, 18.5, 20.2])
+    >>> mean, std = model.predict(np.array([[48.1, 11.6], [-30.0, 20.0]]), return_std=True)
+    >>> mean.round(1), std.round(1)
+    (array([21. , 19.8]), array([0.3, 3. ]))
+    """
+
+    _estimator_type = "regressor"
+
+    def __init__(
+        self,
+        *,
+        kernel: "str | type[Kernel] | Kernel" = "matern32",
+        mean: MeanLike = "constant",
+        value: str | None = None,
+        noise_std: str | float | None = None,
+        nugget_std: float | None = 0.0,
+        prior: Prior | None = None,
+        solver: "str | Solver" = "auto",
+        lengthscale_km: float | None = None,
+        lengthscale: float | None = None,
+        variance: float | None = None,
+        latitude: str | None = None,
+        longitude: str | None = None,
+        time: str | None = None,
+        units: str | None = None,
+        missing: float | None = None,
+        executor: Workers = None,
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.mean = mean
+        self.value = value
+        self.noise_std = noise_std
+        self.nugget_std = nugget_std
+        self.prior = prior
+        self.solver = solver
+        self.lengthscale_km = lengthscale_km
+        self.lengthscale = lengthscale
+        self.variance = variance
+        self.latitude = latitude
+        self.longitude = longitude
+        self.time = time
+        self.units = units
+        self.missing = missing
+        self.executor = executor
+        self.memory_limit_bytes = memory_limit_bytes
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments of the constructor by name; ``deep`` has no effect."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set arguments of the constructor by name."""
+        for name, given in parameters.items():
+            if name not in _PARAMETERS:
+                raise ArgumentError(f"Kriging has no parameter {name!r}; it has {', '.join(_PARAMETERS)}.")
+            setattr(self, name, given)
+        return self
+
+    def __repr__(self) -> str:
+        return f"Kriging({_changed(self)})"
+
+    def fit(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Self:
+        """Read observations and learn what is not known of kernel and noise.
+
+        Parameters
+        ----------
+        observations : as for `krige`, or array_like, shape (n, 2)
+            Latitudes and longitudes in degrees, with y.
+        y : array_like, shape (n,) or (n, T), optional
+            Values at the rows of an array; NaN where there is none.
+
+        Returns
+        -------
+        Kriging
+            This object.
+        """
+        observed = self._observe(observations, y).with_poles_merged()
+        with workers_of(self.executor) as executor:
+            learned = self._learn(observed, executor=executor)
+        if learned.result is not None and not learned.result.status.ok:
+            warnings.warn(
+                f"the fit ended {learned.result.status.value}: {learned.result.status.advice}", stacklevel=2
+            )
+        places, fields = observed.patterns()[0]
+        self.prior_ = learned.prior(observed, places, fields)
+        self.fit_result_ = learned.result
+        self.n_features_in_ = 2
+        self._observed, self._learned = observed, learned
+        return self
+
+    def predict(
+        self, to: "To | Array" = None, return_std: bool = False
+    ) -> "xr.Dataset | Array | tuple[Array, Array]":
+        """Mean and standard deviation at the targets.
+
+        Parameters
+        ----------
+        to : as for `krige`, or array of float64, shape (q, 2)
+            Latitudes and longitudes in degrees.
+        return_std : bool
+            For an array: also the standard deviations.
+
+        Returns
+        -------
+        xarray.Dataset
+            As for `krige`; for an array the means (q,) or (q, T), or means and standard deviations.
+        """
+        observed, learned = self._fitted()
+        arrays = isinstance(to, np.ndarray)
+        targets = _array_targets(to) if isinstance(to, np.ndarray) else find_targets(to, observed)
+        with workers_of(self.executor) as executor:
+            prediction = predict(
+                observed,
+                learned,
+                targets,
+                solver=self.solver,
+                executor=executor,
+                memory_limit_bytes=self.memory_limit_bytes,
+            )
+        if not arrays:
+            call = f"cagp.krige({_changed(self)})"
+            return as_dataset(prediction, observed, learned, targets, call=call)
+        single = observed.dimension is None
+        mean = prediction.mean[0] if single else prediction.mean.T
+        std = np.sqrt(np.maximum(prediction.variance, 0.0))
+        return (mean, std[0] if single else std.T) if return_std else mean
+
+    def score(self, X: Array, y: ArrayLike) -> float:
+        """Coefficient of determination of the mean at X (n, 2) for values y (n,)."""
+        values = as_numbers("y", y)
+        errors = values - np.asarray(self.predict(np.asarray(X, dtype=np.float64)))
+        return float(1.0 - np.sum(errors**2) / np.sum((values - values.mean(axis=0)) ** 2))
+
+    def sample(self, to: To = None, size: int = 1, *, seed: int = 0) -> xr.Dataset:
+        """Draw fields that agree with the observations, from their joint law at all targets.
+
+        Parameters
+        ----------
+        to : as for `krige`
+            At most 4,000 points: the draws use their full covariance.
+        size : int
+            Number of draws.
+        seed : int
+            Of the random numbers.
+
+        Returns
+        -------
+        xarray.Dataset
+            The variable that was observed, with the dimension ``sample`` first; without noise.
+
+        Raises
+        ------
+        BudgetError
+            If there are more targets.
+        """
+        observed, learned = self._fitted()
+        check_count("size", size, least=1)
+        check_count("seed", seed, least=0)
+        targets = find_targets(to, observed)
+        q = targets.latitude_degrees.size
+        if q > MOST_SAMPLED:
+            raise ArgumentError(
+                f"{q:,} targets are too many to draw samples from their full covariance; expected at most "
+                f"{MOST_SAMPLED:,}. Take a smaller region or a coarser resolution."
+            )
+        with workers_of(self.executor) as executor:
+            prediction = predict(
+                observed,
+                learned,
+                targets,
+                solver=self.solver,
+                executor=executor,
+                memory_limit_bytes=self.memory_limit_bytes,
+                full_covariance=True,
+            )
+        assert prediction.covariance is not None
+        generator = np.random.default_rng(seed)
+        draws = np.empty((size, *prediction.mean.shape))
+        for field, (mean, covariance) in enumerate(zip(prediction.mean, prediction.covariance, strict=True)):
+            root = _root(covariance, float(learned.kernel.diagonal(targets.points[:1])[0]))
+            draws[:, field] = mean + generator.standard_normal((size, q)) @ root.T
+        rows = draws[:, 0] if observed.dimension is None else draws
+        dims = ("sample", *field_dims(observed, targets))
+        values = rows.reshape(*rows.shape[:-1], *targets.shape)
+        return xr.Dataset(
+            {observed.name: (dims, values, dict(observed.attributes))},
+            coords={**coordinates(observed, targets), "sample": np.arange(size)},
+            attrs={"status": prediction.status.value, "solver": "; ".join(prediction.solvers), "seed": seed},
+        )
+
+    def cross_validate(
+        self, folds: int = 10, *, blocks_degrees: float | None = 5.0, seed: int = 0
+    ) -> xr.Dataset:
+        """Predict blocks of places from all others, and score that.
+
+        Kernel and noise stay those that were fitted to all observations; the prior mean is fitted without the
+        places that are left out.
+
+        Parameters
+        ----------
+        folds : int
+            Solves; each place is left out in one of them.
+        blocks_degrees : float or None
+            Places in one block of so many degrees are left out together; None: each place by itself.
+        seed : int
+            Decides which blocks make a fold.
+
+        Returns
+        -------
+        xarray.Dataset
+            For each observation ``observed``, ``mean``, ``std`` (latent), ``predictive_std`` (with noise),
+            ``pit`` and ``fold``; ``rmse``, ``crps``, ``nll`` and ``coverage`` of central intervals over all.
+        """
+        observed, learned = self._fitted()
+        check_count("seed", seed, least=0)
+        with workers_of(self.executor) as executor:
+            return cross_validate(
+                observed,
+                learned,
+                folds=folds,
+                blocks_degrees=blocks_degrees,
+                seed=seed,
+                solver=self.solver,
+                executor=executor,
+                memory_limit_bytes=self.memory_limit_bytes,
+            )
+
+    def summary(self) -> str:
+        """Kernel, noise and fit in a few lines of text."""
+        observed, learned = self._fitted()
+        kernel, result = learned.kernel, learned.result
+        unit = f" {observed.attributes['units']}" if "units" in observed.attributes else ""
+        noise = np.sqrt(learned.noise_variance)
+        shown = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
+        seen = (~np.isnan(observed.values)).any(axis=0)
+        lines = [
+            f"Kriging of {observed.name}: {observed.count:,} observations at {int(seen.sum()):,} places, "
+            f"{len(observed.values)} field{'s' if len(observed.values) != 1 else ''}, "
+            f"{observed.dropped_missing:,} missing",
+            f"kernel       {type(kernel).__name__}",
+            f"lengthscale  {kilometres_of_chord(kernel.lengthscale):.4g} km "
+            f"(chord {kernel.lengthscale:.4g}, Earth of {EARTH_RADIUS_KILOMETRES} km)",
+            f"prior std    {sqrt(kernel.variance):.4g}{unit}",
+            f"noise std    {shown}{unit}",
+            f"prior mean   {learned.mean if isinstance(learned.mean, (str, int, float)) else 'given'}",
+        ]
+        if result is None:
+            return "\n".join([*lines, "fit          none: every number was given"])
+        errors = result.standard_errors
+        return "\n".join(
+            [
+                *lines,
+                f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
+                f"             standard errors: lengthscale {errors.lengthscale:.2g}, variance "
+                f"{errors.variance:.2g}, noise variance {errors.noise_variance:.2g}",
+            ]
+        )
+
+    def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
+        if y is not None:
+            X, values = as_numbers("X", observations), as_numbers("y", y)  # type: ignore[arg-type]
+            _check_pairs(X)
+            if values.ndim not in (1, 2) or len(values) != len(X):
+                raise ArgumentError(f"y has shape {values.shape}; expected ({len(X)},), or ({len(X)}, T).")
+            return observe_arrays(X, values)
+        column = self.noise_std if isinstance(self.noise_std, str) else None
+        observed = observe(
+            observations,  # type: ignore[arg-type]
+            value=self.value,
+            noise_std=column,
+            latitude=self.latitude,
+            longitude=self.longitude,
+            time=self.time,
+            units=self.units,
+            missing=self.missing,
+        )
+        if self.prior is not None or isinstance(self.noise_std, (int, float)):
+            return replace(observed, noise_std=None)  # a number in place of the column of that name
+        return observed
+
+    def _learn(self, observed: Observations, *, executor: Any) -> Learned:
+        if self.prior is not None:
+            self._check_alone()
+            noise = np.asarray(self.prior.noise_variance, dtype=np.float64)
+            return Learned(self.prior.kernel, noise, self.prior.mean, None, "")
+        return learn(
+            observed,
+            kernel=self.kernel,
+            mean=self.mean,
+            fixed=self._fixed(),
+            noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
+            nugget_std=self.nugget_std,
+            executor=executor,
+            memory_limit_bytes=self.memory_limit_bytes,
+        )
+
+    def _fixed(self) -> dict[str, float]:
+        if self.lengthscale is not None and self.lengthscale_km is not None:
+            raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
+        fixed = {}
+        for name in ("lengthscale", "lengthscale_km", "variance"):
+            number = getattr(self, name)
+            if number is not None:
+                check_positive(name, number)
+                fixed[name] = float(number)
+        if "lengthscale_km" in fixed:
+            fixed["lengthscale"] = chord_of_kilometres(fixed.pop("lengthscale_km"))
+        return fixed
+
+    def _check_alone(self) -> None:
+        """Refuse numbers beside a prior, which has them all."""
+        others = [name for name in _OF_THE_PRIOR if getattr(self, name) is not None]
+        if others:
+            raise ArgumentError(
+                f"prior and {' and '.join(others)} were both given; a prior fixes every number. "
+                "Leave one out."
+            )
+
+    def _fitted(self) -> tuple[Observations, Learned]:
+        if not hasattr(self, "_learned"):
+            raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
+        return self._observed, self._learned
+
+
+_PARAMETERS = tuple(name for name in inspect.signature(Kriging.__init__).parameters if name != "self")
+_OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
+
+
+def _changed(model: Kriging) -> str:
+    """Arguments that are not the defaults, as they would be written."""
+    defaults = inspect.signature(Kriging.__init__).parameters
+    shown = {name: given for name, given in model.get_params().items() if given is not defaults[name].default}
+    written = {name: repr(given) for name, given in shown.items() if given != defaults[name].default}
+    return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())
+
+
+def _array_targets(X: Array) -> Targets:
+    points = as_numbers("X", X)
+    _check_pairs(points)
+    return of_places(points[:, 0], points[:, 1])
+
+
+def _check_pairs(X: Array) -> None:
+    if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
+        raise ArgumentError(
+            f"X has shape {X.shape}; expected (n, 2) finite numbers, latitude and longitude in degrees. For "
+            "points that are not on a globe use cagp.condition."
+        )
+
+
+def _root(covariance: Array, variance: float) -> Array:
+    """Triangular factor of a covariance (q, q)."""
+    jittered = covariance + JITTER * variance * np.eye(len(covariance))
+    try:
+        return np.asarray(np.linalg.cholesky(jittered))
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(
+            "the covariance of the targets is not positive definite, so that no samples can be drawn: "
+            "targets nearly coincide, or the noise is too small. Take a coarser "
+            "resolution, or a larger noise_std."
+        ) from error

@@ -1,0 +1,267 @@
+"""What was observed, from an xarray object or a table, as arrays of places and times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.geometry import is_pole, unit_sphere
+from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
+from cagp_dist.latlon import LatLonGrid, LatLonWindow
+from cagp_dist.tables import TableLike, by_time_and_place, read_table
+
+Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
+
+KEPT_ATTRIBUTES = ("units", "standard_name", "long_name")
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Fields observed at places, in the order of the source.
+
+    Attributes
+    ----------
+    latitude_degrees, longitude_degrees : array of float64, shape (n,)
+        Of the places; of a grid row by row.
+    values : array of float64, shape (T, n)
+        NaN where nothing was observed.
+    noise_std : array of float64, shape (n,), or None
+        Standard deviation of the error of an observation, where it was given.
+    dimension : str or None
+        Name of the dimension of the fields; None where there is one field without such a dimension.
+    coordinates : dict of xarray.Variable
+        Of the fields: their times, under the name that the source has for them.
+    where : Horizontal or None
+        Coordinates of the places in the source; None for a table.
+    name : str
+        Of the variable.
+    attributes : dict of str
+        Units, standard_name and long_name, where the source has them.
+    dropped_missing : int
+        Values that were not there.
+    """
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+    values: Array
+    noise_std: Array | None
+    dimension: str | None
+    coordinates: Mapping[str, xr.Variable]
+    where: Horizontal | None
+    name: str
+    attributes: Mapping[str, str]
+    dropped_missing: int
+
+    @property
+    def times(self) -> Times | None:
+        """Moments of the fields, shape (T,), where they are datetime64; else None."""
+        for variable in self.coordinates.values():
+            if variable.dtype.kind == "M" and variable.size == len(self.values):
+                return np.atleast_1d(variable.values)
+        return None
+
+    @property
+    def window(self) -> LatLonWindow | None:
+        """The grid that the places form, as a part of a full circle; None if they do not."""
+        axes = None if self.where is None else self.where.axes
+        if self.where is None or axes is None or self.noise_std is not None:
+            return None
+        if self.where.dims[0] not in self.where.latitude.dims:
+            return None
+        try:
+            return LatLonWindow.from_axes(*axes)
+        except ArgumentError:  # spaced unequally
+            return None
+
+    @property
+    def grid(self) -> LatLonGrid | None:
+        """The grid that the places are all of, row by row, eastward from its first longitude."""
+        window = self.window
+        whole = window is not None and np.array_equal(window.columns, np.arange(window.grid.shape[1]))
+        return window.grid if window is not None and whole else None
+
+    @property
+    def count(self) -> int:
+        """Values that were observed."""
+        return int(np.count_nonzero(~np.isnan(self.values)))
+
+    def patterns(self) -> list[tuple[Mask, Indices]]:
+        """Places observed, shape (n,), and the fields that were observed there, for each pattern of gaps."""
+        seen = ~np.isnan(self.values)
+        masks, which = np.unique(seen, axis=0, return_inverse=True)
+        groups = [(mask, np.flatnonzero(which.ravel() == number)) for number, mask in enumerate(masks)]
+        return sorted(groups, key=lambda group: int(group[1][0]))
+
+    def without(self, places: Mask) -> "Observations":
+        """Leave out some places (n,)."""
+        return replace(self, values=np.where(places, np.nan, self.values))
+
+    def with_poles_merged(self) -> "Observations":
+        """Make the copies of a pole, which are one place, one observation: their mean."""
+        poles = is_pole(self.latitude_degrees)
+        if self.where is None or self.where.axes is None or not poles.any():
+            return self
+        values = self.values.copy()
+        for sign in (-1.0, 1.0):
+            copies = np.flatnonzero(poles & (sign * self.latitude_degrees > 0.0))
+            if copies.size < 2:
+                continue
+            for field in values:
+                there = copies[~np.isnan(field[copies])]
+                if there.size:
+                    mean = field[there].mean()
+                    field[copies] = np.nan
+                    field[copies[0]] = mean
+        return replace(self, values=values)
+
+
+def observe(
+    source: Source,
+    *,
+    value: str | None = None,
+    noise_std: str | float | None = None,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    time: str | None = None,
+    units: str | None = None,
+    missing: float | None = None,
+) -> Observations:
+    """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be told what is what.
+    DataError
+        If values or places are none.
+    """
+    if isinstance(source, (xr.DataArray, xr.Dataset)):
+        observed = _from_xarray(source, value=value, noise_std=noise_std)
+        return (
+            observed
+            if units is None
+            else replace(observed, attributes={**observed.attributes, "units": units})
+        )
+    table = read_table(
+        source,
+        value=value,
+        latitude=latitude,
+        longitude=longitude,
+        time=time,
+        noise_std=noise_std,
+        units=units,
+        missing=missing,
+    )
+    fields = by_time_and_place(table)
+    coordinates = {}
+    if fields.times is not None:
+        attributes = {"standard_name": "time", "long_name": "time", "axis": "T"}
+        coordinates["time"] = xr.Variable("time", fields.times, attributes)
+    return Observations(
+        latitude_degrees=fields.latitude_degrees,
+        longitude_degrees=fields.longitude_degrees,
+        values=fields.values,
+        noise_std=fields.noise_std,
+        dimension=None if fields.times is None else "time",
+        coordinates=coordinates,
+        where=None,
+        name=table.name,
+        attributes={"units": table.units} if table.units else {},
+        dropped_missing=table.dropped_missing,
+    )
+
+
+def observe_arrays(X: Array, y: Array, noise_std: Array | None = None) -> Observations:
+    """Observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees."""
+    columns = y if y.ndim == 2 else y[:, None]
+    return Observations(
+        latitude_degrees=X[:, 0],
+        longitude_degrees=X[:, 1],
+        values=np.ascontiguousarray(columns.T),
+        noise_std=noise_std,
+        dimension=None if y.ndim == 1 else "field",
+        coordinates={},
+        where=None,
+        name="y",
+        attributes={},
+        dropped_missing=int(np.isnan(columns).sum()),
+    )
+
+
+def points_of(observed: Observations) -> Array:
+    """Give the unit vectors of the places, shape (n, 3)."""
+    return unit_sphere(observed.latitude_degrees, observed.longitude_degrees)
+
+
+def _from_xarray(
+    source: xr.DataArray | xr.Dataset, *, value: str | None, noise_std: str | float | None
+) -> Observations:
+    field = choose_variable(source, value) if isinstance(source, xr.Dataset) else source
+    where = horizontal(source if isinstance(source, xr.Dataset) else field)
+    if not set(where.dims) <= set(map(str, field.dims)):
+        raise ArgumentError(
+            f"{field.name!r} has the dimensions {tuple(field.dims)}, and its latitudes and longitudes lie "
+            f"along {where.dims}; expected a value for each of them."
+        )
+    single = [dim for dim in field.dims if str(dim) not in where.dims and field.sizes[dim] == 1]
+    time = time_coordinate(field)
+    along = None if time is None or field[time].ndim == 0 else field[time].dims[0]
+    field = field.squeeze([dim for dim in single if dim != along])
+    dimension = field_dimension(field, where)
+    order = where.dims if dimension is None else (dimension, *where.dims)
+    if field.dtype.kind not in "fiub":
+        raise DataError(f"{field.name!r} has the type {field.dtype}; expected numbers.")
+    values = np.asarray(field.transpose(*order).values, dtype=np.float64)
+    values = np.ascontiguousarray(values).reshape(-1, int(np.prod(where.shape)))
+    if np.isinf(values).any():
+        raise DataError(
+            f"{field.name!r} holds infinity; expected finite numbers, or NaN where there is none."
+        )
+    if np.isnan(values).all():
+        raise DataError(f"{field.name!r} is NaN everywhere: nothing was observed.")
+    coordinates = {
+        str(name): coordinate.variable
+        for name, coordinate in field.coords.items()
+        if str(name) not in where.coordinates and set(coordinate.dims) <= {dimension}
+    }
+    latitude, longitude = where.points
+    return Observations(
+        latitude_degrees=latitude,
+        longitude_degrees=longitude,
+        values=values,
+        noise_std=_noise(source, noise_std, where),
+        dimension=dimension,
+        coordinates=coordinates,
+        where=where,
+        name=str(field.name) if field.name is not None else "value",
+        attributes={key: str(field.attrs[key]) for key in KEPT_ATTRIBUTES if field.attrs.get(key)},
+        dropped_missing=int(np.isnan(values).sum()),
+    )
+
+
+def _noise(
+    source: xr.DataArray | xr.Dataset, noise_std: str | float | None, where: Horizontal
+) -> Array | None:
+    """Noise of each place, if it is a variable of the dataset; a number is the same everywhere."""
+    if noise_std is None:
+        return None
+    if not isinstance(noise_std, str):
+        return None
+    if not isinstance(source, xr.Dataset) or noise_std not in source.data_vars:
+        there = ", ".join(map(repr, getattr(source, "data_vars", ()))) or "none"
+        raise ArgumentError(
+            f"noise_std is {noise_std!r}; expected a number, or a variable of the dataset, which has {there}."
+        )
+    field = source[noise_std].squeeze(
+        [dim for dim in source[noise_std].dims if source.sizes[dim] == 1 and str(dim) not in where.dims]
+    )
+    if set(map(str, field.dims)) != set(where.dims):
+        raise ArgumentError(
+            f"the noise {noise_std!r} has the dimensions {tuple(field.dims)}; expected {where.dims}, the "
+            "noise of each place at all times."
+        )
+    return np.asarray(field.transpose(*where.dims).values, dtype=np.float64).reshape(-1)

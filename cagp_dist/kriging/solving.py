@@ -1,0 +1,270 @@
+"""Which solver a map gets, and the solve: one for all fields that were observed at the same places."""
+
+from dataclasses import dataclass, replace
+from operator import itemgetter
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.geometry import space_filling_order
+from cagp_dist.gp import Posterior, Prior, condition
+from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.observations import Observations, points_of
+from cagp_dist.kriging.targets import Targets
+from cagp_dist.latlon import LatLonWindow
+from cagp_dist.latlon.layout import Layout
+from cagp_dist.posterior.problem import grid_size
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
+from cagp_dist.text import alternatives
+
+MOST_DENSE = 5_000
+"""Observed points up to which a dense factor is the solver."""
+
+SWEEPS, BLOCK_SIZE = 10, 1024
+"""Of block Gauss-Seidel, where nothing was said."""
+
+SOLVERS: dict[str, Solver] = {
+    "cholesky": Cholesky(),
+    "rings": Rings(),
+    "block-gauss-seidel": BlockGaussSeidel(SWEEPS, block_size=BLOCK_SIZE),
+}
+"""Solvers by their names, beside "auto"; any other is given as an object."""
+
+WORST_FIRST = (
+    Status.DIVERGED,
+    Status.BREAKDOWN,
+    Status.ILL_CONDITIONED,
+    Status.COMPLETED,
+    Status.CONVERGED,
+    Status.SOLVED,
+    Status.EXACT,
+)
+
+EXACT = (Status.EXACT, Status.SOLVED)
+
+EXACT_IS_WORTH = 0.1
+"""An exact solve may take ten times as long as sweeps that leave something to compute."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The fields at the targets.
+
+    Attributes
+    ----------
+    mean : array, shape (T, q)
+    variance : array, shape (T, q)
+        Latent, without noise.
+    computational_variance : array, shape (T, q), or None
+        Part of the variance that more computation would take away; None where it is not known.
+    covariance : array, shape (T, q, q), or None
+        If it was asked for.
+    status : Status
+        The worst of all solves.
+    solvers : tuple of str
+        Different ones that were used.
+    plans : tuple of Plan
+        One for each solve.
+    executor : str
+        Where it ran.
+    """
+
+    mean: Array
+    variance: Array
+    computational_variance: Array | None
+    covariance: Array | None
+    status: Status
+    solvers: tuple[str, ...]
+    plans: tuple[Plan, ...]
+    executor: str
+
+
+def predict(
+    observed: Observations,
+    learned: Learned,
+    targets: Targets,
+    *,
+    solver: "str | Solver",
+    executor: Executor,
+    memory_limit_bytes: int | None,
+    full_covariance: bool = False,
+) -> Prediction:
+    """Condition each field on its observations, at the targets.
+
+    Fields with the same gaps share a solve. A field without any observation has the prior's variance and no
+    mean: it is refused.
+
+    Raises
+    ------
+    DataError, BudgetError, NumericalError, ArgumentError
+        As for `cagp_dist.condition`.
+    """
+    T, q = len(observed.values), targets.latitude_degrees.size
+    mean, variance = np.empty((T, q)), np.empty((T, q))
+    computational: Array | None = np.zeros((T, q))
+    covariance = np.empty((T, q, q)) if full_covariance else None
+    statuses, names, plans, where = [], [], [], ""
+    for places, fields in observed.patterns():
+        if not places.any():
+            raise ArgumentError(
+                f"field {int(fields[0])} has no observation ({fields.size} such fields); leave it out."
+            )
+        prior = learned.prior(observed, places, fields)
+        chosen = choose_solver(
+            solver,
+            observed,
+            places,
+            targets,
+            fields=fields.size,
+            full_covariance=full_covariance,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        posterior = _condition(
+            prior,
+            observed,
+            places,
+            fields,
+            targets,
+            solver=chosen,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            full_covariance=full_covariance,
+        )
+        means = posterior.mean.reshape(fields.size, q) if chosen.needs_grid else posterior.mean.T
+        mean[fields] = means
+        variance[fields] = posterior.variance.reshape(q)
+        if covariance is not None:
+            covariance[fields] = posterior.covariance
+        if posterior.status not in EXACT:
+            computational = None
+        statuses.append(posterior.status)
+        names.append(repr(chosen))
+        plans.append(posterior.stats.plan)
+        where = posterior.stats.executor
+    return Prediction(
+        mean=mean,
+        variance=variance,
+        computational_variance=computational,
+        covariance=covariance,
+        status=min(statuses, key=WORST_FIRST.index),
+        solvers=tuple(dict.fromkeys(names)),
+        plans=tuple(plans),
+        executor=where,
+    )
+
+
+def choose_solver(
+    solver: "str | Solver",
+    observed: Observations,
+    places: Mask,
+    targets: Targets,
+    *,
+    fields: int,
+    full_covariance: bool,
+    executor: Executor,
+    memory_limit_bytes: int | None,
+) -> Solver:
+    """Choose the solver for fields that were observed at places (n,).
+
+    Exact solvers first: a dense factor for up to `MOST_DENSE` points, and on a grid its rings, whichever is
+    planned to be quicker; a complete grid always by its rings. Otherwise block Gauss-Seidel.
+    """
+    if not isinstance(solver, str):
+        return solver
+    if solver in SOLVERS:
+        return SOLVERS[solver]
+    if solver != "auto":
+        raise ArgumentError(
+            f"solver is {solver!r}; expected {alternatives(['auto', *SOLVERS])}, or a solver such as "
+            "cagp.BlockGaussSeidel(iterations=5)."
+        )
+    window, n = observed.window, int(places.sum())
+    demand = Demand(
+        n=n,
+        q=targets.latitude_degrees.size,
+        fields=fields,
+        full_covariance=full_covariance,
+        workers=executor.workers,
+        shares_memory=executor.shares_memory,
+        memory_limit_bytes=executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes,
+    )
+    sweeps, exact = SOLVERS["block-gauss-seidel"], []
+    if window is not None:
+        size = grid_size(Layout.of(window.grid, _on_circle(window, places)), targets.grid)
+        exact += _planned(Rings(), replace(demand, grid=size))
+        if exact and not size.missing:
+            return Rings()
+    if window is not None or n <= MOST_DENSE:
+        exact += _planned(Cholesky(), demand)
+    if not exact:
+        return sweeps
+    seconds, best = min(exact, key=itemgetter(0))
+    others = _planned(sweeps, demand) if n > MOST_DENSE else []
+    return sweeps if others and others[0][0] * EXACT_IS_WORTH < seconds else best
+
+
+def _planned(solver: Solver, demand: Demand) -> list[tuple[float, Solver]]:
+    """Seconds that a solve is planned to take, and its solver; nothing if it does not fit into memory."""
+    try:
+        return [(solver.plan(demand).seconds, solver)]
+    except BudgetError:
+        return []
+
+
+def _on_circle(window: LatLonWindow, places: Mask) -> Mask:
+    """Which points of the full circle were observed, shape (P, Q)."""
+    return np.isfinite(window.embed(np.where(places, 0.0, np.nan).reshape(window.shape)))
+
+
+def _condition(
+    prior: Prior,
+    observed: Observations,
+    places: Mask,
+    fields: Indices,
+    targets: Targets,
+    *,
+    solver: Solver,
+    executor: Executor,
+    memory_limit_bytes: int | None,
+    full_covariance: bool,
+) -> Posterior:
+    """Call `cagp_dist.condition` with a grid where the solver needs one, else with points in its order."""
+    window = observed.window
+    if solver.needs_grid:
+        if window is None:
+            raise ArgumentError(
+                f"the observations form no latitude-longitude grid, which {solver!r} needs; use "
+                'solver="auto".'
+            )
+        y = window.embed(observed.values[fields].reshape(-1, *window.shape))
+        y[:, ~_on_circle(window, places)] = np.nan
+        return condition(
+            prior,
+            window.grid,
+            y,
+            targets.points if targets.grid is None else targets.grid,
+            solver=solver,
+            covariance="full" if full_covariance else "diagonal",
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+    X, y = points_of(observed)[places], observed.values[np.ix_(fields, places)].T
+    if not isinstance(solver, Cholesky):
+        order = space_filling_order(X, block_size=getattr(solver, "block_size", BLOCK_SIZE))
+        X, y = X[order], y[order]
+        if isinstance(prior.noise_variance, np.ndarray):
+            prior = replace(prior, noise_variance=prior.noise_variance[order])
+    return condition(
+        prior,
+        X,
+        np.ascontiguousarray(y),
+        targets.points,
+        solver=solver,
+        covariance="full" if full_covariance else "diagonal",
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+    )

@@ -1,0 +1,211 @@
+"""Where a map is wanted: the grid of an object, a grid by its resolution, a region, or a table of places."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import TypeAlias
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import unit_sphere, widest_gap
+from cagp_dist.kriging.axes import Horizontal, horizontal
+from cagp_dist.kriging.observations import Observations
+from cagp_dist.latlon import LatLonGrid
+from cagp_dist.tables import Frame, TableLike, read_places
+
+To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"
+
+CELLS_ACROSS = 100
+"""Cells along the longer side of a region for which no resolution was given, about."""
+
+AROUND_DEGREES = 90.0
+"""Places without a wider gap in longitude lie around the globe."""
+
+GRID_KEYS = {"resolution", "region"}
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Points, and the coordinates that results on them are given.
+
+    Attributes
+    ----------
+    latitude_degrees, longitude_degrees : array of float64, shape (q,)
+        Last dimension fastest.
+    dims : tuple of str
+    shape : tuple of int
+    coordinates : dict of xarray.Variable
+        In the order and convention in which they were given.
+    grid : LatLonGrid or None
+        The full-circle grid that the points are, row by row.
+    """
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    coordinates: Mapping[str, xr.Variable]
+    grid: LatLonGrid | None = None
+
+    @property
+    def points(self) -> Array:
+        """Unit vectors, shape (q, 3)."""
+        return unit_sphere(self.latitude_degrees, self.longitude_degrees)
+
+
+def find_targets(to: To, observed: Observations) -> Targets:
+    """Read what a map is wanted on.
+
+    Parameters
+    ----------
+    to : see `cagp_dist.krige`
+    observed : Observations
+        Their grid is meant where nothing is said, and the region that they cover where only a resolution is.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be told which points are meant.
+    """
+    if to is None:
+        if observed.where is None:
+            raise ArgumentError(
+                "the observations are a table, so it must be said where a map is wanted: to=0.25 (degrees, "
+                'over the region of the observations), to={"resolution": 0.25, "region": [north, west, '
+                "south, east]}, a grid of xarray, or a table of places."
+            )
+        return _of_object(observed.where)
+    if isinstance(to, (xr.DataArray, xr.Dataset)):
+        return _of_object(horizontal(to))
+    if isinstance(to, LatLonGrid):
+        return of_axes(to.latitude_degrees, to.longitude_degrees)
+    if isinstance(to, (int, float, np.integer, np.floating)) and not isinstance(to, bool):
+        return of_grid(float(to), region_of(observed))
+    if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
+        region = region_of(observed) if to.get("region") is None else _region(to["region"])
+        return of_grid(_resolution(to.get("resolution"), region), region)
+    if isinstance(to, (Mapping, str, os.PathLike, Frame)):
+        places = read_places(to)
+        return of_places(places.latitude_degrees, places.longitude_degrees)
+    if isinstance(to, Sequence) and np.shape(to) == (4,):
+        region = _region(to)
+        return of_grid(_resolution(None, region), region)
+    raise ArgumentError(
+        f"to is {to!r}; expected a resolution in degrees, [north, west, south, east], a mapping with "
+        'the keys "resolution" and "region", a grid of xarray, or a table of places.'
+    )
+
+
+def of_places(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike, *, dim: str = "place") -> Targets:
+    """Places one by one."""
+    latitude = np.asarray(latitude_degrees, dtype=np.float64)
+    longitude = np.asarray(longitude_degrees, dtype=np.float64)
+    coordinates = {
+        "latitude": xr.Variable(dim, latitude, _attributes("latitude")),
+        "longitude": xr.Variable(dim, longitude, _attributes("longitude")),
+    }
+    return Targets(latitude, longitude, (dim,), latitude.shape, coordinates)
+
+
+def of_axes(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Targets:
+    """Points of a grid by its axes."""
+    latitude = xr.Variable("latitude", latitude_degrees, {**_attributes("latitude"), "axis": "Y"})
+    longitude = xr.Variable("longitude", longitude_degrees, {**_attributes("longitude"), "axis": "X"})
+    coordinates = {"latitude": latitude, "longitude": longitude}
+    return _of_object(Horizontal(latitude, longitude, ("latitude", "longitude"), coordinates))
+
+
+def of_grid(resolution_degrees: float, region: tuple[float, float, float, float]) -> Targets:
+    """Centres of the cells that tile a region (north, west, south, east), from south to north."""
+    north, west, south, east = region
+    if not 0.0 < resolution_degrees <= 90.0:
+        raise ArgumentError(
+            f"the resolution is {resolution_degrees!r}; expected degrees, above 0 and at most 90."
+        )
+    return of_axes(_centres(south, north, resolution_degrees), _centres(west, east, resolution_degrees))
+
+
+def region_of(observed: Observations) -> tuple[float, float, float, float]:
+    """North, west, south and east edge of what the observations cover, longitudes in their convention.
+
+    Whole degrees, outward; the globe where they lie around it.
+
+    Examples
+    --------
+    >>> from cagp_dist.kriging.observations import observe_arrays
+    >>> import numpy as np
+    >>> region_of(observe_arrays(np.array([[48.1, 11.6], [52.5, -4.3]]), np.zeros(2)))
+    (53.0, -5.0, 48.0, 12.0)
+    """
+    latitude, longitude = observed.latitude_degrees, observed.longitude_degrees
+    start, gap = widest_gap(longitude)
+    eastern = bool((longitude > 180.0).any())  # 0..360
+    north, south = min(90.0, ceil(latitude.max())), max(-90.0, floor(latitude.min()))
+    if gap <= AROUND_DEGREES:
+        west = 0.0 if eastern else -180.0
+        whole = north - south > 180.0 - AROUND_DEGREES
+        return (
+            (90.0, west, -90.0, west + 360.0) if whole else (float(north), west, float(south), west + 360.0)
+        )
+    west = float(floor(start if eastern else (start + 180.0) % 360.0 - 180.0))
+    extent = max(1.0, float(ceil(np.max((longitude - west) % 360.0))))
+    return float(max(north, south + 1)), west, float(south), west + extent
+
+
+def _of_object(where: Horizontal) -> Targets:
+    latitude, longitude = where.points
+    grid = None
+    axes = where.axes
+    if axes is not None and where.dims[0] in where.latitude.dims:
+        try:
+            grid = LatLonGrid.from_axes(*axes)
+        except ArgumentError:  # a part of the circle, or unequally spaced: points
+            grid = None
+    return Targets(latitude, longitude, where.dims, where.shape, where.coordinates, grid)
+
+
+def _region(given: object) -> tuple[float, float, float, float]:
+    try:
+        north, west, south, east = (float(edge) for edge in given)  # type: ignore[attr-defined]
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"the region is {given!r}; expected [north, west, south, east] in degrees."
+        ) from error
+    if east <= west and np.isfinite([west, east]).all():
+        east += 360.0  # across the date line
+    if not (-90.0 <= south < north <= 90.0 and -360.0 <= west < east <= west + 360.0 <= 720.0):
+        raise ArgumentError(
+            f"the region is {given!r}; expected [north, west, south, east] in degrees, -90 <= south < north "
+            "<= 90, longitudes -180..180 or 0..360."
+        )
+    return north, west, south, east
+
+
+def _resolution(given: object, region: tuple[float, float, float, float]) -> float:
+    """Check a resolution, or choose a round one for a region."""
+    if given is not None:
+        if isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool):
+            return float(given)
+        raise ArgumentError(f"the resolution is {given!r}; expected a number of degrees.")
+    north, west, south, east = region
+    wanted = max(north - south, east - west) / CELLS_ACROSS
+    decade = 10.0 ** floor(log10(wanted))
+    return min(
+        (factor * decade for factor in (1.0, 2.0, 2.5, 5.0, 10.0)), key=lambda step: abs(log10(step / wanted))
+    )
+
+
+def _centres(start: float, stop: float, resolution: float) -> Array:
+    count = max(1, round((stop - start) / resolution))
+    step = (stop - start) / count
+    return np.asarray(np.round(start + (np.arange(count) + 0.5) * step, 9))
+
+
+def _attributes(what: str) -> dict[str, str]:
+    direction = {"latitude": "north", "longitude": "east"}[what]
+    return {"standard_name": what, "long_name": what, "units": f"degrees_{direction}"}

@@ -1,0 +1,108 @@
+"""Cross-validation of a map: blocks of places left out together, predicted from all others."""
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.folds import block_folds
+from cagp_dist.calibration.pit import pit
+from cagp_dist.calibration.scores import scores
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.dataset import field_dims, shaped
+from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.observations import Observations
+from cagp_dist.kriging.solving import predict
+from cagp_dist.kriging.targets import Targets, of_places
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers import Solver
+
+
+def cross_validate(
+    observed: Observations,
+    learned: Learned,
+    *,
+    folds: int,
+    blocks_degrees: float | None,
+    seed: int,
+    solver: "str | Solver",
+    executor: Executor,
+    memory_limit_bytes: int | None,
+) -> xr.Dataset:
+    """Predict each place from the places of all other folds; see `Kriging.cross_validate`."""
+    seen = (~np.isnan(observed.values)).any(axis=0)
+    fold = np.full(seen.size, -1, dtype=np.intp)
+    fold[seen] = block_folds(
+        observed.latitude_degrees[seen],
+        observed.longitude_degrees[seen],
+        count=folds,
+        blocks_degrees=blocks_degrees,
+        generator=np.random.default_rng(seed),
+    )
+    mean, std = np.full(observed.values.shape, np.nan), np.full(observed.values.shape, np.nan)
+    for number in range(folds):
+        left_out = fold == number
+        kept = observed.without(left_out)
+        empty = np.isnan(kept.values).all(axis=1)
+        if empty.any():
+            raise ArgumentError(
+                f"without fold {number} field {int(empty.argmax())} has no observation left; lower "
+                "blocks_degrees or raise folds."
+            )
+        targets = of_places(observed.latitude_degrees[left_out], observed.longitude_degrees[left_out])
+        prediction = predict(
+            kept,
+            learned,
+            targets,
+            solver=solver,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        mean[:, left_out], std[:, left_out] = prediction.mean, np.sqrt(np.maximum(prediction.variance, 0.0))
+    return _dataset(observed, learned, fold, mean, std)
+
+
+def _dataset(observed: Observations, learned: Learned, fold: Indices, mean: Array, std: Array) -> xr.Dataset:
+    """Predictions and scores; places without an observation have no values."""
+    places = fold >= 0
+    part = of_places(observed.latitude_degrees[places], observed.longitude_degrees[places], dim="observation")
+    values = observed.values[:, places]
+    noise = learned.noise_variance if learned.noise_variance.ndim == 0 else learned.noise_variance[places]
+    predictive = np.sqrt(std[:, places] ** 2 + noise)
+    there = ~np.isnan(values)
+    probabilities = np.full(values.shape, np.nan)
+    probabilities[there] = pit(mean[:, places][there], predictive[there], values[there])
+    result = scores(mean[:, places][there], predictive[there], values[there])
+    units = {"units": observed.attributes["units"]} if "units" in observed.attributes else {}
+    what = observed.attributes.get("long_name", observed.name)
+    fields: dict[str, tuple[Array, dict[str, str]]] = {
+        "observed": (values, {"long_name": what, **units}),
+        "mean": (mean[:, places], {"long_name": f"mean of {what} from the other folds", **units}),
+        "std": (std[:, places], {"long_name": "standard deviation without noise", **units}),
+        "predictive_std": (predictive, {"long_name": "standard deviation with noise", **units}),
+        "pit": (probabilities, {"long_name": "probability integral transform", "units": "1"}),
+    }
+    return xr.Dataset(
+        {name: _variable(held, observed, part, described) for name, (held, described) in fields.items()}
+        | {
+            "fold": ("observation", fold[places]),
+            "rmse": ((), result.rmse, {"long_name": "root mean square error", **units}),
+            "crps": ((), result.crps, {"long_name": "continuous ranked probability score", **units}),
+            "nll": ((), result.nll, {"long_name": "negative log predictive density", "units": "1"}),
+            "coverage": ("level", result.coverage, {"long_name": "observations in the central interval"}),
+        },
+        coords={
+            **{name: held for name, held in observed.coordinates.items() if name not in part.coordinates},
+            **part.coordinates,
+            "level": ("level", result.levels, {"long_name": "level of the interval"}),
+        },
+        attrs={
+            "comment": "Each place is predicted from the places of all other folds, with the kernel and "
+            "noise that were fitted to all of them and a prior mean that was fitted without them.",
+        },
+    )
+
+
+def _variable(
+    values: Array, observed: Observations, part: Targets, described: dict[str, str]
+) -> tuple[tuple[str, ...], Array, dict[str, str]]:
+    return field_dims(observed, part), shaped(values, observed, part), described
