@@ -72,17 +72,20 @@ class Observations:
             return None
         if self.where.dims[0] not in self.where.latitude.dims:
             return None
-        try:
-            return LatLonWindow.from_axes(*axes)
-        except ArgumentError:  # spaced unequally
-            return None
+        for recognise in (_whole, LatLonWindow.from_axes):
+            try:
+                return recognise(*axes)
+            except ArgumentError:  # a part of the circle, or spaced unequally
+                continue
+        return None
 
     @property
     def grid(self) -> LatLonGrid | None:
         """The grid that the places are all of, row by row, eastward from its first longitude."""
         window = self.window
-        whole = window is not None and np.array_equal(window.columns, np.arange(window.grid.shape[1]))
-        return window.grid if window is not None and whole else None
+        if window is None or not np.array_equal(window.columns, np.arange(window.grid.n_longitudes)):
+            return None
+        return window.grid
 
     @property
     def count(self) -> int:
@@ -190,6 +193,11 @@ def observe_arrays(X: Array, y: Array, noise_std: Array | None = None) -> Observ
         attributes={},
         dropped_missing=int(np.isnan(columns).sum()),
     )
+
+
+def _whole(latitude_degrees: Array, longitude_degrees: Array) -> LatLonWindow:
+    grid = LatLonGrid.from_axes(latitude_degrees, longitude_degrees)
+    return LatLonWindow(grid, np.arange(grid.n_longitudes))
 
 
 def points_of(observed: Observations) -> Array:

@@ -1,0 +1,299 @@
+"""One call: what condition() gives for the same arrays comes out, on the coordinates of the target."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, DataError
+
+
+def test_a_gappy_grid_gives_the_bits_of_condition(gappy, prior):
+    result = cagp.krige(gappy, prior=prior, solver="rings")
+    grid = cagp.LatLonGrid.from_axes(gappy.lat, gappy.lon)
+    expected = cagp.condition(prior, grid, gappy.values, grid, solver=cagp.Rings())
+    np.testing.assert_array_equal(result["mean"], expected.mean)
+    np.testing.assert_array_equal(result["std"], np.sqrt(expected.variance))
+    assert (result["std_computational"] == 0.0).all()
+    assert result.attrs["status"] == "exact"
+    assert result["mean"].dims == ("lat", "lon")
+    assert result.lat.variable.identical(gappy.lat.variable)
+
+
+def test_a_table_gives_the_bits_of_condition_in_its_own_order(stations, prior):
+    places = {"lat": [10.0, -20.0, 10.0], "lon": [5.0, 170.0, -175.0]}
+    result = cagp.krige(stations, to=places, prior=prior)
+    X = cagp.unit_sphere(stations["lat"], stations["lon"])
+    X_test = cagp.unit_sphere(places["lat"], places["lon"])
+    expected = cagp.condition(prior, X, stations["temperature [K]"], X_test, solver=cagp.Cholesky())
+    np.testing.assert_array_equal(result["mean"], expected.mean)
+    np.testing.assert_array_equal(result["std"], np.sqrt(expected.variance))
+    assert result["mean"].dims == ("place",)
+    assert result.longitude.values.tolist() == places["lon"]
+
+
+def test_sweeps_see_the_points_in_space_filling_order(stations, prior):
+    solver = cagp.BlockGaussSeidel(iterations=2, block_size=16)
+    result = cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, prior=prior, solver=solver)
+    X = cagp.unit_sphere(stations["lat"], stations["lon"])
+    order = cagp.space_filling_order(X, block_size=16)
+    y = stations["temperature [K]"][order]
+    expected = cagp.condition(prior, X[order], y, cagp.unit_sphere([0.0], [0.0]), solver=solver)
+    np.testing.assert_array_equal(result["mean"], expected.mean)
+    np.testing.assert_array_equal(result["std"], np.sqrt(expected.variance))
+    assert "block_size=16" in result.attrs["solver"]
+
+
+@pytest.mark.parametrize("order", [("lon", "lat"), ("lat", "lon")])
+@pytest.mark.parametrize("south_first", [True, False])
+@pytest.mark.parametrize("eastern", [True, False])
+def test_the_order_of_the_axes_and_their_convention_do_not_matter(gappy, prior, order, south_first, eastern):
+    given = gappy if south_first else gappy.isel(lat=slice(None, None, -1))
+    if not eastern:
+        given = given.assign_coords(lon=((given.lon + 180.0) % 360.0 - 180.0)).sortby("lon")
+    given = given.transpose(*order)
+    result = cagp.krige(given, prior=prior)
+    assert result.lon.variable.identical(given.lon.variable)
+    assert result.lat.variable.identical(given.lat.variable)
+    reference = cagp.krige(gappy, prior=prior)
+    aligned = result.assign_coords(lon=result.lon % 360.0).sortby("lon").sortby("lat")
+    np.testing.assert_allclose(aligned["mean"], reference["mean"], atol=1e-9)
+    np.testing.assert_allclose(aligned["std"], reference["std"], atol=1e-9)
+
+
+def test_times_with_different_gaps_are_solved_each_with_its_own(truth, prior):
+    given = truth.copy()
+    given[0, 2, 3:6] = np.nan
+    given[1, 7, :4] = np.nan
+    result = cagp.krige(given, prior=prior)
+    assert result["mean"].dims == ("time", "lat", "lon")
+    assert result.attrs["patterns_of_gaps"] == 2
+    for number in range(2):
+        alone = cagp.krige(given[number], prior=prior)
+        np.testing.assert_array_equal(result["mean"][number], alone["mean"])
+        np.testing.assert_array_equal(result["std"][number], alone["std"])
+    xr.testing.assert_equal(result.time, truth.time)
+
+
+def test_a_table_with_times_has_a_map_for_each(prior):
+    rows = pd.DataFrame(
+        {
+            "lat": [0.0, 10.0, 0.0, 10.0, 20.0],
+            "lon": [0.0, 10.0, 0.0, 10.0, 5.0],
+            "date": ["2020-01-01"] * 2 + ["2020-01-02"] * 3,
+            "value": [281.0, 282.0, 279.0, 280.0, 278.0],
+        }
+    )
+    result = cagp.krige(rows, to=5.0, prior=prior)
+    for day, part in rows.groupby("date"):
+        alone = cagp.krige(part.drop(columns="date"), to=result, prior=prior)
+        np.testing.assert_allclose(result["mean"].sel(time=day).squeeze(), alone["mean"], atol=1e-12)
+
+
+def test_names_units_and_attributes_are_those_of_the_observations(gappy, prior):
+    result = cagp.krige(gappy, prior=prior)
+    assert result["mean"].attrs["units"] == result["std"].attrs["units"] == "K"
+    assert result["mean"].attrs["standard_name"] == "air_temperature"
+    assert "near-surface temperature" in result["mean"].attrs["long_name"]
+    said = result.attrs
+    assert said["lengthscale_chord"] == 0.8
+    assert said["lengthscale_km"] == pytest.approx(2 * 6371.0088 * np.arcsin(0.4))
+    assert said["noise_std"] == pytest.approx(0.5)
+    assert said["observations_used"] + said["observations_missing"] == gappy.size
+    assert (said["fit_status"], said["earth_radius_km"]) == ("given", 6371.0088)
+    assert {"solver", "status_advice", "history", "software", "planned_memory", "executor"} <= set(said)
+    assert float(result.time.astype(int)) == float(gappy.time.astype(int))
+
+
+def test_it_can_be_written_and_read_again(gappy, prior, tmp_path):
+    result = cagp.krige(gappy, prior=prior)
+    result.to_netcdf(tmp_path / "map.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "map.nc", engine="h5netcdf") as again:
+        np.testing.assert_array_equal(again["mean"], result["mean"])
+
+
+def test_numbers_that_are_not_given_are_fitted(truth):
+    result = cagp.krige(truth, to={"lat": [1.0], "lon": [2.0]})
+    grid = cagp.LatLonGrid.from_axes(truth.lat, truth.lon)
+    latitude = np.repeat(truth.lat.values, truth.lon.size)
+    values = truth.values.reshape(2, -1)
+    mean = cagp.mean_family("constant").fit(latitude, np.tile(truth.lon, truth.lat.size), values.T)
+    centred = values - mean(grid.points).T
+    expected = cagp.fit(cagp.Matern32, grid, centred.reshape(truth.shape), mean=0.0)
+    assert result.attrs["fit_status"] == expected.status.value == "converged"
+    assert result.attrs["lengthscale_chord"] == expected.prior.kernel.lengthscale
+    errors = expected.standard_errors
+    assert result.attrs["lengthscale_chord_standard_error"] == errors.lengthscale
+
+
+def test_what_is_given_is_not_fitted(stations):
+    model = cagp.Kriging(lengthscale_km=3000.0, noise_std=0.2).fit(stations)
+    assert model.prior_.kernel.lengthscale == pytest.approx(2 * np.sin(1500.0 / 6371.0088), rel=1e-6)
+    assert model.prior_.noise_variance == pytest.approx(0.04, rel=1e-6)
+    assert model.fit_result_.standard_errors.variance > 0.0
+    kernel = cagp.Matern12(0.5, 4.0)
+    assert cagp.Kriging(kernel=kernel, noise_std=0.2).fit(stations).prior_.kernel == kernel
+
+
+def test_a_nugget_is_added_to_a_known_noise(truth):
+    settings = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.3}
+    exact = cagp.Kriging(**settings, nugget_std=0.4).fit(truth)
+    assert exact.prior_.noise_variance == pytest.approx(0.25)
+    fitted = cagp.Kriging(**settings, nugget_std=None).fit(truth)
+    error = fitted.fit_result_.standard_errors.noise_variance
+    assert abs(fitted.prior_.noise_variance - 0.25) < 3 * error < 0.15
+
+
+@pytest.mark.parametrize(
+    ("to", "latitudes", "longitudes"),
+    [
+        ({"resolution": 30.0}, [-75, -45, -15, 15, 45, 75], np.arange(-165.0, 180.0, 30.0)),
+        ({"resolution": 10.0, "region": [20, -10, 0, 10]}, [5, 15], [-5, 5]),
+        ({"region": [20, 170, 0, -170], "resolution": 10.0}, [5, 15], [175, 185]),
+        (cagp.LatLonGrid([0.0, 30.0], 4), [0, 30], [0, 90, 180, 270]),
+    ],
+)
+def test_grids_of_cells(stations, prior, to, latitudes, longitudes):
+    result = cagp.krige(stations, to=to, prior=prior)
+    assert result.latitude.values.tolist() == list(latitudes)
+    assert result.longitude.values.tolist() == list(longitudes)
+    assert result["mean"].shape == (len(latitudes), len(longitudes))
+
+
+def test_a_region_alone_gets_a_round_resolution(stations, prior):
+    result = cagp.krige(stations, to=[60.0, -10.0, 30.0, 30.0], prior=prior)
+    step = np.diff(result.longitude)
+    np.testing.assert_allclose(step, 0.5)
+    assert float(result.latitude.min()) == 30.25
+
+
+def test_stations_and_curvilinear_grids_of_xarray(truth, prior):
+    latitude = xr.DataArray([1.0, 2.0, 3.0], dims="station", attrs={"standard_name": "latitude"})
+    longitude = xr.DataArray([4.0, 5.0, 6.0], dims="station", attrs={"standard_name": "longitude"})
+    given = xr.Dataset(
+        {"ta": (("time", "station"), [[280.0, np.nan, 282.0]]), "time": [0]},
+        coords={"y_of": latitude, "x_of": longitude, "code": ("station", ["a", "b", "c"])},
+    )
+    result = cagp.krige(given, prior=prior)
+    assert result["mean"].dims == ("time", "station")
+    assert result.code.values.tolist() == ["a", "b", "c"]
+    rotated = xr.DataArray(
+        [[280.0, 281.0]],
+        dims=("rlat", "rlon"),
+        coords={
+            "rlat": ("rlat", [0.0], {"standard_name": "grid_latitude", "units": "degrees", "axis": "Y"}),
+            "rlon": (
+                "rlon",
+                [0.0, 1.0],
+                {"standard_name": "grid_longitude", "units": "degrees", "axis": "X"},
+            ),
+            "lat": (("rlat", "rlon"), [[50.0, 50.1]]),
+            "lon": (("rlat", "rlon"), [[10.0, 11.0]]),
+        },
+    )
+    result = cagp.krige(rotated, prior=prior)
+    assert result["mean"].dims == ("rlat", "rlon")
+    assert {"lat", "lon", "rlat", "rlon"} <= set(result.coords)
+
+
+def test_a_layout_like_cmip(truth, prior):
+    days = xr.Variable("time", [54059.5, 54060.5], {"units": "days since 1850-01-01", "calendar": "360_day"})
+    given = truth.assign_coords(time=days, height=2.0).to_dataset()
+    given["lat_bnds"] = (("lat", "bnds"), np.zeros((11, 2)))
+    given["lat"].attrs |= {"bounds": "lat_bnds", "axis": "Y"}
+    given["time_bnds"] = (("time", "bnds"), np.zeros((2, 2)))
+    result = cagp.krige(given, prior=prior)
+    assert result.time.variable.identical(days)
+    assert result.height == 2.0
+    np.testing.assert_array_equal(result["mean"], cagp.krige(truth, prior=prior)["mean"])
+
+
+def test_a_layout_like_berkeley_earth(truth, prior):
+    given = xr.Dataset(
+        {
+            "land_mask": (("latitude", "longitude"), np.ones((11, 18))),
+            "temperature": (("time", "latitude", "longitude"), truth.values.astype(np.float32)),
+            "climatology": (("month_number", "latitude", "longitude"), np.zeros((12, 11, 18))),
+        },
+        coords={
+            "latitude": ("latitude", truth.lat.values, {"units": "degrees_north"}),
+            "longitude": ("longitude", truth.lon.values - 170.0, {"units": "degrees_east"}),
+            "time": ("time", [2020.04, 2020.12], {"units": "year A.D.", "standard_name": "time"}),
+        },
+    )
+    with pytest.raises(ArgumentError, match=r"'temperature'.*value=\"NAME\""):
+        cagp.krige(given, prior=prior)
+    result = cagp.krige(given, value="temperature", prior=prior)
+    assert result.time.values.tolist() == [2020.04, 2020.12]
+    assert float(result.longitude[0]) == -170.0
+
+
+def test_poles_are_one_place(prior):
+    latitude = np.array([-90.0, -45.0, 0.0, 45.0, 90.0])
+    values = np.random.default_rng(0).normal(280.0, 3.0, (5, 8))
+    values[-1, 3:] = np.nan
+    given = xr.DataArray(
+        values, dims=("lat", "lon"), coords={"lat": latitude, "lon": np.arange(0.0, 360.0, 45.0)}
+    )
+    by_rings = cagp.krige(given, prior=prior, solver="rings")
+    by_points = cagp.krige(given, prior=prior, solver="cholesky")
+    np.testing.assert_allclose(by_rings["mean"], by_points["mean"], atol=1e-8)
+    np.testing.assert_allclose(by_rings["std"], by_points["std"], atol=1e-8)
+    np.testing.assert_allclose(by_rings["std"][0], by_rings["std"][0, 0], atol=1e-9)
+
+
+def test_a_regional_grid_is_exact_by_either_way(truth, prior):
+    region = truth[0].sel(lat=slice(-30, 45), lon=slice(40, 160))
+    region[3, 2] = np.nan
+    by_rings = cagp.krige(region, prior=prior, solver="rings")
+    by_points = cagp.krige(region, prior=prior)
+    np.testing.assert_allclose(by_rings["mean"], by_points["mean"], atol=1e-6)
+    np.testing.assert_allclose(by_rings["std"], by_points["std"], atol=1e-6)
+    assert by_points.attrs["solver"] == "Cholesky()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"to": None}, "must be said where a map is wanted"),
+        ({"to": "nowhere.csv"}, "there is no file"),
+        ({"to": [1.0, 2.0]}, "to is"),
+        ({"to": {"region": [0.0, 1.0, 10.0, 2.0]}}, r"expected \[north, west, south, east\]"),
+        ({"to": 0.0}, "the resolution is 0.0"),
+        ({"kernel": "matern23"}, 'Did you mean "matern'),
+        ({"solver": "magic"}, "solver is 'magic'; expected \"auto\""),
+        ({"solver": "rings"}, "form no latitude-longitude grid"),
+        ({"mean": "cubic"}, "mean is 'cubic'"),
+        ({"lengthscale": 1.0, "lengthscale_km": 1.0}, "both given"),
+        ({"lengthscale_km": -1.0}, "lengthscale_km is -1.0"),
+        ({"noise_std": -1.0}, "noise_std is -1.0"),
+        ({"noise_std": "err"}, "no column 'err'"),
+        ({"executor": 3}, "executor is 3; expected a distributed.Client"),
+    ],
+)
+def test_what_cannot_be_is_refused(stations, arguments, text):
+    with pytest.raises((ArgumentError, DataError), match=text):
+        cagp.krige(stations, **({"to": 30.0} | arguments))
+
+
+def test_a_prior_fixes_every_number(stations, prior):
+    with pytest.raises(ArgumentError, match="prior and noise_std were both given"):
+        cagp.krige(stations, to=30.0, prior=prior, noise_std=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda given: given.rename(lat="south_north"), "no latitude was found"),
+        (lambda given: given.expand_dims(level=[1, 2]), r"isel\(level=0\)"),
+        (lambda given: given.assign_coords(lat=given.lat * 2), "which is no latitude"),
+        (lambda given: given * np.nan, "NaN everywhere"),
+        (lambda given: given / 0.0, "holds infinity"),
+    ],
+)
+def test_fields_that_cannot_be_read_are_refused(gappy, prior, change, text):
+    given = gappy.copy()
+    given["lat"].attrs.clear()
+    with pytest.raises((ArgumentError, DataError), match=text):
+        cagp.krige(change(given), prior=prior)
