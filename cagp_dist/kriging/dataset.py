@@ -1,6 +1,7 @@
 """A prediction as a CF data set: coordinates and names of the targets, and attributes that say how."""
 
 import datetime as dt
+from collections.abc import Sequence
 from importlib.metadata import version
 
 import numpy as np
@@ -79,7 +80,7 @@ def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
 
 def attributes(
     prediction: Prediction, observed: Observations, learned: Learned, *, call: str
-) -> dict[str, str | int | float]:
+) -> dict[str, str | int | float | list[float]]:
     """Everything that was chosen inside, for people and programs."""
     kernel, result = learned.kernel, learned.result
     noise = np.sqrt(learned.noise_variance)
@@ -87,7 +88,7 @@ def attributes(
     software = f"cagp-dist {version('cagp-dist')}"
     units = observed.attributes.get("units", "")
     what = observed.attributes.get("long_name", observed.name)
-    said: dict[str, str | int | float] = {
+    said: dict[str, str | int | float | list[float]] = {
         "Conventions": CONVENTIONS,
         "title": f"{what}: posterior mean and standard deviation",
         "source": f"kriging (Gaussian-process regression) of {observed.count:,} observations",
@@ -97,8 +98,8 @@ def attributes(
         "status_advice": prediction.status.advice,
         "solver": "; ".join(prediction.solvers),
         "kernel": repr(kernel),
-        "lengthscale_chord": float(kernel.lengthscale),
-        "lengthscale_km": kilometres_of_chord(kernel.lengthscale),
+        "lengthscale_chord": _one_or_all(learned.lengthscales),
+        "lengthscale_km": _one_or_all([kilometres_of_chord(chord) for chord in learned.lengthscales]),
         "earth_radius_km": EARTH_RADIUS_KILOMETRES,
         "prior_std": float(np.sqrt(kernel.variance)),
         "noise_std": float(noise)
@@ -130,3 +131,7 @@ def attributes(
 def _root(variance: Array) -> Array:
     """Take the root; a variance that rounding left below zero (the status says so) has none."""
     return np.sqrt(np.maximum(variance, 0.0))
+
+
+def _one_or_all(numbers: Sequence[float]) -> float | list[float]:
+    return float(numbers[0]) if len(numbers) == 1 else list(numbers)

@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gp import Prior
-from cagp_dist.kernels import KERNELS, Kernel
+from cagp_dist.kernels import KERNELS, Elementary, Kernel
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.means import mean_family
 from cagp_dist.text import alternatives, nearest
@@ -56,10 +56,15 @@ class Learned:
     result: "FitResult | None"
     fitted_to: str
 
+    @property
+    def lengthscales(self) -> tuple[float, ...]:
+        """Chords: of the kernel, or of each part of a sum."""
+        return tuple(part.common_lengthscale for part in self.kernel.parts)
+
     def prior(self, observed: Observations, places: Mask, fields: Indices) -> Prior:
         """Prior of fields that were observed at the same places (n,); its mean has a column for each."""
-        noise = self.noise_variance if self.noise_variance.ndim == 0 else self.noise_variance[places]
-        level = float(noise) if noise.ndim == 0 else noise
+        noise = self.noise_variance
+        level = float(noise) if noise.ndim == 0 else noise[places]
         return Prior(self.kernel, level, mean_of(self.mean, observed, places, fields))
 
 
@@ -96,7 +101,7 @@ def mean_of(
     )
 
 
-def kernel_family(kernel: "str | type[Kernel] | Kernel") -> "type[Kernel] | Kernel":
+def kernel_family(kernel: "str | type[Elementary] | Kernel") -> "type[Elementary] | Kernel":
     """Find the kernel that a name stands for; a class or a kernel stands for itself."""
     if isinstance(kernel, str):
         if kernel in KERNELS:
@@ -104,7 +109,7 @@ def kernel_family(kernel: "str | type[Kernel] | Kernel") -> "type[Kernel] | Kern
         near = nearest(kernel, KERNELS)
         hint = f' Did you mean "{near}"?' if near else ""
         raise ArgumentError(f"kernel is {kernel!r}; expected {alternatives(KERNELS)}.{hint}")
-    if isinstance(kernel, Kernel) or (isinstance(kernel, type) and issubclass(kernel, Kernel)):
+    if isinstance(kernel, Kernel) or (isinstance(kernel, type) and issubclass(kernel, Elementary)):
         return kernel
     raise ArgumentError(f'kernel is {kernel!r}; expected a name, such as "matern32", a kernel or its class.')
 
@@ -112,7 +117,7 @@ def kernel_family(kernel: "str | type[Kernel] | Kernel") -> "type[Kernel] | Kern
 def learn(
     observed: Observations,
     *,
-    kernel: "str | type[Kernel] | Kernel",
+    kernel: "str | type[Elementary] | Kernel",
     mean: MeanLike,
     fixed: dict[str, float],
     noise_std: float | None,
@@ -148,8 +153,8 @@ def learn(
     from cagp_dist.likelihood.fit import fit
 
     family = kernel_family(kernel)
-    if isinstance(family, Kernel):
-        fixed = {"lengthscale": family.lengthscale, "variance": family.variance, **fixed}
+    if isinstance(family, Elementary):
+        fixed = {"lengthscale": family.common_lengthscale, "variance": family.variance, **fixed}
         family = type(family)
     bounds = {name: (number, number) for name, number in fixed.items()}
     known = _known_noise(observed, noise_std)
@@ -160,9 +165,16 @@ def learn(
             bounds["noise_variance"] = (level, level)
         else:
             bounds["noise_variance"] = (typical, max(2.0 * typical, 4.0 * float(np.nanvar(observed.values))))
+    if isinstance(family, Kernel):
+        if fixed or "noise_variance" not in bounds or nugget_std is None:
+            raise ArgumentError(
+                f"kernel is {family!r}, whose numbers are kept; expected noise_std beside it, and neither a "
+                "lengthscale nor a variance. Or give prior=cagp.Prior(kernel, noise_variance)."
+            )
+        return Learned(family, known + nugget_std**2, mean, None, "")
     result, where = None, ""
     if len({name for name, (low, high) in bounds.items() if low == high}) == 3:
-        chosen = family(bounds["lengthscale"][0], bounds["variance"][0])
+        chosen: Kernel = family(bounds["lengthscale"][0], bounds["variance"][0])
         noise_variance = bounds["noise_variance"][0]
     else:
         places, fields, where = _decisive(observed)
@@ -180,7 +192,7 @@ def learn(
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
         )
-        chosen, noise_variance = result.prior.kernel, result.prior.noise_variance
+        chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
     return Learned(chosen, known + (noise_variance - typical), mean, result, where)
 
 

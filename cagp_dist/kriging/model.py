@@ -15,7 +15,7 @@ from cagp_dist.checks import as_numbers, check_count, check_positive
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres, kilometres_of_chord
 from cagp_dist.gp import Prior
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import Elementary, Kernel
 from cagp_dist.kriging.dataset import as_dataset, coordinates, field_dims
 from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.learning import Learned, MeanLike, learn
@@ -38,7 +38,7 @@ def krige(
     observations: Source,
     *,
     to: To = None,
-    kernel: "str | type[Kernel] | Kernel" = "matern32",
+    kernel: "str | type[Elementary] | Kernel" = "matern32",
     mean: MeanLike = "constant",
     value: str | None = None,
     noise_std: str | float | None = None,
@@ -196,7 +196,7 @@ class Kriging:
     >>> model = cagp.Kriging(noise_std=0.3, lengthscale_km=400.0, variance=9.0).fit(X, [21.0, 18.5, 20.2])
     >>> mean, std = model.predict(np.array([[48.1, 11.6], [-30.0, 20.0]]), return_std=True)
     >>> mean.round(1), std.round(1)
-    (array([21. , 19.8]), array([0.3, 3. ]))
+    (array([21. , 19.9]), array([0.3, 3. ]))
     """
 
     _estimator_type = "regressor"
@@ -204,7 +204,7 @@ class Kriging:
     def __init__(
         self,
         *,
-        kernel: "str | type[Kernel] | Kernel" = "matern32",
+        kernel: "str | type[Elementary] | Kernel" = "matern32",
         mean: MeanLike = "constant",
         value: str | None = None,
         noise_std: str | float | None = None,
@@ -433,9 +433,12 @@ class Kriging:
             f"Kriging of {observed.name}: {observed.count:,} observations at {int(seen.sum()):,} places, "
             f"{len(observed.values)} field{'s' if len(observed.values) != 1 else ''}, "
             f"{observed.dropped_missing:,} missing",
-            f"kernel       {type(kernel).__name__}",
-            f"lengthscale  {kilometres_of_chord(kernel.lengthscale):.4g} km "
-            f"(chord {kernel.lengthscale:.4g}, Earth of {EARTH_RADIUS_KILOMETRES} km)",
+            f"kernel       {' + '.join(type(part).__name__ for part in kernel.parts)}",
+            *(
+                f"lengthscale  {kilometres_of_chord(chord):.4g} km (chord {chord:.4g}, Earth of "
+                f"{EARTH_RADIUS_KILOMETRES} km)"
+                for chord in learned.lengthscales
+            ),
             f"prior std    {sqrt(kernel.variance):.4g}{unit}",
             f"noise std    {shown}{unit}",
             f"prior mean   {learned.mean if isinstance(learned.mean, (str, int, float)) else 'given'}",

@@ -297,3 +297,30 @@ def test_fields_that_cannot_be_read_are_refused(gappy, prior, change, text):
     given["lat"].attrs.clear()
     with pytest.raises((ArgumentError, DataError), match=text):
         cagp.krige(change(given), prior=prior)
+
+
+def test_each_observation_has_its_own_noise(stations, prior):
+    noise = np.linspace(0.1, 2.0, 60)
+    places = {"lat": [10.0, -20.0], "lon": [5.0, 170.0]}
+    result = cagp.krige(stations | {"noise_std": noise}, to=places, kernel=prior.kernel, mean=280.0)
+    own = cagp.Prior(prior.kernel, noise_variance=noise**2, mean=280.0)
+    X, y = cagp.unit_sphere(stations["lat"], stations["lon"]), stations["temperature [K]"]
+    X_test = cagp.unit_sphere(places["lat"], places["lon"])
+    expected = cagp.condition(own, X, y, X_test, solver=cagp.Cholesky())
+    np.testing.assert_array_equal(result["mean"], expected.mean)
+    assert result.attrs["noise_std"] == "0.1 to 2, of each place"
+    solver, order = cagp.BlockGaussSeidel(3, block_size=16), cagp.space_filling_order(X, block_size=16)
+    swept = cagp.krige(
+        stations | {"noise_std": noise}, to=places, kernel=prior.kernel, mean=280.0, solver=solver
+    )
+    ordered = cagp.Prior(prior.kernel, noise_variance=noise[order] ** 2, mean=280.0)
+    expected = cagp.condition(ordered, X[order], y[order], X_test, solver=solver)
+    np.testing.assert_array_equal(swept["mean"], expected.mean)
+
+
+def test_a_sum_of_kernels_with_its_numbers(stations):
+    kernel = cagp.Matern32(0.2, 1.0) + cagp.Matern32(1.0, 4.0)
+    result = cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, kernel=kernel, noise_std=0.5)
+    assert result.attrs["lengthscale_chord"] == [0.2, 1.0]
+    with pytest.raises(ArgumentError, match="expected noise_std beside it"):
+        cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, kernel=kernel)
