@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import Executor, ThreadExecutor, open_executor
 
-if TYPE_CHECKING:
-    from distributed import Client
-
-Workers: TypeAlias = "Executor | Client | str | None"
+Workers: TypeAlias = Executor | str | object | None
+"""An object is a ``distributed.Client``, whose module only `cagp_dist.runtime.dask` may import."""
 
 
 @contextmanager
@@ -33,7 +31,7 @@ def workers_of(given: Workers) -> Iterator[Executor]:
     elif type(given).__module__.partition(".")[0] == "distributed":
         from cagp_dist.runtime.dask import DaskExecutor
 
-        yield DaskExecutor(cast("Client", given))
+        yield DaskExecutor(cast("Any", given))
     elif callable(getattr(given, "gather", None)):
         yield cast("Executor", given)
     else:
