@@ -43,6 +43,9 @@ GRID_COLUMNS = 16
 FEW_MISSING = 8192
 """Missing points of a grid up to which an exact identity is used: a dense matrix of that size is 0.5 GiB."""
 
+MOST_WINDOW_FLOPS = 10**14
+"""Of the factor of a window of a grid: half an hour on one core."""
+
 PRODUCTS_OF_NOISE = 12
 """Products to a relative residual of 1e-10 over the root of the condition number: ``log(2 / 1e-10) / 2``."""
 
@@ -132,6 +135,16 @@ class GridSize:
     targets_are_grid: bool = False
     target_views: int | None = None
     noise_spread: float = 1.0
+    window: int = 0
+    missing_in_window: int = 0
+
+    @property
+    def solves_window(self) -> bool:
+        """Whether the window is solved directly; see `solves_window`."""
+        even = self.noise_spread == 1.0
+        return even and solves_window(
+            self.latitudes, self.window, gaps=self.missing_in_window, missing=self.missing
+        )
 
     @property
     def size(self) -> int:
@@ -473,12 +486,28 @@ def plan_ring_sweeps(
     )
 
 
+def solves_window(latitudes: int, width: int, *, gaps: int, missing: int) -> bool:
+    """Whether a window of a circle is solved directly: much of the circle is missing, little of the window.
+
+    Parameters
+    ----------
+    latitudes, width : int
+        Rows and columns of the window; no columns if it is not known.
+    gaps, missing : int
+        Points of the window, and of the whole grid, that were not observed.
+    """
+    flops = 2 * width**2 * latitudes**3
+    return width > 0 and gaps <= FEW_MISSING < missing and flops <= MOST_WINDOW_FLOPS
+
+
 def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     """Plan an exact solve on a latitude-longitude grid.
 
     One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
     latitude and test point; with many missing points, many for each test point.
     """
+    if grid.solves_window:
+        return _plan_window(demand, grid)
     many = grid.products > 0
     targets = 0 if grid.targets_are_grid and grid.has_rings else demand.q
     views = targets if grid.target_views is None else min(targets, grid.target_views)
@@ -499,6 +528,27 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
+
+
+def _plan_window(demand: Demand, grid: GridSize) -> Plan:
+    """Plan an exact solve on a part of the circle: block Toeplitz, a solve for each gap and each target."""
+    matrix = grid.window * grid.latitudes**2
+    points, missing = grid.window * grid.latitudes, grid.missing_in_window
+    solves = demand.fields * (2 if missing else 1) + missing + demand.q
+    # blocks, lags and predictor; transforms of both triangles and of the product
+    factor = 16 * DOUBLE * matrix
+    # columns that are in memory at once; of those being solved their transforms, of twice the length
+    in_flight = (16 * GRID_COLUMNS * 3 + 4 * GRID_COLUMNS * 24 * demand.workers + 12) * DOUBLE * points
+    in_flight += DOUBLE * (8 * grid.size * demand.fields + 6 * grid.size + points * demand.q)
+    in_flight += 3 * DOUBLE * missing * (missing + demand.q)
+    if demand.full_covariance:
+        in_flight += 3 * DOUBLE * points * demand.q
+    peak = _common_bytes(demand, 1) + factor + in_flight
+    if peak > demand.memory_limit_bytes:
+        raise _too_large(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
+    entries = grid.latitudes * points + (points + demand.n) * demand.q
+    flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
+    return _plan_without_tiles(demand, "exact on the regional grid", 1, peak, entries, flops, 16)
 
 
 def _plan_without_tiles(

@@ -1,11 +1,13 @@
 """Exact solves on a latitude-longitude grid, where no, few or many points are missing (math 7, T28).
 
-The weights v of the observed points, zero elsewhere, come from the whole grid in one of two ways:
+The weights v of the observed points, zero elsewhere, are found in one of three ways:
 
 few missing
     ``v = G^-1 (b - e)``, with e chosen on the missing points m so that v vanishes there:
     ``[G^-1]_mm e = [G^-1 b]_m``. Entries of ``G^-1`` depend on two latitudes and the difference in longitude,
     so one whole-grid solve for each latitude with a missing point gives them all.
+many missing, few of them inside a window that holds all observed points
+    the window is solved directly (`cagp_dist.gram.window`).
 many missing, or noise that varies along a latitude
     conjugate gradients preconditioned by the whole grid (`cagp_dist.gram.masked`).
 
@@ -21,15 +23,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.budget import FEW_MISSING, GRID_COLUMNS
+from cagp_dist.budget import FEW_MISSING, GRID_COLUMNS, solves_window
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import Targets, target_points
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.window import WindowSolve
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.latlon.views import Views
+from cagp_dist.runtime import Executor
 
 TOLERANCE = 1e-10
 """Relative residual of the iteration for many missing points."""
@@ -53,17 +57,33 @@ class GridSolve:
         Which points were observed.
     noise_variance : array, shape (n,), optional
         Noise of each observed point, where it is not that of its latitude.
+    executor : Executor, optional
+        Where columns of a window are solved side by side.
     """
 
-    def __init__(self, rings: RingGram, layout: Layout, *, noise_variance: Array | None = None) -> None:
+    def __init__(
+        self,
+        rings: RingGram,
+        layout: Layout,
+        *,
+        noise_variance: Array | None = None,
+        executor: Executor | None = None,
+    ) -> None:
         self._rings, self._layout = rings, layout
         self._even = noise_variance is None
-        few = self._even and np.count_nonzero(layout.missing) <= FEW_MISSING
-        self._system: FewMissing | ManyMissing = (
-            FewMissing.of(rings, layout.missing)
-            if few
-            else ManyMissing(rings, ~layout.missing, noise_variance=self._of_complete_rows(noise_variance))
-        )
+        missing = int(np.count_nonzero(layout.missing))
+        self._system: FewMissing | WindowSolve | ManyMissing
+        if self._even and missing <= FEW_MISSING:
+            self._system = FewMissing.of(rings, layout.missing)
+        elif self._even and solves_window(
+            rings.grid.shape[0], layout.window[1], gaps=layout.missing_in_window, missing=missing
+        ):
+            noise = rings.noise_by_latitude.copy()
+            noise[layout.poles] /= rings.grid.n_longitudes
+            self._system = WindowSolve(rings.kernel, layout, noise, executor)
+        else:
+            noise_there = self._of_complete_rows(noise_variance)
+            self._system = ManyMissing(rings, ~layout.missing, noise_variance=noise_there)
 
     def _of_complete_rows(self, noise_variance: Array | None) -> Array | None:
         """Noise of all points that are not missing, where poles are complete rows."""
@@ -85,6 +105,8 @@ class GridSolve:
         With noise between c and C times that of the rings it is at most ``max(C, 1) / min(c, 1)`` times
         theirs.
         """
+        if isinstance(self._system, WindowSolve):
+            return self._system.condition_number
         bound, spread = self._rings.condition_bound(), self._system.noise_spread
         return spread * (bound if bound <= TRUSTED_BOUND else min(bound, self._rings.condition_estimate()))
 

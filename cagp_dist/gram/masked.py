@@ -149,14 +149,15 @@ class MaskedRings:
         return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
 
     def exact(self, *, executor: Executor) -> ExactSolve:
-        """Solves by the whole grid: an identity where few points are missing, else iterative.
+        """Solves by an identity where few points of the grid, or of a window, are missing; else iterative.
 
         Iterative also where the noise varies along a latitude.
         """
         from cagp_dist.gram.gaps import GridSolve
 
         even = self.noise_range == (1.0, 1.0)
-        return GridSolve(self.rows_of_poles, self._layout, noise_variance=None if even else self._noise)
+        noise = None if even else self._noise
+        return GridSolve(self.rows_of_poles, self._layout, noise_variance=noise, executor=executor)
 
     def __matmul__(self, columns: ArrayLike) -> Array:
         """``G_o @ columns`` for columns (n,) or (n, r)."""

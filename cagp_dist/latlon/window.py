@@ -18,7 +18,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 OFF_DEGREES = 4e-5
 """Tolerance for longitudes on a circle: the rounding of two float32 values near 360."""
 
-FINEST_DEGREES = 1e-3
+FINEST_DEGREES = 4e-3
 """Longitudes closer than this are no grid: the tolerance would let any longitudes pass."""
 
 MOST_SKIPPED = 8

@@ -294,4 +294,6 @@ def grid_size(
         targets_are_grid=targets is not None and targets.same_points(grid),
         target_views=views,
         noise_spread=noise_spread,
+        window=layout.window[1],
+        missing_in_window=layout.missing_in_window,
     )

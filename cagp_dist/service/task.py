@@ -14,6 +14,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, mean_family
 from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.jobfile.tables import Job
@@ -180,37 +181,51 @@ def places_on_grid(solver: Solver, points: Points, design: Design) -> tuple[LatL
 
 
 def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
-    """Find the full-circle grid of observed points, and the place of each in it; a pole is in column 0.
+    """Find the grid of observed points, and the place of each in it; a pole is in column 0.
+
+    The grid is a full circle; points of a region fill a part of it (`cagp_dist.latlon.window`).
 
     Raises
     ------
     ArgumentError
-        If the points lie on no such grid, fill less than half of it, or two are at one place.
+        If the points lie on no such grid, fill less than half of it or of the region, or two are at one
+        place.
     """
     latitude, longitude = points.latitude_degrees[train], points.longitude_degrees[train]
     pole = is_pole(latitude)
     if pole.all():
         raise ArgumentError(f"all points are poles, which lie on no grid of longitudes. {ELSEWHERE}")
     rows, row = np.unique(latitude, return_inverse=True)
-    columns = np.unique(longitude[~pole])
     try:
-        grid = LatLonGrid.from_axes(rows, columns)
+        grid, column, width = _circle(rows, longitude[~pole])
     except ArgumentError as error:
         raise ArgumentError(
             f"the {train.size:,} observed points lie on no full-circle latitude-longitude grid: {error} "
             f"{ELSEWHERE}"
         ) from error
-    if train.size < LEAST_FILLED * grid.size:
+    if train.size < LEAST_FILLED * rows.size * width:
         raise ArgumentError(
-            f"the {train.size:,} observed points fill {train.size / grid.size:.0%} of a grid of "
-            f"{grid.shape[0]} x {grid.shape[1]}; Rings needs most of it. Observe all of the grid (in a "
+            f"the {train.size:,} observed points fill {train.size / (rows.size * width):.0%} of a grid of "
+            f"{rows.size} x {width}; Rings needs most of it. Observe all of the grid (in a "
             'job: train = { kind = "all" }) or every k-th row and column (kind = "stride"). ' + ELSEWHERE
         )
-    column = np.where(pole, 0, np.searchsorted(columns, longitude) % columns.size)
-    index = row.reshape(-1) * columns.size + column
+    index = row.reshape(-1) * grid.n_longitudes
+    index[~pole] += column
     if np.unique(index).size < index.size:
         raise ArgumentError(f"two observed points are at one place of the grid; drop one. {ELSEWHERE}")
     return grid, index
+
+
+def _circle(latitude: Array, longitude: Array) -> tuple[LatLonGrid, Indices, int]:
+    """Grid of these rows on which longitudes lie, the column of each, and how many columns they span."""
+    columns = np.unique(longitude)
+    try:
+        grid = LatLonGrid.from_axes(latitude, columns)
+    except ArgumentError:  # a part of the circle
+        n_longitudes, first, column = place_longitudes(longitude)
+        grid = LatLonGrid(latitude, n_longitudes, first_longitude_degrees=first)
+        return grid, column, int(column.max()) + 1
+    return grid, np.searchsorted(columns, longitude) % columns.size, columns.size
 
 
 def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:

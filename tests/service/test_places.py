@@ -112,14 +112,38 @@ def test_axes_in_single_precision_are_a_grid(Q):
     np.testing.assert_array_equal(index, np.arange(3 * Q))
 
 
+@pytest.mark.parametrize("first", [0.0, 350.0, 3.25])
+@pytest.mark.parametrize("missing", [0, 11])
+def test_points_of_a_region_are_placed_on_the_circle_and_solved_as_by_cholesky(first, missing):
+    rng = np.random.default_rng(missing)
+    points = all_points(LATITUDE, np.sort((first + np.arange(12.0) * 2.5) % 360.0))
+    train = rng.permutation(72)[missing:]
+    grid, index = placed(points, train)
+    assert grid.shape == (6, 144)
+    assert grid.first_longitude_degrees == first
+    np.testing.assert_allclose(grid.points[index], unit_vectors(points, train), rtol=0.0, atol=1e-12)
+    y, X_test = rng.normal(size=len(train)), rng.normal(size=(7, 3))
+    X_test /= np.linalg.norm(X_test, axis=1, keepdims=True)
+    field = np.full(grid.size, np.nan)
+    field[index] = y
+    posterior = cagp.condition(PRIOR, grid, field.reshape(grid.shape), X_test, solver=cagp.Rings())
+    reference = cagp.condition(PRIOR, unit_vectors(points, train), y, X_test, solver=cagp.Cholesky())
+    assert_close(posterior.mean, reference.mean, relative=1e-10)
+    np.testing.assert_allclose(posterior.variance, reference.variance, rtol=0.0, atol=1e-12)
+
+
 def chosen(points, index):
     return points_at(points.latitude_degrees[index], points.longitude_degrees[index])
 
 
 REFUSED = {
-    "a region": (
-        all_points(LATITUDE, np.arange(0.0, 90.0, 10.0)),
+    "a region off the circle": (
+        all_points(LATITUDE, np.arange(9) * 7.0007),
         "lie on no full-circle latitude-longitude",
+    ),
+    "scattered in a region": (
+        chosen(all_points(LATITUDE, np.arange(9.0)), [0, 10, 20, 30, 40, 50, 8, 16]),
+        "points fill 15% of a grid of 6 x 9; Rings needs most of it",
     ),
     "scattered": (
         chosen(WHOLE, [0, 11, 22, 33, 44, 55, 6, 7, 8, 9]),
