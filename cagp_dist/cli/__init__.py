@@ -41,6 +41,16 @@ Scheduler = Annotated[
         show_default=False,
     ),
 ]
+Times = Annotated[
+    str | None,
+    typer.Option(
+        "--times",
+        metavar="TIMES",
+        help="Times in place of those of the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
+        "'from 2017-01-01 to 2017-01-31 every 6h', 'last 5d at 12:00', or all.",
+        show_default=False,
+    ),
+]
 
 
 def main() -> None:
@@ -106,11 +116,13 @@ def demo(
     epilog=_examples(
         "cagp run job.toml",
         "cagp run job.toml --scheduler tcp://127.0.0.1:8786",
+        "cagp run job.toml --times 'last 5d at 12:00'",
         "cagp run job.toml --publish-unconverged",
     ),
 )
 def run(
     job: JobFile,
+    times: Times = None,
     scheduler: Scheduler = None,
     publish_unconverged: Annotated[
         bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
@@ -122,25 +134,22 @@ def run(
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.service.jobfile.config import load_job
-
-        _run(load_job(job), scheduler, publish_unconverged=publish_unconverged)
+        _run(_loaded(job, times), scheduler, publish_unconverged=publish_unconverged)
 
 
 @app.command(epilog=_examples("cagp plan job.toml", "cagp plan job.toml --scheduler serial"))
-def plan(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None:
+def plan(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: Debug = False) -> None:
     """Show what a job costs in points, tiles, tasks, bytes and seconds, and do nothing."""
     with reported_errors(debug=debug):
-        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.plan import plan_job
 
-        found = plan_job(_placed(load_job(job), scheduler))
+        found = plan_job(_placed(_loaded(job, times), scheduler))
         for line in [found.size.line(), *found.lines()]:
             typer.echo(line)
 
 
 @app.command(epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))
-def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None:
+def fit(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: Debug = False) -> None:
     """Fit the three numbers of the prior to the observations and print them as a table for the job file.
 
     The observed points decide; with fit_to = "field" in [prior] the whole field does, test points included.
@@ -148,10 +157,9 @@ def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None
     kept, as by `cagp ingest`. Exit code 3 says that the fit did not end well.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.run import fit as fit_job
 
-        placed = _placed(load_job(job), scheduler)
+        placed = _placed(_loaded(job, times), scheduler)
         with Display() as display:
             fitted = fit_job(placed, observe=display)
         show_fit(placed, fitted)
@@ -160,13 +168,12 @@ def fit(job: JobFile, scheduler: Scheduler = None, debug: Debug = False) -> None
 
 
 @app.command(epilog=_examples("cagp ingest job.toml"))
-def ingest(job: JobFile, debug: Debug = False) -> None:
+def ingest(job: JobFile, times: Times = None, debug: Debug = False) -> None:
     """Fetch the observations of a job into its output folder; times that are there are not fetched again."""
     with reported_errors(debug=debug), Display() as display:
-        from cagp_dist.service.jobfile.config import load_job
         from cagp_dist.service.run import ingest_only
 
-        ingest_only(load_job(job), observe=display)
+        ingest_only(_loaded(job, times), observe=display)
 
 
 @app.command(
@@ -227,6 +234,14 @@ def _run(job: "Job", scheduler: str | None, *, publish_unconverged: bool) -> Non
     show_outcome(outcome, page)
     if not outcome.status.ok:
         raise typer.Exit(NOT_CONVERGED)
+
+
+def _loaded(path: Path, times: str | None) -> "Job":
+    """Read a job file; ``times`` takes precedence over those in it."""
+    from cagp_dist.service.jobfile.config import load_job, with_times
+
+    job = load_job(path)
+    return job if times is None else with_times(job, times)
 
 
 def _placed(job: "Job", scheduler: str | None) -> "Job":

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.canonical import canonical, time_axis
 from cagp_dist.era5.layout import GRIB_PARAMETERS, listed
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DataError
@@ -29,8 +29,9 @@ def main() -> int:
     Returns
     -------
     int
-        0 with ``values.npy``, ``time.npy``, ``latitude.npy`` and ``longitude.npy`` in the folder, or 1 with
-        ``error.json``: the class of the error and its text.
+        0 with ``values.npy``, ``time.npy``, ``latitude.npy`` and ``longitude.npy`` in the folder, or
+        ``time.npy`` alone where the job says ``times_only``; or 1 with ``error.json``: the class of the error
+        and its text.
     """
     job = json.load(sys.stdin)
     folder = Path(job["folder"])
@@ -40,6 +41,9 @@ def main() -> int:
             datasets = _open(Path(job["path"]), folder, job["variable"])
             for dataset in datasets:
                 opened.enter_context(dataset)
+            if job.get("times_only"):
+                np.save(folder / "time.npy", time_axis(*datasets, variable=job["variable"]))
+                return 0
             field = canonical(*datasets, **job["selection"])
         for name in ("time", "latitude", "longitude"):
             np.save(folder / f"{name}.npy", field[name].values)

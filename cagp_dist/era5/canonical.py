@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.era5.layout import check_variable, find_variable, listed, standard_field
 from cagp_dist.era5.points import Points, observation_points
 from cagp_dist.era5.selection import (
@@ -23,7 +23,7 @@ from cagp_dist.era5.selection import (
 )
 from cagp_dist.errors import DataError
 
-__all__ = ["Points", "assemble", "canonical", "observation_points"]
+__all__ = ["Points", "assemble", "canonical", "observation_points", "time_axis"]
 
 Values = NDArray[np.float32]
 
@@ -84,16 +84,8 @@ def canonical(
     array([[291., 290.],
            [281., 280.]], dtype=float32)
     """
-    check_variable(variable)
     wanted = None if times is None else parse_times(times)
-    holders = [dataset for dataset in datasets if find_variable(dataset.data_vars, variable)]
-    if not holders:
-        names = dict.fromkeys(str(name) for dataset in datasets for name in dataset.data_vars)
-        raise DataError(
-            f"variable {variable!r} is missing; there is {listed(names)}. Request 2m_temperature "
-            "(parameter 167)."
-        )
-    fields = [standard_field(dataset, variable) for dataset in holders]
+    fields = _fields(datasets, variable)
     for field in fields:
         _check_units(field)
     latitude, longitude = _common_grid(fields)
@@ -110,6 +102,42 @@ def canonical(
     values, longitude = _ascending_columns(values, longitude[columns])
     _check_values(values, moments)
     return assemble(values, moments, latitude, longitude, variable)
+
+
+def time_axis(*datasets: xr.Dataset, variable: str = "t2m") -> Times:
+    """List the times of a field; no value of it is read.
+
+    Parameters
+    ----------
+    *datasets, variable
+        As for `canonical`.
+
+    Returns
+    -------
+    array of datetime64[ns]
+        Ascending, each once.
+
+    Raises
+    ------
+    DataError
+        If the variable is absent, or there is no time.
+    """
+    found = np.unique(np.concatenate([field.time.values for field in _fields(datasets, variable)]))
+    if found.size == 0:
+        raise DataError("the source holds no time at all; expected at least one field.")
+    return found
+
+
+def _fields(datasets: Sequence[xr.Dataset], variable: str) -> list[xr.DataArray]:
+    check_variable(variable)
+    holders = [dataset for dataset in datasets if find_variable(dataset.data_vars, variable)]
+    if not holders:
+        names = dict.fromkeys(str(name) for dataset in datasets for name in dataset.data_vars)
+        raise DataError(
+            f"variable {variable!r} is missing; there is {listed(names)}. Request 2m_temperature "
+            "(parameter 167)."
+        )
+    return [standard_field(dataset, variable) for dataset in holders]
 
 
 def assemble(

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 import cagp_dist
+from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import assemble
 from cagp_dist.era5.selection import Area
@@ -85,6 +86,43 @@ def open_file(
     field = assemble(values, time, latitude, longitude, variable)
     field.attrs |= {"source": f"file:{where}", "source_sha256": file_sha256(where)}
     return field
+
+
+def file_times(
+    path: str | os.PathLike[str],
+    *,
+    variable: str = "t2m",
+    scratch: Path,
+    time_limit_seconds: float = DECODE_SECONDS,
+) -> Times:
+    """List the times of a file; no value of its field is decoded.
+
+    Parameters
+    ----------
+    path, variable, scratch, time_limit_seconds
+        As for `open_file`.
+
+    Returns
+    -------
+    array of datetime64[ns]
+        Ascending, each once.
+
+    Raises
+    ------
+    DataError, ConfigurationError
+        As `open_file`.
+    """
+    where = Path(path)
+    _check_file(where)
+    with _scratch_folder(scratch) as folder:
+        job: dict[str, object] = {
+            "path": os.fspath(where.absolute()),
+            "folder": folder,
+            "variable": variable,
+            "times_only": True,
+        }
+        _run_child(job, where, time_limit_seconds)
+        return np.asarray(np.load(Path(folder) / "time.npy", allow_pickle=False))
 
 
 def _check_file(path: Path) -> None:

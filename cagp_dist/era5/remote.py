@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import xarray as xr
 
-from cagp_dist.era5.canonical import canonical
+from cagp_dist.arrays import Times
+from cagp_dist.era5.canonical import canonical, time_axis
 from cagp_dist.era5.selection import Area
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.remedies import installation
@@ -78,6 +80,38 @@ def open_zarr(
         result = canonical(dataset, variable=variable, times=times, area=area, grid_degrees=grid_degrees)
     result.attrs |= {"source": f"zarr:{url}", "source_sha256": content_sha256(result)}
     return result
+
+
+def store_times(url: str, *, variable: str = "t2m") -> Times:
+    """List the times of a Zarr store, reading only its axes.
+
+    A time axis may run ahead of the data: where a store says ``valid_time_start`` and ``valid_time_stop``, as
+    ``arco-era5`` does, what lies outside is left out.
+
+    Parameters
+    ----------
+    url : str
+        As for `open_zarr`.
+    variable : str
+        Canonical name.
+
+    Returns
+    -------
+    array of datetime64[ns]
+        Ascending, each once.
+
+    Raises
+    ------
+    DataError, ConfigurationError
+        As `open_zarr`.
+    """
+    with opened_store(url) as dataset:
+        found = time_axis(dataset, variable=variable)
+        for name, inside in (("valid_time_start", np.greater_equal), ("valid_time_stop", np.less)):
+            if name in dataset.attrs:
+                day = np.datetime64(str(dataset.attrs[name]), "D") + (name == "valid_time_stop")
+                found = found[inside(found, day)]
+    return found
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from cagp_dist.era5.selection import Area
 from cagp_dist.errors import DataError
 
 SAMPLE_FILE = "ecmwf_2t_2017-04-27T12_0p75_global.grib"
+SAMPLE_TIME = "2017-04-27T12:00"
 SAMPLE_SHA256 = "80cbe25ca79229778675775c105d881358eccd0f813818a8780c83fe1e2fbd91"
 
 

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
+
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.text import nearest
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from cagp_dist.arrays import Times
     from cagp_dist.era5.selection import Area
     from cagp_dist.era5.synthetic import Synthetic
 
@@ -100,6 +103,50 @@ def open_source(
     return found.open(address, Request(selection, cache_directory, progress, synthetic))
 
 
+def source_times(source: str, *, variable: str = "t2m", cache_directory: Path) -> "Times":
+    """List the times that a source has, without reading any value of its field.
+
+    Parameters
+    ----------
+    source, variable, cache_directory
+        As for `open_source`.
+
+    Returns
+    -------
+    array of datetime64[ns]
+        Ascending, each once.
+
+    Raises
+    ------
+    ConfigurationError
+        If the source is not known, or has every time that one asks for.
+    DataError
+        If the data is absent, damaged or not the field that is asked for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cagp_dist.era5.sources import source_times
+    >>> print(*source_times("sample", cache_directory=Path(tempfile.mkdtemp())).astype("datetime64[h]"))
+    2017-04-27T12
+    """
+    from cagp_dist.era5.layout import check_variable
+
+    check_variable(variable)
+    name, _, address = source.partition(":")
+    found = SOURCES.get(name)
+    if found is None or bool(address) != bool(found.address):
+        raise _unknown(source)
+    if found.times is None:
+        raise ConfigurationError(
+            f'source "{source}" has no list of times: it gives those that are asked for. List them, or say '
+            'from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
+        )
+    selection = Selection(variable=variable, times=None, area=None, grid_degrees=None)
+    return found.times(address, Request(selection, cache_directory, None, None))
+
+
 class Selection(TypedDict):
     """Which part of a field is wanted; the keys are parameters of `open_source`."""
 
@@ -135,6 +182,8 @@ class Source:
         Whether reading may cost a download, so that nothing is read to make a plan.
     needs_times : bool
         Whether times must be given.
+    times : callable, optional
+        Takes the same as ``open``; returns the times that are there, ascending. None: any that is asked for.
     """
 
     open: "Callable[[str, Request], xr.Dataset]"
@@ -142,12 +191,19 @@ class Source:
     example: str = ""
     remote: bool = False
     needs_times: bool = False
+    times: "Callable[[str, Request], Times] | None" = None
 
 
 def _sample(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.sample import open_sample
 
     return open_sample(**wanted.selection, scratch=wanted.cache_directory)
+
+
+def _sample_times(address: str, wanted: Request) -> "Times":
+    from cagp_dist.era5.sample import SAMPLE_TIME
+
+    return np.array([SAMPLE_TIME], dtype="datetime64[ns]")
 
 
 def _synthetic(address: str, wanted: Request) -> "xr.Dataset":
@@ -162,10 +218,23 @@ def _file(address: str, wanted: Request) -> "xr.Dataset":
     return open_file(Path(address).expanduser(), **wanted.selection, scratch=wanted.cache_directory)
 
 
+def _file_times(address: str, wanted: Request) -> "Times":
+    from cagp_dist.era5.files import file_times
+
+    variable = wanted.selection["variable"]
+    return file_times(Path(address).expanduser(), variable=variable, scratch=wanted.cache_directory)
+
+
 def _zarr(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.remote import open_zarr
 
     return open_zarr(address, **wanted.selection)
+
+
+def _zarr_times(address: str, wanted: Request) -> "Times":
+    from cagp_dist.era5.remote import store_times
+
+    return store_times(address, variable=wanted.selection["variable"])
 
 
 def _cds(address: str, wanted: Request) -> "xr.Dataset":
@@ -175,10 +244,10 @@ def _cds(address: str, wanted: Request) -> "xr.Dataset":
 
 
 SOURCES: dict[str, Source] = {
-    "sample": Source(_sample),
+    "sample": Source(_sample, times=_sample_times),
     "synthetic": Source(_synthetic),
-    "file": Source(_file, address="PATH", example="field.grib"),
-    "zarr": Source(_zarr, address="URL", example="gs://bucket/era5.zarr", remote=True),
+    "file": Source(_file, address="PATH", example="field.grib", times=_file_times),
+    "zarr": Source(_zarr, address="URL", example="gs://bucket/era5.zarr", remote=True, times=_zarr_times),
     "cds": Source(_cds, remote=True, needs_times=True),
 }
 

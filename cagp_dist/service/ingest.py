@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from cagp_dist.arrays import Times
 from cagp_dist.digest import text_sha256
-from cagp_dist.era5.sources import SOURCES, open_source
+from cagp_dist.era5.sources import SOURCES, open_source, source_times
 from cagp_dist.errors import DataError
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.tables import Job, Observations, SyntheticTable
@@ -95,7 +98,7 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
     from cagp_dist.store.observations import open_observations
 
     table, content = job.observations, None
-    times = table.times
+    times = table.listed_times
     if table.source == "synthetic":
         from cagp_dist.era5.synthetic import DEFAULT_TIMES
 
@@ -111,11 +114,29 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
         return None
 
 
+def available_times(job: Job, *, report: Report) -> Times:
+    """Ask the source of a job which times it has, ascending; raises as `ingest`."""
+    table = job.observations
+    report(f"looking up the times of {table.source}")
+    return source_times(table.source, variable=table.variable, cache_directory=job.root / "downloads")
+
+
+def ingested_times(job: Job) -> Times | None:
+    """Return the times of a remote source that were ingested before, ascending; None if there are none."""
+    from cagp_dist.store.observations import open_observations
+
+    path = _store_path(job.root, job.observations, content=None)
+    if not path.exists():
+        return None
+    with open_observations(path) as stored:
+        return np.asarray(stored["time"].values)
+
+
 def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
     return open_source(
         table.source,
         variable=table.variable,
-        times=table.times,
+        times=table.listed_times,
         area=table.area,
         grid_degrees=table.grid_degrees,
         cache_directory=cache,

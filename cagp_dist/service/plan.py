@@ -14,6 +14,7 @@ from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
 from cagp_dist.service.task import Task, choose, places_on_grid
+from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Solver
 
@@ -98,6 +99,7 @@ def plan_job(job: Job) -> JobPlan:
     ClusterError
         If the scheduler does not answer.
     """
+    job = resolved(job, report=lambda text: None, offline=True)
     seen = _seen(job)
     size = _size(job, seen)
     solver = job.solver.build()
@@ -152,6 +154,7 @@ def size_of_task(task: Task) -> Size:
 
 def size_of_job(job: Job) -> Size:
     """Count the points of a job; see `plan_job` for what is read and raised."""
+    job = resolved(job, report=lambda text: None, offline=True)
     return _size(job, _seen(job))
 
 
@@ -174,8 +177,9 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
     if seen is not None:
         return _counted(*seen)
     design, table = job.design, job.observations
+    times = table.listed_times
     if (
-        table.times is None
+        times is None
         or not isinstance(design.train, RandomPoints)
         or not isinstance(design.test, RandomPoints)
     ):
@@ -188,4 +192,4 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
         area = design.map.area or table.area or _GLOBE
         somewhere = design.map.model_copy(update={"area": area})
         mapped = map_cells(somewhere, np.empty(0), np.empty(0)).size
-    return Size(observed=design.train.count, tested=design.test.count, mapped=mapped, times=len(table.times))
+    return Size(observed=design.train.count, tested=design.test.count, mapped=mapped, times=len(times))

@@ -19,6 +19,7 @@ from cagp_dist.service.plan import JobPlan, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of
 from cagp_dist.service.solve import Solution, solve
 from cagp_dist.service.task import Task, prepare
+from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import memory_limit, workers_of
 from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group
@@ -82,6 +83,7 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
     clock = Clock(observe)
     with workers_of(job) as executor, output_lock(job.root):
         with clock.stage("Observations") as stage:
+            job = resolved(job, report=stage.note)
             field = ingest(job, report=stage.note)
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
@@ -141,6 +143,7 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
     with workers_of(job) as executor:
         with output_lock(job.root):
             with clock.stage("Observations") as stage:
+                job = resolved(job, report=stage.note)
                 field = ingest(job, report=stage.note)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
@@ -228,6 +231,7 @@ def ingest_only(job: Job, *, observe: Observer = silent) -> None:
         As `run`, for the observations.
     """
     with output_lock(job.root), Clock(observe).stage("Observations") as stage:
+        job = resolved(job, report=stage.note)
         field = ingest(job, report=stage.note)
         stage.summary = _described(field)
 

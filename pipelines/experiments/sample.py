@@ -32,7 +32,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         job = demo_job(folder)
         observations = job.observations
-        field = open_source(observations.source, times=observations.times, cache_directory=Path(folder))
+        field = open_source(
+            observations.source, times=observations.listed_times, cache_directory=Path(folder)
+        )
         task = prepare(job, field)
     test = task.design.test
     observed, noise = task.points.values_kelvin[0, test], job.prior.noise_variance

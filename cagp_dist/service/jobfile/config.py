@@ -1,15 +1,18 @@
 """Reads and checks job files."""
 
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from cagp_dist.arrays import Times
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.explain import explain
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.tables import Job, Observations
+from cagp_dist.service.jobfile.times import TimeRule, parse_times, written
 
 
 def load_job(path: Path | str) -> Job:
@@ -95,3 +98,55 @@ def with_scheduler(job: Job, scheduler: str) -> Job:
     except ValueError as error:
         raise ConfigurationError(f'--scheduler "{scheduler}": {error}.') from error
     return job.model_copy(update={"cluster": job.cluster.model_copy(update={"scheduler": checked})})
+
+
+def with_times(job: Job, text: str) -> Job:
+    """Replace the times of a job, as ``--times`` asks; its text says so.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    text : str
+        The short form, see `cagp_dist.service.jobfile.times.parse_times`.
+
+    Raises
+    ------
+    ConfigurationError
+        If the text is no times, or the source of the job needs some and ``all`` came.
+    """
+    try:
+        found = parse_times(text)
+        replaced = _with_times(job, found)
+    except ValueError as error:
+        raise ConfigurationError(f'--times "{text}": {error}.') from error
+    replaced._text = _noted(job.text, f"--times {text}")
+    return replaced
+
+
+def with_listed_times(job: Job, moments: Times) -> Job:
+    """Put the times that a rule came to in its place; the text of the job says which.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    moments : array of datetime64[ns], shape (T,)
+        Ascending.
+    """
+    listed = tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
+    replaced = _with_times(job, listed)
+    replaced._text = _noted(job.text, f"[observations] times = {written(listed)}")
+    return replaced
+
+
+def _with_times(job: Job, found: tuple[str, ...] | TimeRule | None) -> Job:
+    table = job.observations
+    Observations.check_times_of_source(table.source, found)
+    return job.model_copy(update={"observations": table.model_copy(update={"times": found})})
+
+
+def _noted(text: str, note: str) -> str:
+    """Add a comment to the text of a job, on lines of its own."""
+    lines = textwrap.wrap(note, 100, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([text.rstrip("\n"), *(f"# {line}" for line in lines), ""])

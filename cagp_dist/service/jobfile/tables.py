@@ -12,6 +12,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PlainValidator,
     PrivateAttr,
     model_validator,
 )
@@ -22,12 +23,15 @@ from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
 from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable
+from cagp_dist.service.jobfile.times import EXPECTED as EXPECTED_TIMES
+from cagp_dist.service.jobfile.times import TimeRule
+from cagp_dist.service.jobfile.times import times as check_times
 from cagp_dist.text import alternatives
 
 _LARGEST_COUNT = 10**9
 
 
-Times = Annotated[tuple[str, ...], BeforeValidator(values.times)]
+Times = Annotated[tuple[str, ...] | TimeRule, PlainValidator(check_times)]
 Area = Annotated[
     tuple[float, float, float, float], BeforeValidator(values.as_tuple), AfterValidator(values.area)
 ]
@@ -89,7 +93,7 @@ class Observations(Table):
     ] = "t2m"
     times: Annotated[
         Times | None,
-        Field(description="a list of ISO 8601 times, UTC", examples=[["2017-04-27T12:00"]]),
+        Field(description=EXPECTED_TIMES, examples=[["2017-04-27T12:00"]]),
     ] = None
     area: Annotated[Area | None, _AREA] = None
     grid_degrees: Annotated[float | None, _DEGREES] = None
@@ -106,6 +110,19 @@ class Observations(Table):
         """The name of the source, without its address."""
         return self.source.partition(":")[0]
 
+    @property
+    def listed_times(self) -> tuple[str, ...] | None:
+        """The times, None for all of the source; a rule must have been resolved."""
+        if self.times is None or isinstance(self.times, tuple):
+            return self.times
+        raise TypeError("times is a rule; resolve it with cagp_dist.service.times.resolved")
+
+    @staticmethod
+    def check_times_of_source(source: str, times: tuple[str, ...] | TimeRule | None) -> None:
+        """Raise `ValueError` if a source needs times and there are none."""
+        if SOURCES[source.partition(":")[0]].needs_times and times is None:
+            raise ValueError(f'source "{source}" needs times, for example times = ["2017-04-27T12:00"]')
+
     @model_validator(mode="before")
     @classmethod
     def _synthetic_by_default(cls, table: object) -> object:
@@ -116,8 +133,7 @@ class Observations(Table):
 
     @model_validator(mode="after")
     def _keys_of_the_source(self) -> Self:
-        if SOURCES[self.kind].needs_times and self.times is None:
-            raise ValueError(f'source "{self.source}" needs times, for example times = ["2017-04-27T12:00"]')
+        self.check_times_of_source(self.source, self.times)
         if self.source != "synthetic" and self.synthetic is not None:
             raise ValueError(
                 f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '

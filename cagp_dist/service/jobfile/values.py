@@ -1,4 +1,4 @@
-"""Single values of the job file: times, areas, sources, schedulers and amounts of memory.
+"""Single values of the job file: instants, areas, sources, schedulers and amounts of memory.
 
 Each function takes what the file says and returns its canonical form, or raises `ValueError` with the
 sentence that follows ``key = value:`` in the error message. What is of the wrong type altogether is
@@ -28,34 +28,24 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def times(value: object) -> object:
-    """Instants in UTC as ISO 8601 text, ascending; TOML dates and texts are both welcome."""
-    if not isinstance(value, list):
-        return value
-    if not value:
-        raise ValueError("the list is empty; leave the key out to take all times of the source")
-    instants: set[str] = set()
-    for item in value:
-        instant = _instant(item)
-        if instant in instants:
-            raise ValueError(f"the time {item} is listed more than once; list each time once")
-        instants.add(instant)
-    return tuple(sorted(instants))
+def instant_of(value: object, spoken: str | None = None) -> str:
+    """Write an instant as ISO 8601 text in UTC, to the minute where that is exact; TOML dates are welcome.
 
-
-def _instant(value: object) -> str:
+    ``spoken`` is what an error calls it.
+    """
     text = value.isoformat() if isinstance(value, dt.date) else value
     expected = "expected an ISO 8601 time in UTC, for example 2017-04-27T12:00"
     if not isinstance(text, str):
         raise ValueError(f"{value!r} is not a time; {expected}")
+    named = repr(text if spoken is None else spoken)
     try:
         instant = dt.datetime.fromisoformat(text)
         if instant.tzinfo is not None:
             instant = instant.astimezone(dt.UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is not a time; {expected}") from None
+        raise ValueError(f"{named} is not a time; {expected}") from None
     if not _YEARS[0] <= instant.year <= _YEARS[1]:
-        raise ValueError(f"{text!r} lies outside the years {_YEARS[0]}..{_YEARS[1]}; {expected}")
+        raise ValueError(f"{named} lies outside the years {_YEARS[0]}..{_YEARS[1]}; {expected}")
     return instant.isoformat(timespec="auto" if instant.second or instant.microsecond else "minutes")
 
 

@@ -1,0 +1,90 @@
+"""Rules for times, resolved: from then on the job is the one that lists them, with the same run key."""
+
+import datetime as dt
+from collections.abc import Callable
+
+import numpy as np
+
+from cagp_dist.arrays import Times
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.service.ingest import available_times, ingested_times, is_remote
+from cagp_dist.service.jobfile.config import with_listed_times
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.times import Newest, TimeRule
+
+CDS_DELAY_DAYS = 6
+"""The Climate Data Store has ERA5 up to about five days ago; with six, whole days are there."""
+
+
+def resolved(
+    job: Job, *, report: Callable[[str], None], offline: bool = False, now: dt.datetime | None = None
+) -> Job:
+    """Work out which times a job takes.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    report : callable
+        Called with lines for people.
+    offline : bool
+        Ask no remote source: what was ingested from it counts as what it has.
+    now : datetime, optional
+        In UTC. The source ``cds`` is not asked what it has: its newest time is 23:00 six days ago.
+
+    Returns
+    -------
+    Job
+        The same job if it lists its times or leaves them out; else the one that lists what its rule came to,
+        ascending.
+
+    Raises
+    ------
+    ConfigurationError
+        If the source has every time and the rule does not say which, or a remote source would have to be
+        asked.
+    DataError
+        If the source has none of the times, or cannot be read.
+    """
+    rule = job.observations.times
+    if rule is None or isinstance(rule, tuple):
+        return job
+    available = np.empty(0, dtype="datetime64[ns]")
+    if rule.needs_source:
+        available = _available(job, rule, report=report, offline=offline, now=now)
+    try:
+        found = rule.times(available)
+    except ValueError as error:
+        raise DataError(f"[observations] times: {error}.") from error
+    known = with_listed_times(job, found)
+    report(f"{found.size:,} time{'s' if found.size > 1 else ''}: {_extent(found)}")
+    return known
+
+
+def _available(
+    job: Job, rule: TimeRule, *, report: Callable[[str], None], offline: bool, now: dt.datetime | None
+) -> Times:
+    table = job.observations
+    if table.source == "cds":
+        if not (isinstance(rule, Newest) and (rule.every or rule.at)):
+            raise ConfigurationError(
+                'source "cds" has every hour since 1940; say which, with every or at: times = '
+                '{ from = "2017-04-01", to = "2017-04-30", every = "6h" } or { last = "5d", at = "12:00" }.'
+            )
+        day = np.datetime64((now or dt.datetime.now(dt.UTC)).date(), "D") - CDS_DELAY_DAYS
+        return np.array([day + np.timedelta64(23, "h")], dtype="datetime64[ns]")
+    if not (offline and is_remote(table)):
+        return available_times(job, report=report)
+    stored = ingested_times(job)
+    if stored is None:
+        raise ConfigurationError(
+            f"which times these are depends on {table.source}, which was not read yet. Run `cagp ingest` "
+            "with the same job first, or list them, or say every: times = "
+            '{ from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
+        )
+    return stored
+
+
+def _extent(found: Times) -> str:
+    first, last = (str(time.astype("datetime64[m]")) for time in (found[0], found[-1]))
+    return first if found.size == 1 else f"{first} to {last}"
