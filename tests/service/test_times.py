@@ -148,7 +148,7 @@ def test_a_rule_is_the_job_that_lists_its_times(store, tmp_path, rule, listed):
 
 def test_a_run_of_a_rule_is_published_under_the_key_of_the_list_and_says_its_times(store, tmp_path):
     outcome = run(
-        job(f"file:{file}", '{ last = "1d", at = ["00:00", "12:00"] }', tmp_path / "out"), observe=silent
+        job(f"zarr:{store}", '{ last = "1d", at = ["00:00", "12:00"] }', tmp_path / "out"), observe=silent
     )
     assert not outcome.already_done
     listed = '["2017-05-02T12:00", "2017-05-03T00:00"]'
@@ -274,7 +274,7 @@ def test_times_of_a_rule_that_the_source_lacks_are_named(store, tmp_path):
             '{ from = "1700-01-01", to = "2250-01-01", every = "1min" }',
             "comes to 289,272,960 times; expected at most",
         ),
-        ('{ from = "1800-01-01", to = "2000-01-01", at = ["00:00", "12:00"] }', "comes to 146,100 times"),
+        ('{ from = "1800-01-01", to = "2000-01-01", at = ["00:00", "12:00"] }', "comes to 146,098 times"),
         ('{ last = "20w", every = "1min" }', "comes to 201,600 times"),
         ('{ from = "2017-01-01T13:00", to = "2017-01-01T14:00", at = "12:00" }', "no 12:00 lies between"),
     ],
@@ -366,7 +366,7 @@ def test_a_time_axis_that_runs_ahead_of_the_data_is_cut(tmp_path):
         ),
         (["2017-01-01T00:00", "2017-01-02T00:00", "2017-01-03T00:00", "2017-01-04T12:00"], None),
         (["2017-01-01T00:00"], None),
-        ([f"2017-01-01T00:00:{second:02d}" for second in range(5)], None),
+        ([f"2017-01-01T00:00:{second:02d}" for second in range(1, 6)], None),
     ],
 )
 def test_a_list_is_written_as_short_as_it_can_be_and_read_again_as_the_same(listed, text):
