@@ -206,6 +206,7 @@ def verify(output: Output, debug: Debug = False) -> None:
 
 app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)
 app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
+app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
 
 

@@ -1,4 +1,4 @@
-"""Commands for runs that are published: `cagp list`, `cagp open` and `cagp export`."""
+"""Commands for runs that are published: `cagp list`, `cagp open`, `cagp index` and `cagp export`."""
 
 import os
 import sys
@@ -17,6 +17,7 @@ EXPORT_EXAMPLES = examples(
     "cagp export out/KEY --to csv --group posterior --output places",
 )
 LIST_EXAMPLES = examples("cagp list out")
+INDEX_EXAMPLES = examples("cagp index out")
 OPEN_EXAMPLES = examples("cagp open out", "cagp open out/KEY --no-browser")
 
 
@@ -58,6 +59,17 @@ def open_report(
             import webbrowser
 
             webbrowser.open(page.as_uri())
+
+
+def index(
+    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    debug: Debug = False,
+) -> None:
+    """Write one page over all runs of an output folder: small maps, scores, and the scores by date."""
+    with reported_errors(debug=debug):
+        from cagp_dist.report.index import write_index
+
+        typer.echo(write_index(root))
 
 
 def _has_display() -> bool:

@@ -1,12 +1,9 @@
-"""Files that are there whole or not at all, and are never replaced unasked."""
+"""Files that are never replaced unasked."""
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.store.manifest import disk_errors
 
 
 def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
@@ -25,25 +22,3 @@ def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
                 f"{path} exists; it is not replaced unasked. Add --force (force=True), or choose another "
                 "output."
             )
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside a file, which takes the place of the file if all goes well.
-
-    Raises
-    ------
-    ConfigurationError, StoreError
-        If the disk refuses; the file is then as it was before.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield temporary
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            os.replace(temporary, path)
-        finally:
-            with suppress(FileNotFoundError):
-                temporary.unlink()

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.export.files import whole_file
 from cagp_dist.export.groups import GRIDDED, POINT, kind_of
+from cagp_dist.store.files import whole_file
 
 SIDECAR = "-metadata.json"
 """What the W3C recommendation on tabular metadata appends to the name of a CSV file."""

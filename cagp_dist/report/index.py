@@ -1,0 +1,195 @@
+"""One page over all runs of an output folder: a small map and the scores of each, and the scores by date."""
+
+import os
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cagp_dist.report import report_page
+from cagp_dist.report.drawing import ACCENT, INK, MUTED, Drawing, drawing_style, inline_svg, quiet_grid, title
+from cagp_dist.report.page import BROKEN_DOWN
+from cagp_dist.report.thumbnails import Picture, Scale, picture_of, scales_of, thumbnail
+from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
+from cagp_dist.service.runs import COVERAGE_LEVEL, RunEntry, list_runs
+from cagp_dist.store.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEWEST_DATES = 2
+"""Dates with scores from which a chart is drawn."""
+
+
+def write_index(root: str | os.PathLike[str]) -> Path:
+    """Write ``OUT/report/index.html``: all runs of an output folder, the newest date first.
+
+    The page stands alone (no script, no other file) and follows the light or dark theme of the reader. The
+    reports of the runs are linked where they have been written. Writing it again replaces it.
+
+    Parameters
+    ----------
+    root : path-like
+        Output folder.
+
+    Returns
+    -------
+    Path
+        ``OUT/report/index.html``. Cost: about 0.2 s and 20 kB for each run.
+
+    Raises
+    ------
+    ConfigurationError
+        If nothing was published there, or the page cannot be written.
+    """
+    folder = Path(root)
+    runs = list_runs(folder)
+    page = folder / "report" / "index.html"
+    found = {run.key: picture_of(run.path) for run in runs if not run.fault}
+    pictures = {key: picture for key, picture in found.items() if picture is not None}
+    scales = scales_of(list(pictures.values()))
+    shown = sorted(runs, key=lambda run: (not run.fault, str(run.times[:1]), run.created), reverse=True)
+    template = (resources.files("cagp_dist.report") / "data" / "index.html").read_text(encoding="utf-8")
+    text = Template(template).substitute(
+        title=escape(f"Runs in {folder.absolute().name}"),
+        lede=escape(_lede(runs)),
+        chart=_chart(runs),
+        scale=escape(_legend(scales)),
+        cards="\n".join(_card(run, pictures.get(run.key), scales) for run in shown),
+    )
+    with whole_file(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return page
+
+
+def _lede(runs: Sequence[RunEntry]) -> str:
+    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    dated = [run.times for run in runs if run.times.size]
+    if not dated:
+        return f"{count}."
+    times = np.unique(np.concatenate(dated))
+    return f"{count}, {when_all(times)}."
+
+
+def _legend(scales: Mapping[str, Scale]) -> str:
+    ranges = [
+        f"{name} from {scale.low:.4g} (dark) to {scale.high:.4g} {scale.units} (bright)".replace(" )", ")")
+        for name, scale in scales.items()
+    ]
+    return f"Small maps: posterior mean at the first time, {'; '.join(ranges)}." if ranges else ""
+
+
+def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, Scale]) -> str:
+    """Everything about one run; the whole card leads to its report, if that was written."""
+    if run.fault:
+        return (
+            f'<div class="card"><div class="body"><h2>{escape(run.key[:8])}</h2>'
+            f'<span class="pill bad">cannot be read</span><p>{escape(run.fault)}</p></div></div>'
+        )
+    date = when(run.times[0]) if run.times.size else run.key
+    more = f" and {run.times.size - 1} more" if run.times.size > 1 else ""
+    image = '<div class="none">no map</div>'
+    if picture is not None:
+        address = thumbnail(picture, scales[picture.variable])
+        image = f'<img src="{address}" alt="Posterior mean of {escape(picture.variable)}, {escape(date)}">'
+    points = "" if run.observations is None else f"{run.observations:,} points, "
+    body = (
+        f'<div class="map">{image}</div><div class="body">'
+        f"<h2>{escape(date)}{more}</h2>{_pills(run)}{_scores(run)}"
+        f"<p>{escape(points)}{escape(run.source)}, {escape(run.solver)}</p>"
+        f'<p class="key">{escape(run.key)}</p></div>'
+    )
+    if report_page(run.path).exists():
+        return f'<a class="card" href="{escape(run.key)}/report.html">{body}</a>'
+    return f'<div class="card">{body}</div>'
+
+
+def _pills(run: RunEntry) -> str:
+    good = run.calibration_status == "consistent"
+    pills = [
+        ("current", "current") if run.current else ("", ""),
+        ("bad" if run.status in BROKEN_DOWN else "", run.status),
+        (
+            "good" if good else "" if run.calibration_status in ("", "undecided") else "bad",
+            COVERAGE_WORDS.get(run.calibration_status, run.calibration_status),
+        ),
+    ]
+    return "".join(
+        f'<span class="{f"pill {kind}".strip()}">{escape(word)}</span>' for kind, word in pills if word
+    )
+
+
+def _scores(run: RunEntry) -> str:
+    if not run.scores:
+        return "<p>not scored</p>"
+    shown = [(name.upper(), f"{run.scores[name]:.2f} {run.units}".strip()) for name in ("rmse", "crps")]
+    shown.append(("NLL", f"{run.scores['nll']:.2f}"))
+    if "coverage" in run.scores:
+        shown.append((f"in {100.0 * COVERAGE_LEVEL:g} %", percent(run.scores["coverage"])))
+    terms = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in shown)
+    return f"<dl>{terms}</dl>"
+
+
+def _chart(runs: Sequence[RunEntry]) -> str:
+    """Scores by date, of runs that have both; nothing if there is one date alone."""
+    scored = [run for run in runs if run.scores and run.times.size]
+    if len({str(run.times[0]) for run in scored}) < FEWEST_DATES:
+        return ""
+    with drawing_style():
+        svg = inline_svg(draw_scores_by_date(scored))
+    return f"<figure>{svg}</figure>"
+
+
+def draw_scores_by_date(runs: Sequence[RunEntry]) -> Drawing:
+    """Draw RMSE, CRPS and coverage of runs over their first times; a dot for each run.
+
+    Parameters
+    ----------
+    runs : sequence of RunEntry
+        With scores and times, in any order; runs of several units share the axis without one.
+    """
+    from matplotlib.figure import Figure
+
+    dates = np.array([run.times[0] for run in runs])
+    units = {run.units for run in runs}
+    figure = Figure(figsize=(11.6, 3.1))
+    title(figure, "Scores by date", "at held-out points; a run of several times at its first")
+    left = figure.add_axes((0.045, 0.17, 0.44, 0.60))
+    for name, colour, marker in (("rmse", ACCENT, "o"), ("crps", MUTED, "s")):
+        values = np.array([run.scores[name] for run in runs])
+        left.plot(dates, values, marker, color=colour, markersize=4.0, label=name.upper())
+    left.set_ylim(bottom=0.0)
+    left.set_title(f"error{f', {units.pop()}' if len(units) == 1 else ''}", fontsize=8, loc="left", color=INK)
+    left.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=2)
+    right = figure.add_axes((0.545, 0.17, 0.44, 0.60))
+    covered = [(run.times[0], 100.0 * run.scores["coverage"]) for run in runs if "coverage" in run.scores]
+    right.axhline(100.0 * COVERAGE_LEVEL, color=MUTED, linewidth=1.0, linestyle="--")
+    right.plot(
+        [date for date, _ in covered], [share for _, share in covered], "o", color=ACCENT, markersize=4.0
+    )
+    right.set_title(
+        f"% of the observations inside their {100.0 * COVERAGE_LEVEL:g} % error bars",
+        fontsize=8,
+        loc="left",
+        color=INK,
+    )
+    for axes in (left, right):
+        _dated(axes)
+    best, worst = (f(run.scores["rmse"] for run in runs) for f in (min, max))
+    return Drawing(
+        "scores-by-date", figure, f"Scores of {len(runs)} runs by date: RMSE from {best:.2f} to {worst:.2f}."
+    )
+
+
+def _dated(axes: "Axes") -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    quiet_grid(axes)
+    locator = AutoDateLocator(maxticks=7)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.margins(x=0.04)

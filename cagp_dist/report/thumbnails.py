@@ -1,0 +1,184 @@
+"""Small maps of many runs on one scale of colours, to be looked at side by side."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import StoreError
+from cagp_dist.report.drawing import MUTED, PANEL, drawing_style
+from cagp_dist.report.frame import Frame, coastlines, frame_of
+from cagp_dist.store.arrays import open_group
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PIXELS_WIDE = 360
+"""Of a thumbnail: enough for screens with two pixels to a point."""
+
+SHAPE = (0.5, 0.75)
+"""Height over width, at least and at most; a map that is taller leaves its sides empty."""
+
+_SHOWN_PERCENTILES = (0.5, 99.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """The posterior mean of the first time of a run, before it has colours.
+
+    ``pixels`` has shape (rows, PIXELS_WIDE), NaN where there is no map, and is None if the run has scattered
+    points only: ``places``, x and y in the plane of the frame, with their ``values``.
+    """
+
+    variable: str
+    units: str
+    frame: Frame
+    values: Array
+    pixels: Array | None = None
+    places: tuple[Array, Array] = (np.empty(0), np.empty(0))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Colours of a variable from low to high, over all runs."""
+
+    low: float
+    high: float
+    units: str
+
+
+def picture_of(run_path: Path) -> Picture | None:
+    """Take the map of a run, or its test points; None if it has neither or cannot be read.
+
+    Cost: one read of the mean at one time.
+    """
+    for group in ("map", "posterior"):
+        if (run_path / group / "zarr.json").is_file():
+            try:
+                with open_group(run_path, group) as opened:
+                    return _picture(opened)
+            except (StoreError, ValueError, RuntimeError):
+                return None  # the list names what is wrong with the run
+    return None
+
+
+def scales_of(pictures: Sequence[Picture]) -> Mapping[str, Scale]:
+    """Give the pictures of each variable one scale that leaves out a hundredth of all values."""
+    scales = {}
+    for picture in pictures:
+        if picture.variable not in scales:
+            alike = np.concatenate([other.values for other in pictures if other.variable == picture.variable])
+            low, high = (float(edge) for edge in np.percentile(alike, _SHOWN_PERCENTILES))
+            room = 0.5 if high - low < 1e-9 else 0.0
+            scales[picture.variable] = Scale(low - room, high + room, picture.units)
+    return scales
+
+
+def thumbnail(picture: Picture, scale: Scale) -> str:
+    """Draw a picture as the ``data:`` address of a PNG image, about 20 kB."""
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Polygon
+
+    frame = picture.frame
+    left, right, bottom, top = frame.extent()
+    shape = (top - bottom) / (right - left)
+    tall = float(np.clip(shape, *SHAPE))
+    width = min(1.0, tall / shape)
+    height = width * shape / tall
+    with drawing_style():
+        figure = Figure(figsize=(3.6, 3.6 * tall))
+        axes = figure.add_axes((0.5 - 0.5 * width, 0.5 - 0.5 * height, width, height), frame_on=False)
+        axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
+        rim = Polygon(np.stack(frame.outline(), axis=1), closed=True, facecolor="none", edgecolor="none")
+        axes.add_patch(rim)
+        limits = Normalize(scale.low, scale.high)
+        if picture.pixels is not None:
+            image = axes.imshow(
+                picture.pixels,
+                extent=(left, right, bottom, top),
+                interpolation="none",
+                aspect="auto",
+                cmap="inferno",
+                norm=limits,
+            )
+            image.set_clip_path(rim)
+            ink, strength = "white", 0.9
+        else:
+            axes.fill(*frame.outline(), facecolor=PANEL, edgecolor="none", zorder=0)
+            axes.scatter(
+                *picture.places, c=picture.values, s=4.0, linewidths=0, zorder=3, cmap="inferno", norm=limits
+            )
+            ink, strength = MUTED, 0.8
+        line = axes.plot(*coastlines(frame), color=ink, linewidth=0.5, alpha=strength, zorder=2)[0]
+        line.set_clip_path(rim)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=PIXELS_WIDE / 3.6, transparent=True)
+    return f"data:image/png;base64,{base64.b64encode(_fewer_colours(buffer)).decode('ascii')}"
+
+
+def _picture(group: "xr.Dataset") -> Picture | None:
+    means = [name for name in group.data_vars if str(name).endswith("_mean")]
+    if not means:
+        return None
+    variable = group[means[0]]
+    first = variable.isel(time=0) if "time" in variable.dims else variable
+    name, units = str(means[0]).removesuffix("_mean"), str(variable.attrs.get("units", ""))
+    latitude, longitude = (np.asarray(group[axis].values) for axis in ("latitude", "longitude"))
+    if "point" in first.dims:
+        values = np.asarray(first.values, dtype=np.float64)
+        known = np.isfinite(values)
+        frame = frame_of(longitude, latitude, margin_degrees=0.04 * max(float(np.ptp(latitude)), 1.0))
+        x, y = frame.project(longitude[known], latitude[known])
+        return Picture(name, units, frame, values[known], places=(x, y))
+    field = np.asarray(first.transpose("latitude", "longitude").values, dtype=np.float64)
+    frame = frame_of(longitude, latitude, margin_degrees=0.5 * _spacing(latitude))
+    pixels = nearest_cells(latitude, longitude, field, *frame.pixels(PIXELS_WIDE))
+    return Picture(name, units, frame, pixels[np.isfinite(pixels)], pixels=pixels)
+
+
+def nearest_cells(
+    latitude_degrees: Array, longitude_degrees: Array, field: Array, longitude: Array, latitude: Array
+) -> Array:
+    """Value of the cell that each place lies in, NaN outside all cells; the cells are equal.
+
+    Parameters
+    ----------
+    latitude_degrees, longitude_degrees : array, shape (P,) and (Q,)
+        Centres of the cells, ascending.
+    field : array, shape (P, Q)
+    longitude, latitude : array
+        Places, of one shape, in any convention of longitude; NaN gives NaN.
+
+    Examples
+    --------
+    >>> field = np.array([[1.0, 2.0]])
+    >>> nearest_cells(np.array([0.0]), np.array([0.0, 10.0]), field, np.array([366.0, -8.0]), np.zeros(2))
+    array([ 2., nan])
+    """
+    dy, dx = _spacing(latitude_degrees), _spacing(longitude_degrees)
+    rows = np.floor((latitude - latitude_degrees[0]) / dy + 0.5)
+    columns = np.floor(((longitude - longitude_degrees[0] + 0.5 * dx) % 360.0) / dx)
+    with np.errstate(invalid="ignore"):
+        inside = (rows >= 0) & (rows < field.shape[0]) & (columns < field.shape[1])
+    rows, columns = (np.where(inside, index, 0).astype(np.intp) for index in (rows, columns))
+    return np.where(inside, field[rows, columns], np.nan)
+
+
+def _spacing(axis_degrees: Array) -> float:
+    return float(np.diff(axis_degrees).mean()) if axis_degrees.size > 1 else 1.0
+
+
+def _fewer_colours(png: io.BytesIO) -> bytes:
+    """Give an image a palette, which makes it a third of the size."""
+    from PIL import Image
+
+    reduced = io.BytesIO()
+    with Image.open(png) as image:
+        image.quantize(colors=96, method=Image.Quantize.FASTOCTREE).save(reduced, format="png", optimize=True)
+    return reduced.getvalue()
