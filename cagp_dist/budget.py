@@ -215,6 +215,9 @@ class Plan:
         Tasks submitted; kernel evaluations; floating-point operations; memory; tasks that run at once.
     seconds : float
         Rough time on the given workers.
+    solves : int
+        Solves that follow each other, one for each pattern of gaps. Work and time are the sum of all; n is
+        that of the pattern with the most observed points, blocks and memory those of the largest solve.
     """
 
     method: str
@@ -234,6 +237,7 @@ class Plan:
     workers: int
     seconds: float
     rings_per_block: int = 0
+    solves: int = 1
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""
@@ -259,6 +263,11 @@ class Plan:
             f"Gram matrix {self.n:,} x {self.n:,} would take {bytes_text(DOUBLE * self.n**2)}; "
             f"{self.gram_entries:.3g} entries are computed where they are used",
         ]
+        if self.solves > 1:
+            text.append(
+                f"{self.solves} solves, one for each pattern of gaps, with up to so many observed points; "
+                "work and time are those of all, blocks and memory those of the largest"
+            )
         if self.rings_per_block:
             text.append(
                 f"blocks are bands of {self.rings_per_block} "

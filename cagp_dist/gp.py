@@ -12,7 +12,7 @@ variance (math 1.1; [Hegde, Adil & Cockayne 2025] for Gauss-Seidel).
 """
 
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,11 +29,12 @@ from cagp_dist.kernels import Kernel
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.latlon import LatLonGrid
-    from cagp_dist.posterior.certificate import Certificate
-    from cagp_dist.posterior.trace import Step
+    from cagp_dist.posterior.certificate import Certificate, JointCertificate
+    from cagp_dist.posterior.trace import Step, Trace
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver, Stats, Status
     from cagp_dist.solvers.affine import Affine
+    from cagp_dist.solvers.base import State
 
 Mean = float | Callable[[Array], ArrayLike]
 
@@ -140,7 +141,7 @@ class Progress:
     relative_residual : float or None
         ``|b - G v| / |b|`` where the solver follows it.
     batch, batches : int
-        Which batch of test points it is, from 1, and how many there are.
+        Which batch of test points it is, from 1, and how many there are; with different gaps, of all solves.
     """
 
     iteration: int
@@ -160,12 +161,13 @@ class Posterior:
     ----------
     mean : array, shape (q,), or (q, T) for T fields; with a grid as target (P, Q) or (T, P, Q)
         Posterior mean, unit of y.
-    variance : array, shape (q,), or (P, Q)
+    variance : array, shape (q,), or (P, Q); with different gaps (q, T), or (T, P, Q)
         Variance of the latent field about the mean, without observation noise, squared unit of y;
-        the same for all T fields. Add ``prior.noise_variance`` to predict a new observation. Never
+        the same for all T fields if they were observed at the same points, else of each field its own. Add
+        the noise variance to predict a new observation. Never
         clipped: where it is zero, rounding may leave it slightly negative (by at most 1e-8 of the prior
         variance; beyond that the solve raises), and the status is then ILL_CONDITIONED.
-    covariance : array, shape (q, q), or None
+    covariance : array, shape (q, q), with different gaps (T, q, q), or None
         Only when ``covariance="full"`` was asked for.
     status : Status
         How the solve ended, with ``ok`` and ``advice``.
@@ -173,7 +175,7 @@ class Posterior:
         What it took.
     trace : tuple of Step
         The posterior after 0 (the prior), 1, 2, ... iterations; the last is this posterior.
-    certificate : Certificate
+    certificate : Certificate or JointCertificate
         Where `computational_variance` and its bounds come from.
 
     Notes
@@ -191,7 +193,7 @@ class Posterior:
     status: "Status"
     stats: "Stats"
     trace: "tuple[Step, ...]"
-    certificate: "Certificate" = field(repr=False)
+    certificate: "Certificate | JointCertificate" = field(repr=False)
 
     @property
     def computational_variance(self) -> Array | None:
@@ -206,6 +208,8 @@ class Posterior:
     def computational_variance_bounds(self) -> Array:
         """Lower and upper bound of the computational part of the variance, shape (2, q) or (2, P, Q).
 
+        Where the variance differs between fields, (2, q, T) or (2, T, P, Q).
+
         Both are at least zero, and equal where `computational_variance` is known. The lower one says how far
         the variance is above what the nearest 64 and more observed points leave; the upper one adds what all
         others could still tell (math 1.3).
@@ -214,6 +218,8 @@ class Posterior:
 
         with ThreadExecutor() as executor:
             bounds = self.certificate.bounds(executor)
+        if bounds.ndim == self.variance.ndim == 3:  # (2, q, T), and (T, P, Q) of a grid
+            bounds = bounds.transpose(0, 2, 1)
         return bounds.reshape(2, *self.variance.shape)
 
 
@@ -240,8 +246,9 @@ def condition(
         Observed points, Euclidean distance; on the sphere use `unit_sphere`. Gauss-Seidel solvers
         visit them in this order; see `space_filling_order`. Or the grid on which fields were observed.
     y : array_like, shape (n,) or (n, T); on a grid (P, Q) or (T, P, Q)
-        Observations; T fields observed at the same points share one solve. On a grid NaN marks points without
-        an observation, and the Q copies of a pole are one observation, their mean.
+        Observations. In (n, T), and on a grid, NaN is where nothing was observed. Fields that were observed
+        at the same points share one solve; each other pattern of gaps is a solve of its own. The Q copies of
+        a pole of a grid are one observation, their mean.
     X_test : array_like, shape (q, p), or LatLonGrid
         Where the posterior is wanted: points, or all points of a grid.
     solver : Solver
@@ -256,7 +263,8 @@ def condition(
     progress : callable, optional
         Called with a `Progress` after every iteration.
     on_plan : callable, optional
-        Called with the `cagp_dist.budget.Plan` before the work starts; the same plan is carried out.
+        Called with the `cagp_dist.budget.Plan` before the work starts; the same plan is carried out. It is
+        the sum over the solves, if there are several.
 
     Returns
     -------
@@ -266,9 +274,9 @@ def condition(
     Raises
     ------
     ArgumentError
-        If an argument has the wrong shape or value.
+        If an argument has the wrong shape or value, or a field is NaN everywhere.
     BudgetError
-        If the solve does not fit into memory; raised before any work.
+        If a solve does not fit into memory; raised before any work.
     NumericalError
         If the Gram matrix is not positive definite, a mean is not finite or a variance is negative
         beyond rounding.
@@ -295,70 +303,95 @@ def condition(
 
     from cagp_dist.gram.base import target_points
     from cagp_dist.posterior.certificate import Certificate
-    from cagp_dist.posterior.problem import as_targets, demand_of, make_problem, observed
+    from cagp_dist.posterior.patterns import Solved, joined, joint_bytes, joint_plan
+    from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
     from cagp_dist.posterior.trace import Step, Trace
     from cagp_dist.runtime import ThreadExecutor
     from cagp_dist.solvers import Stats, Status
+    from cagp_dist.solvers.base import check_one_field
 
     started = time.perf_counter()
-    seen = observed(X, y)
-    targets = as_targets(X_test, columns=seen.columns)
+    parts = patterns(X, y)  # fields with the same gaps share a solve; almost always all of them do
+    if len(parts) > 1 and not solver.many_fields:
+        check_one_field(parts[0].y)
+    targets = as_targets(X_test, columns=parts[0].columns)
+    points = target_points(targets)
+    full = covariance == "full"
     with ExitStack() as stack:
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
         limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-        problem = make_problem(
-            prior,
-            seen,
-            targets,
-            full_covariance=covariance == "full",
-            executor=executor,
-            memory_limit_bytes=limit,
+        kept = joint_bytes(
+            [part.fields for part in parts],
+            len(points),
+            iterations=solver.iterations,
+            full_covariance=full,
+            points=sum(part.numbers for part in parts),
         )
-        trace = Trace(problem, prior.mean_at(target_points(targets)))
-        plan = solver.plan(demand_of(problem, executor, limit))
+        limit = max(limit - kept, 0)
+        problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
+        plans = [solver.plan(demand_of(problems.of(part), executor, limit)) for part in parts]
+        plan = joint_plan(plans, joint_bytes=kept)
         if on_plan is not None:
             on_plan(plan)
-        status, residual = Status.COMPLETED, None
-        if solver.iterations > 0 and problem.q > 0:
-            for state in solver.states(problem, executor=executor, plan=plan):
-                trace.add(state)
-                status, residual = state.status, state.relative_residual
-                if progress is not None:
-                    fraction = trace.fraction(state, plan.iterations)
-                    elapsed = time.perf_counter() - started
-                    batch, batches = plan.batch_of(state.columns), max(1, len(plan.batches))
-                    progress(
-                        Progress(
-                            state.iteration, plan.iterations, fraction, elapsed, residual, batch, batches
-                        )
-                    )
+        ends = []
+        for number, part in enumerate(parts):
+            problem = problems.of(part)
+            trace = Trace(problem, part.mean_at(prior, points))
+            status, residual = Status.COMPLETED, None
+            if solver.iterations > 0 and problem.q > 0:
+                for state in solver.states(problem, executor=executor, plan=plans[number]):
+                    trace.add(state)
+                    status, residual = state.status, state.relative_residual
+                    if progress is not None:
+                        elapsed = time.perf_counter() - started
+                        progress(_progress(state, plans, number, trace, elapsed))
+            variance = trace.steps()[-1][2]
+            if status.ok and trace.diverged:
+                status = Status.DIVERGED
+            elif status.ok and (variance < 0.0).any():
+                status = Status.ILL_CONDITIONED
+            exact = status in (Status.EXACT, Status.SOLVED)
+            certificate = Certificate(variance, None if exact else problem.exact_variance)
+            ends.append(Solved(part.fields, trace.steps(), trace.covariance(), status, residual, certificate))
         description = executor.description
-    shaped = partial(_shaped, targets=targets, single=seen.single)
-    steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in trace.steps())
+    found = joined(ends)
+    shaped = partial(_shaped, targets=targets, single=parts[0].single)
+    steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in found.steps)
     last = steps[-1]
-    if status.ok and trace.diverged:
-        status = Status.DIVERGED
-    elif status.ok and (last.variance < 0.0).any():
-        status = Status.ILL_CONDITIONED
     return Posterior(
         mean=last.mean,
         variance=last.variance,
-        covariance=trace.covariance(),
-        status=status,
+        covariance=found.covariance,
+        status=found.status,
         stats=Stats(
             iterations=last.iteration,
             seconds=time.perf_counter() - started,
             gram_entries=plan.gram_entries,
-            relative_residual=residual,
+            relative_residual=found.relative_residual,
             plan=plan,
             executor=description,
         ),
         trace=steps,
-        certificate=Certificate(
-            last.variance.reshape(-1),
-            None if status in (Status.EXACT, Status.SOLVED) else problem.exact_variance,
-        ),
+        certificate=found.certificate,
+    )
+
+
+def _progress(
+    state: "State", plans: "Sequence[Plan]", number: int, trace: "Trace", seconds: float
+) -> Progress:
+    """Say how far ``state`` of solve ``number`` is."""
+    from cagp_dist.posterior.patterns import joint_fraction
+
+    plan, batches = plans[number], [max(1, len(plan.batches)) for plan in plans]
+    return Progress(
+        state.iteration,
+        plan.iterations,
+        joint_fraction(plans, number, trace.fraction(state, plan.iterations)),
+        seconds,
+        state.relative_residual,
+        sum(batches[:number]) + plan.batch_of(state.columns),
+        sum(batches),
     )
 
 
@@ -406,7 +439,8 @@ def posterior_mean(
     _check_prior(prior)
 
     from cagp_dist.gram.base import target_points
-    from cagp_dist.posterior.problem import as_targets, demand_of, make_problem, observed
+    from cagp_dist.posterior.patterns import in_order, joint_bytes
+    from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
     from cagp_dist.runtime import ThreadExecutor
     from cagp_dist.solvers.affine import Affine
 
@@ -415,21 +449,30 @@ def posterior_mean(
             f"solver is {solver!r}; its mean does not come from stages, as that of GaussSeidel or "
             "BlockGaussSeidel does. Use condition()."
         )
-    seen = observed(X, y)
-    targets = as_targets(X_test, columns=seen.columns)
+    parts = patterns(X, y)
+    groups = [part.fields for part in parts]
+    targets = as_targets(X_test, columns=parts[0].columns)
+    points = target_points(targets)
     with ExitStack() as stack:
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
         limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-        problem = make_problem(
-            prior, seen, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
+        kept = joint_bytes(groups, len(points), iterations=0, full_covariance=False, points=0)
+        limit = max(limit - kept, 0)
+        problems = Problems(
+            prior, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
-        # the stages carry one column per field: plan them as if each field were a target
-        demand = demand_of(problem, executor, limit)
-        grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
-        plan = solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid))
-        mean = solver.mean(problem, executor=executor, plan=plan) + prior.mean_at(target_points(targets))
-    return _shaped(mean, mean[:, 0], targets=targets, single=seen.single)[0]
+        plans, means = [], []
+        for part in parts:
+            # the stages carry one column per field: plan them as if each field were a target
+            demand = demand_of(problems.of(part), executor, limit)
+            grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
+            plans.append(solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid)))
+        for part, plan in zip(parts, plans, strict=True):
+            found = solver.mean(problems.of(part), executor=executor, plan=plan)
+            means.append(found + part.mean_at(prior, points))
+    mean = in_order(means, groups)
+    return _shaped(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]
 
 
 def _check_prior(prior: object) -> None:
@@ -440,8 +483,9 @@ def _check_prior(prior: object) -> None:
 def _shaped(
     mean: Array, variance: Array, *, targets: "Array | LatLonGrid", single: bool
 ) -> tuple[Array, Array]:
-    """Means (q, T) and variances (q,) in the shape that users get."""
+    """Means (q, T) and variances (q,) or (q, T) in the shape that users get."""
     if isinstance(targets, np.ndarray):
         return (mean[:, 0] if single else mean), variance
     fields = np.ascontiguousarray(mean.T).reshape(-1, *targets.shape)
-    return (fields[0] if single else fields), variance.reshape(targets.shape)
+    variances = np.ascontiguousarray(variance.T).reshape(*variance.shape[1:], *targets.shape)
+    return (fields[0] if single else fields), variances

@@ -22,7 +22,7 @@ from cagp_dist.calibration.pit import NormalTests, normal_tests
 from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gp import Posterior, Prior, condition
-from cagp_dist.posterior.problem import noise_of, observed
+from cagp_dist.posterior.problem import noise_of, patterns
 from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def simulate(
     direction /= np.linalg.norm(direction)
     draws, relative_jitter = _draw(prior, np.concatenate([train, test]), simulations, generator)
     latent_test = draws[len(train) :]
-    noise_variance = noise_of(prior.noise_variance, observed(train, np.zeros(len(train))))
+    noise_variance = noise_of(prior.noise_variance, patterns(train, np.zeros(len(train)))[0].observed())
     noise = np.sqrt(noise_variance)[:, None] * generator.standard_normal((len(train), simulations))
     values = draws[: len(train)] + noise
 

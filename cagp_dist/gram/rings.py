@@ -127,6 +127,7 @@ class RingGram:
         self._executor, self._memory_limit_bytes = executor, memory_limit_bytes
         self._factors: Kept = []
         self._roots: Kept = []
+        self._other: RingGram | None = None
         self._logdet: float | None = None
         self._inverse_diagonal: Array | None = None
 
@@ -175,16 +176,21 @@ class RingGram:
         return Layout.of(self.grid, np.ones(self.grid.shape, dtype=bool))
 
     def with_noise(self, noise_by_latitude: Array) -> "RingGram":
-        """Return the same matrix with other noise variances (P,); `self` where they are the same."""
+        """Return the same matrix with other noise variances (P,); `self` where they are the same.
+
+        The last one is kept, with its factors.
+        """
         if np.array_equal(noise_by_latitude, self.noise_by_latitude):
             return self
-        return RingGram(
-            self.grid,
-            self.kernel,
-            noise_variance=noise_by_latitude,
-            executor=self._executor,
-            memory_limit_bytes=self._memory_limit_bytes,
-        )
+        if self._other is None or not np.array_equal(noise_by_latitude, self._other.noise_by_latitude):
+            self._other = RingGram(
+                self.grid,
+                self.kernel,
+                noise_variance=noise_by_latitude,
+                executor=self._executor,
+                memory_limit_bytes=self._memory_limit_bytes,
+            )
+        return self._other
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.gram.exact_variance import ExactVariance
 from cagp_dist.runtime import Executor
 
@@ -40,3 +40,32 @@ class Certificate:
         least, most = self.exact_variance.bounds(executor)
         lower = np.maximum(self.variance - most, 0.0)
         return np.stack([lower, np.maximum(self.variance - least, lower)])
+
+
+@dataclass(frozen=True, eq=False)
+class JointCertificate:
+    """Certificates of fields with different gaps.
+
+    Attributes
+    ----------
+    parts : tuple of Certificate
+        One for each pattern of gaps.
+    groups : tuple of arrays of int
+        The fields of each.
+    """
+
+    parts: "tuple[Certificate | JointCertificate, ...]"
+    groups: tuple[Indices, ...]
+
+    @property
+    def known(self) -> bool:
+        """Whether both bounds are the computational variance itself, of all fields."""
+        return all(part.known for part in self.parts)
+
+    def bounds(self, executor: Executor) -> Array:
+        """Lower and upper bound for every field, shape (2, q, T), worked out on the first call."""
+        found = [
+            np.repeat(part.bounds(executor)[:, :, None], len(group), axis=2)
+            for part, group in zip(self.parts, self.groups, strict=True)
+        ]
+        return np.concatenate(found, axis=2)[:, :, np.argsort(np.concatenate(self.groups))]

@@ -1,5 +1,7 @@
 """From observations to a problem for the solvers: check them, remove the prior mean, choose the Gram matrix.
 
+Fields with different gaps are a problem each (`cagp_dist.posterior.patterns`).
+
 The Gram matrix of points is made of tiles, that of a latitude-longitude grid of rings. With gaps, or with a
 pole (Q points that are one place), it is that of the observed points of the grid.
 """
@@ -11,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import Demand, GridSize
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
@@ -21,6 +23,7 @@ from cagp_dist.gram.base import Targets, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem
 
@@ -38,49 +41,122 @@ class PriorLike(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Pattern:
+    """Fields that were observed at the same points: what is solved at once.
+
+    Attributes
+    ----------
+    X : array (m, p), or LatLonGrid
+        All points that were given.
+    y : array (T, m), or (T, P, Q) on a grid
+        All fields that were given, NaN where nothing was observed.
+    fields : array of int, shape (t,)
+        Which of them these are, ascending.
+    single : bool
+        Whether one field was given, without an axis for fields.
+    """
+
+    X: Array | LatLonGrid
+    y: Array
+    fields: Indices
+    single: bool
+
+    @property
+    def columns(self) -> int:
+        """Coordinates of a point."""
+        return 3 if isinstance(self.X, LatLonGrid) else int(self.X.shape[1])
+
+    @property
+    def given(self) -> Mask:
+        """Which of the given points were observed, shape (m,) or (P, Q)."""
+        return np.asarray(~np.isnan(self.y[self.fields[0]]))
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers say where it was observed, and with what noise."""
+        return (self.columns + 1) * int(np.count_nonzero(self.given))
+
+    def mean_at(self, prior: PriorLike, points: Array) -> Array:
+        """Prior mean of these fields at points (q, p): shape (q, 1), or (q, t) where it differs between them.
+
+        Raises
+        ------
+        ArgumentError
+            If the prior mean has neither one column nor one for each field that was given.
+        """
+        mean = prior.mean_at(points)
+        if mean.shape[1] not in (1, len(self.y)):
+            raise ArgumentError(
+                f"the prior mean has {mean.shape[1]} columns for {len(self.y)} fields; expected one column, "
+                "or one per field."
+            )
+        return mean if mean.shape[1] == 1 else mean[:, self.fields]
+
+    def observed(self) -> "Observed":
+        """Observed points and their values; a pole of a grid is one of them."""
+        fields = self.y if len(self.fields) == len(self.y) else self.y[self.fields]
+        if isinstance(self.X, LatLonGrid):
+            return _on_grid(self.X, fields, self.given)
+        given = self.given
+        if given.all():
+            return Observed(self.X, np.ascontiguousarray(fields.T), given)
+        return Observed(self.X[given], np.ascontiguousarray(fields[:, given].T), given)
+
+
+@dataclass(frozen=True, eq=False)
 class Observed:
-    """Checked observations.
+    """Where fields were observed, and what.
 
     Attributes
     ----------
     X : array, shape (n, p)
         Points where something was observed, in solver order.
-    values : array, shape (n, T)
+    values : array, shape (n, t)
         What was observed there.
-    single : bool
-        Whether one field was given, without an axis for fields.
-    layout : Layout or None
-        Where they lie on a grid; None for points.
     given : array of bool, shape (m,) of X, or (P, Q) of the grid
         Which of the given points have values.
+    layout : Layout or None
+        Where they lie on a grid; None for points.
     grid : LatLonGrid or None
         The grid that was given, of which latitudes without any value are left out of ``layout``.
     """
 
     X: Array
     values: Array
-    single: bool
     given: Mask
     layout: Layout | None = None
     grid: LatLonGrid | None = None
 
-    @property
-    def columns(self) -> int:
-        """Coordinates of a point."""
-        return int(self.X.shape[1])
 
-
-def observed(X: ArrayLike | LatLonGrid, y: ArrayLike) -> Observed:
+def patterns(X: ArrayLike | LatLonGrid, y: ArrayLike) -> tuple[Pattern, ...]:
     """Check points (n, p) and values (n,) or (n, T), or a grid and fields (P, Q) or (T, P, Q).
+
+    Returns
+    -------
+    tuple of Pattern
+        Fields with the same gaps, which are NaN in y; one pattern where there are no gaps.
 
     Raises
     ------
     ArgumentError
-        If shapes do not fit, values are not finite, or fields of a grid have different gaps.
+        If shapes do not fit, values are infinite, or a field has no value.
     """
     if isinstance(X, LatLonGrid):
-        return _on_grid(X, y)
-    points = as_points("X", X)
+        points: Array | LatLonGrid = X
+        fields, single = _fields_of_grid(X, y)
+    else:
+        points = as_points("X", X)
+        fields, single = _fields_of_points(points, y)
+    present = ~np.isnan(fields)
+    empty = np.flatnonzero(~present.reshape(len(fields), -1).any(axis=1))
+    if empty.size:
+        which = "y" if single else f"y[{empty[0]}]" if isinstance(X, LatLonGrid) else f"y[:, {empty[0]}]"
+        raise ArgumentError(f"{which} is NaN everywhere: nothing was observed; expected at least one value.")
+    return tuple(Pattern(points, fields, group, single) for group in fields_by_pattern(present))
+
+
+def _fields_of_points(points: Array, y: ArrayLike) -> tuple[Array, bool]:
+    """Fields (T, n), NaN where nothing was observed, and whether it is one without an axis for fields."""
     if len(points) == 0:
         raise ArgumentError(f"X has shape {points.shape}: nothing was observed; expected at least one point.")
     values = as_numbers("y", y)
@@ -89,13 +165,19 @@ def observed(X: ArrayLike | LatLonGrid, y: ArrayLike) -> Observed:
             f"y has shape {values.shape} but X has {len(points)} points; expected ({len(points)},), or "
             f"({len(points)}, T) for T fields."
         )
-    if not np.isfinite(values).all():
-        raise ArgumentError("y holds NaN or infinity; drop those points first.")
-    given = np.ones(len(points), dtype=bool)
-    return Observed(points, values if values.ndim == 2 else values[:, None], values.ndim == 1, given)
+    if values.ndim == 1:
+        if not np.isfinite(values).all():
+            raise ArgumentError("y holds NaN or infinity; drop those points first.")
+        return values[None], True
+    if np.isinf(values).any():
+        raise ArgumentError(
+            "y holds infinity; expected finite values, or NaN where a field was not observed."
+        )
+    return values.T, False
 
 
-def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
+def _fields_of_grid(grid: LatLonGrid, y: ArrayLike) -> tuple[Array, bool]:
+    """Fields (T, P, Q), NaN where nothing was observed, and whether it is one without an axis for fields."""
     if np.ma.is_masked(y):
         raise ArgumentError(
             "y has masked entries; on a grid NaN is where nothing was observed: give y.filled(numpy.nan)."
@@ -105,20 +187,13 @@ def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
         raise ArgumentError(
             f"y has shape {fields.shape}; expected {grid.shape} (latitude, longitude), or T such fields."
         )
-    single = fields.ndim == 2
-    fields = fields.reshape(-1, *grid.shape)
     if np.isinf(fields).any():
         raise ArgumentError("y holds infinity; expected finite values, or NaN where nothing was observed.")
-    present = ~np.isnan(fields[0])
-    if (np.isnan(fields) == present).any():
-        raise ArgumentError(
-            "the fields of y have gaps at different points; fields that share a solve are observed at the "
-            "same points. Call condition() once for each pattern of gaps."
-        )
-    given, whole = present, grid
-    fields, present = _merged_poles(fields, present, grid)
-    if not present.any():
-        raise ArgumentError("y is NaN everywhere: nothing was observed; expected at least one value.")
+    return fields.reshape(-1, *grid.shape), fields.ndim == 2
+
+
+def _on_grid(grid: LatLonGrid, fields: Array, given: Mask) -> Observed:
+    whole, (fields, present) = grid, _merged_poles(fields, given, grid)
     rows = present.any(axis=1)
     if not rows.all():  # a latitude without observations would be missing points for nothing
         grid = LatLonGrid(
@@ -129,7 +204,7 @@ def _on_grid(grid: LatLonGrid, y: ArrayLike) -> Observed:
         fields, present = fields[:, rows], present[rows]
     layout = Layout.of(grid, present)
     values = np.ascontiguousarray(layout.restrict(fields).T)
-    return Observed(grid.points[layout.index], values, single, given, layout, whole)
+    return Observed(grid.points[layout.index], values, given, layout, whole)
 
 
 def _merged_poles(fields: Array, present: Mask, grid: LatLonGrid) -> tuple[Array, Mask]:
@@ -192,14 +267,18 @@ def as_targets(X_test: ArrayLike | LatLonGrid, *, columns: int) -> Targets:
 
 def make_problem(
     prior: PriorLike,
-    seen: Observed,
+    pattern: Pattern,
     targets: Targets,
     *,
     full_covariance: bool,
     executor: Executor,
     memory_limit_bytes: int,
+    like: Problem | None = None,
 ) -> Problem:
-    """Remove the prior mean and choose the Gram matrix.
+    """Remove the prior mean of one pattern of fields and choose its Gram matrix.
+
+    That of a problem ``like`` it, a whole grid of rings with the same noise, is taken from there: its factors
+    are made once.
 
     Raises
     ------
@@ -207,19 +286,15 @@ def make_problem(
         If the prior mean has neither one column nor one for each field, or the noise not one variance for
         each point.
     """
-    centre = prior.mean_at(seen.X)
-    if centre.shape[1] not in (1, seen.values.shape[1]):
-        raise ArgumentError(
-            f"the prior mean has {centre.shape[1]} columns for {seen.values.shape[1]} fields; expected one "
-            "column, or one per field."
-        )
+    seen = pattern.observed()
+    centre = pattern.mean_at(prior, seen.X)
     gram: Gram
     noise = noise_of(prior.noise_variance, seen)
     if seen.layout is None:
         gram = TiledGram(prior.kernel, seen.X, noise_variance=noise)
     else:
         by_latitude = mean_by_latitude(seen.layout, noise)
-        rings = RingGram(
+        rings = _rings_of(like, seen.layout.grid, by_latitude) or RingGram(
             seen.layout.grid,
             prior.kernel,
             noise_variance=by_latitude,
@@ -231,6 +306,54 @@ def make_problem(
         whole = even and observed.all()
         gram = rings if whole else MaskedRings(rings, observed, noise_variance=None if even else noise)
     return Problem(gram, seen.values - centre, targets, full_covariance=full_covariance)
+
+
+class Problems:
+    """Problems of patterns for one prior and targets: the last one is kept, with the factors of its grid.
+
+    Parameters
+    ----------
+    prior, targets, full_covariance, executor, memory_limit_bytes
+        As for `make_problem`.
+    """
+
+    def __init__(
+        self,
+        prior: PriorLike,
+        targets: Targets,
+        *,
+        full_covariance: bool,
+        executor: Executor,
+        memory_limit_bytes: int,
+    ) -> None:
+        self._prior, self._targets, self._full = prior, targets, full_covariance
+        self._executor, self._limit = executor, memory_limit_bytes
+        self._pattern: Pattern | None = None
+        self._problem: Problem | None = None
+
+    def of(self, pattern: Pattern) -> Problem:
+        """Give the problem of a pattern."""
+        if self._problem is None or pattern is not self._pattern:
+            self._pattern = pattern
+            self._problem = make_problem(
+                self._prior,
+                pattern,
+                self._targets,
+                full_covariance=self._full,
+                executor=self._executor,
+                memory_limit_bytes=self._limit,
+                like=self._problem,
+            )
+        return self._problem
+
+
+def _rings_of(problem: Problem | None, grid: LatLonGrid, noise_by_latitude: Array) -> RingGram | None:
+    """Give the whole grid behind a problem, if it is this one."""
+    gram = None if problem is None else problem.gram
+    rings = gram.rings if isinstance(gram, MaskedRings) else gram
+    if not isinstance(rings, RingGram) or not rings.grid.same_points(grid):
+        return None
+    return rings if np.array_equal(rings.noise_by_latitude, noise_by_latitude) else None
 
 
 def mean_by_latitude(layout: Layout, noise_variance: Array) -> Array:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import target_points
 from cagp_dist.solvers.base import Problem, State
 
@@ -52,8 +52,6 @@ class Trace:
         self._kernel = problem.gram.kernel
         points = target_points(problem.targets)
         q, fields = len(points), problem.residuals.shape[1]
-        if prior_mean.shape[1] not in (1, fields):
-            raise ArgumentError(f"the prior mean has {prior_mean.shape[1]} columns for {fields} fields.")
         self._prior_mean = np.broadcast_to(prior_mean, (q, fields))
         self._prior_variance = self._kernel.diagonal(points)
         self._downdate = np.zeros((q, q)) if problem.full_covariance else None

@@ -14,19 +14,6 @@ from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
 
-WORST_FIRST = (
-    Status.DIVERGED,
-    Status.BREAKDOWN,
-    Status.ILL_CONDITIONED,
-    Status.SHARE_NOT_REACHED,
-    Status.COMPLETED,
-    Status.SHARE_REACHED,
-    Status.CONVERGED,
-    Status.SOLVED,
-    Status.EXACT,
-)
-"""Ends of a solve: first those that are not what was asked for, then those that leave more to compute."""
-
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -145,7 +132,7 @@ def solve(
         seconds.append(clock)
     return Solution(
         steps=_steps(posteriors, seconds, fields=fields),
-        status=min((posterior.status for posterior in posteriors), key=WORST_FIRST.index),
+        status=Status.worst(posterior.status for posterior in posteriors),
         plan=tuple(posteriors[0].stats.plan.lines()),
     )
 

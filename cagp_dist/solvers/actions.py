@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from cagp_dist.budget import Demand, Plan, plan_actions
 from cagp_dist.checks import check_count
-from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import Executor, single_threaded_steps
-from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.base import Problem, State, check_one_field
 from cagp_dist.solvers.options import ITERATIONS, SEED
 from cagp_dist.solvers.policies import gaussian, residuals
 from cagp_dist.solvers.projection import projection_states
@@ -48,11 +47,7 @@ class ConjugateGradient:
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
-        if problem.residuals.shape[1] > 1:
-            raise ArgumentError(
-                f"y holds {problem.residuals.shape[1]} fields; conjugate gradients follow one residual, so "
-                "each field has its own variance. Call condition() once per field, or use BlockGaussSeidel."
-            )
+        check_one_field(problem.residuals.T)
         states = projection_states(
             problem, policy=residuals, iterations=self.iterations, executor=executor, follows_residual=True
         )

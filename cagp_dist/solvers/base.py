@@ -91,6 +91,15 @@ class Problem:
         return ExactVariance(self.gram, self.targets)
 
 
+def check_one_field(fields: Array) -> None:
+    """Raise `ArgumentError` if there are several fields (T, ...), for a solver that follows one."""
+    if len(fields) > 1:
+        raise ArgumentError(
+            f"y holds {len(fields)} fields; conjugate gradients follow one residual, so each field has its "
+            "own variance. Call condition() once per field, or use BlockGaussSeidel."
+        )
+
+
 def check_no_start(problem: Problem) -> None:
     """Raise `ArgumentError` if the problem has a state to go on from, which only affine solvers can."""
     if problem.start is not None:

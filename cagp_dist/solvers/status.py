@@ -1,5 +1,6 @@
 """How a solve ended, and what to do about it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -28,6 +29,11 @@ class Status(Enum):
         """Give the status of a direct solve, from an estimate or bound of the condition number."""
         return cls.ILL_CONDITIONED if condition_number > WORST_CONDITION else cls.EXACT
 
+    @classmethod
+    def worst(cls, found: "Iterable[Status]") -> "Status":
+        """Give the worst of several ends; of those that are ok, the one that leaves most to compute."""
+        return min(found, key=WORST_FIRST.index)
+
     @property
     def ok(self) -> bool:
         """Whether the posterior is what was asked for."""
@@ -43,6 +49,19 @@ class Status(Enum):
         """One sentence: what this means and what to do."""
         return _ADVICE[self]
 
+
+WORST_FIRST = (
+    Status.DIVERGED,
+    Status.BREAKDOWN,
+    Status.ILL_CONDITIONED,
+    Status.SHARE_NOT_REACHED,
+    Status.COMPLETED,
+    Status.SHARE_REACHED,
+    Status.CONVERGED,
+    Status.SOLVED,
+    Status.EXACT,
+)
+"""Ends of a solve: first those that are not what was asked for, then those that leave more to compute."""
 
 _ADVICE = {
     Status.EXACT: "The posterior is exact up to rounding; no computational uncertainty is left.",

@@ -9,7 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.gaps import GridSolve
 from cagp_dist.latlon.layout import Layout
-from cagp_dist.posterior.problem import demand_of, make_problem, observed
+from cagp_dist.posterior.problem import demand_of, make_problem, patterns
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, assert_same_bits, kernel_matrix, ring_points
@@ -40,7 +40,7 @@ def problem_of(noise, field=FIELD, grid=GRID):
     executor = SerialExecutor()
     problem = make_problem(
         cagp.Prior(KERNEL, noise),
-        observed(grid, field),
+        patterns(grid, field)[0],
         TARGETS,
         full_covariance=False,
         executor=executor,

@@ -396,13 +396,21 @@ def test_a_masked_array_is_told_how_to_be_given():
     assert posterior.mean.shape == grid.shape
 
 
-def test_fields_with_different_gaps_are_refused():
+def test_fields_with_different_gaps_are_solved_each_with_its_own():
     grid, y, _ = the_case("no poles", "whole", 3)
     y[:, 2, 3] = np.nan
-    assert solve(grid, y).mean.shape == (10, 3)
+    shared = solve(grid, y)
+    assert shared.mean.shape == (10, 3)
+    assert shared.variance.shape == (10,)
     y[1, 4, 0] = np.nan
-    with pytest.raises(ArgumentError, match=r"gaps at different points; .* once for each pattern of gaps"):
-        solve(grid, y)
+    posterior = solve(grid, y)
+    assert posterior.mean.shape == posterior.variance.shape == (10, 3)
+    for t in range(3):
+        mean, covariance = expected_posterior(
+            cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y[t], np.isfinite(y[t]), sphere(*TESTS.values())
+        )
+        assert_close(posterior.mean[:, t], mean, relative=1e-10)
+        np.testing.assert_allclose(posterior.variance[:, t], covariance.diagonal(), rtol=0.0, atol=1e-12)
 
 
 @every_case

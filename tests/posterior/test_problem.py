@@ -6,7 +6,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.latlon.views import Views
-from cagp_dist.posterior.problem import demand_of, grid_size, make_problem, observed
+from cagp_dist.posterior.problem import demand_of, grid_size, make_problem, patterns
 from cagp_dist.runtime import SerialExecutor
 
 PRIOR = cagp.Prior(cagp.Matern32(0.5), 0.1)
@@ -16,7 +16,7 @@ def demand(grid, field, targets):
     executor = SerialExecutor()
     problem = make_problem(
         PRIOR,
-        observed(grid, field),
+        patterns(grid, field)[0],
         targets,
         full_covariance=False,
         executor=executor,

@@ -1,0 +1,150 @@
+"""Fields with different gaps: one solve for each pattern of gaps, put together in the order of the fields.
+
+What a solver does depends on where something was observed, not on what. Fields that were observed at the
+same points share a solve and its variance; others have their own, and the variance differs between them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.budget import DOUBLE, Plan
+from cagp_dist.posterior.certificate import Certificate, JointCertificate
+from cagp_dist.solvers.status import Status
+
+Steps = list[tuple[int, Array, Array]]
+"""Iteration, mean (q, T) and variance (q,), or (q, T) where it differs between fields; the prior first."""
+
+
+def fields_by_pattern(present: Mask) -> list[Indices]:
+    """Group fields by where they were observed.
+
+    Parameters
+    ----------
+    present : array of bool, shape (T, ...)
+        Where each field was observed.
+
+    Returns
+    -------
+    list of arrays of int
+        Fields of each pattern, ascending; patterns in the order of their first fields.
+
+    Examples
+    --------
+    >>> [group.tolist() for group in fields_by_pattern(np.array([[1, 1], [1, 0], [1, 1]]) > 0)]
+    [[0, 2], [1]]
+    """
+    patterns: dict[bytes, list[int]] = {}
+    for field, mask in enumerate(present):
+        patterns.setdefault(np.packbits(mask).tobytes(), []).append(field)
+    return [np.array(fields) for fields in patterns.values()]
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The end of the solve of one pattern.
+
+    Attributes
+    ----------
+    fields : array of int, shape (t,)
+        Which fields were solved for.
+    steps : list
+        Iteration, mean (q, t) and variance (q,).
+    covariance : array (q, q) or None
+        Posterior covariance, if it was asked for.
+    status : Status
+        How the solve ended.
+    relative_residual : float or None
+        ``|b - G v| / |b|`` where the solver follows it.
+    certificate : Certificate or JointCertificate
+        Where bounds of the computational variance come from.
+    """
+
+    fields: Indices
+    steps: Steps
+    covariance: Array | None
+    status: Status
+    relative_residual: float | None
+    certificate: Certificate | JointCertificate
+
+
+def in_order(columns: Sequence[Array], groups: Sequence[Indices]) -> Array:
+    """Columns (q, t) of each group of fields as columns (q, T) in the order of the fields."""
+    return columns[0] if len(groups) == 1 else np.concatenate(columns, axis=1)[:, _order(groups)]
+
+
+def _order(groups: Sequence[Indices]) -> Indices:
+    return np.argsort(np.concatenate(groups))
+
+
+def joined(parts: Sequence[Solved]) -> Solved:
+    """Put patterns together; with more than one of them variances are (q, T), covariances (T, q, q).
+
+    A pattern that was done early keeps its last step; the status is the worst.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    groups = [part.fields for part in parts]
+    steps = []
+    for position in range(max(len(part.steps) for part in parts)):
+        reached = [part.steps[min(position, len(part.steps) - 1)] for part in parts]
+        means = [mean for _, mean, _ in reached]
+        variances = [np.broadcast_to(variance[:, None], mean.shape) for _, mean, variance in reached]
+        steps.append((position, in_order(means, groups), in_order(variances, groups)))
+    covariances = [
+        np.broadcast_to(part.covariance, (len(part.fields), *part.covariance.shape))
+        for part in parts
+        if part.covariance is not None
+    ]
+    residuals = [part.relative_residual for part in parts if part.relative_residual is not None]
+    return Solved(
+        np.sort(np.concatenate(groups)),
+        steps,
+        np.concatenate(covariances)[_order(groups)] if covariances else None,
+        Status.worst(part.status for part in parts),
+        max(residuals, default=None),
+        JointCertificate(tuple(part.certificate for part in parts), tuple(groups)),
+    )
+
+
+def joint_bytes(
+    patterns: Sequence[Indices], q: int, *, iterations: int, full_covariance: bool, points: int
+) -> int:
+    """Bytes of what all solves have found, and of what is made of it; none where there is one solve.
+
+    ``points`` is how many numbers say where all of them observed, and with what noise.
+    """
+    if len(patterns) == 1:
+        return 0
+    fields = sum(len(pattern) for pattern in patterns)
+    steps = q * (fields + len(patterns) + 2 * fields + 2 * fields) * (iterations + 1)
+    covariances = q * q * (len(patterns) + 2 * fields) if full_covariance else 0
+    return DOUBLE * (steps + covariances + points)
+
+
+def joint_plan(plans: Sequence[Plan], *, joint_bytes: int) -> Plan:
+    """Plan of solves that follow each other: blocks and bytes of the largest, the sum of all work."""
+    if len(plans) == 1:
+        return plans[0]
+    largest = max(plans, key=lambda plan: plan.peak_bytes)
+    return replace(
+        largest,
+        n=max(plan.n for plan in plans),
+        fields=sum(plan.fields for plan in plans),
+        tasks=sum(plan.tasks for plan in plans),
+        gram_entries=sum(plan.gram_entries for plan in plans),
+        flops=sum(plan.flops for plan in plans),
+        seconds=sum(plan.seconds for plan in plans),
+        peak_bytes=largest.peak_bytes + joint_bytes,
+        solves=len(plans),
+    )
+
+
+def joint_fraction(plans: Sequence[Plan], number: int, fraction: float) -> float:
+    """Part of all work that is done when ``fraction`` of solve ``number`` is: by planned seconds."""
+    if len(plans) == 1:
+        return fraction
+    seconds = [plan.seconds for plan in plans]
+    return (sum(seconds[:number]) + fraction * seconds[number]) / sum(seconds)
