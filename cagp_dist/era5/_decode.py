@@ -18,9 +18,10 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.era5.canonical import canonical, time_axis
-from cagp_dist.era5.layout import GRIB_PARAMETERS, listed
+from cagp_dist.era5.layout import absent
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DataError
+from cagp_dist.variables import variable_named
 
 
 def main() -> int:
@@ -29,16 +30,16 @@ def main() -> int:
     Returns
     -------
     int
-        0 with ``values.npy``, ``time.npy``, ``latitude.npy`` and ``longitude.npy`` in the folder, or
-        ``time.npy`` alone where the job says ``times_only``; or 1 with ``error.json``: the class of the error
-        and its text.
+        0 with ``values.npy``, ``time.npy``, ``latitude.npy``, ``longitude.npy`` and ``variable.json`` (name
+        and attributes) in the folder, or ``time.npy`` alone where the job says ``times_only``; or 1 with
+        ``error.json``: the class of the error and its text.
     """
     job = json.load(sys.stdin)
     folder = Path(job["folder"])
     try:
         with warnings.catch_warnings(), ExitStack() as opened:
             warnings.simplefilter("ignore")  # decoders warn about their own future
-            datasets = _open(Path(job["path"]), folder, job["variable"])
+            datasets = _open(Path(job["path"]), folder, job["selection"].get("variable", "t2m"))
             for dataset in datasets:
                 opened.enter_context(dataset)
             if job.get("times_only"):
@@ -47,7 +48,9 @@ def main() -> int:
             field = canonical(*datasets, **job["selection"])
         for name in ("time", "latitude", "longitude"):
             np.save(folder / f"{name}.npy", field[name].values)
-        np.save(folder / "values.npy", field[job["variable"]].values)
+        ((name, values),) = field.data_vars.items()
+        np.save(folder / "values.npy", values.values)
+        (folder / "variable.json").write_text(json.dumps({"name": str(name), "attributes": values.attrs}))
     except CagpError as error:
         return _fail(folder, type(error).__name__, str(error))
     except Exception as error:  # decoders raise whatever they like on damaged bytes
@@ -82,28 +85,36 @@ def _open(path: Path, folder: Path, variable: str) -> list[xr.Dataset]:
 
 
 def _open_grib(path: Path, variable: str) -> xr.Dataset:
+    found = _grib_parameters(path, variable)
     # an index file beside the GRIB would be unpickled, and could run anything: indexpath=""
-    options = {"indexpath": "", "errors": "raise", "filter_by_keys": {"paramId": GRIB_PARAMETERS[variable]}}
+    options = {"indexpath": "", "errors": "raise", "filter_by_keys": {"paramId": found}}
     dataset = xr.open_dataset(
         path, engine="cfgrib", chunks=None, decode_timedelta=False, backend_kwargs=options
     )
-    if not dataset.data_vars:
-        raise DataError(
-            f"variable {variable!r} is missing; there is {listed(_grib_names(path))}. Request 2m_temperature "
-            "(parameter 167)."
-        )
-    return dataset
+    return dataset.rename({str(name): variable for name in dataset.data_vars})
 
 
-def _grib_names(path: Path) -> list[str]:
+def _grib_parameters(path: Path, variable: str) -> int:
+    """Find the number of the parameter that a file has under a name: its own, or one that is known."""
     import eccodes
 
+    known = variable_named(variable)
+    wanted = {name.lower() for name in (variable, known.name, *known.names)}
+    by_name: dict[int, None] = {}
     names: dict[str, None] = {}
     with path.open("rb") as stream:
         while (message := eccodes.codes_grib_new_from_file(stream, headers_only=True)) is not None:
-            names[eccodes.codes_get(message, "shortName")] = None
+            parameter = int(eccodes.codes_get(message, "paramId"))
+            spelled = [str(eccodes.codes_get(message, key)) for key in ("shortName", "cfVarName")]
             eccodes.codes_release(message)
-    return list(names)
+            names[spelled[0]] = None
+            if parameter in known.grib:
+                return parameter
+            if wanted & {name.lower() for name in spelled}:
+                by_name[parameter] = None
+    if not by_name:
+        raise absent(variable, names)
+    return next(iter(by_name))
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[Path]:

@@ -1,18 +1,27 @@
-"""Any ERA5-like dataset in canonical form: ``t2m`` in kelvin, latitude ascending, longitude in [0, 360).
+"""Any ERA5-like dataset in canonical form: one unit, latitude ascending, longitude in [0, 360).
 
 Canonical form is the contract between sources and everything that follows, so that no later step asks
 which way a latitude runs, which convention a longitude has, or whether a number is packed.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Times
-from cagp_dist.era5.layout import check_variable, find_variable, listed, standard_field
-from cagp_dist.era5.points import Points, observation_points
+from cagp_dist.era5.layout import (
+    LEVEL,
+    STEPS,
+    absent,
+    fields_in,
+    find_variable,
+    held_times,
+    standard_fields,
+)
+from cagp_dist.era5.points import Points, field_variable, observation_points
 from cagp_dist.era5.selection import (
     Area,
     inside_area,
@@ -22,15 +31,11 @@ from cagp_dist.era5.selection import (
     time_positions,
 )
 from cagp_dist.errors import DataError
+from cagp_dist.variables import T2M, Variable, canonical_name, described, range_error
 
-__all__ = ["Points", "assemble", "canonical", "observation_points", "time_axis"]
+__all__ = ["Points", "assemble", "canonical", "field_variable", "joined", "observation_points", "time_axis"]
 
 Values = NDArray[np.float32]
-
-COLDEST_KELVIN, WARMEST_KELVIN = 150.0, 350.0
-"""No air near the ground was ever outside; the records are 184 K and 330 K."""
-
-_KELVIN = {"", "k", "kelvin", "degk", "deg_k", "degrees kelvin", "degrees_kelvin"}
 
 
 def canonical(
@@ -39,6 +44,9 @@ def canonical(
     times: Sequence[str] | None = None,
     area: Area | None = None,
     grid_degrees: float | None = None,
+    level: float | None = None,
+    units: str | None = None,
+    check_range: bool = True,
 ) -> xr.Dataset:
     """Bring the selected part of a field into canonical form, checked and in memory.
 
@@ -46,29 +54,39 @@ def canonical(
     ----------
     *datasets : xarray.Dataset
         One dataset, or several that hold the same grid at different times (the members of a zip).  Old and
-        new layouts of the Climate Data Store, GRIB through cfgrib and the public Zarr stores are recognised.
+        new layouts of the Climate Data Store, CMIP, GRIB through cfgrib and the public Zarr stores are
+        recognised.
     variable : str
-        Canonical name of the variable.
+        Name of the variable in the datasets, or another name of the same quantity in
+        `cagp_dist.variables.VARIABLES`.
     times : sequence of str, optional
         ISO times in UTC; every one must be there.  None: all times.
     area : tuple of float, optional
         North, west, south, east in degrees.
     grid_degrees : float, optional
         Keep the grid points at multiples of this spacing.
+    level : float, optional
+        Which level, where the field has several, in the unit of the datasets, or in hPa where that is Pa.
+    units : str, optional
+        What the values are measured in, whatever the datasets say.
+    check_range : bool
+        Whether values that are not plausible for a known variable are refused.
 
     Returns
     -------
     xarray.Dataset
-        ``t2m`` (time, latitude, longitude) float32 in kelvin without encoding; ``time`` datetime64[ns]
-        ascending without repetition; ``latitude`` and ``longitude`` float64, ascending, longitude in
-        [0, 360); CF attributes.  Missing values are NaN.  Only the selection is read; peak memory is about
-        three times the result.
+        The variable (time, latitude, longitude) float32 in the unit of `cagp_dist.variables.VARIABLES`,
+        without encoding: a known one converted to it (degrees Celsius to kelvin, hPa to Pa; precipitation
+        transformed, see its attributes), a free one as it is; ``time`` datetime64[ns] ascending without
+        repetition; ``latitude`` and ``longitude`` float64, ascending, longitude in [0, 360); CF attributes.
+        Missing values are NaN.  Only the selection is read; peak memory is about three times the result.
 
     Raises
     ------
     DataError
         If the variable is absent, a selected time is absent, has no values or appears twice with different
-        values, values are not kelvin, or the grid is not a regular one.
+        values, several levels are there and none is chosen, the unit is not one of the quantity's, values
+        are not plausible, or the grid is not a regular one.
     ConfigurationError
         If variable, times, area or grid_degrees are not valid.
 
@@ -84,10 +102,14 @@ def canonical(
     array([[291., 290.],
            [281., 280.]], dtype=float32)
     """
+    published = canonical_name(variable)
     wanted = None if times is None else parse_times(times)
-    fields = _fields(datasets, variable)
-    for field in fields:
-        _check_units(field)
+    fields = [
+        field
+        for holder in _holders(datasets, variable)
+        for field in standard_fields(holder, variable, level=level)
+    ]
+    found, scales = _described(fields, published, units, checked=check_range)
     latitude, longitude = _common_grid(fields)
     rows, columns = np.arange(latitude.size), np.arange(longitude.size)
     if grid_degrees is not None:
@@ -96,12 +118,14 @@ def canonical(
         north_south, west_east = inside_area(latitude[rows], longitude[columns], area)
         rows, columns = rows[north_south], columns[west_east]
 
-    values, moments = _load(fields, rows, columns, wanted)
+    values, moments = _load(fields, scales, rows, columns, wanted)
     values, moments = _merge_times(values, moments)
     values, latitude = _ascending_rows(values, latitude[rows])
     values, longitude = _ascending_columns(values, longitude[columns])
-    _check_values(values, moments)
-    return assemble(values, moments, latitude, longitude, variable)
+    _check_values(values, moments, found, str(fields[0].attrs.get("units", "")))
+    if found.transform is not None:
+        values = found.transform(values.astype(np.float64)).astype(np.float32)
+    return assemble(values, moments, latitude, longitude, found)
 
 
 def time_axis(*datasets: xr.Dataset, variable: str = "t2m") -> Times:
@@ -122,22 +146,19 @@ def time_axis(*datasets: xr.Dataset, variable: str = "t2m") -> Times:
     DataError
         If the variable is absent, or there is no time.
     """
-    found = np.unique(np.concatenate([field.time.values for field in _fields(datasets, variable)]))
+    canonical_name(variable)
+    found = np.unique(np.concatenate([held_times(part, variable) for part in _holders(datasets, variable)]))
     if found.size == 0:
         raise DataError("the source holds no time at all; expected at least one field.")
     return found
 
 
-def _fields(datasets: Sequence[xr.Dataset], variable: str) -> list[xr.DataArray]:
-    check_variable(variable)
+def _holders(datasets: Sequence[xr.Dataset], variable: str) -> list[xr.Dataset]:
+    """Choose the datasets that hold the variable; there must be one."""
     holders = [dataset for dataset in datasets if find_variable(dataset.data_vars, variable)]
     if not holders:
-        names = dict.fromkeys(str(name) for dataset in datasets for name in dataset.data_vars)
-        raise DataError(
-            f"variable {variable!r} is missing; there is {listed(names)}. Request 2m_temperature "
-            "(parameter 167)."
-        )
-    return [standard_field(dataset, variable) for dataset in holders]
+        raise absent(variable, dict.fromkeys(name for dataset in datasets for name in fields_in(dataset)))
+    return holders
 
 
 def assemble(
@@ -145,20 +166,20 @@ def assemble(
     moments: NDArray[np.datetime64],
     latitude: Array,
     longitude: Array,
-    variable: str,
+    variable: Variable = T2M,
 ) -> xr.Dataset:
     """Wrap arrays that are in canonical order as a dataset with CF attributes.
 
     Parameters
     ----------
     values : array of float32, shape (T, P, Q)
-        Kelvin.
+        In the unit of the variable, transformed where it is.
     moments : array of datetime64[ns], shape (T,)
         Ascending.
     latitude, longitude : arrays of float64, shapes (P,) and (Q,)
         Degrees, ascending.
-    variable : str
-        Canonical name.
+    variable : Variable
+        What they are.
 
     Returns
     -------
@@ -176,9 +197,9 @@ def assemble(
         "units": "degrees_east",
         "axis": "X",
     }
-    kelvin = {"standard_name": "air_temperature", "long_name": "2 metre temperature", "units": "K"}
+    dimensions = ("time", "latitude", "longitude")
     return xr.Dataset(
-        {variable: (("time", "latitude", "longitude"), np.ascontiguousarray(values), kelvin)},
+        {variable.name: (dimensions, np.ascontiguousarray(values), variable.attributes())},
         coords={
             "time": ("time", moments, {"standard_name": "time", "long_name": "time", "axis": "T"}),
             "latitude": ("latitude", latitude, degrees_north),
@@ -188,25 +209,59 @@ def assemble(
     )
 
 
-def _check_units(field: xr.DataArray) -> None:
-    units = str(field.attrs.get("units", "")).strip()
-    if units.lower() not in _KELVIN:
+def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+    """Join fields in canonical form that hold one variable on one grid at different times.
+
+    Parameters
+    ----------
+    parts : sequence of xarray.Dataset
+        From :func:`canonical`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Canonical, times ascending.
+
+    Raises
+    ------
+    DataError
+        If variables or grids differ, or a time is there twice with different values.
+    """
+    variables = [field_variable(part) for part in parts]
+    first, latitude, longitude = variables[0], parts[0]["latitude"].values, parts[0]["longitude"].values
+    for part, variable in zip(parts, variables, strict=True):
+        _check_same(first, variable)
+        _check_same_grid((latitude, longitude), (part["latitude"].values, part["longitude"].values))
+    values = np.concatenate([part[first.name].values for part in parts])
+    moments = np.concatenate([part["time"].values for part in parts])
+    return assemble(*_merge_times(values, moments), latitude, longitude, first)
+
+
+def _check_same(first: Variable, other: Variable) -> None:
+    if (other.name, other.units, other.long_name) != (first.name, first.units, first.long_name):
         raise DataError(
-            f"the field has units {units!r}; expected kelvin. Add 273.15 to degrees Celsius, set units to K."
+            f"the parts hold {first.long_name!r} [{first.units}] and {other.long_name!r} [{other.units}] "
+            f"under the name {first.name!r}; expected one quantity in one unit."
         )
+
+
+def _described(
+    fields: list[xr.DataArray], name: str, units: str | None, *, checked: bool
+) -> tuple[Variable, list[tuple[float, float]]]:
+    """Say what the fields are, and how the values of each come to its unit; they must be one quantity."""
+    found = [
+        described(name, field.attrs, units=units, level=str(field.attrs.get(LEVEL, ""))) for field in fields
+    ]
+    first = found[0][0]
+    for other, _ in found[1:]:
+        _check_same(first, other)
+    return replace(first, checked=checked), [scale for _, scale in found]
 
 
 def _common_grid(fields: list[xr.DataArray]) -> tuple[Array, Array]:
     latitude, longitude = fields[0].latitude.values, fields[0].longitude.values
     for other in fields[1:]:
-        if not (
-            np.array_equal(other.latitude.values, latitude)
-            and np.array_equal(other.longitude.values, longitude)
-        ):
-            raise DataError(
-                f"the parts have different grids, {latitude.size} x {longitude.size} and "
-                f"{other.latitude.size} x {other.longitude.size}; expected one grid for all times."
-            )
+        _check_same_grid((latitude, longitude), (other.latitude.values, other.longitude.values))
     if latitude.size == 0 or longitude.size == 0:
         raise DataError(f"the grid is {latitude.size} x {longitude.size}; expected at least one point.")
     if not (np.isfinite(latitude).all() and np.isfinite(longitude).all()):
@@ -220,21 +275,49 @@ def _common_grid(fields: list[xr.DataArray]) -> tuple[Array, Array]:
     return latitude, longitude
 
 
+def _check_same_grid(first: tuple[Array, Array], other: tuple[Array, Array]) -> None:
+    if not all(map(np.array_equal, first, other)):
+        sizes = [" x ".join(str(axis.size) for axis in axes) for axes in (first, other)]
+        raise DataError(
+            f"the parts have different grids, {sizes[0]} and {sizes[1]}; expected one grid for all times."
+        )
+
+
 def _load(
-    fields: list[xr.DataArray], rows: Indices, columns: Indices, wanted: NDArray[np.datetime64] | None
+    fields: list[xr.DataArray],
+    scales: list[tuple[float, float]],
+    rows: Indices,
+    columns: Indices,
+    wanted: NDArray[np.datetime64] | None,
 ) -> tuple[Values, NDArray[np.datetime64]]:
     """Read the selection, final values before preliminary ones, in the order of the sources."""
     available = np.concatenate([field.time.values for field in fields])
     positions = time_positions(available, wanted)
     owner = np.repeat(np.arange(len(fields)), [field.time.size for field in fields])[positions]
     start = np.cumsum([0, *(field.time.size for field in fields)])
-    pieces = []
-    for number, field in enumerate(fields):
+    pieces, moments = [], []
+    for number, (field, scale) in enumerate(zip(fields, scales, strict=True)):
         steps = positions[owner == number] - start[number]
-        if steps.size:
-            box = field.isel(latitude=_runs(rows), longitude=_runs(columns), time=_runs(steps))
-            pieces.append(_best_version(box.values.astype(np.float32, copy=False)))
-    return np.concatenate(pieces), available[positions]
+        if not steps.size:
+            continue
+        box = field.isel(latitude=_runs(rows), longitude=_runs(columns), time=_runs(steps))
+        piece, times = _scaled(_best_version(box.values), scale), field.time.values[steps]
+        if field.attrs.get(STEPS):  # of a table of starts and steps, what was never computed is empty
+            there = ~np.isnan(piece).all(axis=(1, 2))
+            piece, times = piece[there], times[there]
+        pieces.append(piece)
+        moments.append(times)
+    values, found = np.concatenate(pieces), np.concatenate(moments)
+    time_positions(found, wanted)
+    return values, found
+
+
+def _scaled(values: NDArray[np.floating], scale: tuple[float, float]) -> Values:
+    """Bring values to another unit, worked out in double precision."""
+    factor, offset = scale
+    if scale == (1.0, 0.0):
+        return values.astype(np.float32, copy=False)
+    return (factor * values.astype(np.float64) + offset).astype(np.float32)
 
 
 def _runs(positions: Indices) -> slice | Indices:
@@ -243,10 +326,10 @@ def _runs(positions: Indices) -> slice | Indices:
     return slice(first, last + 1) if last - first + 1 == positions.size else positions
 
 
-def _best_version(values: Values) -> Values:
+def _best_version(values: NDArray[np.floating]) -> NDArray[np.floating]:
     if values.ndim == 3:
         return values
-    best: Values = values[0]
+    best: NDArray[np.floating] = values[0]
     for preliminary in values[1:]:
         best = np.where(np.isnan(best), preliminary, best)
     return best
@@ -290,11 +373,12 @@ def _ascending_columns(values: Values, longitude: Array) -> tuple[Values, Array]
     return (values, wrapped) if first.all() else (values[..., first], wrapped[first])
 
 
-def _check_values(values: Values, moments: NDArray[np.datetime64]) -> None:
+def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Variable, units: str) -> None:
     missing = np.isnan(values)
     if missing.all():
+        expected = "temperatures" if variable.is_temperature else "values"
         raise DataError(
-            "the field is NaN everywhere; expected temperatures. Check times and area of the source."
+            f"the field is NaN everywhere; expected {expected}. Check times and area of the source."
         )
     empty = np.flatnonzero(missing.all(axis=(1, 2)))
     if empty.size:
@@ -302,10 +386,11 @@ def _check_values(values: Values, moments: NDArray[np.datetime64]) -> None:
             f"the field is NaN everywhere at {shown(moments[empty[0]])} ({empty.size} of {moments.size} "
             "times); the source has a hole there. Leave these times out or use another source."
         )
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    if low < COLDEST_KELVIN or high > WARMEST_KELVIN:
-        guess = "It looks like Celsius: add 273.15. " if low > -100.0 and high < 70.0 else ""
+    wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
+    if wrong is not None:
+        raise wrong
+    if np.isinf(values).any():
         raise DataError(
-            f"values reach from {low:g} to {high:g}; expected {COLDEST_KELVIN:g}..{WARMEST_KELVIN:g} K. "
-            f"{guess}Check the variable, its units and its scale_factor, add_offset and _FillValue."
+            f"{np.count_nonzero(np.isinf(values))} values are infinite; expected numbers, or NaN where there "
+            "is none. Check _FillValue of the file."
         )

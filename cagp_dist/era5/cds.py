@@ -13,11 +13,11 @@ from pathlib import Path
 import xarray as xr
 
 from cagp_dist.digest import joint_sha256
-from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.canonical import joined
 from cagp_dist.era5.cds_cache import CacheEntry
 from cagp_dist.era5.cds_client import Patience, Remote, Store, open_store
 from cagp_dist.era5.cds_requests import COLLECTION, requests_for
-from cagp_dist.era5.selection import Area, parse_times
+from cagp_dist.era5.selection import Area, Selection, parse_times
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,9 @@ def open_cds(
     times: Sequence[str] | None,
     area: Area | None = None,
     grid_degrees: float | None = None,
+    level: float | None = None,
+    units: str | None = None,
+    check_range: bool = True,
     cache_directory: Path,
     progress: Progress | None = None,
     patience: Patience | None = None,
@@ -42,9 +45,9 @@ def open_cds(
 
     Parameters
     ----------
-    variable, times, area, grid_degrees
-        As for :func:`cagp_dist.era5.canonical.canonical`, except that times must be given, and that the
-        store interpolates to ``grid_degrees``.
+    variable, times, area, grid_degrees, level, units, check_range
+        As for :func:`cagp_dist.era5.canonical.canonical`, except that times must be given, that the store
+        interpolates to ``grid_degrees``, and that it is asked for single levels alone.
     cache_directory : path
         Results are kept in its folder ``cds`` until you delete them.
     progress : callable, optional
@@ -70,10 +73,16 @@ def open_cds(
         raise ConfigurationError(
             'source "cds" needs times; the archive is too large to fetch whole. List them.'
         )
+    if level is not None:
+        raise ConfigurationError(
+            f'level is {level:g}, and source "cds" asks for single levels; leave it out. Fields on pressure '
+            'levels come from "zarr:arco-era5", or from a file that was downloaded.'
+        )
     report = progress or logger.info
     patience = patience or Patience()
     requests = requests_for(parse_times(times), variable=variable, area=area, grid_degrees=grid_degrees)
-    entries = [CacheEntry(cache_directory / "cds", request, variable=variable) for request in requests]
+    reading = Selection(variable=variable, units=units, check_range=check_range)
+    entries = [CacheEntry(cache_directory / "cds", request, reading=reading) for request in requests]
     fields = {entry.key: field for entry in entries if (field := entry.cached()) is not None}
     absent = [entry for entry in entries if entry.key not in fields]
     if absent:
@@ -83,11 +92,11 @@ def open_cds(
             for entry, remote in queued:
                 _wait(entry, remote, report, patience, deadline)
                 fields[entry.key] = _deliver(entry, remote, report)
-    return _joined([fields[entry.key] for entry in entries], variable)
+    return _joined([fields[entry.key] for entry in entries])
 
 
-def _joined(parts: list[xr.Dataset], variable: str) -> xr.Dataset:
-    result = canonical(*parts, variable=variable)
+def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
+    result = joined(parts)
     digests = [str(part.attrs["source_sha256"]) for part in parts]
     result.attrs |= {"source": f"cds:{COLLECTION}", "source_sha256": joint_sha256(digests)}
     return result

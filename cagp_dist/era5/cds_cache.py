@@ -13,7 +13,7 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.era5.cds_client import Results
 from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, times_of
 from cagp_dist.era5.files import open_file
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.selection import Selection, shown
 from cagp_dist.errors import ConfigurationError, NotReadyError
 
 logger = logging.getLogger(__name__)
@@ -30,15 +30,15 @@ class CacheEntry:
         Where entries are; created when the first is written.
     request : dict
         From :func:`cagp_dist.era5.cds_requests.requests_for`.
-    variable : str
-        Canonical name of the variable that it asks for.
+    reading : Selection
+        Variable that it asks for, and how its values are read.
     """
 
-    def __init__(self, folder: Path, request: Request, *, variable: str) -> None:
+    def __init__(self, folder: Path, request: Request, *, reading: Selection) -> None:
         self.request = request
         self.key = request_key(request)
         self._folder = folder
-        self._variable = variable
+        self._reading = reading
         self._data = folder / f"{self.key}.data"
         self._note = folder / f"{self.key}.json"
 
@@ -100,7 +100,7 @@ class CacheEntry:
         return field
 
     def _decode(self, path: Path) -> xr.Dataset:
-        field = open_file(path, variable=self._variable, scratch=self._folder)
+        field = open_file(path, scratch=self._folder, **self._reading)
         wanted = times_of(self.request)
         absent = wanted[~np.isin(wanted, field.time.values)]
         if absent.size:

@@ -9,10 +9,9 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import text_sha256
 from cagp_dist.era5.selection import Area, check_area, shown
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.variables import variable_named
 
 COLLECTION = "reanalysis-era5-single-levels"
-
-_NAMES = {"t2m": "2m_temperature"}
 
 Request = dict[str, str | list[str] | list[float]]
 
@@ -30,7 +29,7 @@ def requests_for(
     times : array of datetime64[ns]
         Sorted, on the hour.
     variable : str
-        Canonical name.
+        A name that `cagp_dist.variables.VARIABLES` knows, or the store's own.
     area : tuple of float, optional
         North, west, south, east in degrees; None is the globe.
     grid_degrees : float, optional
@@ -59,7 +58,7 @@ def requests_for(
         raise ConfigurationError(f"time {shown(time)} is not on the hour; ERA5 is hourly.")
     common: Request = {
         "product_type": ["reanalysis"],
-        "variable": [_NAMES[variable]],
+        "variable": [variable_named(variable).cds or variable],
         "data_format": "grib",
         "download_format": "unarchived",
     }

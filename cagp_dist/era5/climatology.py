@@ -8,7 +8,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.canonical import canonical, field_variable
 from cagp_dist.era5.layout import find_variable
 from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import ArgumentError, BudgetError, ConfigurationError, DataError
@@ -184,7 +184,7 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     address : str
         A local path or what else `cagp_dist.era5.remote.open_zarr` takes.
     variable : str
-        Canonical name of the variable.
+        As for `cagp_dist.era5.canonical.canonical`.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     Raises
     ------
     DataError
-        If there is no such store, it is damaged, is no temperature field in kelvin, or has missing values.
+        If there is no such store, it is damaged, does not hold the variable, or has missing values.
     ConfigurationError
         If the file system of the address is not known.
     BudgetError
@@ -202,7 +202,7 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     with opened_store(address) as dataset:
         _check_size(dataset, variable)
         field = canonical(_timed(dataset), variable=variable)
-        values = field[variable].values
+        values = field[field_variable(field).name].values
         missing = int(np.isnan(values).sum())
         if missing:
             raise DataError(

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import xarray as xr
@@ -16,9 +16,10 @@ import cagp_dist
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import assemble
-from cagp_dist.era5.selection import Area
+from cagp_dist.era5.selection import Selection
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.variables import variable_of
 
 DECODE_SECONDS = 600.0
 """Time a child process has for one file; a year of global hourly GRIB decodes in about 300 s."""
@@ -29,12 +30,9 @@ _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 def open_file(
     path: str | os.PathLike[str],
     *,
-    variable: str = "t2m",
-    times: Sequence[str] | None = None,
-    area: Area | None = None,
-    grid_degrees: float | None = None,
     scratch: Path,
     time_limit_seconds: float = DECODE_SECONDS,
+    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Decode the selected part of a file into canonical form.
 
@@ -45,12 +43,12 @@ def open_file(
     ----------
     path : path-like
         GRIB 1 or 2, NetCDF-3, NetCDF-4, or a zip of such files.
-    variable, times, area, grid_degrees
-        As for :func:`cagp_dist.era5.canonical.canonical`.
     scratch : path
         Folder for the decoded arrays; needs room for the selection, and for the members of a zip.
     time_limit_seconds : float
         Wall time of the child.
+    **selection
+        Variable, times, area and so on, as for :func:`cagp_dist.era5.canonical.canonical`.
 
     Returns
     -------
@@ -60,7 +58,7 @@ def open_file(
     Raises
     ------
     DataError
-        If the file is absent, empty, damaged, of another format or not a temperature field; names the file,
+        If the file is absent, empty, damaged, of another format or does not hold the field; names the file,
         what it looked like and what to do.
     ConfigurationError
         If the selection does not fit the field or the scratch folder cannot be written.
@@ -75,14 +73,15 @@ def open_file(
         job: dict[str, object] = {
             "path": os.fspath(where.absolute()),
             "folder": folder,
-            "variable": variable,
-            "selection": {"variable": variable, "times": times, "area": area, "grid_degrees": grid_degrees},
+            "selection": selection,
         }
         _run_child(job, where, time_limit_seconds)
         values, time, latitude, longitude = (
             np.load(Path(folder) / f"{name}.npy", allow_pickle=False)
             for name in ("values", "time", "latitude", "longitude")
         )
+        found = json.loads((Path(folder) / "variable.json").read_text())
+    variable = variable_of(found["name"], found["attributes"])
     field = assemble(values, time, latitude, longitude, variable)
     field.attrs |= {"source": f"file:{where}", "source_sha256": file_sha256(where)}
     return field

@@ -1,8 +1,9 @@
-"""Recognise a temperature field in whatever ERA5-like dataset holds it: names, axes, versions, members.
+"""Recognise a field in whatever ERA5-like dataset holds it: names, axes, levels, steps, versions, members.
 
-Three layouts are common: the Climate Data Store until 2024 (``time``, at times an ``expver`` dimension),
-the Climate Data Store since (``valid_time``, scalar ``number``, ``expver`` beside the time), and the
-analysis-ready Zarr stores (``2m_temperature``, axes in any order).  Nothing is loaded here.
+Four layouts are common: the Climate Data Store until 2024 (``time``, at times an ``expver`` dimension),
+the Climate Data Store since (``valid_time``, scalar ``number``, ``expver`` beside the time), CMIP (``lat``,
+``lon``, ``plev`` in Pa), and the analysis-ready Zarr stores (``2m_temperature``, axes in any order).  Nothing
+is loaded here.
 """
 
 from collections.abc import Hashable, Iterable
@@ -11,39 +12,26 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import DataError
+from cagp_dist.variables import variable_named
 
-VARIABLE_NAMES: dict[str, tuple[str, ...]] = {
-    "t2m": ("t2m", "2t", "2m_temperature", "VAR_2T", "temperature_2m", "var167"),
-}
-"""Canonical name of each variable the package knows -> the names it has in the wild."""
+LEVEL = "cagp_level"
+"""Attribute of a standard field: where it was cut out of a field with levels, in words."""
 
-GRIB_PARAMETERS: dict[str, int] = {"t2m": 167}
-"""Canonical name -> number in ECMWF's parameter table, which GRIB files carry instead of names."""
+STEPS = "cagp_steps"
+"""Attribute of a standard field that is one of several forecast steps, some of which may be absent."""
 
 _LATITUDE = ("latitude", "lat")
 _LONGITUDE = ("longitude", "lon", "long")
 _TIME = ("valid_time", "time")  # where both exist, time is when the analysis began, valid_time when it holds
 _VERSION = "expver"
-
-
-def check_variable(variable: str) -> None:
-    """Refuse a variable that the package does not know.
-
-    Parameters
-    ----------
-    variable : str
-        Canonical name, such as ``"t2m"``.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the variables that exist.
-    """
-    if variable not in VARIABLE_NAMES:
-        raise ConfigurationError(
-            f"variable {variable!r} is not known; expected one of {', '.join(map(repr, VARIABLE_NAMES))}."
-        )
+_STEP = "step"
+_LEVELS = ("level", "levels", "lev", "plev", "pressure", "pressure_level", "isobaricinhpa", "isobaricinpa",
+           "height", "heightaboveground", "altitude", "depth", "depthbelowland", "depthbelowlandlayer",
+           "hybrid", "model_level", "theta", "potentialvorticity", "layer", "deptht", "olevel")  # fmt: skip
+_VERTICAL = ("air_pressure", "height", "altitude", "depth", "model_level_number",
+             "atmosphere_hybrid_sigma_pressure_coordinate")  # fmt: skip
+_UNITS_OF_LEVELS = {"isobaricinhpa": "hPa", "pressure_level": "hPa", "heightaboveground": "m"}
 
 
 def find_variable(names: Iterable[Hashable], variable: str) -> str | None:
@@ -54,18 +42,64 @@ def find_variable(names: Iterable[Hashable], variable: str) -> str | None:
     names : iterable of str
         Names of the variables of a dataset.
     variable : str
-        Canonical name.
+        As the job gives it.
 
     Returns
     -------
     str or None
-        The matching name as the dataset spells it; letter case does not matter.
+        The matching name as the dataset spells it: the given one, else another of the same quantity. Letter
+        case does not matter where no two names differ by it alone.
     """
-    spelled = {str(name).lower(): str(name) for name in names}
-    return next((spelled[a.lower()] for a in VARIABLE_NAMES[variable] if a.lower() in spelled), None)
+    exact = {str(name) for name in names}
+    if variable in exact:
+        return variable
+    known = variable_named(variable)
+    spelled = {name.lower(): name for name in sorted(exact)}
+    wanted = (variable, known.name, *known.names)
+    return next((spelled[a.lower()] for a in wanted if a.lower() in spelled), None)
 
 
-def standard_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
+def absent(variable: str, names: Iterable[Hashable]) -> DataError:
+    """Say that a variable is missing, what is there, and how to take it.
+
+    Parameters
+    ----------
+    variable : str
+        As the job gives it.
+    names : iterable of str
+        Names of the fields that are there.
+    """
+    there = [str(name) for name in names]
+    advice = "Check the source."
+    if there:
+        others = "it" if len(there) == 1 else "one of them"
+        advice = f'To take {others}, write variable = "{there[0]}" in [observations].'
+    return DataError(f"variable {variable!r} is missing; there is {listed(there)}. {advice}")
+
+
+def fields_in(dataset: xr.Dataset) -> list[str]:
+    """Names of the variables that vary with latitude and longitude; all names if there is none.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+
+    Returns
+    -------
+    list of str
+    """
+    horizontal = {
+        dim
+        for name in dataset.variables
+        if str(name).lower() in (*_LATITUDE, *_LONGITUDE)
+        for dim in dataset[name].dims
+    }
+    names = [str(name) for name in dataset.data_vars]
+    fields = [name for name in names if len(horizontal & set(dataset[name].dims)) > 1]
+    return fields or names
+
+
+def standard_fields(dataset: xr.Dataset, variable: str, *, level: float | None = None) -> list[xr.DataArray]:
     """Give the variable the dimensions ``([expver,] time, latitude, longitude)``, still lazy.
 
     Parameters
@@ -73,23 +107,64 @@ def standard_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
     dataset : xarray.Dataset
         Opened with times decoded.
     variable : str
-        Canonical name of a variable that :func:`find_variable` finds in it.
+        Name of a variable that :func:`find_variable` finds in it.
+    level : float, optional
+        Which level, where there are several, in the unit of the dataset; or in hPa where that is Pa.
 
     Returns
     -------
-    xarray.DataArray
-        Coordinates ``time`` (datetime64[ns]), ``latitude`` and ``longitude`` (float64 degrees) in the order
-        and convention of the dataset; ``expver`` sorted, final before preliminary.
+    list of xarray.DataArray
+        One, or one for each forecast step.  Coordinates ``time`` (datetime64[ns]), ``latitude`` and
+        ``longitude`` (float64 degrees) in the order and convention of the dataset; ``expver`` sorted, final
+        before preliminary.
 
     Raises
     ------
     DataError
-        If an axis is absent, two-dimensional or not a time, or if another dimension holds several values.
+        If an axis is absent, two-dimensional or not a time, if there are several levels and none is chosen,
+        or if another dimension holds several values.
     """
     name = find_variable(dataset.data_vars, variable)
     if name is None:
-        raise DataError(f"variable {variable!r} is not in the dataset; it holds {listed(dataset.data_vars)}.")
-    field = dataset[name]
+        raise absent(variable, fields_in(dataset))
+    field = _at_level(dataset, dataset[name], level)
+    holds = dataset.variables.get("valid_time")
+    steps = field.sizes.get(_STEP, 1)
+    if holds is None or holds.ndim != 2 or set(holds.dims) - set(field.dims) or _STEP not in holds.dims:
+        return [_standard(dataset, field)]
+    parts = []
+    for step in range(
+        steps
+    ):  # one start, many hours ahead; many starts: each hour ahead is a field of its own
+        part = _standard(dataset.isel({_STEP: step}), field.isel({_STEP: step}))
+        part.attrs[STEPS] = True
+        parts.append(part)
+    return parts
+
+
+def held_times(dataset: xr.Dataset, variable: str) -> NDArray[np.datetime64]:
+    """List the times of a variable, at whatever level; no value of it is read.
+
+    Parameters
+    ----------
+    dataset, variable
+        As for `standard_fields`.
+
+    Returns
+    -------
+    array of datetime64[ns]
+        In the order of the dataset.
+    """
+    name = find_variable(dataset.data_vars, variable)
+    if name is None:
+        raise absent(variable, fields_in(dataset))
+    holds = dataset.variables.get("valid_time")
+    if holds is not None and holds.ndim == 2 and not set(holds.dims) - set(dataset[name].dims):
+        return _nanoseconds(dataset["valid_time"]).ravel()
+    return np.atleast_1d(_nanoseconds(_time_axis(dataset, dataset[name])))
+
+
+def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
     latitude = _horizontal_axis(dataset, field, _LATITUDE)
     longitude = _horizontal_axis(dataset, field, _LONGITUDE)
     time = _time_axis(dataset, field)
@@ -104,13 +179,13 @@ def standard_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
     for dimension in set(plain.dims) - {_VERSION, "time", "latitude", "longitude"}:
         if plain.sizes[dimension] != 1:
             raise DataError(
-                f"{name!r} has {plain.sizes[dimension]} values along {dimension!r}; expected time, latitude "
-                f"and longitude alone. Select one value of {dimension!r} before the field is read."
+                f"{field.name!r} has {plain.sizes[dimension]} values along {dimension!r}; expected time, "
+                f"latitude and longitude alone. Select one value of {dimension!r} before the field is read."
             )
         plain = plain.isel({dimension: 0})
     leading = [_VERSION] if _VERSION in plain.dims else []
     return plain.transpose(*leading, "time", "latitude", "longitude").assign_coords(
-        time=time.values.astype("datetime64[ns]"),
+        time=_nanoseconds(time),
         latitude=latitude.values.astype(np.float64),
         longitude=longitude.values.astype(np.float64),
     )
@@ -130,6 +205,69 @@ def listed(names: Iterable[Hashable]) -> str:
         Such as ``"'tp', 'u10'"``.
     """
     return ", ".join(repr(str(name)) for name in names) or "no variable at all"
+
+
+def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> xr.DataArray:
+    """Cut one level out of a field; the attribute `LEVEL` says which."""
+    found = [name for name in field.coords if _is_vertical(field.coords[name])]
+    found += [dim for dim in field.dims if dim not in field.coords and str(dim).lower() in _LEVELS]
+    # of an axis and what belongs to it (pressures of model levels), the axis is what is chosen from
+    axes = [name for name in found if name in field.dims] or found[:1]
+    several = [name for name in axes if field.sizes.get(name, 1) > 1]
+    if len(several) > 1:
+        raise DataError(f"{field.name!r} has several vertical axes, {listed(several)}; expected one at most.")
+    if not axes:
+        if level is None:
+            return field
+        raise DataError(
+            f"{field.name!r} has no level, and level is {level:g}. Leave level out, or check the variable."
+        )
+    axis = several[0] if several else axes[0]
+    values = (
+        np.atleast_1d(field.coords[axis].values).astype(np.float64)
+        if axis in field.coords
+        else np.arange(field.sizes[axis], dtype=np.float64)
+    )
+    units = str(field.coords[axis].attrs.get("units", "")) if axis in field.coords else ""
+    units = units or _UNITS_OF_LEVELS.get(str(axis).lower(), "")
+    units = {"millibars": "hPa", "mbar": "hPa", "1": ""}.get(units, units)
+    there = ", ".join(f"{value:g}" for value in values) + f" {units}".rstrip()
+    if level is None:
+        if values.size > 1:
+            raise DataError(
+                f"{field.name!r} has {values.size} levels along {str(axis)!r}: {there}. Choose one: write "
+                f"level = {values[0]:g} in [observations]."
+            )
+        position = 0
+    else:
+        position = _position(values, level, units)
+        if position < 0:
+            raise DataError(
+                f"level {level:g} is not in {field.name!r}, which has along {str(axis)!r}: {there}."
+            )
+    chosen = field.isel({axis: position}) if axis in field.dims else field
+    if values.size > 1 or level is not None:
+        chosen = chosen.copy(deep=False)
+        hectopascal = units == "Pa" and values[position] >= 100.0
+        value = values[position] / 100.0 if hectopascal else values[position]
+        chosen.attrs = {**field.attrs, LEVEL: f"{value:g} {'hPa' if hectopascal else units}".strip()}
+    return chosen
+
+
+def _is_vertical(axis: xr.DataArray) -> bool:
+    attributes = axis.attrs
+    named = str(axis.name).lower() in _LEVELS or attributes.get("standard_name") in _VERTICAL
+    vertical = named or attributes.get("axis") == "Z" or "positive" in attributes
+    return vertical and axis.ndim <= 1 and axis.dtype.kind in "fiu"
+
+
+def _position(values: NDArray[np.float64], level: float, units: str) -> int:
+    """Index of a level, -1 if it is not there; levels in Pa may be asked for in hPa."""
+    for wanted in (level, 100.0 * level) if units == "Pa" else (level,):
+        near = np.flatnonzero(np.isclose(values, wanted, rtol=1e-6, atol=1e-9))
+        if near.size == 1:
+            return int(near[0])
+    return -1
 
 
 def _horizontal_axis(dataset: xr.Dataset, field: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
@@ -157,6 +295,20 @@ def _time_axis(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
             "calendar. Check the attributes units and calendar of the time."
         )
     return along[0]
+
+
+def _nanoseconds(time: xr.DataArray) -> NDArray[np.datetime64]:
+    """Give times as datetime64[ns], which reaches from 1678 to 2262."""
+    years = time.values.astype("datetime64[Y]").astype(np.int64) + 1970
+    known = ~np.isnat(time.values)
+    if not known.all():
+        raise DataError("a time of the field is missing; the file is damaged or its time axis is not filled.")
+    if years.size and (years.min() < 1678 or years.max() > 2261):
+        raise DataError(
+            f"the field has times of the years {years.min()}..{years.max()}; expected 1678..2261. Cut the "
+            "file to these first."
+        )
+    return np.asarray(time.values.astype("datetime64[ns]"))
 
 
 def _final_first(dataset: xr.Dataset, count: int) -> NDArray[np.intp]:

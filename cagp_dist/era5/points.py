@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.era5.selection import shown
-from cagp_dist.errors import DataError
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.variables import T2M, Variable, variable_of
 
 logger = logging.getLogger(__name__)
 
 
-POLE_SPREAD_KELVIN = 0.01
-"""Copies of a pole that differ by more are cell averages, not copies; ERA5 packs to about 0.002 K."""
+POLE_SPREAD = 5e-5
+"""Part of the plausible range: copies of a pole that differ by more are cell averages, not copies. Of 2 metre
+temperature this is 0.01 K; ERA5 packs to about 0.002 K."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,22 +28,31 @@ class Points:
     ----------
     latitude_degrees, longitude_degrees : arrays of float64, shape (n,)
         Degrees north and degrees east in [0, 360); no place appears twice.
-    values_kelvin : array of float64, shape (T, n)
-        Temperature; no missing value.
+    values : array of float64, shape (T, n)
+        In the unit of the variable; no missing value.
     times : array of datetime64[ns], shape (T,)
         Ascending.
     dropped_missing : int
-        Points of the grid that were left out because a value was missing at one or more times.
+        Points of the grid that were left out because a value was missing at one or more times; of a component
+        of a vector also the poles, where it has no one value.
     merged_pole_copies : int
         Grid points that were merged away because they are the same place as another: ``Q - 1`` per pole row.
+    variable : Variable
+        What the values are.
     """
 
     latitude_degrees: Array
     longitude_degrees: Array
-    values_kelvin: Array
+    values: Array
     times: NDArray[np.datetime64]
     dropped_missing: int
     merged_pole_copies: int
+    variable: Variable = T2M
+
+    @property
+    def values_kelvin(self) -> Array:
+        """The values, by the name that they had when all fields were temperatures."""
+        return self.values
 
 
 def observation_points(field: xr.Dataset) -> Points:
@@ -56,7 +67,7 @@ def observation_points(field: xr.Dataset) -> Points:
     Parameters
     ----------
     field : xarray.Dataset
-        Canonical form: ``t2m`` (time, latitude, longitude), latitude ascending, longitude in [0, 360).
+        Canonical form: one variable (time, latitude, longitude), latitude ascending, longitude in [0, 360).
 
     Returns
     -------
@@ -78,10 +89,11 @@ def observation_points(field: xr.Dataset) -> Points:
     ...     coords={"latitude": [90.0, 0.0], "longitude": [0.0, 180.0], "time": np.datetime64("2020", "ns")},
     ... )
     >>> points = observation_points(canonical(raw))
-    >>> points.values_kelvin, points.merged_pole_copies, points.dropped_missing
+    >>> points.values, points.merged_pole_copies, points.dropped_missing
     (array([[290., 250.]]), 1, 1)
     """
-    values = field["t2m"].values.astype(np.float64)
+    variable = field_variable(field)
+    values = field[variable.name].values.astype(np.float64)
     latitude, longitude = field["latitude"].values, field["longitude"].values
     times = field["time"].values
     for time, row in zip(times, values, strict=True):
@@ -96,7 +108,7 @@ def observation_points(field: xr.Dataset) -> Points:
     keep = np.ones(sites.shape[1], dtype=bool)
     for pole in np.flatnonzero(np.abs(latitude) > 90.0 - 1e-6):
         first = pole * columns
-        sites[:, first] = _merged(values[:, pole], latitude[pole])
+        sites[:, first] = np.nan if variable.vector else _merged(values[:, pole], latitude[pole], variable)
         site_longitude[first] = 0.0
         keep[first + 1 : first + columns] = False
     merged = int((~keep).sum())
@@ -108,26 +120,49 @@ def observation_points(field: xr.Dataset) -> Points:
     return Points(
         latitude_degrees=site_latitude[keep],
         longitude_degrees=site_longitude[keep],
-        values_kelvin=sites[:, keep],
+        values=sites[:, keep],
         times=times,
         dropped_missing=int((~keep).sum()) - merged,
         merged_pole_copies=merged,
+        variable=variable,
     )
 
 
-def _merged(copies: Array, latitude: float) -> Array:
+def field_variable(field: xr.Dataset) -> Variable:
+    """Say what a field in canonical form holds.
+
+    Parameters
+    ----------
+    field : xarray.Dataset
+        With one variable.
+
+    Raises
+    ------
+    ArgumentError
+        If it holds several.
+    """
+    names = [str(name) for name in field.data_vars]
+    if len(names) != 1:
+        raise ArgumentError(f"the field holds {names}; expected one variable, from canonical(...).")
+    return variable_of(names[0], field[names[0]].attrs)
+
+
+def _merged(copies: Array, latitude: float, variable: Variable) -> Array:
     """Mean over the copies of a pole that are there, (T, Q) -> (T,); NaN where all are missing."""
     present = np.isfinite(copies)
     low = np.where(present, copies, np.inf).min(axis=1)
     high = np.where(present, copies, -np.inf).max(axis=1)
     spread = float(np.max(high - low))
-    if spread > POLE_SPREAD_KELVIN:
+    known = np.isfinite(variable.high - variable.low)
+    typical = variable.high - variable.low if known else float(np.max(np.abs(copies[present]), initial=0.0))
+    if spread > POLE_SPREAD * typical:
         logger.warning(
-            "the %d values at latitude %g differ by up to %.2f K; they are taken as sector averages of the "
+            "the %d values at latitude %g differ by up to %#.3g %s; they are taken as sector averages of the "
             "polar cap and replaced by their mean",
             copies.shape[1],
             latitude,
             spread,
+            variable.units,
         )
     # low + mean(copies - low): equal copies give back their value to the last bit
     count = present.sum(axis=1)

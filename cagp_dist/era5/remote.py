@@ -1,16 +1,17 @@
 """Fields from Zarr stores, local or in the cloud: only the chunks of the selection are fetched."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Unpack
 
 import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Times
 from cagp_dist.era5.canonical import canonical, time_axis
-from cagp_dist.era5.selection import Area
+from cagp_dist.era5.selection import Selection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.remedies import installation
 from cagp_dist.store.arrays import content_sha256
@@ -46,11 +47,7 @@ _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
 def open_zarr(
     url: str,
-    *,
-    variable: str = "t2m",
-    times: Sequence[str] | None = None,
-    area: Area | None = None,
-    grid_degrees: float | None = None,
+    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Read the selected part of a Zarr store into canonical form.
 
@@ -60,8 +57,8 @@ def open_zarr(
         A local path, anything fsspec opens (``https://``, ``s3://``, ``gs://``, ``memory://``), or the name
         of a public store: ``arco-era5`` or ``weatherbench2``.  Zarr 2 and 3.  Credentials of private
         buckets come from fsspec's own configuration.
-    variable, times, area, grid_degrees
-        As for :func:`cagp_dist.era5.canonical.canonical`.
+    **selection
+        Variable, times, area and so on, as for :func:`cagp_dist.era5.canonical.canonical`.
 
     Returns
     -------
@@ -77,7 +74,7 @@ def open_zarr(
         If the file system of the URL is not known, not installed or that of reference files.
     """
     with opened_store(url) as dataset:
-        result = canonical(dataset, variable=variable, times=times, area=area, grid_degrees=grid_degrees)
+        result = canonical(dataset, **selection)
     result.attrs |= {"source": f"zarr:{url}", "source_sha256": content_sha256(result)}
     return result
 

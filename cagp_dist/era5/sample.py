@@ -1,14 +1,14 @@
 """The field that comes with the package: ECMWF's analysis of 2017-04-27T12:00 at 0.75 degrees."""
 
-from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Unpack
 
 import xarray as xr
 
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.files import open_file
-from cagp_dist.era5.selection import Area
+from cagp_dist.era5.selection import Selection
 from cagp_dist.errors import DataError
 
 SAMPLE_FILE = "ecmwf_2t_2017-04-27T12_0p75_global.grib"
@@ -16,19 +16,12 @@ SAMPLE_TIME = "2017-04-27T12:00"
 SAMPLE_SHA256 = "80cbe25ca79229778675775c105d881358eccd0f813818a8780c83fe1e2fbd91"
 
 
-def open_sample(
-    *,
-    variable: str = "t2m",
-    times: Sequence[str] | None = None,
-    area: Area | None = None,
-    grid_degrees: float | None = None,
-    scratch: Path,
-) -> xr.Dataset:
+def open_sample(*, scratch: Path, **selection: Unpack[Selection]) -> xr.Dataset:
     """Read the built-in field, 241 x 480 points.
 
     Parameters
     ----------
-    variable, times, area, grid_degrees, scratch
+    scratch, **selection
         As for `cagp_dist.era5.files.open_file`.
 
     Returns
@@ -44,8 +37,6 @@ def open_sample(
     with as_file(files("cagp_dist.era5") / "data" / SAMPLE_FILE) as path:
         if not path.exists() or file_sha256(path) != SAMPLE_SHA256:
             raise DataError(f"the built-in sample {path} is absent or damaged; install the package again.")
-        field = open_file(
-            path, variable=variable, times=times, area=area, grid_degrees=grid_degrees, scratch=scratch
-        )
+        field = open_file(path, scratch=scratch, **selection)
     field.attrs["source"] = "sample"
     return field

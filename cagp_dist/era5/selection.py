@@ -1,6 +1,7 @@
 """Which times, rows and columns of a field are wanted: pure functions of coordinates, before any read."""
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
 
@@ -8,6 +9,18 @@ from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.errors import ConfigurationError, DataError
 
 Area = tuple[float, float, float, float]
+
+
+class Selection(TypedDict, total=False):
+    """Which part of what field is wanted; the keys are parameters of `cagp_dist.era5.canonical.canonical`."""
+
+    variable: str
+    times: Sequence[str] | None
+    area: Area | None
+    grid_degrees: float | None
+    level: float | None
+    units: str | None
+    check_range: bool
 
 
 def parse_times(times: Sequence[str]) -> Times:

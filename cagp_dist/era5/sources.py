@@ -3,18 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.text import nearest
+from cagp_dist.variables import canonical_name
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from cagp_dist.arrays import Times
-    from cagp_dist.era5.selection import Area
+    from cagp_dist.era5.selection import Area, Selection
     from cagp_dist.era5.synthetic import Synthetic
 
 
@@ -25,6 +26,9 @@ def open_source(
     times: Sequence[str] | None = None,
     area: "Area | None" = None,
     grid_degrees: float | None = None,
+    level: float | None = None,
+    units: str | None = None,
+    check_range: bool = True,
     cache_directory: Path,
     progress: Callable[[str], None] | None = None,
     synthetic: "Synthetic | None" = None,
@@ -40,7 +44,8 @@ def open_source(
         ``"zarr:URL"``: anything fsspec opens, or ``zarr:arco-era5`` and ``zarr:weatherbench2``;
         ``"cds"``: the Climate Data Store, which needs a free key.
     variable : str
-        Canonical name of the variable.
+        Name of the variable in the source, or another name of the same quantity in
+        `cagp_dist.variables.VARIABLES`.
     times : sequence of str, optional
         ISO times in UTC.  None: all times of the source, one of ``"synthetic"``; ``"cds"`` needs them.
     area : tuple of float, optional
@@ -48,6 +53,12 @@ def open_source(
     grid_degrees : float, optional
         Keep the grid points at multiples of this spacing; ``"cds"`` interpolates to it, and
         ``"synthetic"`` draws on it (1 degree if left out).
+    level : float, optional
+        Which level, where there are several, in the unit of the source; or in hPa where that is Pa.
+    units : str, optional
+        What the values are measured in, whatever the source says.
+    check_range : bool
+        Whether values that are not plausible for a known variable are refused.
     cache_directory : path
         Folder for downloads and for decoded arrays on their way; created when absent.
     progress : callable, optional
@@ -58,15 +69,16 @@ def open_source(
     Returns
     -------
     xarray.Dataset
-        ``t2m`` (time, latitude, longitude) float32 kelvin, latitude ascending, longitude ascending in
-        [0, 360), time datetime64[ns]; attributes ``source`` and ``source_sha256``.
+        One variable (time, latitude, longitude) float32, ``t2m`` in kelvin or as
+        `cagp_dist.era5.canonical.canonical` says, latitude ascending, longitude ascending in [0, 360), time
+        datetime64[ns]; attributes ``source`` and ``source_sha256``.
 
     Raises
     ------
     ConfigurationError
         If the source is not known or the selection is not valid.
     DataError
-        If the data is absent, damaged or not a temperature field.
+        If the data is absent, damaged or not the field that was asked for.
     NotReadyError
         If the data does not exist yet.
 
@@ -79,10 +91,9 @@ def open_source(
     >>> field.t2m.shape
     (1, 241, 480)
     """
-    from cagp_dist.era5.layout import check_variable
-    from cagp_dist.era5.selection import check_area, parse_times
+    from cagp_dist.era5.selection import Selection, check_area, parse_times
 
-    check_variable(variable)
+    canonical_name(variable)
     if times is not None:
         parse_times(times)
     if area is not None:
@@ -99,7 +110,15 @@ def open_source(
         raise ConfigurationError(
             f"settings of a synthetic field came with source {source!r}; expected source 'synthetic'."
         )
-    selection = Selection(variable=variable, times=times, area=area, grid_degrees=grid_degrees)
+    selection = Selection(
+        variable=variable,
+        times=times,
+        area=area,
+        grid_degrees=grid_degrees,
+        level=level,
+        units=units,
+        check_range=check_range,
+    )
     return found.open(address, Request(selection, cache_directory, progress, synthetic))
 
 
@@ -131,9 +150,9 @@ def source_times(source: str, *, variable: str = "t2m", cache_directory: Path) -
     >>> print(*source_times("sample", cache_directory=Path(tempfile.mkdtemp())).astype("datetime64[h]"))
     2017-04-27T12
     """
-    from cagp_dist.era5.layout import check_variable
+    from cagp_dist.era5.selection import Selection
 
-    check_variable(variable)
+    canonical_name(variable)
     name, _, address = source.partition(":")
     found = SOURCES.get(name)
     if found is None or bool(address) != bool(found.address):
@@ -143,24 +162,15 @@ def source_times(source: str, *, variable: str = "t2m", cache_directory: Path) -
             f'source "{source}" has no list of times: it gives those that are asked for. List them, or say '
             'from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
-    selection = Selection(variable=variable, times=None, area=None, grid_degrees=None)
+    selection = Selection(variable=variable)
     return found.times(address, Request(selection, cache_directory, None, None))
-
-
-class Selection(TypedDict):
-    """Which part of a field is wanted; the keys are parameters of `open_source`."""
-
-    variable: str
-    times: Sequence[str] | None
-    area: "Area | None"
-    grid_degrees: float | None
 
 
 @dataclass(frozen=True)
 class Request:
     """What is asked of a source; the attributes are parameters of `open_source`."""
 
-    selection: Selection
+    selection: "Selection"
     cache_directory: Path
     progress: Callable[[str], None] | None
     synthetic: "Synthetic | None"
@@ -209,7 +219,17 @@ def _sample_times(address: str, wanted: Request) -> "Times":
 def _synthetic(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 
-    return open_synthetic(wanted.synthetic or Synthetic(), **wanted.selection, progress=wanted.progress)
+    chosen = wanted.selection
+    if chosen["level"] is not None or chosen["units"] is not None:
+        raise ConfigurationError("source 'synthetic' has one level, in kelvin; leave level and units out.")
+    return open_synthetic(
+        wanted.synthetic or Synthetic(),
+        variable=chosen["variable"],
+        times=chosen["times"],
+        area=chosen["area"],
+        grid_degrees=chosen["grid_degrees"],
+        progress=wanted.progress,
+    )
 
 
 def _file(address: str, wanted: Request) -> "xr.Dataset":

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_positive
 from cagp_dist.digest import text_sha256
-from cagp_dist.era5.canonical import COLDEST_KELVIN, WARMEST_KELVIN, assemble
+from cagp_dist.era5.canonical import assemble
 from cagp_dist.era5.selection import Area, inside_area, parse_times
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.variables import T2M, canonical_name
 
 FORMULA = 2
 """Part of every digest: another formula or another way of drawing has another number."""
@@ -114,7 +115,7 @@ def open_synthetic(
     settings : Synthetic
         Kernel, noise and seed.
     variable : str
-        Canonical name of the variable.
+        ``"t2m"``; nothing else is drawn.
     times : sequence of str, optional
         ISO times in UTC; 2001-01-01T00:00 if left out.
     area : tuple of float, optional
@@ -132,8 +133,8 @@ def open_synthetic(
     Raises
     ------
     ConfigurationError
-        If the spacing does not divide 180 degrees, the selection is not valid, or the values leave what a
-        temperature can be.
+        If the spacing does not divide 180 degrees, the selection or the variable is not valid, or the values
+        leave what a temperature can be.
     BudgetError
         If the draw does not fit into memory.
 
@@ -149,6 +150,11 @@ def open_synthetic(
     >>> field.t2m.shape
     (2, 19, 36)
     """
+    if canonical_name(variable) != T2M.name:
+        raise ConfigurationError(
+            f"variable is {variable!r}, and the source 'synthetic' draws 2 metre temperature alone; leave "
+            "variable out."
+        )
     grid = synthetic_grid(grid_degrees)
     moments = parse_times(DEFAULT_TIMES if times is None else times)
     rows, columns = np.arange(grid.shape[0]), np.arange(grid.shape[1])
@@ -163,7 +169,7 @@ def open_synthetic(
         values[index] = drawn[np.ix_(rows, columns)]
     _check(values)
     latitude, longitude = grid.latitude_degrees[rows], grid.longitude_degrees[columns]
-    dataset = assemble(values, moments, latitude, longitude, variable)
+    dataset = assemble(values, moments, latitude, longitude)
     dataset.attrs |= {"source": "synthetic", "source_sha256": settings.sha256(grid_degrees)}
     return dataset
 
@@ -240,8 +246,8 @@ def _draw(rings: RingGram, settings: Synthetic, moment: np.datetime64) -> Array:
 
 def _check(values: NDArray[np.float32]) -> None:
     low, high = float(values.min()), float(values.max())
-    if low < COLDEST_KELVIN or high > WARMEST_KELVIN:
+    if low < T2M.low or high > T2M.high:
         raise ConfigurationError(
-            f"the synthetic field reaches from {low:g} to {high:g} K; expected {COLDEST_KELVIN:g}.."
-            f"{WARMEST_KELVIN:g} K. Lower variance or noise_variance; 22 and 0.5 K^2 resemble ERA5."
+            f"the synthetic field reaches from {low:g} to {high:g} K; expected {T2M.low:g}.."
+            f"{T2M.high:g} K. Lower variance or noise_variance; 22 and 0.5 K^2 resemble ERA5."
         )

@@ -157,7 +157,7 @@ def fit_prior(
     points, fit_to = task.points, task.job.prior.fit_to
     sites = fit_sites(points, task.design.train, fit_to=fit_to)
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
-    residuals = points.values_kelvin[:, sites.chosen] - task.mean(X).T
+    residuals = points.values[:, sites.chosen] - task.mean(X).T
     result = fit(
         KERNELS[task.job.prior.kernel],
         X if sites.grid is None else sites.grid,

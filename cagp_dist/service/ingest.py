@@ -139,6 +139,9 @@ def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
         times=table.listed_times,
         area=table.area,
         grid_degrees=table.grid_degrees,
+        level=table.level,
+        units=table.units,
+        check_range=table.check_range,
         cache_directory=cache,
         progress=report,
         synthetic=None if table.synthetic is None else _synthetic(table),
@@ -157,7 +160,8 @@ def _synthetic(table: Observations) -> "Synthetic":
 def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
-    digest = text_sha256(json.dumps(identity))[:12]
+    reading = {key: value for key, value in table.reading().items() if key != "variable"}
+    digest = text_sha256(json.dumps([*identity, reading] if reading else identity))[:12]
     return root / "observations" / f"{table.kind}-{digest}.zarr"
 
 

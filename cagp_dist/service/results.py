@@ -27,7 +27,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     """Score a solution and arrange everything for publication.
 
     Scores compare with observations, so that the standard deviation includes the noise; what is published as
-    ``t2m_std`` has none (math 13).
+    ``t2m_std``, or what else the variable is, has none (math 13).
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
         "latitude_degrees": points.latitude_degrees[design.test],
         "longitude_degrees": points.longitude_degrees[design.test],
     }
-    observed = points.values_kelvin[:, design.test]
+    observed = points.values[:, design.test]
     trace = [_scores(task, prior, step, observed) for step in solution.steps]
     groups = {
         "posterior": schema.posterior_group(
@@ -59,19 +59,24 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             std=last.std[:, :q],
             noise_variance=prior.noise_number,
             observed=observed,
+            variable=points.variable,
         ),
         "calibration": schema.calibration_group(
             **test,
             pit=pit(last.mean[:, :q], _predictive(prior, last.std[:, :q]), observed),
             scores=trace[-1],
             area_weight=design.test_weights,
+            variable=points.variable,
         ),
-        "trace": schema.trace_group(trace, seconds=[step.seconds for step in solution.steps]),
+        "trace": schema.trace_group(
+            trace, seconds=[step.seconds for step in solution.steps], variable=points.variable
+        ),
         "observations": schema.observations_group(
             times=points.times,
             latitude_degrees=points.latitude_degrees[design.train],
             longitude_degrees=points.longitude_degrees[design.train],
-            values=points.values_kelvin[:, design.train],
+            values=points.values[:, design.train],
+            variable=points.variable,
         ),
     }
     if design.cells is not None:
@@ -83,6 +88,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             mean=last.mean[:, q:].reshape(shape),
             std=last.std[:, q:].reshape(shape),
             noise_variance=prior.noise_number,
+            variable=points.variable,
         )
     return groups
 

@@ -22,9 +22,9 @@ class Step:
     Attributes
     ----------
     mean : array, shape (T, q)
-        Kelvin.
+        In the unit of the observations.
     std : array, shape (T, q)
-        Kelvin; latent, without noise. Rows are equal where all times share one solve.
+        In the same unit; latent, without noise. Rows are equal where all times share one solve.
     seconds : float
         Wall time from the start of the solve.
     """
@@ -86,7 +86,7 @@ def solve(
     X : array (n, 3), or LatLonGrid
         Observed points in solver order, or the grid that was observed.
     y : array, shape (n, T), or (T, P, Q) on a grid
-        Kelvin; on a grid NaN where nothing was observed.
+        In their unit; on a grid NaN where nothing was observed.
     X_new : array, shape (q, 3)
         Points where the posterior is wanted.
     solver, executor, memory_limit_bytes

@@ -74,8 +74,8 @@ class Task:
 
     @property
     def targets(self) -> Array:
-        """Observed values in kelvin, shape (n, T)."""
-        return np.ascontiguousarray(self.points.values_kelvin[:, self.design.train].T)
+        """Observed values in the unit of the variable, shape (n, T)."""
+        return np.ascontiguousarray(self.points.values[:, self.design.train].T)
 
     @property
     def observations(self) -> tuple[Array | LatLonGrid, Array]:
@@ -151,7 +151,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     mean = family.fit(
         points.latitude_degrees[train],
         points.longitude_degrees[train],
-        points.values_kelvin[:, train].T,
+        points.values[:, train].T,
         times=points.times,
     )
     provenance = {

@@ -59,7 +59,7 @@ def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:
     staging : path
         Empty folder on the same file system.
     part : xarray.Dataset
-        ``t2m`` (time, latitude, longitude) float32.
+        One variable (time, latitude, longitude) float32.
 
     Raises
     ------
@@ -67,7 +67,8 @@ def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:
         If the disk refuses; the store is unchanged then.
     """
     staged = staging / "batch"
-    lengths = chunk_shape(part.t2m.shape, item_bytes=part.t2m.dtype.itemsize, limit_bytes=CHUNK_BYTES)
+    (values,) = part.data_vars.values()
+    lengths = chunk_shape(values.shape, item_bytes=values.dtype.itemsize, limit_bytes=CHUNK_BYTES)
     write_group(staged, "/", part, chunks=dict(zip(DIMENSIONS, lengths, strict=True)))
     manifest.sync_tree(staged)
     first = str(part.time.values[0].astype("datetime64[m]")).replace("-", "").replace(":", "")

@@ -9,9 +9,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.store.layout import FORMAT_VERSION, Attributes
+from cagp_dist.store.layout import FORMAT_VERSION, Attributes, variable_in
+from cagp_dist.variables import T2M
 
 _WHOLE_CIRCLE_GAP_DEGREES = 15.0
+_HEIGHTS_METRES = {"t2m": 2.0, "d2m": 2.0, "u10": 10.0, "v10": 10.0, "si10": 10.0}
 
 
 def root_attributes(
@@ -28,16 +30,18 @@ def root_attributes(
     date_created : datetime, optional
         Now when omitted. The only attribute that differs between two runs of one job.
     """
+    variable = next((found for group in groups.values() if (found := variable_in(group))), T2M)
+    said, known = variable.long_name, variable.standard_name or variable.long_name
     created = (date_created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     attributes: Attributes = {
         "Conventions": "CF-1.13, ACDD-1.3",
-        "title": "2 metre temperature with computation-aware uncertainty",
+        "title": f"{said} with computation-aware uncertainty",
         "summary": (
-            "Gaussian-process posterior of 2 metre temperature from scattered observations. The standard "
+            f"Gaussian-process posterior of {said} from scattered observations. The standard "
             "deviation counts both what the observations do not determine and what was not computed. How far "
             "it matches the errors at held-out points is measured: calibration_status, calibration_statement."
         ),
-        "keywords": "air temperature, Gaussian process, uncertainty, calibration",
+        "keywords": f"{known.replace('_', ' ')}, Gaussian process, uncertainty, calibration",
         "standard_name_vocabulary": "CF Standard Name Table",
         "id": run_key,
         "run_key": run_key,
@@ -56,11 +60,14 @@ def root_attributes(
             "geospatial_lon_min": west,
             "geospatial_lon_max": east,
             "geospatial_lon_units": "degrees_east",
-            "geospatial_vertical_min": 2.0,
-            "geospatial_vertical_max": 2.0,
-            "geospatial_vertical_units": "m",
-            "geospatial_vertical_positive": "up",
         }
+        if (height := _HEIGHTS_METRES.get(variable.name)) is not None:
+            attributes |= {
+                "geospatial_vertical_min": height,
+                "geospatial_vertical_max": height,
+                "geospatial_vertical_units": "m",
+                "geospatial_vertical_positive": "up",
+            }
     times = _values(groups, "time")
     if times.size:
         attributes["time_coverage_start"] = f"{np.datetime_as_string(times.min(), unit='s')}Z"

@@ -9,6 +9,8 @@
     trace         rmse nll crps ks_statistic ks_pvalue seconds (iteration)  coverage (iteration, level)
     observations  t2m (time, point)                                        latitude longitude (point)
 
+A run of another variable has its name in place of ``t2m``, and its unit.
+
 Everything that is averaged over test points, histogram and coverage included, comes a second time with the
 suffix ``_area_weighted``: each point counted with the area that it stands for, ``area_weight``.
 
@@ -16,6 +18,7 @@ Attributes of variables and coordinates follow CF-1.13.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +26,7 @@ import xarray as xr
 
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS
 from cagp_dist.errors import StoreError
+from cagp_dist.variables import T2M, UNCHECKED, Variable, variable_of
 
 FORMAT_VERSION = 2
 """Raised when names, dimensions or meaning change, so that an old run is never taken for a new one."""
@@ -32,62 +36,94 @@ _PLAIN = ("rmse", "nll", "crps", "ks_statistic", "ks_pvalue")
 SCORES = (*_PLAIN, *(f"{name}_area_weighted" for name in _PLAIN))
 """Numbers of the run as a whole, and after each iteration."""
 
-_KELVIN = {"units": "K", "standard_name": "air_temperature", "cell_methods": "time: point"}
-_LATENT = (
-    "Latent: the uncertainty of the noise-free temperature, mathematical and computational together. "
-    "WITHOUT noise. The standard deviation of a new observation is sqrt(t2m_std**2 + noise_variance), "
-    "published as t2m_predictive_std, with noise_variance among the attributes of the root group."
-)
-_NOISY = (
-    "sqrt(t2m_std**2 + noise_variance). For measurements, noise_variance is their error. For values of a "
-    "reanalysis it is mostly temperature that varies over less than the distance of the points: this is then "
-    "the uncertainty of a value of the reanalysis."
-)
-_PREDICTIVE = "Against observations, with predictive standard deviation t2m_predictive_std."
 _BY_AREA = "Each test point counted with area_weight."
 
-_UNWEIGHTED: Mapping[str, Attributes] = {
-    "t2m_mean": {**_KELVIN, "long_name": "posterior mean of 2 metre temperature",
-                 "ancillary_variables": "t2m_std t2m_predictive_std"},
-    "t2m_std": {"units": "K", "standard_name": "air_temperature standard_error",
-                "long_name": "posterior standard deviation of 2 metre temperature, latent, without noise",
-                "comment": _LATENT},
-    "t2m_predictive_std": {"units": "K", "long_name": "predictive standard deviation of 2 metre temperature, "
-                           "noise included", "comment": _NOISY},
-    "t2m": {**_KELVIN, "long_name": "observed 2 metre temperature"},
-    "area_weight": {"units": "1", "long_name": "area that a test point stands for, mean 1",
-                    "comment": "Its area over its probability of being chosen: equal for points that were "
-                    "drawn in proportion to area, the area itself where every point was equally likely."},
-    "pit": {"units": "1", "long_name": "probability integral transform of the observation",
-            "comment": f"Uniform on [0, 1] if calibrated. {_PREDICTIVE}"},
-    "pit_count": {"units": "1", "long_name": "number of PIT values per interval between pit_bin edges"},
-    "pit_bin": {"units": "1", "long_name": "edges of the PIT histogram"},
-    "rmse": {"units": "K", "long_name": "root mean square error against observations"},
-    "nll": {"units": "1", "long_name": "mean negative log predictive density in nats",
-            "comment": _PREDICTIVE},
-    "crps": {"units": "K", "long_name": "mean continuous ranked probability score", "comment": _PREDICTIVE},
-    "ks_statistic": {"units": "1", "long_name": "Kolmogorov-Smirnov distance of PIT values from uniform"},
-    "ks_pvalue": {"units": "1", "long_name": "Kolmogorov-Smirnov p-value of PIT values",
-                  "comment": CORRELATED_TEST_POINTS},
-    "coverage": {"units": "1", "long_name": "fraction of observations inside the central interval",
-                 "comment": _PREDICTIVE},
-    "coverage_standard_error": {"units": "1", "long_name": "standard error of coverage",
-                                "comment": "If the error bars are right. It allows for the correlation of "
-                                "errors of neighbouring points, not for one of all points."},
-    "seconds": {"units": "s", "long_name": "wall time from the start of the solve to this iteration"},
-}  # fmt: skip
+
+def _unweighted(variable: Variable) -> dict[str, Attributes]:
+    name, said = variable.name, variable.long_name
+    noun = "temperature" if variable.is_temperature else "value"
+    varying = "temperature that varies" if variable.is_temperature else "what varies"
+    unit: Attributes = {"units": variable.units} if variable.units else {}
+    standard: Attributes = {"standard_name": variable.standard_name} if variable.standard_name else {}
+    error: Attributes = {"standard_name": f"{variable.standard_name} standard_error"} if standard else {}
+    kept: Attributes = {
+        key: text for key, text in variable.attributes().items() if key in ("transform", "comment")
+    }
+    field: Attributes = {**unit, **standard, "cell_methods": "time: point"}
+    unchecked: Attributes = {} if variable.checked else {"plausible_range": UNCHECKED}
+    latent = (
+        f"Latent: the uncertainty of the noise-free {noun}, mathematical and computational together. "
+        f"WITHOUT noise. The standard deviation of a new observation is sqrt({name}_std**2 + "
+        f"noise_variance), published as {name}_predictive_std, with noise_variance among the attributes of "
+        "the root group."
+    )
+    noisy = (
+        f"sqrt({name}_std**2 + noise_variance). For measurements, noise_variance is their error. For values "
+        f"of a reanalysis it is mostly {varying} over less than the distance of the points: this is then "
+        " the uncertainty of a value of the reanalysis."
+    )
+    predictive = f"Against observations, with predictive standard deviation {name}_predictive_std."
+    return {
+        f"{name}_mean": {**field, "long_name": f"posterior mean of {said}",
+                         "ancillary_variables": f"{name}_std {name}_predictive_std", **kept, **unchecked},
+        f"{name}_std": {**unit, **error,
+                        "long_name": f"posterior standard deviation of {said}, latent, without noise",
+                        "comment": latent, **unchecked},
+        f"{name}_predictive_std": {**unit, "long_name": f"predictive standard deviation of {said}, "
+                                   "noise included", "comment": noisy, **unchecked},
+        name: {**field, "long_name": f"observed {said}", **kept, **unchecked},
+        "area_weight": {"units": "1", "long_name": "area that a test point stands for, mean 1",
+                        "comment": "Its area over its probability of being chosen: equal for points that "
+                        "were drawn in proportion to area, the area itself where every point was equally "
+                        "likely."},
+        "pit": {"units": "1", "long_name": "probability integral transform of the observation",
+                "comment": f"Uniform on [0, 1] if calibrated. {predictive}"},
+        "pit_count": {"units": "1", "long_name": "number of PIT values per interval between pit_bin edges"},
+        "pit_bin": {"units": "1", "long_name": "edges of the PIT histogram"},
+        "rmse": {**unit, "long_name": "root mean square error against observations"},
+        "nll": {"units": "1", "long_name": "mean negative log predictive density in nats",
+                "comment": predictive},
+        "crps": {**unit, "long_name": "mean continuous ranked probability score", "comment": predictive},
+        "ks_statistic": {"units": "1", "long_name": "Kolmogorov-Smirnov distance of PIT values from uniform"},
+        "ks_pvalue": {"units": "1", "long_name": "Kolmogorov-Smirnov p-value of PIT values",
+                      "comment": CORRELATED_TEST_POINTS},
+        "coverage": {"units": "1", "long_name": "fraction of observations inside the central interval",
+                     "comment": predictive},
+        "coverage_standard_error": {"units": "1", "long_name": "standard error of coverage",
+                                    "comment": "If the error bars are right. It allows for the correlation "
+                                    "of errors of neighbouring points, not for one of all points."},
+        "seconds": {"units": "s", "long_name": "wall time from the start of the solve to this iteration"},
+    }  # fmt: skip
+
+
 _AVERAGED = (*_PLAIN, "pit_count", "coverage", "coverage_standard_error")
-VARIABLES: Mapping[str, Attributes] = {
-    **_UNWEIGHTED,
-    **{
-        f"{name}_area_weighted": _UNWEIGHTED[name]
-        | {
-            "long_name": f"{_UNWEIGHTED[name]['long_name']}, points weighted by area",
-            "comment": f"{_BY_AREA} {_UNWEIGHTED[name].get('comment', '')}".strip(),
-        }
-        for name in _AVERAGED
-    },
-}
+
+
+@cache
+def attributes_of(variable: Variable) -> Mapping[str, Attributes]:
+    """CF attributes of everything that a run of a variable holds, by the names of its arrays.
+
+    Parameters
+    ----------
+    variable : Variable
+        What is analysed.
+    """
+    plain = _unweighted(variable)
+    return {
+        **plain,
+        **{
+            f"{name}_area_weighted": plain[name]
+            | {
+                "long_name": f"{plain[name]['long_name']}, points weighted by area",
+                "comment": f"{_BY_AREA} {plain[name].get('comment', '')}".strip(),
+            }
+            for name in _AVERAGED
+        },
+    }
+
+
+VARIABLES: Mapping[str, Attributes] = attributes_of(T2M)
+"""Of a run of 2 metre temperature."""
 
 COORDINATES: Mapping[str, Attributes] = {
     "time": {"standard_name": "time", "long_name": "time", "axis": "T"},
@@ -98,38 +134,42 @@ COORDINATES: Mapping[str, Attributes] = {
 }
 
 _POINTS, _GRID = ("time", "point"), ("time", "latitude", "longitude")
-DIMENSIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "posterior": dict.fromkeys(("t2m_mean", "t2m_std", "t2m_predictive_std", "t2m"), _POINTS),
-    "map": dict.fromkeys(("t2m_mean", "t2m_std", "t2m_predictive_std"), _GRID),
-    "calibration": {
-        "pit": _POINTS,
-        "area_weight": ("point",),
-        "pit_bin": ("pit_edge",),
-        **dict.fromkeys(("pit_count", "pit_count_area_weighted"), ("pit_interval",)),
-        **dict.fromkeys(
-            (
-                "coverage",
-                "coverage_area_weighted",
-                "coverage_standard_error",
-                "coverage_standard_error_area_weighted",
-            ),
-            ("level",),
-        ),
-        **dict.fromkeys(SCORES, ()),
-    },
-    "trace": {
-        **dict.fromkeys((*SCORES, "seconds"), ("iteration",)),
-        **dict.fromkeys(("coverage", "coverage_area_weighted"), ("iteration", "level")),
-    },
-    "observations": {"t2m": _POINTS},
-}
 
-# Kelvin of air at 2 m: records are 184 and 330. A mean that stopped early may overshoot the observed range.
+
+def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """Arrays and their dimensions in each group of a run of a variable.
+
+    Parameters
+    ----------
+    variable : str
+        Name of what is analysed.
+    """
+    posterior = tuple(f"{variable}_{kind}" for kind in ("mean", "std", "predictive_std"))
+    by_level = ("coverage", "coverage_area_weighted")
+    errors = ("coverage_standard_error", "coverage_standard_error_area_weighted")
+    return {
+        "posterior": dict.fromkeys((*posterior, variable), _POINTS),
+        "map": dict.fromkeys(posterior, _GRID),
+        "calibration": {
+            "pit": _POINTS,
+            "area_weight": ("point",),
+            "pit_bin": ("pit_edge",),
+            **dict.fromkeys(("pit_count", "pit_count_area_weighted"), ("pit_interval",)),
+            **dict.fromkeys((*by_level, *errors), ("level",)),
+            **dict.fromkeys(SCORES, ()),
+        },
+        "trace": {
+            **dict.fromkeys((*SCORES, "seconds"), ("iteration",)),
+            **dict.fromkeys(by_level, ("iteration", "level")),
+        },
+        "observations": {variable: _POINTS},
+    }
+
+
+DIMENSIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = dimensions_of(T2M.name)
+"""Of a run of 2 metre temperature."""
+
 _RANGES: Mapping[str, tuple[float, float]] = {
-    "t2m": (150.0, 350.0),
-    "t2m_mean": (100.0, 400.0),
-    "t2m_std": (0.0, 200.0),
-    "t2m_predictive_std": (0.0, 1e4),
     "latitude": (-90.0, 90.0),
     "longitude": (0.0, 360.0),
     **dict.fromkeys(("pit", "pit_bin", "level"), (0.0, 1.0)),
@@ -145,8 +185,33 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     },
     **dict.fromkeys(("area_weight", "seconds", "iteration"), (0.0, np.inf)),
 }
+_ABOUT = ("posterior", "map", "observations")
+"""Groups whose arrays carry the name of the variable."""
+
 _MAP_LONGITUDES = (-360.0, 360.0)
 """A map across Greenwich has negative longitudes west of it, so that its columns are in order."""
+
+
+def variable_in(group: xr.Dataset) -> Variable | None:
+    """Tell what a group of a run is about by names and attributes of its arrays; None if they do not say.
+
+    Parameters
+    ----------
+    group : Dataset
+        ``posterior``, ``map`` or ``observations``; of the others, the variable is not known.
+    """
+    names = [str(name) for name in group.data_vars]
+    stems = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
+    name = next((stem for stem in stems if f"{stem}_std" in names), names[0] if len(names) == 1 else None)
+    if name is None:
+        return None
+    # old and foreign runs may lack attributes of one of the two
+    for key, said in ((f"{name}_mean", "posterior mean of "), (name, "observed ")):
+        if key in group and group[key].attrs:
+            attributes = dict(group[key].attrs)
+            attributes["long_name"] = str(attributes.get("long_name", "")).removeprefix(said)
+            return variable_of(name, attributes)
+    return variable_of(name, {})
 
 
 def check(name: str, group: xr.Dataset) -> None:
@@ -162,19 +227,21 @@ def check(name: str, group: xr.Dataset) -> None:
     Raises
     ------
     StoreError
-        Naming the group and the variable. Ranges: observed temperature 150-350 K, posterior mean
-        100-400 K, standard deviation 0-200 K, probabilities 0-1. The axes of a map must ascend.
+        Naming the group and the variable. Ranges: of 2 metre temperature, observations 150-350 K, posterior
+        mean 100-400 K, standard deviation 0-200 K, of other variables in proportion to what is plausible for
+        them; probabilities 0-1. The axes of a map must ascend.
     """
     if name not in DIMENSIONS:
         raise StoreError(f"a run has no group {name!r}; expected one of {', '.join(DIMENSIONS)}.")
-    for variable, dimensions in DIMENSIONS[name].items():
-        if variable not in group:
-            raise StoreError(f"group {name!r} lacks the variable {variable!r} with dimensions {dimensions}.")
-        if group[variable].dims != dimensions:
-            raise StoreError(
-                f"{name}/{variable} has dimensions {group[variable].dims}; expected {dimensions}."
-            )
-    for key, variable_ in group.variables.items():
+    variable = (variable_in(group) if name in _ABOUT else None) or T2M
+    ranges = {**_RANGES, **_plausible(variable)}
+    for key, dimensions in dimensions_of(variable.name)[name].items():
+        if key not in group:
+            raise StoreError(f"group {name!r} lacks the variable {key!r} with dimensions {dimensions}.")
+        if group[key].dims != dimensions:
+            raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {dimensions}.")
+    for found, variable_ in group.variables.items():
+        key = str(found)
         if variable_.dtype.kind not in "fiu":
             continue
         values = variable_.values
@@ -183,13 +250,15 @@ def check(name: str, group: xr.Dataset) -> None:
                 f"{name}/{key} holds {np.count_nonzero(~np.isfinite(values))} NaN or infinite values of "
                 f"{values.size}; a run with missing numbers is not published."
             )
-        low, high = _RANGES.get(str(key), (-np.inf, np.inf))
+        low, high = ranges.get(key, (-np.inf, np.inf))
         if (name, key) == ("map", "longitude"):
             low, high = _MAP_LONGITUDES
         if values.size and not (low <= values.min() and values.max() <= high):
+            units = variable.units if name in _ABOUT else str(group[key].attrs.get("units", ""))
+            units = {"K": "kelvin", "": "unknown"}.get(units, units)
             raise StoreError(
                 f"{name}/{key} ranges over {values.min():g}..{values.max():g}; plausible is "
-                f"{low:g}..{high:g}. Check units (kelvin), the prior and whether the solver converged."
+                f"{low:g}..{high:g}. Check units ({units}), the prior and whether the solver converged."
             )
     for axis in ("latitude", "longitude") if name == "map" else ():
         if np.any(np.diff(group[axis].values) <= 0.0):
@@ -197,3 +266,16 @@ def check(name: str, group: xr.Dataset) -> None:
                 f"map/{axis} does not ascend; expected cells from south to north and from west to east "
                 "without a jump, negative longitudes to the west of Greenwich."
             )
+
+
+def _plausible(variable: Variable) -> dict[str, tuple[float, float]]:
+    """Ranges of what is published of a variable; a mean that stopped early may overshoot the observed one."""
+    name, width = variable.name, variable.high - variable.low
+    if not variable.checked or not np.isfinite(width):
+        return dict.fromkeys((f"{name}_std", f"{name}_predictive_std"), (0.0, np.inf))
+    return {
+        name: (variable.low, variable.high),
+        f"{name}_mean": (variable.low - 0.25 * width, variable.high + 0.25 * width),
+        f"{name}_std": (0.0, width),
+        f"{name}_predictive_std": (0.0, 50.0 * width),
+    }

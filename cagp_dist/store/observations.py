@@ -3,7 +3,7 @@
 ::
 
     OUT/observations.zarr/                             root group
-    OUT/observations.zarr/20190301T0000-DIGEST/        batch: t2m (time, latitude, longitude)
+    OUT/observations.zarr/20190301T0000-DIGEST/        batch: one variable (time, latitude, longitude)
     OUT/observations.zarr/20190302T0000-DIGEST/        another
     OUT/.observations.zarr.staging/                    work in progress
     OUT/.observations.zarr.lock                        one process at a time writes
@@ -32,6 +32,7 @@ from cagp_dist.store import manifest
 from cagp_dist.store.arrays import content_sha256, open_group, write_group
 from cagp_dist.store.batches import DIMENSIONS, list_batches, publish_batch, read_batch
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.variables import variable_of
 
 BATCH_BYTES = 64 * 2**20
 """A longer ingest becomes several batches, so that a kill loses at most one."""
@@ -70,7 +71,7 @@ def append(
     path : path-like
         The store, by custom ``OUT/observations.zarr``.
     field : xarray.Dataset
-        Canonical: ``t2m`` (time, latitude, longitude) float32 in kelvin, on the grid of the store.
+        Canonical: one variable (time, latitude, longitude) float32, that of the store, on its grid.
     progress : callable, optional
         Called with the number of times that are done and their total, after each batch.
     batch_bytes : int
@@ -83,20 +84,20 @@ def append(
     Raises
     ------
     StoreError
-        If the grid differs, a time is there with other values, the store is damaged, another process
-        writes to it, or the disk refuses.
+        If variable, unit or grid differs, a time is there with other values, the store is damaged, another
+        process writes to it, or the disk refuses.
     ConfigurationError
         If the folder is not writable.
     ArgumentError
         If the field is not in canonical form.
     """
     store = Path(path)
-    _check_canonical(field)
+    name = _check_canonical(field)
     with _writer(store) as staging:
         present = _present(store, field)
         new = np.flatnonzero(~present)
         done, total = int(present.sum()), present.size
-        per_batch = max(1, batch_bytes // (field.t2m.nbytes // total))
+        per_batch = max(1, batch_bytes // (field[name].nbytes // total))
         for start in range(0, new.size, per_batch):
             times = new[start : start + per_batch]
             publish_batch(store, staging, field.isel(time=times))
@@ -154,18 +155,21 @@ def open_observations(
     return result
 
 
-def _check_canonical(field: xr.Dataset) -> None:
-    if "t2m" not in field or field.t2m.dims != DIMENSIONS or field.t2m.dtype != np.float32:
+def _check_canonical(field: xr.Dataset) -> str:
+    """Check the form of a field, and return the name of its variable."""
+    names = [str(name) for name in field.data_vars]
+    if len(names) != 1 or field[names[0]].dims != DIMENSIONS or field[names[0]].dtype != np.float32:
         raise ArgumentError(
-            f"the field holds {list(field.data_vars)} with dimensions {dict(field.sizes)}; expected t2m "
-            f"{DIMENSIONS} in float32. Bring it into canonical form first."
+            f"the field holds {names} with dimensions {dict(field.sizes)}; expected one variable "
+            f"{DIMENSIONS} in float32, such as t2m. Bring it into canonical form first."
         )
-    for name in DIMENSIONS:
-        values = field[name].values
+    for axis in DIMENSIONS:
+        values = field[axis].values
         if values.size == 0 or not (values[1:] > values[:-1]).all():
             raise ArgumentError(
-                f"the {name}s of the field are empty or not ascending. Bring it into canonical form first."
+                f"the {axis}s of the field are empty or not ascending. Bring it into canonical form first."
             )
+    return names[0]
 
 
 @contextmanager
@@ -207,22 +211,38 @@ def _create(store: Path, staging: Path) -> None:
 def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
     """Tell which times are in the store; they must have equal values, and all batches the same grid."""
     present = np.zeros(field.sizes["time"], dtype=bool)
+    (variable,) = field.data_vars
+    units = variable_of(str(variable), field[variable].attrs).units
     for name, available in list_batches(store).items():
         with open_group(store / name) as batch:
+            _check_variable(store, batch, field)
             _check_grid(store, batch, field)
         if not np.isin(available, field.time.values).any():
             continue
         stored = read_batch(store / name, field.time.values)
-        offered = field.t2m.sel(time=stored.time).values
-        for time, old, new in zip(stored.time.values, stored.t2m.values, offered, strict=True):
+        offered = field[variable].sel(time=stored.time).values
+        for time, old, new in zip(stored.time.values, stored[variable].values, offered, strict=True):
             if not np.array_equal(old, new, equal_nan=True):
                 raise StoreError(
                     f"time {_shown(time)} is in {store} already with other values, which differ by up to "
-                    f"{_difference(old, new):g} K; they came from {stored.attrs.get('source', 'elsewhere')}. "
+                    f"{_difference(old, new):g} {units}".rstrip()
+                    + f"; they came from {stored.attrs.get('source', 'elsewhere')}. "
                     "Nothing was written. Use another output root, or remove this store and ingest again."
                 )
         present |= np.isin(field.time.values, available)
     return present
+
+
+def _check_variable(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:
+    held, given = (
+        [f"{name} [{values.attrs.get('units', '')}]" for name, values in dataset.data_vars.items()]
+        for dataset in (batch, field)
+    )
+    if held != given:
+        raise StoreError(
+            f"the field holds {given[0]}, and {store} holds {held[0]}; a store holds one variable in one "
+            "unit. Use another output root."
+        )
 
 
 def _check_grid(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:

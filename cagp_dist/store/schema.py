@@ -11,7 +11,8 @@ from cagp_dist.calibration.scores import Scores
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.store.layout import COORDINATES, DIMENSIONS, SCORES, VARIABLES
+from cagp_dist.store.layout import COORDINATES, SCORES, attributes_of, dimensions_of
+from cagp_dist.variables import T2M, Variable
 
 
 def posterior_group(
@@ -23,6 +24,7 @@ def posterior_group(
     std: ArrayLike,
     noise_variance: float,
     observed: ArrayLike,
+    variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``posterior``: prediction and observation at the test points.
 
@@ -31,11 +33,13 @@ def posterior_group(
     times : array_like of datetime64, shape (T,)
     latitude_degrees, longitude_degrees : array_like, shape (q,)
     mean, observed : array_like, shape (T, q)
-        Kelvin; a vector (q,) when T is 1.
+        In the unit of the variable; a vector (q,) when T is 1.
     std : array_like, shape (T, q) or (q,)
-        Latent standard deviation in kelvin, **without noise**; (q,) is repeated for each time.
+        Latent standard deviation in that unit, **without noise**; (q,) is repeated for each time.
     noise_variance : float
-        Square kelvin; makes the predictive standard deviation.
+        In its square; makes the predictive standard deviation.
+    variable : Variable
+        What is analysed.
 
     Raises
     ------
@@ -47,12 +51,11 @@ def posterior_group(
         "posterior",
         coordinates,
         {
-            "t2m_mean": mean,
-            "t2m_std": std,
-            "t2m_predictive_std": np.hypot(std, np.sqrt(noise_variance)),
-            "t2m": observed,
+            **_posterior(variable, mean, std, noise_variance),
+            variable.name: observed,
         },
-        title="Posterior 2 metre temperature at test points",
+        variable,
+        title=f"Posterior {variable.long_name} at test points",
     )
 
 
@@ -64,6 +67,7 @@ def map_group(
     mean: ArrayLike,
     std: ArrayLike,
     noise_variance: float,
+    variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``map``: prediction on a latitude-longitude grid.
 
@@ -73,11 +77,13 @@ def map_group(
     latitude_degrees, longitude_degrees : array_like, shape (P,) and (Q,)
         Axes of the grid, ascending.
     mean : array_like, shape (T, P, Q)
-        Kelvin; (P, Q) when T is 1.
+        In the unit of the variable; (P, Q) when T is 1.
     std : array_like, shape (T, P, Q) or (P, Q)
-        Latent standard deviation in kelvin, **without noise**; (P, Q) is repeated for each time.
+        Latent standard deviation in that unit, **without noise**; (P, Q) is repeated for each time.
     noise_variance : float
-        Square kelvin; makes the predictive standard deviation.
+        In its square; makes the predictive standard deviation.
+    variable : Variable
+        What is analysed.
 
     Raises
     ------
@@ -92,8 +98,9 @@ def map_group(
     return _dataset(
         "map",
         coordinates,
-        {"t2m_mean": mean, "t2m_std": std, "t2m_predictive_std": np.hypot(std, np.sqrt(noise_variance))},
-        title="Posterior 2 metre temperature on a grid",
+        _posterior(variable, mean, std, noise_variance),
+        variable,
+        title=f"Posterior {variable.long_name} on a grid",
     )
 
 
@@ -105,6 +112,7 @@ def calibration_group(
     pit: ArrayLike,
     scores: Scores,
     area_weight: ArrayLike | None = None,
+    variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``calibration``: PIT values at the test points, their histogram, and the pooled scores.
 
@@ -121,6 +129,8 @@ def calibration_group(
         Pooled over times and points, with the same weights.
     area_weight : array_like, shape (q,), optional
         Area that each point stands for, on any positive scale; equal when omitted.
+    variable : Variable
+        What is analysed.
 
     Raises
     ------
@@ -156,7 +166,8 @@ def calibration_group(
             "coverage_standard_error_area_weighted": tests[1].standard_error,
             **{name: getattr(scores, name) for name in SCORES},
         },
-        title="Calibration of 2 metre temperature at test points",
+        variable,
+        title=f"Calibration of {variable.long_name} at test points",
     )
     for name, counted in (("pit_count", plain), ("pit_count_area_weighted", by_area)):
         group[name].attrs |= {
@@ -168,7 +179,9 @@ def calibration_group(
     return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)
 
 
-def trace_group(scores: Sequence[Scores], *, seconds: Sequence[float]) -> xr.Dataset:
+def trace_group(
+    scores: Sequence[Scores], *, seconds: Sequence[float], variable: Variable = T2M
+) -> xr.Dataset:
     """Group ``trace``: the scores after each iteration, the prior first.
 
     Parameters
@@ -177,6 +190,8 @@ def trace_group(scores: Sequence[Scores], *, seconds: Sequence[float]) -> xr.Dat
         Iterations 0 to m, all with the same levels.
     seconds : sequence of float, length m + 1
         Wall time from the start of the solve to the end of each iteration.
+    variable : Variable
+        What is analysed.
 
     Raises
     ------
@@ -205,12 +220,18 @@ def trace_group(scores: Sequence[Scores], *, seconds: Sequence[float]) -> xr.Dat
             },
             "seconds": np.asarray(seconds, dtype=np.float64),
         },
-        title="Scores of 2 metre temperature after each solver iteration",
+        variable,
+        title=f"Scores of {variable.long_name} after each solver iteration",
     )
 
 
 def observations_group(
-    *, times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike, values: ArrayLike
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    values: ArrayLike,
+    variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``observations``: the training points and what was observed there.
 
@@ -219,7 +240,9 @@ def observations_group(
     times : array_like of datetime64, shape (T,)
     latitude_degrees, longitude_degrees : array_like, shape (n,)
     values : array_like, shape (T, n)
-        Kelvin; a vector (n,) when T is 1.
+        In the unit of the variable; a vector (n,) when T is 1.
+    variable : Variable
+        What was observed.
 
     Raises
     ------
@@ -227,7 +250,24 @@ def observations_group(
         If a shape does not fit.
     """
     coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
-    return _dataset("observations", coordinates, {"t2m": values}, title="Observed 2 metre temperature")
+    return _dataset(
+        "observations",
+        coordinates,
+        {variable.name: values},
+        variable,
+        title=f"Observed {variable.long_name}",
+    )
+
+
+def _posterior(
+    variable: Variable, mean: ArrayLike, std: ArrayLike, noise_variance: float
+) -> dict[str, ArrayLike]:
+    name = variable.name
+    return {
+        f"{name}_mean": mean,
+        f"{name}_std": std,
+        f"{name}_predictive_std": np.hypot(std, np.sqrt(noise_variance)),
+    }
 
 
 def _point_coordinates(
@@ -254,13 +294,18 @@ def _coordinate(name: str, dimension: str, values: ArrayLike, *, axis: str | Non
 
 
 def _dataset(
-    group: str, coordinates: Mapping[str, xr.Variable], variables: Mapping[str, ArrayLike], *, title: str
+    group: str,
+    coordinates: Mapping[str, xr.Variable],
+    variables: Mapping[str, ArrayLike],
+    analysed: Variable,
+    *,
+    title: str,
 ) -> xr.Dataset:
     """Build the data set of a group; a variable without its leading axis is repeated along it."""
     lengths = {str(dim): size for variable in coordinates.values() for dim, size in variable.sizes.items()}
     data: dict[str, xr.Variable] = {}
     for name, values in variables.items():
-        dimensions = DIMENSIONS[group][name]
+        dimensions = dimensions_of(analysed.name)[group][name]
         array = np.asarray(values)
         expected = tuple(
             lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)
@@ -274,5 +319,7 @@ def _dataset(
             )
         if array.dtype.kind == "f":
             array = array.astype(np.float64)
-        data[name] = xr.Variable(dimensions, np.broadcast_to(array, expected), dict(VARIABLES[name]))
+        data[name] = xr.Variable(
+            dimensions, np.broadcast_to(array, expected), dict(attributes_of(analysed)[name])
+        )
     return xr.Dataset(data, dict(coordinates), {"Conventions": "CF-1.13", "title": title})

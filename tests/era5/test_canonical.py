@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cagp_dist.era5.canonical import canonical
-from cagp_dist.era5.layout import standard_field
+from cagp_dist.era5.layout import standard_fields
 from cagp_dist.errors import ConfigurationError, DataError
 
 from .fields import raw_dataset
@@ -166,11 +166,14 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.rename(t2m="tp"), r"variable 't2m' is missing; there is 'tp'\. Request 2m_temperature"),
+        (
+            lambda d: d.rename(t2m="tp"),
+            r"variable 't2m' is missing; there is 'tp'\. To take it, write variable = \"tp\"",
+        ),
         (lambda d: xr.Dataset(), "there is no variable at all"),
         (
-            lambda d: d.assign(t2m=(d.t2m - 273.15).assign_attrs(units="degC")),
-            "units 'degC'; expected kelvin",
+            lambda d: d.assign(t2m=(1.8 * d.t2m - 459.67).assign_attrs(units="degF")),
+            "units 'degF'; expected kelvin or degrees Celsius",
         ),
         (lambda d: d - 273.15, "looks like Celsius"),
         (
@@ -214,8 +217,8 @@ def test_what_is_no_temperature_field_is_refused_by_name(change, message):
 
 
 def test_a_field_without_the_variable_has_no_standard_form():
-    with pytest.raises(DataError, match="variable 't2m' is not in the dataset; it holds 'tp'"):
-        standard_field(raw_dataset().rename(t2m="tp"), "t2m")
+    with pytest.raises(DataError, match="variable 't2m' is missing; there is 'tp'"):
+        standard_fields(raw_dataset().rename(t2m="tp"), "t2m")
 
 
 def test_absent_times_are_named_with_those_that_are_there():
@@ -230,7 +233,8 @@ def test_absent_times_are_named_with_those_that_are_there():
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        ({"variable": "d2m"}, "variable 'd2m' is not known; expected one of 't2m'"),
+        ({"variable": "a b"}, "variable 'a b' cannot be the name of a field"),
+        ({"variable": "latitude"}, "variable 'latitude' cannot be the name .* not that of an axis"),
         ({"times": []}, "expected a list of at least one"),
         ({"times": "2020-01-01"}, "expected a list of at least one"),
         ({"times": ["yesterday"]}, "'yesterday' cannot be read"),

@@ -79,7 +79,7 @@ def test_a_bare_path_is_told_its_prefix(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"variable": "sst"}, "variable 'sst' is not known"),
+        ({"variable": "a/b"}, "variable 'a/b' cannot be the name of a field"),
         ({"times": ["noon"]}, "'noon' cannot be read"),
         ({"area": (0.0, 0.0, 0.0, 0.0)}, "north above south"),
     ],

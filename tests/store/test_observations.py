@@ -235,8 +235,8 @@ def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.rename(t2m="tp"), r"holds \['tp'\]"),
-        (lambda d: d.transpose("latitude", ...), "expected t2m"),
+        (lambda d: d.assign(tp=d.t2m), r"holds \['t2m', 'tp'\]"),
+        (lambda d: d.transpose("latitude", ...), "expected one variable"),
         (lambda d: d.astype("float64"), "in float32"),
         (lambda d: d.isel(time=[1, 0]), "times of the field are empty or not ascending"),
         (lambda d: d.isel(time=[]), "times of the field are empty"),

@@ -46,8 +46,12 @@ _LENGTHSCALE = Field(
     description="a positive chord length on the unit sphere, at most 2", examples=[0.05], gt=0.0
 )
 Lengthscale = Annotated[float, AfterValidator(values.lengthscale), _LENGTHSCALE]
-_VARIANCE = Field(description="a positive variance in K^2", examples=[22.0], gt=0.0, le=1e12)
-_NOISE_VARIANCE = Field(description="a positive variance in K^2", examples=[0.5], gt=0.0, le=1e12)
+_VARIANCE = Field(
+    description="a positive variance in the squared unit of the variable", examples=[22.0], gt=0.0, le=1e12
+)
+_NOISE_VARIANCE = Field(
+    description="a positive variance in the squared unit of the variable", examples=[0.5], gt=0.0, le=1e12
+)
 
 FitTo = Literal["observed", "field"]
 """Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field."""
@@ -89,8 +93,18 @@ class Observations(Table):
         ),
     ]
     variable: Annotated[
-        str, Field(description="the name of the variable", examples=["t2m"], min_length=1)
+        str,
+        AfterValidator(values.variable),
+        Field(description="the name of the variable in the source", examples=["t2m"], min_length=1),
     ] = "t2m"
+    level: Annotated[
+        float | None, Field(description="a level of the source, such as a pressure in hPa", examples=[850])
+    ] = None
+    units: Annotated[
+        str | None,
+        Field(description="what the values of the source are measured in", examples=["degC"], min_length=1),
+    ] = None
+    check_range: Annotated[bool, Field(description="true or false", examples=[False])] = True
     times: Annotated[
         Times | None,
         Field(description=EXPECTED_TIMES, examples=[["2017-04-27T12:00"]]),
@@ -104,6 +118,12 @@ class Observations(Table):
             examples=[{"lengthscale": 0.05, "seed": 1}],
         ),
     ] = None
+
+    def reading(self) -> dict[str, object]:
+        """How the values are read, apart from the times and places: every setting that is not the default."""
+        return self.model_dump(
+            include={"variable", "level", "units", "check_range"}, exclude_defaults=True, mode="json"
+        )
 
     @property
     def kind(self) -> str:
@@ -326,4 +346,8 @@ class Job(Table):
         Two jobs with equal canonical forms and equal data give the same run. Where the work is done
         and where the result is kept make no difference.
         """
-        return self.model_dump(mode="json", exclude={"cluster", "output"})
+        form = self.model_dump(mode="json", exclude={"cluster", "output"})
+        observations = form["observations"]
+        for key in {"level", "units", "check_range"} - self.observations.reading().keys():
+            del observations[key]  # jobs from before there were these keys keep their form, and their runs
+        return form

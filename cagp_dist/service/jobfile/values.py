@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from math import pi, sin
 
 from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
+from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.text import alternatives, nearest
+from cagp_dist.variables import canonical_name
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -97,6 +99,14 @@ def source(value: str) -> str:
     if not colon and "." in value:
         raise ValueError(f'expected {EXPECTED_SOURCE}; write "file:{value}"')
     raise ValueError(f"expected {EXPECTED_SOURCE}{resembling(kind, SOURCES)}")
+
+
+def variable(value: str) -> str:
+    """Check the name of a variable; of the names of a known quantity, give the one that it is kept by."""
+    try:
+        return canonical_name(value)
+    except ConfigurationError as error:
+        raise ValueError(str(error).removesuffix(".")) from None
 
 
 def mean(value: str) -> str:
