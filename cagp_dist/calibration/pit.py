@@ -18,7 +18,7 @@ from cagp_dist.errors import ArgumentError
 INTERVALS = 20
 
 CORRELATED_TEST_POINTS = (
-    "The KS p-value assumes independent test points. Points of one temperature field are correlated: "
+    "The KS p-value assumes independent test points. Points of one field are correlated: "
     "errors of neighbours agree, so the PIT values of one field can lean to one side although the "
     "prediction is calibrated, and a small p-value alone does not show miscalibration. Simulation-based "
     "calibration, whose draws are independent, is the test to trust; for one real field read the "

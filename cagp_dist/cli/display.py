@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from time import monotonic
@@ -25,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cagp_dist.errors import CagpError
+from cagp_dist.variables.units import amount, squared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,15 +46,15 @@ KEY_DIGITS = 8
 """Of a key in a list; `cagp_dist.service.run.find_run` takes the first digits of a key."""
 
 _NUMBERS = {
-    "lengthscale": ("", "chord on the unit sphere"),
-    "variance": ("K²", "of the field about its mean"),
-    "noise_variance": ("K²", "of a single observation"),
+    "lengthscale": (False, "chord on the unit sphere"),
+    "variance": (True, "of the field about its mean"),
+    "noise_variance": (True, "of a single observation"),
 }
 _SCORES = (
-    ("rmse", "RMSE", "K", "error at the held-out points"),
-    ("crps", "CRPS", "K", "error and error bar in one"),
-    ("nll", "NLL", "", "negative log density; smaller is better"),
-    ("ks_statistic", "KS distance", "", "of PIT values from uniform"),
+    ("rmse", "RMSE", "error at the held-out points"),
+    ("crps", "CRPS", "error and error bar in one"),
+    ("nll", "NLL", "negative log density; smaller is better"),
+    ("ks_statistic", "KS distance", "of PIT values from uniform"),
 )
 
 
@@ -168,9 +170,11 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     table.add_column("by point", justify="right")
     table.add_column("by area", justify="right")
     table.add_column("meaning", style="dim")
-    for name, title, unit, meaning in _SCORES:
+    for name, title, meaning in _SCORES:
         values = (float(scores[key]) for key in (name, f"{name}_area_weighted"))
-        table.add_row(title, *(f"{value:.3f} {unit}".strip() for value in values), meaning)
+        units = scores[name].attrs.get("units", "")
+        form = "{:.3f}".format if units == "1" else partial(amount, units=units)
+        table.add_row(title, *(form(value) for value in values), meaning)
     shares = (scores[name].values for name in ("level", "coverage", "coverage_area_weighted"))
     for level, *covered in zip(*shares, strict=True):
         table.add_row(
@@ -248,7 +252,8 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         table.add_column(title, justify="right")
     table.add_column("meaning", style="dim")
     for name, value, error in fitted.estimates():
-        unit, meaning = _NUMBERS[name]
+        is_variance, meaning = _NUMBERS[name]
+        unit = squared(fitted.units) if is_variance else ""
         known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, meaning)
     out.print(table)

@@ -48,9 +48,9 @@ def main() -> int:
             field = canonical(*datasets, **job["selection"])
         for name in ("time", "latitude", "longitude"):
             np.save(folder / f"{name}.npy", field[name].values)
-        ((name, values),) = field.data_vars.items()
+        ((found, values),) = field.data_vars.items()
         np.save(folder / "values.npy", values.values)
-        (folder / "variable.json").write_text(json.dumps({"name": str(name), "attributes": values.attrs}))
+        (folder / "variable.json").write_text(json.dumps({"name": str(found), "attributes": values.attrs}))
     except CagpError as error:
         return _fail(folder, type(error).__name__, str(error))
     except Exception as error:  # decoders raise whatever they like on damaged bytes

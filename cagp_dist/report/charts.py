@@ -9,6 +9,7 @@ from cagp_dist.calibration.pit import Histogram, histogram
 from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, WIDTH_INCHES, Drawing, quiet_grid, title
 from cagp_dist.report.published import PublishedRun, Trace
 from cagp_dist.report.tables import ByTime, by_time
+from cagp_dist.variables.units import amount, spoken, symbol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,7 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
     by_area = None if scored.by_area_is_the_same else histogram(scored.pit, weights=scored.area_weight)
     drawings = [draw_pit(histogram(scored.pit), by_area, pit_height_inches)]
     if len(run.trace.iteration) >= FEWEST_STEPS:
-        drawings.append(draw_convergence(run.trace))
+        drawings.append(draw_convergence(run.trace, run.variable.units))
     if len(run.times) > 1:
         drawings.append(draw_times(by_time(run)))
     return drawings
@@ -80,7 +81,7 @@ def draw_pit(pit: Histogram, by_area: Histogram | None, height_inches: float) ->
     )
 
 
-def draw_convergence(trace: Trace) -> Drawing:
+def draw_convergence(trace: Trace, units: str = "K") -> Drawing:
     """RMSE and negative log likelihood after each iteration, iteration 0 being the prior."""
     from matplotlib.figure import Figure
 
@@ -91,18 +92,22 @@ def draw_convergence(trace: Trace) -> Drawing:
         "Scores at the test points; iteration 0 is the prior. NLL: negative log likelihood",
     )
     for left, values, name, unit in (
-        (0.095, trace.rmse, "RMSE", " K"),
-        (0.61, trace.nll, "NLL", ""),
+        (0.095, trace.rmse, "RMSE", units),
+        (0.61, trace.nll, "NLL", None),
     ):
         axes = figure.add_axes((left, 0.145, 0.36, 0.60))
         _progress(axes, trace.iteration, values, unit)
         axes.set_title(
-            f"{name} [K]" if unit else f"{name} [nats per point]", fontsize=8, loc="left", color=INK
+            f"{name} [nats per point]" if unit is None else labelled(name, unit),
+            fontsize=8,
+            loc="left",
+            color=INK,
         )
     return Drawing(
         "convergence",
         figure,
-        f"RMSE from {trace.rmse[0]:.2f} kelvin of the prior to {trace.rmse[-1]:.2f} after "
+        f"RMSE from {_plain(trace.rmse[0], units)} {spoken(units)} of the prior to "
+        f"{_plain(trace.rmse[-1], units)} after "
         f"{int(trace.iteration[-1])} iterations; negative log likelihood from {trace.nll[0]:.2f} to "
         f"{trace.nll[-1]:.2f}.",
     )
@@ -119,7 +124,7 @@ def draw_times(scored: ByTime) -> Drawing:
     )
     order = np.argsort(scored.times)
     for left, values, name, aim in (
-        (0.095, scored.rmse, "RMSE [K]", None),
+        (0.095, scored.rmse, labelled("RMSE", scored.units), None),
         (
             0.605,
             100.0 * scored.coverage,
@@ -142,10 +147,20 @@ def draw_times(scored: ByTime) -> Drawing:
     return Drawing(
         "times",
         figure,
-        f"RMSE between {scored.rmse.min():.2f} and {scored.rmse.max():.2f} kelvin over "
+        f"RMSE between {_plain(scored.rmse.min(), scored.units)} and "
+        f"{_plain(scored.rmse.max(), scored.units)} {spoken(scored.units)} over "
         f"{len(scored.times)} times; coverage between {100.0 * scored.coverage.min():.0f} and "
         f"{100.0 * scored.coverage.max():.0f} per cent.",
     )
+
+
+def labelled(name: str, units: str) -> str:
+    """Name of a quantity with its unit in brackets, if it has one."""
+    return f"{name} [{symbol(units)}]" if symbol(units) else name
+
+
+def _plain(value: float, units: str) -> str:
+    return f"{value:.2f}" if units == "K" else f"{value:.3g}"
 
 
 def window(values: Array) -> tuple[float, float, int]:
@@ -169,7 +184,7 @@ def window(values: Array) -> tuple[float, float, int]:
     )
 
 
-def _progress(axes: "Axes", iteration: Array, values: Array, unit: str) -> None:
+def _progress(axes: "Axes", iteration: Array, values: Array, units: str | None) -> None:
     """One line of scores; a prior that is off the scale is named beside an arrow that points to it."""
     from matplotlib.ticker import MaxNLocator
 
@@ -192,7 +207,7 @@ def _progress(axes: "Axes", iteration: Array, values: Array, unit: str) -> None:
             arrowprops={"arrowstyle": "-|>", "color": MUTED, "linewidth": 1.0, "shrinkA": 0, "shrinkB": 0},
         )
         axes.annotate(
-            f"prior: {values[0]:.2f}{unit}",
+            f"prior: {_number(values[0], units, 2)}",
             (iteration[0], 0.5 * (edge + inner)),
             xytext=(6, 0),
             textcoords="offset points",
@@ -202,7 +217,7 @@ def _progress(axes: "Axes", iteration: Array, values: Array, unit: str) -> None:
         )
     rising = len(values) > 1 and values[-1] > values[-2]
     axes.annotate(
-        f"{values[-1]:.3f}{unit}",
+        _number(values[-1], units, 3),
         (iteration[-1], values[-1]),
         xytext=(5, 6 if rising else -6),
         textcoords="offset points",
@@ -211,3 +226,8 @@ def _progress(axes: "Axes", iteration: Array, values: Array, unit: str) -> None:
         fontsize=8,
         color=INK,
     )
+
+
+def _number(value: float, units: str | None, digits: int) -> str:
+    """Write a score; one without a unit has so many decimals."""
+    return f"{value:.{digits}f}" if units is None else amount(value, units, digits)

@@ -12,6 +12,7 @@ from cagp_dist.report.frame import Frame, coastlines, degrees_label, frame_of
 from cagp_dist.report.published import Grid, Points, PublishedRun
 from cagp_dist.report.raster import half_cell, resample
 from cagp_dist.report.wording import when
+from cagp_dist.variables.units import spoken
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,16 +52,21 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
     stamp = when(run.times[0])
     where = "on the map grid" if grid else "at the test points"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
-    celsius = mean - ZERO_CELSIUS_KELVIN
+    variable, noun, unit = run.variable, run.variable.noun, spoken(run.variable.units)
+    celsius = variable.is_temperature
+    shown_mean = mean - ZERO_CELSIUS_KELVIN if celsius else mean
     residual = points.observed[0] - points.mean[0]
 
-    mean_scale = spanning(celsius, colours="inferno", label="degrees Celsius (above: kelvin)")
-    std_scale = spanning(std, colours="viridis", label="kelvin", percentile=0.5)
-    residual_scale = symmetric(residual, colours="RdBu_r", label="kelvin (red: warmer than predicted)")
+    mean_label = "degrees Celsius (above: kelvin)" if celsius else f"{variable.long_name} {bracketed(unit)}"
+    mean_scale = spanning(shown_mean, colours="inferno", label=mean_label)
+    std_scale = spanning(std, colours="viridis", label=unit, percentile=0.5)
+    redder = f"{unit} (red: {variable.comparatives[0]} than predicted)".strip()
+    residual_scale = symmetric(residual, colours="RdBu_r", label=redder)
 
-    mean_figure, mean_axes = _blank(frame, "Temperature: posterior mean", f"{stamp}, {where}")
-    shown = _field(mean_axes, frame, points, grid, celsius, mean_scale)
-    _colour_bar(mean_figure, shown, mean_scale, kelvin_above=True)
+    heading = f"{noun[:1].upper()}{noun[1:]}: posterior mean"
+    mean_figure, mean_axes = _blank(frame, heading, f"{stamp}, {where}")
+    shown = _field(mean_axes, frame, points, grid, shown_mean, mean_scale)
+    _colour_bar(mean_figure, shown, mean_scale, kelvin_above=celsius)
 
     std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{stamp}, {where}")
     shown = _field(std_axes, frame, points, grid, std, std_scale)
@@ -75,21 +81,36 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
         Drawing(
             "mean",
             mean_figure,
-            f"Map of the posterior mean temperature, {stamp}: {celsius.min():.1f} to {celsius.max():.1f} "
-            "degrees Celsius.",
+            f"Map of the posterior mean {noun}, {stamp}: "
+            + (
+                f"{shown_mean.min():.1f} to {shown_mean.max():.1f} degrees Celsius."
+                if celsius
+                else f"{reach(mean, variable.units, 1)}."
+            ),
         ),
         Drawing(
             "std",
             std_figure,
-            f"Map of the posterior standard deviation, {stamp}: {std.min():.2f} to {std.max():.2f} kelvin.",
+            f"Map of the posterior standard deviation, {stamp}: {reach(std, variable.units, 2)}.",
         ),
         Drawing(
             "residual",
             residual_figure,
-            f"Map of observed minus predicted temperature at the test points, {stamp}: "
-            f"{residual.min():.1f} to {residual.max():.1f} kelvin.",
+            f"Map of observed minus predicted {noun} at the test points, {stamp}: "
+            f"{reach(residual, variable.units, 1)}.",
         ),
     ]
+
+
+def reach(values: Array, units: str, digits: int) -> str:
+    """Smallest and largest value with their unit: kelvin with so many decimals, else four digits."""
+    form = f".{digits}f" if units == "K" else ".4g"
+    return f"{values.min():{form}} to {values.max():{form}} {spoken(units)}".strip()
+
+
+def bracketed(unit: str) -> str:
+    """Put a unit in brackets, if there is one."""
+    return f"[{unit}]" if unit else ""
 
 
 def map_frame(run: PublishedRun) -> Frame:

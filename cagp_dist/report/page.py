@@ -20,12 +20,13 @@ from cagp_dist.report.wording import (
     computed,
     percent,
     reading,
-    signed,
+    signed_amount,
     when,
     when_all,
 )
 from cagp_dist.solvers.status import Status
 from cagp_dist.text import duration
+from cagp_dist.variables.units import amount
 
 BROKEN_DOWN = {status.value for status in Status if not status.ok}
 LEAVES_NOTHING = {Status.EXACT.value, Status.SOLVED.value}
@@ -57,7 +58,7 @@ def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
     framed = {name: _figure(svg, caption) for name, svg, caption in _captioned(run, figures)}
     template = (resources.files("cagp_dist.report") / "data" / "page.html").read_text(encoding="utf-8")
     return Template(template).substitute(
-        title=escape(f"Temperature at 2 m, {when_all(run.times)}"),
+        title=escape(f"{run.variable.heading}, {when_all(run.times)}"),
         lede=escape(_lede(run)),
         tiles=_tiles(run),
         plain=_plain(run),
@@ -91,13 +92,14 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
         drawn = f"Computed on a grid of {rows} x {columns} points and shaded bilinearly between them."
     else:
         drawn = "The job asked for no map: the dots are the test points, and nothing is interpolated."
+    noun, units = run.variable.noun, run.variable.units
     bias = float((run.points.observed[0] - run.points.mean[0]).mean())
     captions = {
         "mean": drawn,
-        "std": "Uncertainty of the temperature itself, mathematical and computational together. That of a "
-        "single observation, t2m_predictive_std in the run, has its noise on top.",
-        "residual": f"On average {signed(bias, 2)} K. Red and blue should look scattered: a region of one "
-        "colour was missed as a whole.",
+        "std": f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
+        f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top.",
+        "residual": f"On average {signed_amount(bias, units, 2)}. Red and blue should look scattered: a "
+        "region of one colour was missed as a whole.",
         "pit": _shape(run),
         "convergence": "Lower is better. An arrow stands for a prior too far off to share the scale.",
         "times": "The dashed line is the share that honest error bars hold.",
@@ -108,10 +110,10 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
 def _shape(run: PublishedRun) -> str:
     """Read the PIT histogram, and that by area where it says something else."""
     scored = run.calibration
-    plain = reading(histogram(scored.pit))
-    by_area = (
-        plain if scored.by_area_is_the_same else reading(histogram(scored.pit, weights=scored.area_weight))
-    )
+    words = run.variable.comparatives
+    plain = by_area = reading(histogram(scored.pit), words)
+    if not scored.by_area_is_the_same:
+        by_area = reading(histogram(scored.pit, weights=scored.area_weight), words)
     return plain if by_area == plain else f"{plain} Weighted by area: {by_area}"
 
 
@@ -148,19 +150,24 @@ def _lede(run: PublishedRun) -> str:
 def _tiles(run: PublishedRun) -> str:
     """Give the four numbers a reader wants first."""
     level, inside, by_area = tables.headline_coverage(run)
+    units = run.variable.units
     alike = run.calibration.by_area_is_the_same
     weighted = "" if alike else f" ({percent(by_area)} by area)"
     spread, where = (run.grid.std, "on the map") if run.grid else (run.points.std, "at the test points")
     tiles = [
         (
-            f"{run.calibration.scores['rmse']:.2f} K",
-            f"typical error (RMSE) at held-out points; {run.trace.rmse[0]:.2f} K for the prior alone",
+            amount(run.calibration.scores["rmse"], units, 2),
+            f"typical error (RMSE) at held-out points; {amount(run.trace.rmse[0], units, 2)} for the prior "
+            "alone",
         ),
         (
             percent(inside),
             f"of the held-out observations lie inside their {100.0 * level:g} % error bars{weighted}",
         ),
-        (f"±{float(np.median(spread)):.2f} K", f"median error bar {where} (one standard deviation)"),
+        (
+            f"±{amount(float(np.median(spread)), units, 2)}",
+            f"median error bar {where} (one standard deviation)",
+        ),
     ]
     seconds = tables.seconds_by_stage(run)
     if seconds:
@@ -179,14 +186,14 @@ def _plain(run: PublishedRun) -> str:
     noisy = ""
     if noise:
         noisy = (
-            f" (which adds the noise of an observation, {np.sqrt(noise):.2f} K: its error or, in a "
-            "reanalysis, what varies between the points)"
+            f" (which adds the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}: its "
+            "error or, in a reanalysis, what varies between the points)"
         )
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
     paragraphs = [
         "<b>What the error bars include.</b> Two kinds of not knowing, added together. "
-        "<i>Mathematical</i>: between the observations the temperature cannot be known for certain, "
-        f"however much one computes. <i>Computational</i>: {stopped}",
+        f"<i>Mathematical</i>: between the observations the {escape(run.variable.noun)} cannot be known for "
+        f"certain, however much one computes. <i>Computational</i>: {stopped}",
         "<b>Whether to believe them.</b> They presume that the prior is right, its mean included, which is "
         "estimated from the observations and then taken as known. How far that holds is measured: of every "
         f"100 held-out observations, {100.0 * inside:.0f} fell inside their {100.0 * level:g} % error "

@@ -11,7 +11,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
-from cagp_dist.store.layout import FORMAT_VERSION, SCORES
+from cagp_dist.store.layout import FORMAT_VERSION, SCORES, variable_in
+from cagp_dist.variables import T2M, Variable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Posterior and observation at the test points, kelvin.
+    """Posterior and observation at the test points, in the unit of the variable.
 
     ``std`` is latent, without the noise of an observation; ``predictive_std`` has it.
 
@@ -39,7 +40,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Posterior of the first time on a latitude-longitude grid, kelvin; fields have shape (P, Q)."""
+    """Posterior of the first time on a latitude-longitude grid; fields have shape (P, Q)."""
 
     longitude_degrees: Array
     latitude_degrees: Array
@@ -146,6 +147,7 @@ class PublishedRun:
     calibration: Calibration
     trace: Trace
     attributes: Attributes
+    variable: Variable = T2M
 
 
 def read_run(path: Path) -> PublishedRun:
@@ -175,14 +177,16 @@ def read_run(path: Path) -> PublishedRun:
             f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run."
         )
     with _group(path, "posterior") as posterior:
+        variable = variable_in(posterior) or T2M
+        name = variable.name
         times = np.atleast_1d(posterior["time"].values).astype("datetime64[s]")
         points = Points(
             longitude_degrees=_values(posterior, "longitude", "point"),
             latitude_degrees=_values(posterior, "latitude", "point"),
-            observed=_values(posterior, "t2m", "time", "point"),
-            mean=_values(posterior, "t2m_mean", "time", "point"),
-            std=_values(posterior, "t2m_std", "time", "point"),
-            predictive_std=_values(posterior, "t2m_predictive_std", "time", "point"),
+            observed=_values(posterior, name, "time", "point"),
+            mean=_values(posterior, f"{name}_mean", "time", "point"),
+            std=_values(posterior, f"{name}_std", "time", "point"),
+            predictive_std=_values(posterior, f"{name}_predictive_std", "time", "point"),
         )
     with _group(path, "trace") as trace:
         traced = Trace(*(_values(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps")))
@@ -206,11 +210,11 @@ def read_run(path: Path) -> PublishedRun:
             grid = Grid(
                 longitude_degrees=_values(first, "longitude", "longitude"),
                 latitude_degrees=_values(first, "latitude", "latitude"),
-                mean=_values(first, "t2m_mean", "latitude", "longitude"),
-                std=_values(first, "t2m_std", "latitude", "longitude"),
+                mean=_values(first, f"{name}_mean", "latitude", "longitude"),
+                std=_values(first, f"{name}_std", "latitude", "longitude"),
             )
     key = attributes.text("run_key") or path.stem
-    return PublishedRun(key, times, points, grid, scored, traced, attributes)
+    return PublishedRun(key, times, points, grid, scored, traced, attributes, variable)
 
 
 @contextmanager

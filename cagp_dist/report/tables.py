@@ -10,6 +10,7 @@ from cagp_dist.calibration import scores as scoring
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun
 from cagp_dist.report.wording import percent, signed, when
+from cagp_dist.variables.units import amount, squared
 
 Row = tuple[str, ...]
 
@@ -17,12 +18,12 @@ _VERSION = re.compile(r"\d+(\.\w+)+")
 
 _UNITS = {
     "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
-    "variance": "K², of the field about its mean",
-    "noise_variance": "K², of one observation; in a reanalysis mostly what varies between the points",
+    "variance": "{squared}of the field about its mean",
+    "noise_variance": "{squared}of one observation; in a reanalysis mostly what varies between the points",
 }
 _SCORES = (
-    ("rmse", "RMSE", "{:.3f} K", "typical size of an error"),
-    ("crps", "CRPS", "{:.3f} K", "error and error bar in one number"),
+    ("rmse", "RMSE", "", "typical size of an error"),
+    ("crps", "CRPS", "", "error and error bar in one number"),
     ("nll", "NLL", "{:.3f}", "surprise per observation, nats"),
     ("ks_statistic", "KS statistic", "{:.4f}", "largest distance of the PIT from uniform"),
     ("ks_pvalue", "KS p-value", "{:.2g}", "means little here, see the note"),
@@ -55,20 +56,27 @@ class ByTime:
     crps: Array
     coverage: Array
     level: float
+    units: str = "K"
 
 
 def score_rows(run: PublishedRun) -> list[Row]:
     """Name, value of this run, value of the prior, meaning; each again by area if that is not the same."""
     rows: list[Row] = []
+    units = run.variable.units
     for name, title, form, meaning in _SCORES:
         for suffix, called, said in (("", title, meaning), (BY_AREA, f"{title}, by area", "")):
             if suffix and run.calibration.by_area_is_the_same:
                 continue
             value = run.calibration.scores[f"{name}{suffix}"]
             prior = run.calibration.prior_scores[f"{name}{suffix}"] if name in _OF_THE_PRIOR else None
-            shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else form.format(value)
-            rows.append((called, shown, "" if prior is None else form.format(prior), said))
+            shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else _score(value, form, units)
+            rows.append((called, shown, "" if prior is None else _score(prior, form, units), said))
     return rows
+
+
+def _score(value: float, form: str, units: str) -> str:
+    """Write a score in its form; one without has the unit of the variable."""
+    return form.format(value) if form else amount(value, units)
 
 
 def coverage_rows(run: PublishedRun) -> list[Row]:
@@ -114,6 +122,7 @@ def by_time(run: PublishedRun) -> ByTime:
         crps=np.array([row.crps for row in rows]),
         coverage=np.array([row.coverage[0] for row in rows]),
         level=HEADLINE,
+        units=run.variable.units,
     )
 
 
@@ -128,9 +137,9 @@ def time_rows(scored: ByTime) -> tuple[list[Row], str]:
     rows: list[Row] = [
         (
             when(scored.times[index]),
-            f"{scored.rmse[index]:.3f} K",
+            amount(scored.rmse[index], scored.units),
             f"{scored.nll[index]:.3f}",
-            f"{scored.crps[index]:.3f} K",
+            amount(scored.crps[index], scored.units),
             percent(float(scored.coverage[index])),
         )
         for index in chosen
@@ -155,12 +164,15 @@ def prior_rows(run: PublishedRun) -> list[Row]:
     if not isinstance(errors, dict):
         return []
     numbers = run.attributes.table("prior")
+    square = squared(run.variable.units)
     rows: list[Row] = []
     for name, unit in _UNITS.items():
         value, error = numbers.get(name), errors.get(name)
         known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
         if isinstance(value, (int, float)):
-            unit = unit.format(kilometres=value * EARTH_RADIUS_KILOMETRES)
+            unit = unit.format(
+                kilometres=value * EARTH_RADIUS_KILOMETRES, squared=f"{square}, " if square else ""
+            )
             rows.append((_spoken(name), f"{value:.4g}", known, unit))
     return rows
 

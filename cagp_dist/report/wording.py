@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.calibration.pit import Histogram
 from cagp_dist.solvers.status import Status
+from cagp_dist.variables.units import symbol
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -84,14 +85,28 @@ def signed(value: float, digits: int) -> str:
     return f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def reading(histogram: Histogram) -> str:
+def signed_amount(value: float, units: str, digits: int) -> str:
+    """Write a number with its sign and its unit.
+
+    Examples
+    --------
+    >>> signed_amount(-0.314, "K", 2), signed_amount(153.4, "Pa", 2)
+    ('−0.31 K', '+153 Pa')
+    """
+    if units == "K":
+        return f"{signed(value, digits)} K"
+    return f"{value:+.{digits + 1}g} {symbol(units)}".strip().replace("-", "\N{MINUS SIGN}", 1)
+
+
+def reading(histogram: Histogram, comparatives: tuple[str, str] = ("warmer", "colder")) -> str:
     """Say in one line what the shape of a PIT histogram means.
 
     The outer tenth and the middle half are compared with a uniform histogram, and the outer intervals
     with their neighbours. A difference counts when it is both larger than three binomial standard
     errors and larger than 15 % (of the outer tenth), or a third of that (of the middle half): with many
     points even a harmless difference is significant. Of a flat one, the smallest fault is named that so many
-    independent points would have shown.
+    independent points would have shown. ``comparatives`` are what more of the quantity and less of it are
+    called.
     """
     counts, middles = histogram.counts, 0.5 * (histogram.edges[1:] + histogram.edges[:-1])
     total = float(counts.sum())
@@ -110,8 +125,8 @@ def reading(histogram: Histogram) -> str:
         return "Hump-shaped: errors are smaller than the error bars say, which are too wide."
     lean = _excess(float(counts[middles > 0.5].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
     if lean:
-        warmth = "warmer" if lean > 0 else "colder"
-        return f"Leaning to one side: the observations are {warmth} than predicted on the whole."
+        which = comparatives[0] if lean > 0 else comparatives[1]
+        return f"Leaning to one side: the observations are {which} than predicted on the whole."
     points = round(total)
     scale = noticed_scale(points)
     if scale > LARGEST_SCALE:

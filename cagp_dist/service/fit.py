@@ -42,12 +42,15 @@ class FittedPrior:
         What the job asked for.
     where : str
         What they were fitted to, for people.
+    units : str
+        Of the values.
     """
 
     prior: Prior
     result: "FitResult"
     fit_to: "FitTo"
     where: str
+    units: str = "K"
 
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file.
@@ -169,7 +172,9 @@ def fit_prior(
         progress=lambda state: progress(None, _shown(state)),
     )
     prior = Prior(result.prior.kernel, result.prior.noise_variance, task.mean)
-    return FittedPrior(prior=prior, result=result, fit_to=fit_to, where=sites.where)
+    return FittedPrior(
+        prior=prior, result=result, fit_to=fit_to, where=sites.where, units=points.variable.units
+    )
 
 
 def _shown(state: "FitProgress") -> str:
