@@ -115,7 +115,11 @@ TRAIN_AND_TEST = JOB.split("[design]\n")[1].split("\n\n")[0]
             '"file:field.nc"\narea = [10.0, 1.0, 5.0, 3.0]',
             ("area [10.0, 1.0, 5.0, 3.0]", "holds no grid point", "latitudes -82.5..82.5"),
         ),
-        ('"file:field.nc"', '"file:field.nc"\nvariable = "a/b"', ("'a/b' cannot be the name of a field", "'t2m'")),
+        (
+            '"file:field.nc"',
+            '"file:field.nc"\nvariable = "a/b"',
+            ("'a/b' cannot be the name of a field", "'t2m'"),
+        ),
         ("lengthscale = 0.3\n", "", ("variance and noise_variance came without lengthscale", "all three")),
         (
             '"file:field.nc"',

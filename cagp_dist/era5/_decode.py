@@ -43,7 +43,7 @@ def main() -> int:
             for dataset in datasets:
                 opened.enter_context(dataset)
             if job.get("times_only"):
-                np.save(folder / "time.npy", time_axis(*datasets, variable=job["variable"]))
+                np.save(folder / "time.npy", time_axis(*datasets, **job["selection"]))
                 return 0
             field = canonical(*datasets, **job["selection"])
         for name in ("time", "latitude", "longitude"):

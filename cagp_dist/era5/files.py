@@ -117,7 +117,7 @@ def file_times(
         job: dict[str, object] = {
             "path": os.fspath(where.absolute()),
             "folder": folder,
-            "variable": variable,
+            "selection": {"variable": variable},
             "times_only": True,
         }
         _run_child(job, where, time_limit_seconds)

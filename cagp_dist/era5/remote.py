@@ -90,7 +90,7 @@ def store_times(url: str, *, variable: str = "t2m") -> Times:
     url : str
         As for `open_zarr`.
     variable : str
-        Canonical name.
+        As for `open_zarr`.
 
     Returns
     -------
