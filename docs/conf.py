@@ -23,6 +23,7 @@ release = installed_version("cagp-dist")
 version = release
 
 extensions = [
+    "formulas",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -44,6 +45,7 @@ myst_substitutions = {
 }
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
+html_math_renderer = "katex"
 math_numfig = False
 math_eqref_format = "({number})"
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,8 +100,9 @@ def test_the_build_shows_the_figures_whatever_the_environment_says_and_fails_wit
         assert REMEDY in settings
         settings = settings.replace(REMEDY, "")
     (folder / "conf.py").write_text(settings)
-    (folder / "drawn.py").write_text((DOCS / "drawn.py").read_text())
-    (folder / "index.md").write_text("# Pages\n\n```{toctree}\ntutorial\n```\n")
+    for extension in ("drawn.py", "formulas.py"):
+        (folder / extension).write_text((DOCS / extension).read_text())
+    (folder / "index.md").write_text("# Pages\n\n$a_1 < b$\n\n```{toctree}\ntutorial\n```\n")
     (folder / "tutorial.md").write_text(PAGE)
     run = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-b", "html", folder, tmp_path / "html"],
@@ -114,3 +116,7 @@ def test_the_build_shows_the_figures_whatever_the_environment_says_and_fails_wit
         assert "figures of the tutorial are missing: cell 2 of tutorial.md" in run.stderr
     else:
         assert run.returncode == 0, run.stderr
+        page = (tmp_path / "html" / "index.html").read_text()
+        assert '<span class="math notranslate nohighlight">a_1 &lt; b</span>' in page
+        assert "katex/katex.min.js" in page
+        assert re.findall(r'<(?:script|link)[^>]*(?:src|href)="(?:https?:)?//[^"]*"', page) == []
