@@ -10,7 +10,7 @@ likelihood; [Varin, Reid & Firth 2011]). What is lost is what
 neighbours on two sides of an edge say about each other: little as long as a block is several lengthscales
 wide. Unlike a subset drawn at random, a block has the density of all points, hence the same short distances.
 
-A block is a task, and its six sums are added in the order of the blocks: the bits do not depend on who works.
+A block is a task, and its sums are added in the order of the blocks: the bits do not depend on who works.
 """
 
 import numpy as np
@@ -19,9 +19,10 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import identity
-from cagp_dist.kernels import Elementary, coordinates
+from cagp_dist.kernels import coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import dense_bytes, dense_sums, evaluation_of
+from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.tiling import block_ranges
 
@@ -34,8 +35,8 @@ class BlockLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel
-        Family of the covariance.
+    kernel : type of Kernel, or several
+        Family of the covariance, or of each part of a sum.
     X : array of float64, shape (n, p)
         Observed points.
     residuals : array of float64, shape (n, T)
@@ -55,14 +56,14 @@ class BlockLikelihood:
 
     def __init__(
         self,
-        kernel: type[Elementary],
+        kernel: Families,
         X: Array,
         residuals: Array,
         *,
         executor: Executor,
         memory_limit_bytes: int,
     ) -> None:
-        self._kernel = kernel
+        self._model = Model.of(kernel)
         self._executor = executor
         self.points, self.fields = residuals.shape
         blocks = -(-self.points // BLOCK_POINTS)
@@ -83,8 +84,8 @@ class BlockLikelihood:
             for index, (start, stop) in enumerate(block_ranges(self.points, size))
         ]
 
-    def evaluate(self, lengthscale: float, ratio: float) -> Evaluation:
-        """Evaluate at one lengthscale and ratio.
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
 
         Returns
         -------
@@ -97,15 +98,15 @@ class BlockLikelihood:
         NumericalError
             If a block of R is not positive definite in floating point.
         """
-        kernel = self._kernel(lengthscale)
+        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with single_threaded_blas():
             parts = self._executor.gather(
                 [
                     self._executor.submit(
                         dense_sums,
                         kernel.parameters,
-                        kernel.slope_parameters,
-                        ratio,
+                        derivatives,
+                        numbers[-1],
                         points,
                         residuals,
                         home=index,
@@ -113,7 +114,7 @@ class BlockLikelihood:
                     for index, (points, residuals) in enumerate(self._blocks)
                 ]
             )
-        total = np.zeros(6)
+        total = np.zeros_like(parts[0])
         for part in parts:
             total += part
         return evaluation_of(total, self.points, self.fields)

@@ -1,12 +1,14 @@
-"""The log marginal likelihood as a function of two numbers, the third taken out (math 9).
+"""The log marginal likelihood as a function of all numbers but one, which is taken out (math 9).
 
 With ``G = variance R``, ``R = k1(X, X) + ratio I`` (k1 the kernel of variance one, ratio the noise variance
-in units of the variance) and T fields ``b`` of n residuals that share the three numbers::
+in units of the variance) and T fields ``b`` of n residuals that share the three numbers (for a sum of kernels
+``variance`` is that of the first part, k1 a sum whose first part has variance one)::
 
     L = -1/2 [ T log|R| + n T log(2 pi variance) + q / variance ],      q = sum over fields of b' R^-1 b
 
-Everything expensive depends on lengthscale and ratio alone. What one `Evaluation` holds gives value and
-gradient for every variance, the best variance ``q / (n T)``, and, at three points, second derivatives.
+Everything expensive depends on the other numbers alone (`cagp_dist.likelihood.model`). What one `Evaluation`
+holds gives value and gradient for every variance, the best variance ``q / (n T)``, and, at three points,
+second derivatives.
 """
 
 from collections.abc import Callable
@@ -17,16 +19,15 @@ from typing import Protocol
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.likelihood.model import natural
 
-NAMES = ("lengthscale", "variance", "noise_variance")
-
-NATURAL = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
-"""Logarithms of (lengthscale, variance, ratio) from those of `NAMES`."""
+NATURAL = natural(1)
+"""Logarithms of (lengthscale, variance, ratio) from those of (lengthscale, variance, noise variance)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What the likelihood needs to know of R at one lengthscale and ratio.
+    """What the likelihood needs to know of R at one set of 2 m numbers, m being 1 but for sums.
 
     Attributes
     ----------
@@ -36,11 +37,11 @@ class Evaluation:
         ``log|R|``; None where only the gradient is estimated.
     quadratic : float
         ``q``, summed over fields, squared unit of y.
-    traces : array of float64, shape (2,)
-        ``tr(R^-1 dR)`` with dR the derivative by log lengthscale and by log ratio.
-    slopes : array of float64, shape (2,)
+    traces : array of float64, shape (2 m,)
+        ``tr(R^-1 dR)`` with dR the derivative by the logarithm of each number: lengthscales, weights, ratio.
+    slopes : array of float64, shape (2 m,)
         ``sum over fields of v' dR v`` with ``v = R^-1 b``, squared unit of y.
-    trace_covariance : array of float64, shape (2, 2)
+    trace_covariance : array of float64, shape (2 m, 2 m)
         Covariance of the traces where they are estimated by sampling; else zero.
     solved : bool
         Whether the linear systems behind it were solved to their tolerance.
@@ -68,18 +69,18 @@ class Evaluation:
         return -0.5 * (self.fields * self.log_determinant + constant + self.quadratic / variance)
 
     def gradient(self, variance: float) -> Array:
-        """Differentiate L by the logarithms of (lengthscale, variance, ratio), shape (3,)."""
-        by_lengthscale, by_ratio = -0.5 * (self.fields * self.traces - self.slopes / variance)
+        """Differentiate L by the logarithms of (lengthscales, variance, weights, ratio), shape (2 m + 1,)."""
+        by_numbers = -0.5 * (self.fields * self.traces - self.slopes / variance)
         by_variance = -0.5 * (self.values - self.quadratic / variance)
-        return np.array([by_lengthscale, by_variance, by_ratio])
+        return np.insert(by_numbers, by_numbers.size // 2, by_variance)
 
     def gradient_covariance(self) -> Array:
-        """Covariance of the sampled part of the gradient by (log lengthscale, log ratio), shape (2, 2)."""
+        """Covariance of the sampled part of the gradient by the logarithms of the numbers, (2 m, 2 m)."""
         return 0.25 * self.fields**2 * self.trace_covariance
 
 
 class Likelihood(Protocol):
-    """The likelihood of some residuals under one family of kernels.
+    """The likelihood of some residuals under one family of kernels, or a sum of several.
 
     Attributes
     ----------
@@ -98,22 +99,23 @@ class Likelihood(Protocol):
     @property
     def difference(self) -> float: ...
 
-    def evaluate(self, lengthscale: float, ratio: float) -> Evaluation:
-        """Evaluate at one lengthscale and ratio."""
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         ...
 
 
 def information(evaluate: Callable[[Array], Evaluation], x: Array, variance: float, *, step: float) -> Array:
-    """Observed information: minus the second derivatives of L by log (lengthscale, variance, ratio).
+    """Observed information: minus second derivatives of L by log (lengthscales, variance, weights, ratio).
 
-    Central differences of the analytic gradient by lengthscale and ratio; the rows of the variance are known
-    in closed form. Costs four evaluations. With `NATURAL` it becomes that of the logarithms of `NAMES`.
+    Central differences of the analytic gradient by the numbers; the rows of the variance are known in closed
+    form. Costs 4 m evaluations. With `cagp_dist.likelihood.model.natural` it becomes that of the logarithms
+    of the parameters.
 
     Parameters
     ----------
     evaluate : callable
-        From (log lengthscale, log ratio).
-    x : array, shape (2,)
+        From the logarithms of the numbers.
+    x : array, shape (2 m,)
         Where.
     variance : float
         Where.
@@ -122,15 +124,16 @@ def information(evaluate: Callable[[Array], Evaluation], x: Array, variance: flo
 
     Returns
     -------
-    array of float64, shape (3, 3)
+    array of float64, shape (2 m + 1, 2 m + 1)
         Symmetric; positive definite at a proper optimum.
     """
     columns, quadratic = [], 0.0
-    for direction in np.eye(2):
+    parts = x.size // 2
+    for direction in np.eye(x.size):
         up, down = evaluate(x + step * direction), evaluate(x - step * direction)
         columns.append((up.gradient(variance) - down.gradient(variance)) / (2.0 * step))
-        quadratic += 0.25 * (up.quadratic + down.quadratic)
-    by_lengthscale, by_ratio = columns
-    by_variance = np.array([by_lengthscale[1], -0.5 * quadratic / variance, by_ratio[1]])
-    second = np.stack([by_lengthscale, by_variance, by_ratio])
+        quadratic += 0.5 * (up.quadratic + down.quadratic) / x.size
+    own = -0.5 * quadratic / variance
+    by_variance = np.insert(np.array([column[parts] for column in columns]), parts, own)
+    second = np.insert(np.stack(columns), parts, by_variance, axis=0)
     return np.asarray(-0.5 * (second + second.T))

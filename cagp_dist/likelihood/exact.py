@@ -1,13 +1,16 @@
 """The likelihood of irregular points by a dense Cholesky factor (math 9)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.kernels import Elementary, Parameters, coordinates
+from cagp_dist.kernels import Parameters, coordinates, total_variance
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
+from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
@@ -25,8 +28,8 @@ class DenseLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel
-        Family of the covariance.
+    kernel : type of Kernel, or several
+        Family of the covariance, or of each part of a sum.
     X : array of float64, shape (n, p)
         Observed points.
     residuals : array of float64, shape (n, T)
@@ -42,9 +45,7 @@ class DenseLikelihood:
 
     difference = 1e-3
 
-    def __init__(
-        self, kernel: type[Elementary], X: Array, residuals: Array, *, memory_limit_bytes: int
-    ) -> None:
+    def __init__(self, kernel: Families, X: Array, residuals: Array, *, memory_limit_bytes: int) -> None:
         needed = dense_bytes(*residuals.shape)
         if needed > memory_limit_bytes:
             raise BudgetError(
@@ -52,40 +53,42 @@ class DenseLikelihood:
                 f"{bytes_text(memory_limit_bytes)} that may be used.",
                 remedies=(Remedy.MORE_MEMORY, Remedy.PATHWISE, Remedy.FEWER_OBSERVED),
             )
-        self._kernel = kernel
+        self._model = Model.of(kernel)
         self._points = coordinates(X)
         self._residuals = residuals
         self.points, self.fields = residuals.shape
 
-    def evaluate(self, lengthscale: float, ratio: float) -> Evaluation:
-        """Evaluate at one lengthscale and ratio.
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
 
         Returns
         -------
         Evaluation
-            Cost n^3 flops for factor and inverse, 2 n^2 kernel values, 4 n^2 T flops; memory as in
-            `dense_bytes`.
+            Cost n^3 flops for factor and inverse, 2 n^2 kernel values, 4 n^2 T flops (for a sum of m kernels
+            (3 m - 1) n^2 and 4 m n^2 T); memory as in `dense_bytes`.
 
         Raises
         ------
         NumericalError
             If R is not positive definite in floating point.
         """
-        kernel = self._kernel(lengthscale)
+        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with blas_threads_for(self.points):
-            total = dense_sums(
-                kernel.parameters, kernel.slope_parameters, ratio, self._points, self._residuals
-            )
+            total = dense_sums(kernel.parameters, derivatives, numbers[-1], self._points, self._residuals)
         return evaluation_of(total, self.points, self.fields)
 
 
-def dense_sums(kernel: Parameters, slope: Parameters, ratio: float, points: Array, residuals: Array) -> Array:
-    """Give log|R|, q, both traces and both slopes of some points, shape (6,).
+def dense_sums(
+    kernel: Parameters, derivatives: Sequence[Parameters], ratio: float, points: Array, residuals: Array
+) -> Array:
+    """Give log|R|, q, the traces and the slopes of some points, shape (2 + 4 m,).
 
     Parameters
     ----------
-    kernel, slope : tuple
-        Parameters of the kernel of variance one, and of its derivative by log lengthscale.
+    kernel : tuple
+        Parameters of the kernel, whose first part has variance one.
+    derivatives : sequence of tuple
+        Parameters of its derivatives by the logarithms of lengthscales and weights.
     ratio : float
         Noise variance in units of the variance.
     points : array of float64, shape (p, n)
@@ -110,26 +113,30 @@ def dense_sums(kernel: Parameters, slope: Parameters, ratio: float, points: Arra
     solve_lower(stack, weights[None], transposed=True)
     # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
     matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
-    trace, form = _slope_sums(slope, points, matrix, weights)
-    ratio_trace, ratio_form = ratio * matrix.diagonal().sum(), ratio * np.vdot(weights, weights)
-    return np.array([log_determinant, quadratic, trace, ratio_trace, form, ratio_form])
+    sums = [_derivative_sums(derivative, points, matrix, weights) for derivative in derivatives]
+    sums.append((ratio * float(matrix.diagonal().sum()), ratio * float(np.vdot(weights, weights))))
+    traces, forms = zip(*sums, strict=True)
+    return np.array([log_determinant, quadratic, *traces, *forms])
 
 
 def evaluation_of(total: Array, points: int, fields: int) -> Evaluation:
-    """Make an evaluation of the six sums of a likelihood that is known exactly."""
+    """Make an evaluation of the 2 + 4 m sums of a likelihood that is known exactly."""
+    numbers = (total.size - 2) // 2
     return Evaluation(
         points,
         fields,
         log_determinant=float(total[0]),
         quadratic=float(total[1]),
-        traces=total[2:4],
-        slopes=total[4:6],
-        trace_covariance=np.zeros((2, 2)),
+        traces=total[2 : 2 + numbers],
+        slopes=total[2 + numbers :],
+        trace_covariance=np.zeros((numbers, numbers)),
     )
 
 
-def _slope_sums(slope: Parameters, points: Array, inverse: Array, weights: Array) -> tuple[float, float]:
-    """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR the slope by log lengthscale; it is zero on the diagonal.
+def _derivative_sums(
+    derivative: Parameters, points: Array, inverse: Array, weights: Array
+) -> tuple[float, float]:
+    """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR given by the parameters of a slope or of a kernel.
 
     Only the lower triangle of the inverse is there: strips end at the diagonal, and what they hold
     beyond it counts for nothing.
@@ -140,11 +147,22 @@ def _slope_sums(slope: Parameters, points: Array, inverse: Array, weights: Array
     for start, stop in block_ranges(len(weights), STRIP_ROWS):
         strip = np.empty((stop - start, stop))
         rows = np.ascontiguousarray(points[:, start:stop])
-        evaluate(*slope, rows, np.ascontiguousarray(points[:, :stop]), strip)
+        evaluate(*derivative, rows, np.ascontiguousarray(points[:, :stop]), strip)
         strip[:, start:] = np.tril(strip[:, start:])
         trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
         form += 2.0 * float(np.vdot(weights[start:stop], strip @ weights[:stop]))
+    if (diagonal := diagonal_of(derivative)) > 0.0:  # it was counted twice; that of slopes is zero
+        trace -= diagonal * float(inverse.diagonal().sum())
+        form -= diagonal * float(np.vdot(weights, weights))
     return trace, form
+
+
+def diagonal_of(derivative: Parameters) -> float:
+    """Value at distance zero: that of a kernel is its variance, that of a slope zero."""
+    from cagp_dist.compiled import SLOPE
+
+    family = derivative[0]
+    return 0.0 if isinstance(family, int) and family >= SLOPE else total_variance(derivative)
 
 
 def dense_bytes(n: int, fields: int) -> int:

@@ -1,29 +1,31 @@
-"""Learn lengthscale, variance and noise variance from data by maximum marginal likelihood (math 9).
+"""Learn lengthscales, variances and noise variance from data by maximum marginal likelihood (math 9).
 
 On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); at
 points anywhere it is exact by a dense Cholesky factor as long as that fits (`exact`), and beyond that its
 gradient is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`). The search is the
 same for all: the variance has a closed form, so that two numbers, the logarithms of lengthscale and of
-noise over variance, are left to be found.
+noise over variance, are left to be found. A sum of m kernels has 2 m such numbers; its search begins around
+the best single kernel, taken apart into shorter and longer lengthscales.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import Mean, Prior
-from cagp_dist.kernels import Elementary, Kernel
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
-from cagp_dist.likelihood.bounds import make_bounds, make_starts
+from cagp_dist.likelihood.bounds import Given, make_bounds, make_starts, make_sum_starts
 from cagp_dist.likelihood.evaluation import Likelihood, information
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.model import Families, Model, in_order
 from cagp_dist.likelihood.observed import Gridded, Points, observe
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
@@ -55,13 +57,13 @@ GROWTH = 16
 
 
 def fit(
-    kernel: type[Elementary],
+    kernel: Families,
     where: LatLonGrid | ArrayLike,
     y: ArrayLike,
     *,
     mean: Mean | Literal["constant"] = "constant",
-    start: Mapping[str, float] | None = None,
-    bounds: Mapping[str, Sequence[float]] | None = None,
+    start: Mapping[str, float | Sequence[float]] | None = None,
+    bounds: Given | None = None,
     starts: int = 3,
     method: Method = "auto",
     executor: "Executor | None" = None,
@@ -69,7 +71,7 @@ def fit(
     progress: Callable[[FitProgress], None] | None = None,
     seed: int = 0,
 ) -> FitResult:
-    """Fit lengthscale, variance and noise variance by maximum marginal likelihood.
+    """Fit lengthscales, variances and noise variance by maximum marginal likelihood.
 
     Several starts are climbed on thinned data where there are many points (every k-th row and column of
     a grid, evenly spread cells of neighbouring points otherwise); from the best of their optima the search
@@ -77,19 +79,22 @@ def fit(
 
     Parameters
     ----------
-    kernel : type of Kernel
-        Family, as a class: `Matern12`, `Matern32`, `Matern52` or `SquaredExponential`.
+    kernel : type of Kernel, or tuple of them
+        Family, as a class: `Matern12`, `Matern32`, `Matern52` or `SquaredExponential`. Several of them stand
+        for their sum, whose lengthscales and variances are all fitted: ``(Matern32, Matern32)``.
     where : LatLonGrid or array_like, shape (n, p)
         A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
     y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points
-        Observations; T fields share the three numbers.
+        Observations; T fields share all numbers.
     mean : "constant", number or callable
         "constant": the average of each field (weighted by area on a grid), plugged in. Else as in `Prior`;
         on a grid a function gets ``grid.points``.
     start : mapping, optional
-        Some of "lengthscale", "variance", "noise_variance": a guess, tried first.
+        Some of "lengthscale", "variance", "noise_variance": a guess, tried first. For a sum the first two are
+        tuples, a number for each part.
     bounds : mapping, optional
-        (lower, upper) for some of the names; equal bounds hold a parameter fixed. By default the lengthscale
+        (lower, upper) for some of the names; equal bounds hold a parameter fixed. For a sum one pair for all
+        parts, or a tuple of pairs, one for each. By default the lengthscale
         lies between a fifth of the point spacing and ten times the extent, variances within wide factors of
         the mean square of the residuals. The noise variance is kept above 1e-8 of the variance.
     starts : int
@@ -111,7 +116,8 @@ def fit(
     Returns
     -------
     FitResult
-        With rings and blocks, the same bits for every executor.
+        With rings and blocks, the same bits for every executor. Parts of a sum that are of the same family
+        and have the same bounds come with the shortest lengthscale first.
 
     Raises
     ------
@@ -138,13 +144,12 @@ def fit(
     >>> result.status.ok, 0.4 < result.prior.kernel.lengthscale < 0.6
     (True, True)
     """
-    _check_kernel(kernel)
+    model = Model.of(kernel)
     data, centre = observe(where, y, mean)
     chosen = _method(method, data)
     check_count("seed", seed, least=0)
     scales = data.scales()
-    limits = make_bounds(bounds, scales)
-    spread = make_starts(start, limits, scales, starts=starts)
+    limits = make_bounds(bounds, scales, parts=model.parts)
     counter = Counter(progress)
 
     from cagp_dist.runtime import ThreadExecutor
@@ -159,14 +164,28 @@ def fit(
             and dense_bytes(data.size, data.fields) > min(memory, available_bytes())
         ):
             chosen = "pathwise"
-        levels = [
-            Profile(_likelihood(kernel, part, how, executor, memory, seed), limits, counter)
-            for part, how in _levels(data, chosen)
-        ]
-        place, end = _search(levels, spread)
-    lengthscale, variance, noise_variance = place.parameters
+        levels: list[Profile] = []
+        spread: list[Array] = []
+        if model.parts == 1:
+            spread = make_starts(cast("Mapping[str, float] | None", start), limits, scales, starts=starts)
+        for part, how in _levels(data, chosen):
+            within = limits
+            if model.parts > 1 and part.size < data.size:
+                within = limits.coarser(part.scales().spacing)
+            if model.parts > 1 and not levels:
+                one = Model(model.families[:1])
+                alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
+                single = best_climb(
+                    Profile(_likelihood(one, part, how, executor, memory, seed), alone, counter),
+                    make_starts(None, alone, scales, starts=starts),
+                )
+                mixed = len(set(model.families)) > 1
+                spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
+            levels.append(Profile(_likelihood(model, part, how, executor, memory, seed), within, counter))
+        place, end = _search(levels, spread, model)
+    lengthscales, variances, noise_variance = place.parts
     return FitResult(
-        prior=Prior(kernel(lengthscale, variance), noise_variance, centre),
+        prior=Prior(model.kernel(lengthscales, variances), noise_variance, centre),
         log_likelihood=None if chosen == "pathwise" else place.log_likelihood,
         standard_errors=end.standard_errors,
         log_covariance=end.covariance,
@@ -180,7 +199,7 @@ def fit(
     )
 
 
-def _search(levels: Sequence[Profile], starts: Sequence[Array]) -> tuple[Place, Uncertainty]:
+def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) -> tuple[Place, Uncertainty]:
     """Climb from every start on the first level, then from the best place on each further one.
 
     Returns
@@ -190,15 +209,21 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array]) -> tuple[Place, 
     end : Uncertainty
         What curvature and gradient say there.
     """
-    place = best_climb(levels[0], starts)
+    place = _ordered(levels[0], best_climb(levels[0], starts), model)
     curvature = _curvature(levels[0], place)
     for before, profile in pairwise(levels):
         curvature = curvature * (profile.likelihood.points / before.likelihood.points)
         if isinstance(profile.likelihood, PathwiseLikelihood):
             return _settle(profile, place, curvature)
-        place = climb(profile, place.x, curvature)
+        place = _ordered(profile, climb(profile, place.x, curvature), model)
         curvature = _curvature(profile, place)
     return place, uncertainty(levels[-1], place, curvature)
+
+
+def _ordered(profile: Profile, place: Place, model: Model) -> Place:
+    """Give the same place with parts that could be exchanged ordered by lengthscale."""
+    x = in_order(model.families, place.x) if profile.bounds.alike else place.x
+    return place if np.array_equal(x, place.x) else profile.at(x)
 
 
 def _settle(profile: Profile, place: Place, curvature: Array) -> tuple[Place, Uncertainty]:
@@ -241,7 +266,7 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
 
 
 def _likelihood(
-    kernel: type[Elementary],
+    model: Model,
     data: Points | Gridded,
     method: Method,
     executor: "Executor",
@@ -250,18 +275,27 @@ def _likelihood(
 ) -> Likelihood:
     if isinstance(data, Gridded):
         return RingLikelihood(
-            kernel, data.grid, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
+            model.families,
+            data.grid,
+            data.residuals,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
         )
     if method == "dense":
         # stands in this process, wherever the executor has its memory
         own = min(memory_limit_bytes, available_bytes())
-        return DenseLikelihood(kernel, data.X, data.residuals, memory_limit_bytes=own)
+        return DenseLikelihood(model.families, data.X, data.residuals, memory_limit_bytes=own)
     if method == "blocks":
         return BlockLikelihood(
-            kernel, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
+            model.families, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
         )
     return PathwiseLikelihood(
-        kernel, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes, seed=seed
+        model.families,
+        data.X,
+        data.residuals,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        seed=seed,
     )
 
 
@@ -280,17 +314,3 @@ def _method(method: Method, data: Points | Gridded) -> Method:
     if isinstance(data, Gridded):
         return "rings"
     return "dense" if data.size <= MOST_DENSE_POINTS else "pathwise"
-
-
-def _check_kernel(kernel: object) -> None:
-    if isinstance(kernel, Kernel):
-        family = " + ".join(type(part).__name__ for part in kernel.parts)
-        raise ArgumentError(
-            f"kernel is {kernel!r}, a kernel with its numbers; expected the family {family}, whose numbers "
-            f'are fitted. To begin there give start={{"lengthscale": {kernel.parts[0].lengthscale}}}.'
-        )
-    if not (isinstance(kernel, type) and issubclass(kernel, Elementary)) or kernel is Elementary:
-        raise ArgumentError(
-            f"kernel is {kernel!r}; expected one of the classes Matern12, Matern32, Matern52 and "
-            "SquaredExponential."
-        )

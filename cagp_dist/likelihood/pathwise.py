@@ -22,9 +22,10 @@ from cagp_dist.budget import DOUBLE, Demand, Plan, plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product
-from cagp_dist.kernels import Elementary, coordinates
+from cagp_dist.kernels import Parameters, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.fourier import Waves, draw_waves, evaluate_waves
+from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.sweeps import solve_by_sweeps
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
@@ -49,8 +50,8 @@ class PathwiseLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel
-        Family of the covariance.
+    kernel : type of Kernel, or several
+        Family of the covariance, or of each part of a sum.
     X : array of float64, shape (n, p)
         Observed points.
     residuals : array of float64, shape (n, T)
@@ -74,7 +75,7 @@ class PathwiseLikelihood:
 
     def __init__(
         self,
-        kernel: type[Elementary],
+        kernel: Families,
         X: Array,
         residuals: Array,
         *,
@@ -83,7 +84,7 @@ class PathwiseLikelihood:
         seed: int,
         samples: int = SAMPLES,
     ) -> None:
-        self._kernel = kernel
+        self._model = Model.of(kernel)
         self._executor = executor
         self.points, self.fields = residuals.shape
         columns = self.fields + samples
@@ -92,26 +93,30 @@ class PathwiseLikelihood:
         self._X = X[order]
         self._residuals = residuals[order]
         generators = [np.random.default_rng([seed, index]) for index in range(samples)]
-        self._waves = [draw_waves(kernel, X.shape[1], WAVES, generator) for generator in generators]
+        self._waves = [
+            [draw_waves(family, X.shape[1], WAVES, generator) for generator in generators]
+            for family in self._model.families
+        ]
         self._noise = np.stack([g.standard_normal(self.points) for g in generators], axis=1)
         self._weights = np.zeros((self.points, columns))
 
-    def evaluate(self, lengthscale: float, ratio: float) -> Evaluation:
-        """Estimate at one lengthscale and ratio.
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Estimate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
 
         Returns
         -------
         Evaluation
-            Cost of the sweeps, of two products with T + S columns, and n S m cosines for m waves a sample.
+            Cost of the sweeps, of two products with T + S columns, and n S m cosines for m waves a sample;
+            for a sum one more product for each lengthscale and weight.
 
         Raises
         ------
         NumericalError
             If a diagonal block is not positive definite in floating point.
         """
-        kernel = self._kernel(lengthscale)
+        kernel, ratio = self._model.unit(numbers), numbers[-1]
         with single_threaded_blas():
-            right = np.concatenate([self._residuals, self._samples(lengthscale, ratio)], axis=1)
+            right = np.concatenate([self._residuals, self._samples(*numbers)], axis=1)
             solution = solve_by_sweeps(
                 TiledGram(kernel, self._X, noise_variance=np.full(self.points, ratio)),
                 right,
@@ -122,44 +127,50 @@ class PathwiseLikelihood:
                 executor=self._executor,
             )
             weights = self._weights = np.ascontiguousarray(solution.value.T)
-            forms = self._slope_forms(kernel)
+            forms = [self._forms(derivative) for derivative in self._model.derivatives(numbers)]
         # b' R^-1 b to second order in the residual left: b'v + v'r
         quadratics = np.einsum("ij,ij->j", weights, right + solution.residual.T)
         squares = ratio * np.einsum("ij,ij->j", weights, weights)
+        forms.append(squares)
         T = self.fields
-        traces, covariance = _sharpened(np.stack([forms[T:], squares[T:]]), quadratics[T:], self.points)
+        traces, covariance = _sharpened(np.stack([form[T:] for form in forms]), quadratics[T:], self.points)
         return Evaluation(
             self.points,
             T,
             log_determinant=None,
             quadratic=float(quadratics[:T].sum()),
             traces=traces,
-            slopes=np.array([forms[:T].sum(), squares[:T].sum()]),
+            slopes=np.array([form[:T].sum() for form in forms]),
             trace_covariance=covariance,
             solved=bool((solution.relative_residual <= TOLERANCE).all()),
         )
 
-    def _samples(self, lengthscale: float, ratio: float) -> Array:
+    def _samples(self, *numbers: float) -> Array:
         """Draws of N(0, R), shape (n, S)."""
+        lengthscales, weights = numbers[: self._model.parts], [1.0, *numbers[self._model.parts : -1]]
+        field = self._fields(self._waves[0], lengthscales[0])
+        for waves, lengthscale, weight in zip(self._waves[1:], lengthscales[1:], weights[1:], strict=True):
+            field += np.sqrt(weight) * self._fields(waves, lengthscale)
+        return np.asarray(field + np.sqrt(numbers[-1]) * self._noise)
+
+    def _fields(self, draws: list[Waves], lengthscale: float) -> Array:
+        """Draws of one part of variance one, shape (n, S)."""
         points = coordinates(self._X)
-        waves: Handle[list[Waves]] = self._executor.submit(_same_waves, self._waves)
+        waves: Handle[list[Waves]] = self._executor.submit(_same_waves, draws)
         parts = [
             self._executor.submit(
                 evaluate_waves, waves, lengthscale, np.ascontiguousarray(points[:, start:stop]), home=index
             )
             for index, (start, stop) in enumerate(block_ranges(self.points, POINT_TILE))
         ]
-        field = np.concatenate(self._executor.gather(parts))
-        return np.asarray(field + np.sqrt(ratio) * self._noise)
+        return np.concatenate(self._executor.gather(parts))
 
-    def _slope_forms(self, kernel: Elementary) -> Array:
-        """``v' dR v`` for every column, dR by log lengthscale, shape (T + S,)."""
+    def _forms(self, derivative: Parameters) -> Array:
+        """``v' dR v`` for every column and one derivative dR, shape (T + S,)."""
         points: Handle[Array] = self._executor.submit(identity, coordinates(self._X))
         weights: Handle[Array] = self._executor.submit(identity, self._weights)
         parts = [
-            self._executor.submit(
-                _tile_forms, kernel.slope_parameters, points, weights, start, stop, home=index
-            )
+            self._executor.submit(_tile_forms, derivative, points, weights, start, stop, home=index)
             for index, (start, stop) in enumerate(block_ranges(self.points, POINT_TILE))
         ]
         return np.asarray(sum(self._executor.gather(parts)))
@@ -191,17 +202,15 @@ def _same_waves(waves: list[Waves]) -> list[Waves]:
     return waves
 
 
-def _tile_forms(
-    slope: tuple[int, float, float], points: Array, weights: Array, start: int, stop: int
-) -> Array:
+def _tile_forms(derivative: Parameters, points: Array, weights: Array, start: int, stop: int) -> Array:
     """Part of the forms that the rows ``start`` .. ``stop`` make."""
     rows = np.ascontiguousarray(points[:, start:stop])
-    product = rows_product(slope, rows, points, weights, POINT_TILE)
+    product = rows_product(derivative, rows, points, weights, POINT_TILE)
     return np.asarray(np.einsum("ij,ij->j", weights[start:stop], product))
 
 
 def _sharpened(forms: Array, quadratics: Array, n: int) -> tuple[Array, Array]:
-    """Means of forms (2, S) times n over the mean of ``z' R^-1 z`` (S,), and their covariance (2, 2)."""
+    """Means of forms (k, S) times n over the mean of ``z' R^-1 z`` (S,), and their covariance (k, k)."""
     samples = forms.shape[1]
     scale = n / quadratics.mean()
     traces = scale * forms.mean(axis=1)

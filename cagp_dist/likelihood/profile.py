@@ -1,4 +1,4 @@
-"""The likelihood of (lengthscale, ratio) with the best admissible variance put in (math 9)."""
+"""The likelihood of all numbers but one, with the best admissible variance put in (math 9)."""
 
 import time
 from collections.abc import Callable
@@ -9,36 +9,43 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import Bounds
-from cagp_dist.likelihood.evaluation import NATURAL, Evaluation, Likelihood
-from cagp_dist.likelihood.result import FitProgress
+from cagp_dist.likelihood.evaluation import Evaluation, Likelihood
+from cagp_dist.likelihood.model import natural, parameters_of
+from cagp_dist.likelihood.result import FitProgress, grouped
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The likelihood at one lengthscale and ratio.
+    """The likelihood at one lengthscale and ratio, or at the numbers of a sum.
 
     Attributes
     ----------
-    x : array of float64, shape (2,)
-        (log lengthscale, log ratio).
+    x : array of float64, shape (2 m,)
+        (log lengthscale, log ratio); for a sum of m kernels logarithms of (lengthscales, weights, ratio).
     variance : float
-        The best one within the bounds.
-    follows_noise : bool
-        Whether a bound of the noise variance limits it, so that it changes with the ratio.
+        The best one within the bounds, of the first part.
+    follows : int
+        Which of weights and ratio it changes with, counted from 1, as a bound of that part's variance or of
+        the noise variance limits it; 0 if none.
     evaluation : Evaluation
         All there is to know.
     """
 
     x: Array
     variance: float
-    follows_noise: bool
+    follows: int
     evaluation: Evaluation
 
     @property
-    def parameters(self) -> tuple[float, float, float]:
-        """(lengthscale, variance, noise variance)."""
-        lengthscale, ratio = np.exp(self.x)
-        return float(lengthscale), self.variance, float(ratio * self.variance)
+    def parameters(self) -> tuple[float, ...]:
+        """(lengthscale, variance, noise variance), of a sum (lengthscales, variances, noise variance)."""
+        return parameters_of(np.exp(self.x).tolist(), self.variance)
+
+    @property
+    def parts(self) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+        """The same, those of the parts together."""
+        parts, parameters = self.x.size // 2, self.parameters
+        return parameters[:parts], parameters[parts:-1], parameters[-1]
 
     @cached_property
     def log_likelihood(self) -> float:
@@ -47,14 +54,17 @@ class Place:
 
     @cached_property
     def slope(self) -> Array:
-        """Gradient by ``x``, the variance following (it counts only where a bound limits it), shape (2,)."""
-        by_lengthscale, by_variance, by_ratio = self.evaluation.gradient(self.variance)
-        return np.array([by_lengthscale, by_ratio - (by_variance if self.follows_noise else 0.0)])
+        """Gradient by ``x``, shape (2 m,), the variance following (it counts where a bound limits it)."""
+        gradient, parts = self.evaluation.gradient(self.variance), self.x.size // 2
+        slope = np.delete(gradient, parts)
+        if self.follows:
+            slope[parts - 1 + self.follows] -= gradient[parts]
+        return slope
 
     @property
     def gradient(self) -> Array:
-        """Gradient by the logarithms of the three parameters, shape (3,)."""
-        return np.asarray(NATURAL.T @ self.evaluation.gradient(self.variance))
+        """Gradient by the logarithms of all parameters, shape (2 m + 1,)."""
+        return np.asarray(natural(self.x.size // 2).T @ self.evaluation.gradient(self.variance))
 
 
 class Counter:
@@ -76,7 +86,8 @@ class Counter:
         if self._progress is not None:
             value = place.log_likelihood
             points = place.evaluation.points
-            self._progress(FitProgress(self.evaluations, points, *place.parameters, value, self.seconds))
+            numbers = grouped(place.parameters)
+            self._progress(FitProgress(self.evaluations, points, *numbers, value, self.seconds))
 
 
 @dataclass(frozen=True)
@@ -89,15 +100,16 @@ class Profile:
 
     @property
     def box(self) -> Array:
-        """Lower and upper limits of ``x``, shape (2, 2)."""
-        return np.asarray(np.log([self.bounds.lengthscale, self.bounds.ratio])).T
+        """Lower and upper limits of ``x``, shape (2, 2 m)."""
+        bounds = self.bounds
+        return np.asarray(np.log([*bounds.lengthscales, *bounds.weights, bounds.ratio])).T
 
     def at(self, x: Array) -> Place:
-        """Evaluate at ``x`` (log lengthscale, log ratio)."""
-        lengthscale, ratio = np.exp(x)
-        evaluation = self.likelihood.evaluate(float(lengthscale), float(ratio))
+        """Evaluate at ``x``, the logarithms of the numbers."""
+        numbers = np.exp(x).tolist()
+        evaluation = self.likelihood.evaluate(*numbers)
         best = evaluation.quadratic / evaluation.values
-        variance, follows_noise = self.bounds.variance_at(float(ratio), best)
-        place = Place(np.array(x), variance, follows_noise, evaluation)
+        variance, follows = self.bounds.variance_at(numbers[len(numbers) // 2 :], best)
+        place = Place(np.array(x), variance, follows, evaluation)
         self.counter.tell(place)
         return place

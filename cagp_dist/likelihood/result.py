@@ -1,5 +1,6 @@
 """What a fit returns: value, status and what it took."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -69,20 +70,35 @@ _REMEDIES: dict[FitStatus, tuple[Remedy, ...]] = {
 }
 
 
+Numbers = float | tuple[float, ...]
+"""Of one kernel; of a sum one for each part."""
+
+
+def grouped(parameters: Sequence[float]) -> tuple[Numbers, Numbers, float]:
+    """Arrange all parameters as (lengthscale, variance, noise variance), tuples for a sum."""
+    parts = len(parameters) // 2
+    if parts == 1:
+        lengthscale, variance, noise_variance = parameters
+        return lengthscale, variance, noise_variance
+    return tuple(parameters[:parts]), tuple(parameters[parts:-1]), parameters[-1]
+
+
 @dataclass(frozen=True)
 class StandardErrors:
     """Standard errors of the parameters, in their own units; NaN where there is none.
 
     Attributes
     ----------
-    lengthscale, variance, noise_variance : float
-        From the curvature of the log likelihood, by the delta method; NaN for a parameter that is fixed or on
-        its bound, and for all where the likelihood is not curved downwards. Several fields count as
-        independent: for fields that resemble each other, such as consecutive hours, they are too small.
+    lengthscale, variance : float, or tuple of float
+        Of a sum, a tuple with one for each part.
+    noise_variance : float
+        All are from the curvature of the log likelihood, by the delta method; NaN for a parameter that is
+        fixed or on its bound, and for all where the likelihood is not curved downwards. Several fields count
+        as independent: for fields that resemble each other, such as consecutive hours, they are too small.
     """
 
-    lengthscale: float
-    variance: float
+    lengthscale: Numbers
+    variance: Numbers
     noise_variance: float
 
 
@@ -96,8 +112,10 @@ class FitProgress:
         Likelihoods evaluated so far.
     points : int
         Points of this one: first steps are done on fewer.
-    lengthscale, variance, noise_variance : float
-        Where it was.
+    lengthscale, variance : float, or tuple of float
+        Where it was; of a sum, tuples with one for each part.
+    noise_variance : float
+        The same.
     log_likelihood : float
         Its value; NaN for the pathwise method.
     seconds : float
@@ -106,8 +124,8 @@ class FitProgress:
 
     evaluations: int
     points: int
-    lengthscale: float
-    variance: float
+    lengthscale: Numbers
+    variance: Numbers
     noise_variance: float
     log_likelihood: float
     seconds: float
@@ -125,13 +143,14 @@ class FitResult:
         At the optimum, of all fields, Gaussian constant included; None for the pathwise method.
     standard_errors : StandardErrors
         In the units of the parameters.
-    log_covariance : array of float64, shape (3, 3)
-        Covariance of the estimates of (log lengthscale, log variance, log noise variance); NaN where there is
-        no standard error.
+    log_covariance : array of float64, shape (3, 3), or (2 m + 1, 2 m + 1) for a sum of m kernels
+        Covariance of the estimates of (log lengthscale, log variance, log noise variance), of a sum
+        (lengthscales, variances, noise variance); NaN where there is no standard error.
     status : FitStatus
         How it ended, with ``ok`` and ``advice``.
     at_bound : tuple of str
-        Parameters on a bound that does not fix them.
+        Parameters on a bound that does not fix them; of a sum they are called lengthscale_1, variance_2 and
+        so on.
     gradient_norm : float
         Euclidean norm of the gradient of the log likelihood (of all points and fields, not per point) by the
         logarithms of those parameters that are free to move.

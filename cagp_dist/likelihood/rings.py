@@ -8,9 +8,11 @@ determinant, traces and quadratic forms are sums over them, each wavenumber coun
     b' R^-1 b   = sum_k w_k b_k' R_k^-1 b_k
 
 Ranges of wavenumbers are tasks. A task makes the blocks of its range, factors and inverts them in place, and
-returns six numbers; nothing is kept but the transformed residuals. Sums run in the order of the ranges, so
+returns some sums; nothing is kept but the transformed residuals. Sums run in the order of the ranges, so
 that results do not depend on who works.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,12 +20,13 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE, TABLE_ENTRIES
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import identity
-from cagp_dist.kernels import Elementary, Parameters
+from cagp_dist.kernels import Parameters
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import evaluation_of
+from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.text import bytes_text
@@ -35,8 +38,8 @@ class RingLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel
-        Family of the covariance, of chordal distance.
+    kernel : type of Kernel, or several
+        Family of the covariance, of chordal distance, or of each part of a sum.
     grid : LatLonGrid
         P latitudes, Q longitudes; a pole row counts as Q points, so leave it out.
     residuals : array of float64, shape (T, P, Q)
@@ -56,14 +59,14 @@ class RingLikelihood:
 
     def __init__(
         self,
-        kernel: type[Elementary],
+        kernel: Families,
         grid: LatLonGrid,
         residuals: Array,
         *,
         executor: Executor,
         memory_limit_bytes: int,
     ) -> None:
-        self._kernel = kernel
+        self._model = Model.of(kernel)
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
         self._ranges = self._wavenumbers.ranges()
@@ -83,29 +86,29 @@ class RingLikelihood:
             for index, span in enumerate(self._ranges)
         ]
 
-    def evaluate(self, lengthscale: float, ratio: float) -> Evaluation:
-        """Evaluate at one lengthscale and ratio.
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
 
         Returns
         -------
         Evaluation
             Cost P^2 Q kernel values and P^2 Q^2 / 4 + P^3 Q / 2 flops, a half and a quarter of that on a
-            mirrored grid; memory as in `ring_bytes`.
+            mirrored grid (for a sum of m kernels up to 2 m times as much); memory as in `ring_bytes`.
 
         Raises
         ------
         NumericalError
             If a block is not positive definite in floating point.
         """
-        kernel = self._kernel(lengthscale)
+        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with single_threaded_blas():
             parts = self._executor.gather(
                 [
                     self._executor.submit(
                         range_sums,
                         kernel.parameters,
-                        kernel.slope_parameters,
-                        ratio,
+                        derivatives,
+                        numbers[-1],
                         self._wavenumbers,
                         span,
                         columns,
@@ -114,7 +117,7 @@ class RingLikelihood:
                     for index, (span, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
                 ]
             )
-        total = np.zeros(6)
+        total = np.zeros_like(parts[0])
         for part in parts:
             total += part
         return evaluation_of(total, self.points, self.fields)
@@ -122,18 +125,20 @@ class RingLikelihood:
 
 def range_sums(
     kernel: Parameters,
-    slope: Parameters,
+    derivatives: Sequence[Parameters],
     ratio: float,
     wavenumbers: Wavenumbers,
     span: Range,
     columns: list[Array],
 ) -> Array:
-    """Contribution of a range of wavenumbers: log|R|, q, both traces, both slopes, shape (6,).
+    """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 4 m,).
 
     Parameters
     ----------
-    kernel, slope : tuple
-        Parameters of the kernel of variance one, and of its derivative by log lengthscale.
+    kernel : tuple
+        Parameters of the kernel, whose first part has variance one.
+    derivatives : sequence of tuple
+        Parameters of its derivatives by the logarithms of lengthscales and weights.
     ratio : float
         Noise variance in units of the variance.
     wavenumbers : Wavenumbers
@@ -144,29 +149,28 @@ def range_sums(
         Transformed residuals of each sector.
     """
     weights = wavenumbers.weights[slice(*span)]
-    total = np.zeros(6)
-    sectors = zip(ring_blocks(kernel, wavenumbers, span), ring_blocks(slope, wavenumbers, span), strict=True)
-    for (blocks, slopes), right in zip(sectors, columns, strict=True):
+    inverses, solutions, heads, tails = ring_blocks(kernel, wavenumbers, span), [], [], []
+    for blocks, right in zip(inverses, columns, strict=True):
         diagonal = np.einsum("kii->ki", blocks)  # a view that can be written to
         diagonal += ratio
         cholesky_in_place(blocks)
         log_determinants = 2.0 * np.log(diagonal).sum(axis=1)
         solved = right.copy()
         solve_lower(blocks, solved)
-        quadratic = np.einsum("kir,kir->k", solved, solved)
+        heads.append([log_determinants, np.einsum("kir,kir->k", solved, solved)])
         solve_lower(blocks, solved, transposed=True)
         _invert(blocks)
-        total += weights @ np.stack(
-            [
-                log_determinants,
-                quadratic,
-                _symmetric_inner(blocks, slopes),
-                ratio * diagonal.sum(axis=1),
-                _symmetric_form(slopes, solved),
-                ratio * np.einsum("kir,kir->k", solved, solved),
-            ],
-            axis=1,
-        )
+        solutions.append(solved)
+        tails.append((ratio * diagonal.sum(axis=1), ratio * np.einsum("kir,kir->k", solved, solved)))
+    sums: list[list[tuple[Array, Array]]] = [[] for _ in inverses]
+    for derivative in derivatives:  # one at a time: each is as large as the matrix itself
+        parts = ring_blocks(derivative, wavenumbers, span)
+        for sector, (part, inverse, solved) in enumerate(zip(parts, inverses, solutions, strict=True)):
+            sums[sector].append((_symmetric_inner(inverse, part), _symmetric_form(part, solved)))
+    total = np.zeros(2 + 2 * (len(derivatives) + 1))
+    for head, tail, found in zip(heads, tails, sums, strict=True):
+        traces, forms = zip(*found, tail, strict=True)
+        total += weights @ np.stack([*head, *traces, *forms], axis=1)
     return total
 
 

@@ -40,9 +40,9 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
     ----------
     profile : Profile
         What to maximise.
-    start : array, shape (2,)
-        (log lengthscale, log ratio), within the bounds.
-    curvature : array, shape (3, 3), optional
+    start : array, shape (2 m,)
+        (log lengthscale, log ratio), within the bounds; of a sum the logarithms of all its numbers.
+    curvature : array, shape (2 m + 1, 2 m + 1), optional
         Information expected at the optimum, by log (lengthscale, variance, ratio): it sets the length of the
         first step.
 
@@ -52,7 +52,7 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
         The highest one seen.
     """
     values = profile.likelihood.points * profile.likelihood.fields
-    unit = np.ones(2)
+    unit = np.ones(start.size)
     if curvature is not None and (expected := np.diag(profile_information(curvature))).min() > 0.0:
         unit = np.sqrt(values / expected)  # unit curvature per value
     place = profile.at(start)
@@ -83,7 +83,7 @@ def _climb_within_reach(profile: Profile, start: Place, unit: Array) -> Place:
     lower, upper = np.maximum(low - start.x, -REACH) / unit, np.minimum(high - start.x, REACH) / unit
     minimize(
         descent,
-        np.zeros(2),
+        np.zeros(start.x.size),
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(lower, upper, strict=True)),
@@ -100,9 +100,11 @@ def _admissible_slope(profile: Profile, place: Place) -> Array:
 
 
 def profile_information(information: Array) -> Array:
-    """Information of (log lengthscale, log ratio) with the best variance put in: a Schur complement."""
-    kept, out = np.ix_([0, 2], [0, 2]), information[[0, 2], 1]
-    return np.asarray(information[kept] - np.outer(out, out) / information[1, 1])
+    """Information of all numbers with the best variance put in: a Schur complement."""
+    variance = len(information) // 2
+    others = np.delete(np.arange(len(information)), variance)
+    kept, out = np.ix_(others, others), information[others, variance]
+    return np.asarray(information[kept] - np.outer(out, out) / information[variance, variance])
 
 
 def arrived(step: Array, inverse: Array, noise: Array) -> bool:
@@ -131,9 +133,9 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
     ----------
     profile : Profile
         A likelihood whose gradient alone is known.
-    start : array, shape (2,)
-        (log lengthscale, log ratio), within the bounds.
-    curvature : array, shape (3, 3)
+    start : array, shape (2 m,)
+        (log lengthscale, log ratio), within the bounds; of a sum the logarithms of all its numbers.
+    curvature : array, shape (2 m + 1, 2 m + 1)
         Information expected at the root, by log (lengthscale, variance, ratio).
 
     Returns
@@ -146,7 +148,7 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
     place = profile.at(start)
     matrix = profile_information(curvature)
     if np.linalg.eigvalsh(matrix).min() <= 0.0:
-        matrix = np.eye(2) * place.evaluation.values / 8.0
+        matrix = np.eye(start.size) * place.evaluation.values / 8.0
     for _ in range(MOST_ROOT_STEPS):
         inverse = np.asarray(np.linalg.inv(matrix))
         step = inverse @ place.slope

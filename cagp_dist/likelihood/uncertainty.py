@@ -6,9 +6,9 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import TOUCHING
-from cagp_dist.likelihood.evaluation import NAMES, NATURAL
+from cagp_dist.likelihood.model import natural
 from cagp_dist.likelihood.profile import Place, Profile
-from cagp_dist.likelihood.result import FitStatus, StandardErrors
+from cagp_dist.likelihood.result import FitStatus, StandardErrors, grouped
 from cagp_dist.likelihood.search import arrived
 
 LOOSE = 3.0
@@ -21,7 +21,7 @@ class Uncertainty:
 
     Attributes
     ----------
-    covariance : array of float64, shape (3, 3)
+    covariance : array of float64, shape (2 m + 1, 2 m + 1)
         Of the logarithms of the parameters; NaN in rows and columns of those without standard error.
     standard_errors : StandardErrors
         In natural units.
@@ -49,8 +49,9 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         What was maximised, with its bounds.
     place : Place
         Where the search ended.
-    information : array of float64, shape (3, 3)
-        Observed information by the logarithms of (lengthscale, variance, ratio).
+    information : array of float64, shape (2 m + 1, 2 m + 1)
+        Observed information by the logarithms of (lengthscale, variance, ratio); of a sum (lengthscales,
+        variance of the first part, weights, ratio).
 
     Returns
     -------
@@ -58,30 +59,35 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         The covariance is that of the free directions, parameters on bounds being held there. Where the
         gradient is estimated by sampling, the variance this leaves in the estimates is added.
     """
-    bounds = profile.bounds
+    bounds, names, size = profile.bounds, profile.bounds.names, len(information)
+    parts, to_natural = size // 2, natural(size // 2)
     on_limit = bounds.touched(place.parameters)
-    free = [index for index, name in enumerate(NAMES) if name not in on_limit]
-    directions = np.eye(3)[:, free]
-    ratio_low, ratio_high = np.abs(profile.box[:, 1] - place.x[1]) < TOUCHING
-    if (ratio_low or ratio_high) and not {"variance", "noise_variance"} & set(on_limit):
-        # only the ratio is limited: variance and noise variance can move together
-        directions = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]).T[:, [0, 1] if 0 in free else [1]]
-        on_limit += ("noise_variance",) if ratio_low else ("variance",)
+    directions = np.eye(size)
+    gone = {index for index, name in enumerate(names) if name in on_limit}
+    for factor in range(parts, 2 * parts):
+        low, high = np.abs(profile.box[:, factor] - place.x[factor]) < TOUCHING
+        if (low or high) and parts not in gone and factor + 1 not in gone:
+            # only the ratio is limited: variance and noise variance can move together
+            directions[factor + 1, parts] = 1.0
+            gone.add(factor + 1)
+            on_limit += (names[factor + 1 if low else parts],)
+    directions = directions[:, [index for index in range(size) if index not in gone]]
     at_bound = tuple(name for name in on_limit if name not in bounds.fixed)
     gradient = directions.T @ place.gradient
-    covariance = np.full((3, 3), np.nan)
+    covariance = np.full((size, size), np.nan)
     there = loose = False
-    inner = directions.T @ NATURAL.T @ information @ NATURAL @ directions
+    inner = directions.T @ to_natural.T @ information @ to_natural @ directions
     if np.linalg.eigvalsh(inner).min(initial=np.inf) > 0.0:
         inverse = np.linalg.inv(inner)
-        sampled = np.zeros((3, 3))
-        sampled[np.ix_([0, 2], [0, 2])] = place.evaluation.gradient_covariance()
-        noise = directions.T @ NATURAL.T @ sampled @ NATURAL @ directions
+        others = np.delete(np.arange(size), parts)
+        sampled: Array = np.zeros((size, size))
+        sampled[np.ix_(others, others)] = place.evaluation.gradient_covariance()
+        noise: Array = directions.T @ to_natural.T @ sampled @ to_natural @ directions
         total = inverse + inverse @ noise @ inverse
-        there = arrived(inverse @ gradient, inverse, noise)
+        there = arrived(inverse @ gradient, np.asarray(inverse, dtype=np.float64), noise)
         loose = bool(np.sqrt(np.diag(total)).max(initial=0.0) > LOOSE)
         covariance = directions @ total @ directions.T
-        for index, name in enumerate(NAMES):
+        for index, name in enumerate(names):
             if name in on_limit:
                 covariance[index] = covariance[:, index] = np.nan
     else:
@@ -93,6 +99,5 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         status = FitStatus.FLAT
     else:
         status = FitStatus.CONVERGED if there and place.evaluation.solved else FitStatus.NOT_CONVERGED
-    return Uncertainty(
-        covariance, StandardErrors(*errors.tolist()), float(np.linalg.norm(gradient)), at_bound, status
-    )
+    standard_errors = StandardErrors(*grouped(errors.tolist()))
+    return Uncertainty(covariance, standard_errors, float(np.linalg.norm(gradient)), at_bound, status)

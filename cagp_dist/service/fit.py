@@ -1,8 +1,8 @@
 """The three numbers of a prior, fitted to the observations of a job by maximum likelihood."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.kernels import KERNELS
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.likelihood.model import NAMES, names_of
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitProgress, FitResult
     from cagp_dist.service.jobfile.tables import FitTo
 
+
+T = TypeVar("T")
 
 MOST_POINTS = 100_000
 """Of all blocks together: three seconds for a likelihood on two cores."""
@@ -55,14 +58,16 @@ class FittedPrior:
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file.
 
-        The standard error is NaN where there is none.
+        The standard error is NaN where there is none. Of a sum the lengthscales and variances of all parts.
         """
-        errors = self.result.standard_errors
-        return [
-            ("lengthscale", self.prior.kernel.parts[0].common_lengthscale, errors.lengthscale),
-            ("variance", self.prior.kernel.variance, errors.variance),
-            ("noise_variance", self.prior.noise_number, errors.noise_variance),
-        ]
+        parts, errors = self.prior.kernel.parts, self.result.standard_errors
+        values = (
+            *(part.common_lengthscale for part in parts),
+            *(part.variance for part in parts),
+            self.prior.noise_number,
+        )
+        spread = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
+        return list(zip(names_of(len(parts)), values, spread, strict=True))
 
     @property
     def advice(self) -> str:
@@ -88,10 +93,24 @@ class FittedPrior:
             "status": result.status.value,
             "status_advice": self.advice,
             "log_likelihood": _finite(result.log_likelihood),
-            "standard_errors": {name: _finite(error) for name, _, error in self.estimates()},
+            "standard_errors": by_name([_finite(error) for _, _, error in self.estimates()]),
             "gradient_norm": _finite(result.gradient_norm),
             "evaluations": result.evaluations,
         }
+
+
+def each(numbers: float | tuple[float, ...]) -> tuple[float, ...]:
+    """One number, or one for each part of a sum, as a tuple."""
+    return numbers if isinstance(numbers, tuple) else (numbers,)
+
+
+def by_name(numbers: Sequence[T]) -> dict[str, T | list[T]]:
+    """All numbers of a prior under the keys of the job file: of a sum, lists with one for each part."""
+    parts = len(numbers) // 2
+    if parts == 1:
+        return dict(zip(NAMES, numbers, strict=True))
+    lengthscales, variances = list(numbers[:parts]), list(numbers[parts:-1])
+    return dict(zip(NAMES, (lengthscales, variances, numbers[-1]), strict=True))
 
 
 def _finite(number: float | None) -> float | None:
@@ -178,9 +197,13 @@ def fit_prior(
 
 
 def _shown(state: "FitProgress") -> str:
+    lengthscale, variance = (
+        " + ".join(f"{number:.3g}" for number in each(numbers))
+        for numbers in (state.lengthscale, state.variance)
+    )
     return (
-        f"likelihood {state.evaluations}: lengthscale {state.lengthscale:.3g}, "
-        f"variance {state.variance:.3g}, noise {state.noise_variance:.2g}"
+        f"likelihood {state.evaluations}: lengthscale {lengthscale}, variance {variance}, "
+        f"noise {state.noise_variance:.2g}"
     )
 
 
@@ -269,7 +292,10 @@ def check_fit(job: Job, fitted: FittedPrior) -> None:
 
 def prior_table(job: Job, fitted: FittedPrior) -> str:
     """``[prior]`` of a job file with the fitted numbers, ready to paste."""
-    numbers = [f"{name} = {value:.6g}" for name, value, _ in fitted.estimates()]
+    numbers = [
+        f"{name} = [{', '.join(value)}]" if isinstance(value, list) else f"{name} = {value}"
+        for name, value in by_name([f"{value:.6g}" for _, value, _ in fitted.estimates()]).items()
+    ]
     return "\n".join(
         ["[prior]", f'kernel = "{job.prior.kernel}"', f"mean = {_quoted(job.prior.mean)}", *numbers]
     )
