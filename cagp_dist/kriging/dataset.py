@@ -13,6 +13,7 @@ from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.kriging.solving import Prediction
 from cagp_dist.kriging.targets import Targets
+from cagp_dist.likelihood.result import each
 from cagp_dist.text import bytes_text
 
 CONVENTIONS = "CF-1.11"
@@ -121,8 +122,8 @@ def attributes(
             "fit_advice": result.status.advice,
             "fit_method": result.method,
             "fitted_to": learned.fitted_to,
-            "lengthscale_chord_standard_error": errors.lengthscale,
-            "variance_standard_error": errors.variance,
+            "lengthscale_chord_standard_error": _one_or_all(each(errors.lengthscale)),
+            "variance_standard_error": _one_or_all(each(errors.variance)),
             "noise_variance_standard_error": errors.noise_variance,
         }
     return said

@@ -83,6 +83,11 @@ def grouped(parameters: Sequence[float]) -> tuple[Numbers, Numbers, float]:
     return tuple(parameters[:parts]), tuple(parameters[parts:-1]), parameters[-1]
 
 
+def each(numbers: Numbers) -> tuple[float, ...]:
+    """One number, or one for each part of a sum, as a tuple."""
+    return numbers if isinstance(numbers, tuple) else (numbers,)
+
+
 @dataclass(frozen=True)
 class StandardErrors:
     """Standard errors of the parameters, in their own units; NaN where there is none.

@@ -14,6 +14,7 @@ from cagp_dist.gp import Prior
 from cagp_dist.kernels import KERNELS
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, names_of
+from cagp_dist.likelihood.result import each
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
@@ -97,11 +98,6 @@ class FittedPrior:
             "gradient_norm": _finite(result.gradient_norm),
             "evaluations": result.evaluations,
         }
-
-
-def each(numbers: float | tuple[float, ...]) -> tuple[float, ...]:
-    """One number, or one for each part of a sum, as a tuple."""
-    return numbers if isinstance(numbers, tuple) else (numbers,)
 
 
 def by_name(numbers: Sequence[T]) -> dict[str, T | list[T]]:
