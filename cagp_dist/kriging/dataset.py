@@ -18,15 +18,21 @@ from cagp_dist.text import bytes_text
 
 CONVENTIONS = "CF-1.11"
 
+SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the observations leave open."
+
 
 def as_dataset(
     prediction: Prediction, observed: Observations, learned: Learned, targets: Targets, *, call: str
 ) -> xr.Dataset:
     """Give mean, std and std_computational the coordinates of the targets, and say how they came about."""
-    variables = {"mean": prediction.mean, "std": _root(prediction.variance)}
-    if prediction.computational_variance is not None:
-        variables["std_computational"] = _root(prediction.computational_variance)
+    variables = {
+        "mean": prediction.mean,
+        "std": _root(prediction.variance),
+        "std_computational": np.sqrt(prediction.computational_variance),
+    }
     texts = descriptions(observed)
+    if not prediction.computational_variance_known:
+        texts["std_computational"]["comment"] = f"At most: an upper bound. {SUM_OF_SQUARES}"
     return xr.Dataset(
         {
             name: (field_dims(observed, targets), shaped(values, observed, targets), texts[name])
@@ -73,7 +79,7 @@ def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
         },
         "std_computational": {
             "long_name": f"part of the standard deviation of {what} that more computation would take away",
-            "comment": "std**2 is the sum of the squares of this and of what the observations leave open.",
+            "comment": SUM_OF_SQUARES,
             **units,
         },
     }

@@ -90,7 +90,8 @@ def krige(
         maximum likelihood, where they are not given.
     solver : str or solver
         "auto": exact where that can be had in reasonable time (a dense factor for up to 5,000 points, the
-        rings of a grid), else block Gauss-Seidel. "cholesky", "rings", "block-gauss-seidel", or a solver.
+        rings of a grid), else block Gauss-Seidel until at most 5 % of each variance are unfinished
+        computation. "cholesky", "rings", "block-gauss-seidel", or a solver.
     lengthscale_km, lengthscale : number, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
         of the unit sphere.
@@ -107,11 +108,12 @@ def krige(
     Returns
     -------
     xarray.Dataset
-        ``mean``, ``std`` (of the field itself, without the noise of an observation) and, where it is known,
-        ``std_computational`` (the part of it that more computation would take away: zero for exact solvers),
-        on the coordinates of the target; units and names are those of the observations. The attributes say
-        what was chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit
-        ended. ``result.cagp.plot()`` draws it.
+        ``mean``, ``std`` (of the field itself, without the noise of an observation) and
+        ``std_computational`` (the part of it that more computation would take away: zero for exact solvers,
+        for others of many observations an upper bound, which its attribute ``comment`` says), on the
+        coordinates of the target; units and names are those of the observations. The attributes say what was
+        chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended.
+        ``result.cagp.plot()`` draws it.
 
     Raises
     ------

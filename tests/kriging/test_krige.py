@@ -324,3 +324,20 @@ def test_a_sum_of_kernels_with_its_numbers(stations):
     assert result.attrs["lengthscale_chord"] == [0.2, 1.0]
     with pytest.raises(ArgumentError, match="expected noise_std beside it"):
         cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, kernel=kernel)
+
+
+def test_sweeps_say_what_is_unfinished(stations, prior):
+    places = {"lat": np.linspace(-60.0, 60.0, 9), "lon": np.linspace(0.0, 300.0, 9)}
+    exact = cagp.krige(stations, to=places, prior=prior)
+    few = cagp.krige(stations, to=places, prior=prior, solver=cagp.BlockGaussSeidel(1, block_size=8))
+    unfinished = few["std"] ** 2 - exact["std"] ** 2
+    np.testing.assert_allclose(few["std_computational"] ** 2, unfinished, atol=1e-10)
+    assert float(few["std_computational"].max()) > 0.05
+    assert few.attrs["status"] == "completed"
+
+
+def test_the_default_of_many_points_leaves_little_unfinished(stations, prior, monkeypatch):
+    monkeypatch.setattr("cagp_dist.kriging.solving.MOST_DENSE", 10)
+    result = cagp.krige(stations, to={"lat": [0.0, 50.0], "lon": [0.0, 120.0]}, prior=prior)
+    assert result.attrs["solver"].startswith("BlockGaussSeidel(")
+    assert ((result["std_computational"] / result["std"]) ** 2 <= 0.05).all()
