@@ -1,5 +1,6 @@
 """Kriging in one call: observations of xarray, pandas, polars or a file in, maps with error bars out."""
 
+from cagp_dist.kriging.accessor import Maps
 from cagp_dist.kriging.model import Kriging, krige
 
-__all__ = ["Kriging", "krige"]
+__all__ = ["Kriging", "Maps", "krige"]

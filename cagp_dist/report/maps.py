@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
+from cagp_dist.cartography.basemap import RASTER_WIDTH, graticule
+from cagp_dist.cartography.frame import Frame, coastlines, frame_of
+from cagp_dist.cartography.raster import half_cell, resample
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
-from cagp_dist.report.frame import Frame, coastlines, degrees_label, frame_of
 from cagp_dist.report.published import Grid, Points, PublishedRun
-from cagp_dist.report.raster import half_cell, resample
 from cagp_dist.report.wording import when
 from cagp_dist.variables.units import spoken
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 
 ZERO_CELSIUS_KELVIN = 273.15
-RASTER_WIDTH = 1200
-"""Pixels across a map: twice what the page shows on a laptop."""
-
 TALLEST_MAP_INCHES = 4.3
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
 """Room around the map, inches: labels of the parallels, edge, headline, colour bar."""
@@ -164,42 +162,8 @@ def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes]":
     )
     axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
     axes.fill(*frame.outline(), facecolor="none", edgecolor=MUTED, linewidth=0.8, zorder=5, clip_on=False)
-    _graticule(axes, frame)
+    graticule(axes, frame, color=MUTED)
     return figure, axes
-
-
-def _graticule(axes: "Axes", frame: Frame) -> None:
-    """Parallels and meridians with their labels at the left and lower rim."""
-    along = np.linspace(0.0, 1.0, 61)
-    for latitude in frame.parallels():
-        x, y = frame.projection.forward(frame.west + (frame.east - frame.west) * along, np.full(61, latitude))
-        axes.plot(x, y, color=MUTED, linewidth=0.35, alpha=0.55, zorder=3)
-        _label(
-            axes, (x[0], y[0]), (-4, 0), "right", "center", degrees_label(float(latitude), axis="latitude")
-        )
-    for offset in frame.meridians():
-        x, y = frame.projection.forward(
-            np.full(61, offset), frame.south + (frame.north - frame.south) * along
-        )
-        axes.plot(x, y, color=MUTED, linewidth=0.35, alpha=0.55, zorder=3)
-        name = degrees_label(float(offset) + frame.centre_degrees, axis="longitude")
-        _label(axes, (x[0], y[0]), (0, -4), "center", "top", name)
-
-
-def _label(
-    axes: "Axes", place: tuple[float, float], offset: tuple[int, int], across: str, along: str, text: str
-) -> None:
-    axes.annotate(
-        text,
-        place,
-        xytext=offset,
-        textcoords="offset points",
-        ha=across,
-        va=along,
-        fontsize=7,
-        color=MUTED,
-        annotation_clip=False,
-    )
 
 
 def _field(

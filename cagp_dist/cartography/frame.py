@@ -228,7 +228,7 @@ def degrees_label(value: float, *, axis: str) -> str:
 @cache
 def _coastline_degrees() -> Array:
     """Longitude and latitude of all coastlines, shape (5255, 2); a NaN row ends each line."""
-    with (resources.files("cagp_dist.report") / "data" / "coastline_110m.npy").open("rb") as file:
+    with (resources.files("cagp_dist.cartography") / "data" / "coastline_110m.npy").open("rb") as file:
         return np.asarray(np.load(file), dtype=np.float64)
 
 

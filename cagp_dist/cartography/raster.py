@@ -1,16 +1,27 @@
 """Values of a latitude-longitude grid at the pixels of a map."""
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import widest_gap
-from cagp_dist.report.published import Grid
 
 ROUNDING_DEGREES = 1e-6
 
 
-def resample(grid: Grid, values: Array, longitude_degrees: Array, latitude_degrees: Array) -> Array:
+class GridAxes(Protocol):
+    """The axes of a latitude-longitude grid, in degrees, in any order and convention."""
+
+    @property
+    def longitude_degrees(self) -> Array: ...
+
+    @property
+    def latitude_degrees(self) -> Array: ...
+
+
+def resample(grid: GridAxes, values: Array, longitude_degrees: Array, latitude_degrees: Array) -> Array:
     """Bilinear values of a grid at any points; constant for half a cell beyond its edge, then NaN.
 
     Longitudes may be in any convention and wrap around the globe where the grid does.

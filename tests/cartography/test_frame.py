@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cagp_dist.report.frame import EqualEarth, PlateCarree, coastlines, degrees_label, frame_of
+from cagp_dist.cartography.frame import EqualEarth, PlateCarree, coastlines, degrees_label, frame_of
 
 
 def test_equal_earth_has_the_published_extent() -> None:

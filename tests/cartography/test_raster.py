@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from cagp_dist.cartography.raster import half_cell, resample
 from cagp_dist.report.published import Grid
-from cagp_dist.report.raster import half_cell, resample
 
 
 def grid(longitude: np.ndarray, latitude: np.ndarray) -> Grid:

@@ -1,0 +1,129 @@
+"""An empty map with its rim, parallels and meridians, and what is laid on it: fields, dots and coastlines."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.cartography.frame import Frame, coastlines, degrees_label
+from cagp_dist.cartography.raster import GridAxes, resample
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import Normalize
+    from matplotlib.image import AxesImage
+    from matplotlib.patches import Polygon
+
+RASTER_WIDTH = 1200
+"""Pixels across a shaded map."""
+
+
+def graticule(axes: "Axes", frame: Frame, *, color: str) -> None:
+    """Draw parallels and meridians with their labels at the left and lower rim."""
+    along = np.linspace(0.0, 1.0, 61)
+    for latitude in frame.parallels():
+        x, y = frame.projection.forward(frame.west + (frame.east - frame.west) * along, np.full(61, latitude))
+        axes.plot(x, y, color=color, linewidth=0.35, alpha=0.55, zorder=3)
+        name = degrees_label(float(latitude), axis="latitude")
+        _label(axes, (x[0], y[0]), (-4, 0), "right", "center", name, color)
+    for offset in frame.meridians():
+        x, y = frame.projection.forward(
+            np.full(61, offset), frame.south + (frame.north - frame.south) * along
+        )
+        axes.plot(x, y, color=color, linewidth=0.35, alpha=0.55, zorder=3)
+        name = degrees_label(float(offset) + frame.centre_degrees, axis="longitude")
+        _label(axes, (x[0], y[0]), (0, -4), "center", "top", name, color)
+
+
+def empty_map(axes: "Axes", frame: Frame, *, color: str) -> "Polygon":
+    """Turn axes into an empty map; returns its rim, for clipping."""
+    from matplotlib.patches import Polygon
+
+    left, right, bottom, top = frame.extent()
+    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect="equal")
+    axes.set_frame_on(False)
+    axes.fill(*frame.outline(), facecolor="none", edgecolor=color, linewidth=0.8, zorder=5, clip_on=False)
+    graticule(axes, frame, color=color)
+    rim = Polygon(np.stack(frame.outline(), axis=1), closed=True, facecolor="none", edgecolor="none")
+    axes.add_patch(rim)
+    return rim
+
+
+def shade(
+    axes: "Axes",
+    frame: Frame,
+    rim: "Polygon",
+    grid: GridAxes,
+    values: Array,
+    *,
+    colours: str,
+    norm: "Normalize",
+) -> "AxesImage":
+    """Shade a gridded field (P, Q), bilinear between its points, under the coastlines."""
+    left, right, bottom, top = frame.extent()
+    image = axes.imshow(
+        resample(grid, values, *frame.pixels(RASTER_WIDTH)),
+        cmap=colours,
+        norm=norm,
+        extent=(left, right, bottom, top),
+        interpolation="none",
+        zorder=1,
+    )
+    image.set_clip_path(rim)
+    # White over a wider dark line: one of the two stands out from every colour of a map.
+    for colour, width, alpha in (("black", 1.3, 0.3), ("white", 0.55, 0.95)):
+        line = axes.plot(*coastlines(frame), color=colour, linewidth=width, alpha=alpha, zorder=4)[0]
+        line.set_clip_path(rim)
+    return image
+
+
+def dots(
+    axes: "Axes",
+    frame: Frame,
+    rim: "Polygon",
+    longitude_degrees: Array,
+    latitude_degrees: Array,
+    values: Array,
+    *,
+    colours: str,
+    norm: "Normalize",
+) -> "PathCollection":
+    """Draw values at places (n,) as dots over the coastlines."""
+    line = axes.plot(*coastlines(frame), color="#8d98a3", linewidth=0.55, zorder=2)[0]
+    line.set_clip_path(rim)
+    x, y = frame.project(longitude_degrees, latitude_degrees)
+    return axes.scatter(
+        x,
+        y,
+        c=values,
+        s=float(np.clip(9000.0 / max(len(values), 1), 5.0, 28.0)),
+        cmap=colours,
+        norm=norm,
+        linewidths=0.25,
+        edgecolors="#4a545e",
+        zorder=6,
+        clip_on=False,  # a point on the rim is a whole dot
+    )
+
+
+def _label(
+    axes: "Axes",
+    place: tuple[float, float],
+    offset: tuple[int, int],
+    across: str,
+    along: str,
+    text: str,
+    color: str,
+) -> None:
+    axes.annotate(
+        text,
+        place,
+        xytext=offset,
+        textcoords="offset points",
+        ha=across,
+        va=along,
+        fontsize=7,
+        color=color,
+        annotation_clip=False,
+    )

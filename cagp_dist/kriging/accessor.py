@@ -1,0 +1,180 @@
+"""``dataset.cagp.plot()``: maps of a result with coastlines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.cartography.basemap import dots, empty_map, shade
+from cagp_dist.cartography.frame import Frame, frame_of
+from cagp_dist.cartography.raster import half_cell
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.axes import Horizontal, horizontal
+
+if TYPE_CHECKING:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.figure import Figure
+
+WIDTH_INCHES = 6.4
+LETTERS_PER_INCH = 13
+BESIDE_ASPECT = 1.6
+"""Maps that are less wide, in units of their height, stand side by side."""
+
+MUTED = "#5d6975"
+COLOURS = {"mean": "RdYlBu_r", "std": "viridis", "std_computational": "viridis"}
+
+
+@dataclass(frozen=True, eq=False)
+class Axes2D:
+    """The axes of a grid, as a map is shaded from them."""
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+
+
+@xr.register_dataset_accessor("cagp")
+class Maps:
+    """Maps of the variables of a data set on latitudes and longitudes.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> places = {"lat": [48.1, 52.5], "lon": [11.6, 13.4], "value": [21.0, 18.5]}
+    >>> result = cagp.krige(places, to=1.0, lengthscale_km=400.0, variance=9.0, noise_std=0.3)
+    >>> figure = result.cagp.plot()          # figure.savefig("map.png")
+    """
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    def plot(self, variables: Sequence[str] = ("mean", "std"), *, field: int = 0) -> "Figure":
+        """Draw maps of some variables, with coastlines: grids shaded, places as dots.
+
+        Global maps are drawn in the Equal Earth projection, regions in plate carree.
+
+        Parameters
+        ----------
+        variables : sequence of str
+            One map for each.
+        field : int
+            Which time (or sample) is drawn, where there are several: -1 is the last.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Of pyplot, which shows it in a notebook.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such variable or field.
+        """
+        import matplotlib.pyplot as plt
+
+        names = [variables] if isinstance(variables, str) else list(variables)
+        absent = [name for name in names if name not in self._dataset.data_vars]
+        if absent or not names:
+            there = ", ".join(map(repr, self._dataset.data_vars))
+            raise ArgumentError(
+                f"there is no variable {(absent or names)!r} to draw; the dataset has {there}."
+            )
+        where = horizontal(self._dataset)
+        frame = _frame(where)
+        left, right, bottom, top = frame.extent()
+        aspect = (right - left) / (top - bottom)
+        across = 2 if aspect < BESIDE_ASPECT and len(names) > 1 else 1
+        down = -(-len(names) // across)
+        whole = WIDTH_INCHES if across == 2 or aspect > BESIDE_ASPECT else 0.65 * WIDTH_INCHES
+        width = whole / across
+        tall = (width - 0.6) / aspect + 1.25
+        figure, panels = plt.subplots(
+            down, across, figsize=(whole, down * tall), squeeze=False, layout="constrained"
+        )
+        for panel in panels.flat[len(names) :]:
+            panel.remove()
+        for name, panel in zip(names, panels.flat, strict=False):
+            values, heading = _one_field(self._dataset[name], where, field)
+            wrapped = fill(heading, width=round(LETTERS_PER_INCH * width))
+            _draw(figure, panel, frame, where, values, name=name, heading=wrapped)
+        return figure
+
+
+def _draw(
+    figure: "Figure",
+    panel: object,
+    frame: Frame,
+    where: Horizontal,
+    values: xr.DataArray,
+    *,
+    name: str,
+    heading: str,
+) -> None:
+    """Draw one map and its colour bar."""
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
+
+    assert isinstance(panel, Axes)
+    numbers = np.asarray(values.values, dtype=np.float64)
+    known = numbers[np.isfinite(numbers)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    if high - low < 1e-9 * max(1.0, abs(low)):
+        low, high = low - 0.5, high + 0.5
+    norm, colours = Normalize(low, high), COLOURS.get(name, "viridis")
+    rim = empty_map(panel, frame, color=MUTED)
+    axes = where.axes
+    if axes is not None:
+        field = numbers if where.dims[0] in where.latitude.dims else numbers.T
+        shown: ScalarMappable = shade(panel, frame, rim, Axes2D(*axes), field, colours=colours, norm=norm)
+    else:
+        latitude, longitude = where.points
+        there = np.isfinite(numbers.ravel())
+        shown = dots(
+            panel,
+            frame,
+            rim,
+            longitude[there],
+            latitude[there],
+            numbers.ravel()[there],
+            colours=colours,
+            norm=norm,
+        )
+    panel.set_title(heading, fontsize=9, loc="left")
+    bar = figure.colorbar(shown, ax=panel, orientation="horizontal", shrink=0.8, aspect=35, pad=0.06)
+    bar.outline.set_linewidth(0.5)
+    bar.ax.tick_params(labelsize=8, length=2.5)
+    bar.set_label(str(values.attrs.get("units", "")), fontsize=8)
+
+
+def _frame(where: Horizontal) -> Frame:
+    """Choose the frame of a grid, to the edges of its cells, or of places with a margin."""
+    if where.axes is None:
+        latitude, longitude = where.points
+        return frame_of(longitude, latitude, margin_degrees=0.04 * max(float(np.ptp(latitude)), 1.0))
+    north, east = where.axes
+    up, across = half_cell(north), half_cell(east)
+    return frame_of(
+        np.concatenate([east - across, east, east + across]),
+        np.clip(np.concatenate([north - up, north + up]), -90.0, 90.0),
+        margin_degrees=0.0,
+    )
+
+
+def _one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.DataArray, str]:
+    """Give the values of one field, in the order of the places, and a headline."""
+    heading = str(values.attrs.get("long_name", values.name))
+    others = [dim for dim in values.dims if str(dim) not in where.dims]
+    for dim in others:
+        if not -values.sizes[dim] <= field < values.sizes[dim]:
+            raise ArgumentError(f"field is {field}; {str(dim)!r} has {values.sizes[dim]} entries.")
+        if dim in values.coords:
+            moment = values[dim].values[field]
+            text = (
+                str(np.datetime_as_string(moment, unit="m")) if values[dim].dtype.kind == "M" else str(moment)
+            )
+            heading = f"{heading}, {dim} {text}"
+        values = values.isel({dim: field})
+    return values.transpose(*where.dims), heading

@@ -1,0 +1,85 @@
+"""Pictures: what is drawn where, read back from the figure."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist.kriging  # noqa: F401 (registers the accessor)
+from cagp_dist.cartography.frame import EqualEarth, PlateCarree, frame_of
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.accessor import _frame
+from cagp_dist.kriging.axes import horizontal
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def plane(latitude, longitude):
+    """A field that tells latitude and longitude apart, and what is left of it after wrapping."""
+    north, east = np.meshgrid(latitude, longitude, indexing="ij")
+    return xr.Dataset(
+        {"mean": (("lat", "lon"), north + 0.001 * ((east + 180.0) % 360.0 - 180.0), {"units": "K"})},
+        coords={"lat": latitude, "lon": longitude},
+    )
+
+
+def image_of(figure):
+    (image,) = figure.axes[0].get_images()
+    return image
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_global_grid_is_shaded_where_it_is(flipped, transposed):
+    field = plane(np.arange(-88.0, 90.0, 4.0), np.arange(0.0, 360.0, 4.0))
+    field = field.isel(lat=slice(None, None, -1)) if flipped else field
+    figure = (field.transpose() if transposed else field).cagp.plot("mean")
+    frame = _frame(horizontal(field))
+    assert isinstance(frame.projection, EqualEarth)
+    longitude, latitude = frame.pixels(1200)
+    drawn = np.ma.filled(image_of(figure).get_array(), np.nan)
+    there = np.isfinite(drawn) & (np.abs(latitude) < 86.0) & (np.abs(np.abs(longitude) - 180.0) > 5.0)
+    assert there.mean() > 0.7
+    np.testing.assert_allclose(drawn[there], latitude[there] + 0.001 * longitude[there], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "longitude", [np.arange(170.0, 191.0), np.r_[np.arange(170.0, 180.0), np.arange(-180.0, -169.0)]]
+)
+def test_a_region_across_the_date_line_is_one_piece(longitude):
+    field = plane(np.arange(-10.0, 11.0), longitude)
+    frame = _frame(horizontal(field))
+    assert isinstance(frame.projection, PlateCarree)
+    assert (frame.centre_degrees % 360.0, frame.east - frame.west) == (180.0, 21.0)
+    assert np.isfinite(np.ma.filled(image_of(field.cagp.plot("mean")).get_array(), np.nan)).all()
+
+
+def test_places_are_dots_and_gaps_are_not_drawn():
+    places = xr.Dataset(
+        {"mean": ("place", [1.0, np.nan, 3.0]), "std": ("place", [1.0, 1.0, 1.0])},
+        coords={"latitude": ("place", [0.0, 10.0, 20.0]), "longitude": ("place", [350.0, 0.0, 10.0])},
+    )
+    figure = places.cagp.plot()
+    assert len(figure.axes) == 4  # two maps, two colour bars
+    (drawn,) = figure.axes[0].collections
+    frame = frame_of([350.0, 0.0, 10.0], [0.0, 20.0], margin_degrees=0.8)
+    x, y = frame.project(np.array([350.0, 10.0]), np.array([0.0, 20.0]))
+    np.testing.assert_allclose(drawn.get_offsets(), np.stack([x, y], axis=1))
+    np.testing.assert_allclose(drawn.get_array(), [1.0, 3.0])
+
+
+def test_one_of_several_times_is_drawn_and_named():
+    field = plane(np.arange(0.0, 5.0), np.arange(0.0, 5.0))
+    moments = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
+    both = xr.concat([field, field + 100.0], dim="time").assign_coords(time=moments)
+    figure = both.cagp.plot("mean", field=-1)
+    assert image_of(figure).get_array().min() >= 100.0
+    assert "2020-01-02T00:00" in figure.axes[0].get_title(loc="left")
+    with pytest.raises(ArgumentError, match="field is 2; 'time' has 2 entries"):
+        both.cagp.plot("mean", field=2)
+    with pytest.raises(ArgumentError, match=r"no variable \['std'\]"):
+        both.cagp.plot()
