@@ -1,0 +1,171 @@
+"""The object form: fitted once, asked many times, in scikit-learn's manners."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+
+REGION = {"resolution": 10.0, "region": [30.0, 0.0, -10.0, 40.0]}
+KNOWN = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.5, "mean": 280.0}
+
+
+@pytest.fixture(scope="module")
+def model(stations):
+    return cagp.Kriging(**KNOWN).fit(stations)
+
+
+def test_it_predicts_what_krige_does(model, stations):
+    result, once = model.predict(REGION), cagp.krige(stations, to=REGION, **KNOWN)
+    np.testing.assert_array_equal(result["mean"], once["mean"])
+    np.testing.assert_array_equal(result["std"], once["std"])
+
+
+def test_arrays_in_arrays_out(stations, model):
+    X = np.column_stack([stations["lat"], stations["lon"]])
+    y = stations["temperature [K]"]
+    by_arrays = cagp.Kriging(**KNOWN).fit(X, y)
+    places = np.array([[1.0, 2.0], [-60.0, 190.0]])
+    mean, std = by_arrays.predict(places, return_std=True)
+    expected = model.predict({"lat": places[:, 0], "lon": places[:, 1]})
+    np.testing.assert_array_equal(mean, expected["mean"])
+    np.testing.assert_array_equal(std, expected["std"])
+    np.testing.assert_array_equal(by_arrays.predict(places), mean)
+    several = cagp.Kriging(**KNOWN).fit(X, np.column_stack([y, y + 1.0]))
+    assert several.predict(places, return_std=True)[1].shape == (2, 2)
+    assert 0.5 < by_arrays.score(X, y) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "text"),
+    [
+        (np.zeros((3, 3)), np.zeros(3), r"X has shape \(3, 3\)"),
+        (np.zeros((3, 2)), np.zeros(4), r"y has shape \(4,\); expected \(3,\)"),
+        (np.full((3, 2), np.nan), np.zeros(3), "finite numbers"),
+    ],
+)
+def test_arrays_of_other_shapes_are_refused(X, y, text):
+    with pytest.raises(ArgumentError, match=text):
+        cagp.Kriging(**KNOWN).fit(X, y)
+
+
+def test_parameters_are_stored_as_they_came_and_can_be_changed():
+    kernel = cagp.Matern12(0.3)
+    model = cagp.Kriging(kernel=kernel, noise_std="err")
+    assert model.get_params()["kernel"] is kernel
+    assert model.set_params(noise_std=0.2) is model
+    assert model.get_params()["noise_std"] == 0.2
+    assert repr(model) == f"Kriging(kernel={kernel!r}, noise_std=0.2)"
+    again = cagp.Kriging(**model.get_params())
+    assert again.get_params() == model.get_params()
+    with pytest.raises(ArgumentError, match="no parameter 'noise'"):
+        model.set_params(noise=1.0)
+    with pytest.raises(ArgumentError, match="call fit"):
+        model.predict(1.0)
+
+
+def test_scikit_learn_can_clone_and_cross_validate_it(stations):
+    base = pytest.importorskip("sklearn.base")
+    selection = pytest.importorskip("sklearn.model_selection")
+    model = cagp.Kriging(**KNOWN)
+    copy = base.clone(model)
+    assert copy is not model
+    assert copy.get_params() == model.get_params()
+    X = np.column_stack([stations["lat"], stations["lon"]])
+    y = np.asarray(stations["temperature [K]"])
+    search = selection.GridSearchCV(model, {"noise_std": [0.5, 50.0]}, cv=3, scoring="r2")
+    assert search.fit(X, y).best_params_ == {"noise_std": 0.5}
+
+
+def test_samples_have_the_mean_and_covariance_of_the_posterior(model, stations, prior):
+    size = 4000
+    draws = model.sample(REGION, size, seed=1)["temperature"]
+    assert draws.dims == ("sample", "latitude", "longitude")
+    assert draws.attrs["units"] == "K"
+    flat = draws.values.reshape(size, -1)
+    X = cagp.unit_sphere(stations["lat"], stations["lon"])
+    latitude, longitude = np.meshgrid(draws.latitude, draws.longitude, indexing="ij")
+    expected = cagp.condition(
+        prior,
+        X,
+        stations["temperature [K]"],
+        cagp.unit_sphere(latitude.ravel(), longitude.ravel()),
+        solver=cagp.Cholesky(),
+        covariance="full",
+    )
+    std = np.sqrt(expected.variance)
+    # five standard errors of 16 means, and of 136 covariances
+    assert (np.abs(flat.mean(axis=0) - expected.mean) < 5.0 * std / np.sqrt(size)).all()
+    error = np.abs(np.cov(flat.T) - expected.covariance)
+    assert (error < 5.0 * np.sqrt(2.0 / size) * np.outer(std, std)).all()
+    again = model.sample(REGION, size, seed=1)["temperature"]
+    np.testing.assert_array_equal(draws, again)
+    assert not np.array_equal(draws[0], model.sample(REGION, seed=2)["temperature"][0])
+
+
+def test_too_many_targets_for_samples_are_refused(model):
+    with pytest.raises(ArgumentError, match=r"64,800 targets.*at most 4,000.*coarser resolution"):
+        model.sample({"resolution": 1.0, "region": [90, -180, -90, 180]}, 2)
+
+
+@pytest.mark.parametrize("blocks_degrees", [20.0, None])
+def test_cross_validation_predicts_each_fold_from_the_others(model, stations, prior, blocks_degrees):
+    result = model.cross_validate(4, blocks_degrees=blocks_degrees, seed=3)
+    X = cagp.unit_sphere(stations["lat"], stations["lon"])
+    y = np.asarray(stations["temperature [K]"])
+    fold = result.fold.values
+    assert set(fold) == {0, 1, 2, 3}
+    for number in range(4):
+        out = fold == number
+        expected = cagp.condition(prior, X[~out], y[~out], X[out], solver=cagp.Cholesky())
+        np.testing.assert_allclose(result["mean"][out], expected.mean, atol=1e-9)
+        np.testing.assert_allclose(result["std"][out] ** 2, expected.variance, atol=1e-9)
+    error = result.observed - result["mean"]
+    assert float(result.rmse) == pytest.approx(float(np.sqrt((error**2).mean())))
+    np.testing.assert_allclose(result.predictive_std**2, result["std"] ** 2 + 0.25)
+    inside = np.abs(error / result.predictive_std) <= 1.6448536
+    assert float(result.coverage.sel(level=0.9)) == pytest.approx(float(inside.mean()))
+    assert result.pit.min() > 0.0
+    assert result.observed.attrs["units"] == "K"
+
+
+def test_cross_validation_of_several_times_with_gaps(truth):
+    given = truth.copy()
+    given[0, :3] = np.nan
+    result = cagp.Kriging(**KNOWN).fit(given).cross_validate(3, blocks_degrees=30.0)
+    assert result["mean"].dims == ("time", "observation")
+    there = np.isfinite(result.observed)
+    assert int(there.sum()) == int(np.isfinite(given).sum())
+    assert (np.isfinite(result.pit) == there).all()
+
+
+def test_the_summary_says_what_was_learned(model, truth):
+    text = model.summary()
+    assert "60 observations at 60 places, 1 field, 0 missing" in text
+    assert "lengthscale  5244 km (chord 0.8, Earth of 6371.0088 km)" in text
+    assert "noise std    0.5 K" in text
+    assert "every number was given" in text
+    fitted = cagp.Kriging().fit(truth).summary()
+    assert "fit          converged, to 198 of 198 observed places, 2 of 2 fields (rings)" in fitted
+
+
+def test_a_fit_that_did_not_end_well_warns(stations):
+    few = {name: column[:6] for name, column in stations.items()}
+    with pytest.warns(UserWarning, match=r"the fit ended (flat|at-bound|not-converged): "):
+        cagp.Kriging().fit(few)
+
+
+def test_a_client_of_dask_is_an_executor(stations):
+    distributed = pytest.importorskip("distributed")
+    solver = cagp.BlockGaussSeidel(2, block_size=20)
+    here = cagp.krige(stations, to=REGION, solver=solver, **KNOWN)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        there = cagp.krige(stations, to=REGION, solver=solver, executor=client, **KNOWN)
+        assert client.status == "running"
+    np.testing.assert_array_equal(here["mean"], there["mean"])
+    assert "Dask cluster" in there.attrs["executor"]
