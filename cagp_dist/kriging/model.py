@@ -201,8 +201,6 @@ class Kriging:
     (array([21. , 19.9]), array([0.3, 3. ]))
     """
 
-    _estimator_type = "regressor"
-
     def __init__(
         self,
         *,
@@ -253,6 +251,16 @@ class Kriging:
                 raise ArgumentError(f"Kriging has no parameter {name!r}; it has {', '.join(_PARAMETERS)}.")
             setattr(self, name, given)
         return self
+
+    def __sklearn_tags__(self) -> object:
+        """Say what scikit-learn, which alone calls this, asks of its estimators."""
+        from sklearn.utils import RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, multi_output=True),
+            regressor_tags=RegressorTags(),
+        )
 
     def __repr__(self) -> str:
         return f"Kriging({_changed(self)})"

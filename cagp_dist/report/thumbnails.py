@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.cartography.frame import Frame, coastlines, frame_of
 from cagp_dist.errors import StoreError
 from cagp_dist.report.drawing import MUTED, PANEL, drawing_style
-from cagp_dist.report.frame import Frame, coastlines, frame_of
 from cagp_dist.store.arrays import open_group
 
 if TYPE_CHECKING:
