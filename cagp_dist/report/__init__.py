@@ -17,8 +17,9 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     """Write the report of a published run: ``report.html`` and its figures as PNG files.
 
     The page stands alone (no script, no other file), follows the light or dark theme of the reader and
-    prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``convergence`` (and ``times`` for a
-    run of several times) lie beside it. Writing it again replaces it.
+    prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``convergence`` (``times`` for a run of
+    several times, ``computational`` where the solver left something undone) lie beside it. Writing it again
+    replaces it.
 
     Parameters
     ----------

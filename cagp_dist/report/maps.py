@@ -39,7 +39,7 @@ class Scale:
 
 
 def draw_maps(run: PublishedRun) -> list[Drawing]:
-    """Draw the three maps of the first time: ``mean``, ``std`` and ``residual``.
+    """Draw the maps of the first time: ``mean``, ``std``, ``residual``; ``computational`` if there is any.
 
     With a grid, mean and standard deviation are shaded bilinearly between its points; without one they
     are dots at the test points, and nothing is interpolated. The residual is always dots.
@@ -50,6 +50,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
     stamp = when(run.times[0])
     where = "on the map grid" if grid else "at the test points"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
+    unfinished = grid.computational_std if grid else points.computational_std
     variable, noun, unit = run.variable, run.variable.noun, spoken(run.variable.units)
     celsius = variable.is_temperature
     shown_mean = mean - ZERO_CELSIUS_KELVIN if celsius else mean
@@ -69,6 +70,21 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
     std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{stamp}, {where}")
     shown = _field(std_axes, frame, points, grid, std, std_scale)
     _colour_bar(std_figure, shown, std_scale)
+
+    computational = []
+    if unfinished is not None and unfinished.any():
+        values = unfinished if grid else unfinished[0]
+        scale = spanning(values, colours="viridis", label=unit, percentile=0.5)
+        figure, axes = _blank(frame, "Of the error bar: unfinished computation", f"{stamp}, {where}, at most")
+        _colour_bar(figure, _field(axes, frame, points, grid, values, scale), scale)
+        computational.append(
+            Drawing(
+                "computational",
+                figure,
+                f"Map of the part of the standard deviation that is unfinished computation, {stamp}: at most "
+                f"{reach(values, variable.units, 2)}.",
+            )
+        )
 
     subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
     residual_figure, residual_axes = _blank(frame, "Observed minus predicted", subtitle)
@@ -91,6 +107,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
             std_figure,
             f"Map of the posterior standard deviation, {stamp}: {reach(std, variable.units, 2)}.",
         ),
+        *computational,
         Drawing(
             "residual",
             residual_figure,

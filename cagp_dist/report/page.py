@@ -45,7 +45,8 @@ def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
     run : PublishedRun
         What is reported.
     figures : mapping of str to str
-        ``<svg>`` elements by name: mean, std, residual and pit; convergence and times where they were drawn.
+        ``<svg>`` elements by name: mean, std, residual and pit; computational, convergence and times where
+        they were drawn.
 
     Returns
     -------
@@ -66,6 +67,7 @@ def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
         time_note=f"<p>{_shown_time(run)}</p>" if several else "",
         mean=framed["mean"],
         std=framed["std"],
+        computational=framed.get("computational", ""),
         residual=framed["residual"],
         pit=framed["pit"],
         by_time=_by_time(run, framed["times"]) if several else "",
@@ -98,6 +100,8 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
         "mean": drawn,
         "std": f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
         f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top.",
+        "computational": "What more iterations would take away from the error bars, at most. Variances add "
+        "up: a part of 0.3 in an error bar of 1 is 9 % of the variance; without it the error bar is 0.95.",
         "residual": f"On average {signed_amount(bias, units, 2)}. Red and blue should look scattered: a "
         "region of one colour was missed as a whole.",
         "pit": _shape(run),
@@ -181,7 +185,9 @@ def _plain(run: PublishedRun) -> str:
     """Say what the error bars include, for readers who are not statisticians."""
     attributes, steps = run.attributes, int(run.trace.iteration[-1])
     level, inside, by_area = tables.headline_coverage(run)
-    stopped = computed(attributes.text("status"), steps)
+    stopped = escape(
+        f"{computed(attributes.text('status'), steps)} {attributes.text('computational_statement')}".strip()
+    )
     noise = attributes.number("noise_variance")
     noisy = ""
     if noise:

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 class Points:
     """Posterior and observation at the test points, in the unit of the variable.
 
-    ``std`` is latent, without the noise of an observation; ``predictive_std`` has it.
+    ``std`` is latent, without the noise of an observation; ``predictive_std`` has it. Of ``std``, no more
+    than ``computational_std`` is unfinished computation.
 
     Attributes
     ----------
     longitude_degrees, latitude_degrees : array, shape (q,)
     observed, mean, std, predictive_std : array, shape (T, q)
+    computational_std : array, shape (T, q), or None
     """
 
     longitude_degrees: Array
@@ -36,6 +38,7 @@ class Points:
     mean: Array
     std: Array
     predictive_std: Array
+    computational_std: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,7 @@ class Grid:
     latitude_degrees: Array
     mean: Array
     std: Array
+    computational_std: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +191,7 @@ def read_run(path: Path) -> PublishedRun:
             mean=_values(posterior, f"{name}_mean", "time", "point"),
             std=_values(posterior, f"{name}_std", "time", "point"),
             predictive_std=_values(posterior, f"{name}_predictive_std", "time", "point"),
+            computational_std=_optional(posterior, f"{name}_std_computational", "time", "point"),
         )
     with _group(path, "trace") as trace:
         traced = Trace(*(_values(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps")))
@@ -212,6 +217,7 @@ def read_run(path: Path) -> PublishedRun:
                 latitude_degrees=_values(first, "latitude", "latitude"),
                 mean=_values(first, f"{name}_mean", "latitude", "longitude"),
                 std=_values(first, f"{name}_std", "latitude", "longitude"),
+                computational_std=_optional(first, f"{name}_std_computational", "latitude", "longitude"),
             )
     key = attributes.text("run_key") or path.stem
     return PublishedRun(key, times, points, grid, scored, traced, attributes, variable)
@@ -240,6 +246,11 @@ def _group(path: Path, name: str) -> Iterator["xr.Dataset"]:
             f"cannot read group {name or '/'!r} of the run {path} ({type(error).__name__}: {error}). "
             "`cagp verify OUT` names the damaged file; restore it from a copy or run the job again."
         ) from error
+
+
+def _optional(dataset: "xr.Dataset", name: str, *dims: str) -> Array | None:
+    """Variable that a run may hold or not."""
+    return _values(dataset, name, *dims) if name in dataset else None
 
 
 def _values(dataset: "xr.Dataset", name: str, *dims: str) -> Array:

@@ -15,6 +15,7 @@ from cagp_dist.service.fit import FittedPrior
 from cagp_dist.service.solve import Solution, Step
 from cagp_dist.service.task import Task
 from cagp_dist.store import schema
+from cagp_dist.variables.units import amount
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,6 +53,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     }
     observed = points.values[:, design.test]
     trace = [_scores(task, prior, step, observed) for step in solution.steps]
+    unfinished = solution.computational_std
     groups = {
         "posterior": schema.posterior_group(
             **test,
@@ -59,6 +61,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             std=last.std[:, :q],
             noise_variance=prior.noise_number,
             observed=observed,
+            computational_std=None if unfinished is None else unfinished[:, :q],
             variable=points.variable,
         ),
         "calibration": schema.calibration_group(
@@ -67,7 +70,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             scores=trace[-1],
             area_weight=design.test_weights,
             variable=points.variable,
-        ),
+        ).assign_attrs(_computational_statement(last.std[:, :q], unfinished, points.variable.units)),
         "trace": schema.trace_group(
             trace, seconds=[step.seconds for step in solution.steps], variable=points.variable
         ),
@@ -88,9 +91,27 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             mean=last.mean[:, q:].reshape(shape),
             std=last.std[:, q:].reshape(shape),
             noise_variance=prior.noise_number,
+            computational_std=None if unfinished is None else unfinished[:, q:].reshape(shape),
             variable=points.variable,
         )
     return groups
+
+
+def _computational_statement(std: Array, unfinished: Array | None, units: str) -> dict[str, str]:
+    """Say how much of the error bars at the test points is unfinished computation, if that is known."""
+    if unfinished is None:
+        return {}
+    here = unfinished[:, : std.shape[1]]
+    whole, part = (float(np.sqrt(np.mean(values**2))) for values in (std, here))
+    if part == 0.0:
+        said = "The solve was exact: no part of the error bars is unfinished computation."
+    else:
+        said = (
+            f"Of error bars of {amount(whole, units, 2)}, at most {amount(part, units, 2)} is unfinished "
+            f"computation, {(part / whole) ** 2:.1%} of their variance (root mean squares at the test "
+            "points, without noise)."
+        )
+    return {"computational_statement": said}
 
 
 def _scores(task: Task, prior: Prior, step: Step, observed: Array) -> Scores:
@@ -125,6 +146,7 @@ def attributes_of(
         "status_advice": solution.status.advice,
         "calibration_status": calibration.attrs["calibration_status"],
         "calibration_statement": calibration.attrs["calibration_statement"],
+        **{name: said for name, said in calibration.attrs.items() if name == "computational_statement"},
         "solver": _described(job.solver.model_dump()),
         "solver_calibrated": task.solver.calibrated,
         "noise_variance": prior.noise_number,

@@ -13,6 +13,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
+from cagp_dist.solvers.affine import Affine
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,16 @@ class Solution:
         The worst among the times.
     plan : tuple of str
         What was planned, for people.
+    computational_std : array, shape (T, q), or None
+        Root of the upper bound of the part of the variance that is unfinished computation; zeros where the
+        solve was exact. None for actions, whose variance says how far they are from the exact one, but not at
+        a cost that is small beside their own.
     """
 
     steps: tuple[Step, ...]
     status: Status
     plan: tuple[str, ...]
+    computational_std: Array | None = None
 
 
 def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
@@ -134,7 +140,19 @@ def solve(
         steps=_steps(posteriors, seconds, fields=fields),
         status=Status.worst(posterior.status for posterior in posteriors),
         plan=tuple(posteriors[0].stats.plan.lines()),
+        computational_std=_computational_std(posteriors, solver, executor, fields=fields),
     )
+
+
+def _computational_std(
+    posteriors: Sequence[Posterior], solver: Solver, executor: Executor, *, fields: int
+) -> Array | None:
+    """Root of the upper bounds (math 1.3), where they are known or cost little beside the solve."""
+    certificates = [posterior.certificate for posterior in posteriors]
+    if not isinstance(solver, Affine) and not all(certificate.known for certificate in certificates):
+        return None
+    std = np.sqrt([certificate.bounds(executor)[1] for certificate in certificates])
+    return np.array(np.broadcast_to(std, (fields, std.shape[1])))
 
 
 def _columns_of(prior: Prior, columns: slice) -> Callable[[Array], Array]:

@@ -4,6 +4,7 @@
 
     posterior     t2m_mean t2m_std t2m_predictive_std t2m (time, point)    latitude longitude (point)
     map           t2m_mean t2m_std t2m_predictive_std (time, latitude, longitude)
+                  both with t2m_std_computational where it is known what the solver left undone
     calibration   pit (time, point)  area_weight (point)  pit_count (pit_interval)  pit_bin (pit_edge)
                   coverage coverage_standard_error (level)   rmse nll crps ks_statistic ks_pvalue ()
     trace         rmse nll crps ks_statistic ks_pvalue seconds (iteration)  coverage (iteration, level)
@@ -62,6 +63,11 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
         f"of a reanalysis it is mostly {varying} over less than the distance of the points: this is then "
         " the uncertainty of a value of the reanalysis."
     )
+    unfinished = (
+        f"Square root of an upper bound of the computational part of {name}_std**2: what more iterations of "
+        f"the solver would take away, at most. The rest, {name}_std**2 - {name}_std_computational**2, is "
+        "what the observations do not tell, at least. Zero where the solve was exact."
+    )
     predictive = f"Against observations, with predictive standard deviation {name}_predictive_std."
     return {
         f"{name}_mean": {**field, "long_name": f"posterior mean of {said}",
@@ -71,6 +77,9 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
                         "comment": latent, **unchecked},
         f"{name}_predictive_std": {**unit, "long_name": f"predictive standard deviation of {said}, "
                                    "noise included", "comment": noisy, **unchecked},
+        f"{name}_std_computational": {**unit, "long_name": "part of the posterior standard deviation of "
+                                      f"{said} that is unfinished computation, at most",
+                                      "comment": unfinished, **unchecked},
         name: {**field, "long_name": f"observed {said}", **kept, **unchecked},
         "area_weight": {"units": "1", "long_name": "area that a test point stands for, mean 1",
                         "comment": "Its area over its probability of being chosen: equal for points that "
@@ -166,8 +175,17 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     }
 
 
+def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """Arrays that a group may hold or not, and their dimensions."""
+    name = f"{variable}_std_computational"
+    return {"posterior": {name: _POINTS}, "map": {name: _GRID}}
+
+
 DIMENSIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = dimensions_of(T2M.name)
 """Of a run of 2 metre temperature."""
+
+OPTIONAL: Mapping[str, Mapping[str, tuple[str, ...]]] = optional_of(T2M.name)
+"""Of such a run, what it may hold or not."""
 
 _RANGES: Mapping[str, tuple[float, float]] = {
     "latitude": (-90.0, 90.0),
@@ -235,8 +253,11 @@ def check(name: str, group: xr.Dataset) -> None:
         raise StoreError(f"a run has no group {name!r}; expected one of {', '.join(DIMENSIONS)}.")
     variable = (variable_in(group) if name in _ABOUT else None) or T2M
     ranges = {**_RANGES, **_plausible(variable)}
-    for key, dimensions in dimensions_of(variable.name)[name].items():
+    optional = optional_of(variable.name).get(name, {})
+    for key, dimensions in {**dimensions_of(variable.name)[name], **optional}.items():
         if key not in group:
+            if key in optional:
+                continue
             raise StoreError(f"group {name!r} lacks the variable {key!r} with dimensions {dimensions}.")
         if group[key].dims != dimensions:
             raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {dimensions}.")
@@ -272,10 +293,12 @@ def _plausible(variable: Variable) -> dict[str, tuple[float, float]]:
     """Ranges of what is published of a variable; a mean that stopped early may overshoot the observed one."""
     name, width = variable.name, variable.high - variable.low
     if not variable.checked or not np.isfinite(width):
-        return dict.fromkeys((f"{name}_std", f"{name}_predictive_std"), (0.0, np.inf))
+        errors = ("std", "predictive_std", "std_computational")
+        return dict.fromkeys((f"{name}_{error}" for error in errors), (0.0, np.inf))
     return {
         name: (variable.low, variable.high),
         f"{name}_mean": (variable.low - 0.25 * width, variable.high + 0.25 * width),
         f"{name}_std": (0.0, width),
+        f"{name}_std_computational": (0.0, width),
         f"{name}_predictive_std": (0.0, 50.0 * width),
     }

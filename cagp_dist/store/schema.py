@@ -11,7 +11,7 @@ from cagp_dist.calibration.scores import Scores
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.store.layout import COORDINATES, SCORES, attributes_of, dimensions_of
+from cagp_dist.store.layout import COORDINATES, SCORES, attributes_of, dimensions_of, optional_of
 from cagp_dist.variables import T2M, Variable
 
 
@@ -24,6 +24,7 @@ def posterior_group(
     std: ArrayLike,
     noise_variance: float,
     observed: ArrayLike,
+    computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``posterior``: prediction and observation at the test points.
@@ -38,6 +39,8 @@ def posterior_group(
         Latent standard deviation in that unit, **without noise**; (q,) is repeated for each time.
     noise_variance : float
         In its square; makes the predictive standard deviation.
+    computational_std : array_like, shape (T, q) or (q,), optional
+        Part of the latent standard deviation that is unfinished computation, at most.
     variable : Variable
         What is analysed.
 
@@ -51,7 +54,7 @@ def posterior_group(
         "posterior",
         coordinates,
         {
-            **_posterior(variable, mean, std, noise_variance),
+            **_posterior(variable, mean, std, noise_variance, computational_std),
             variable.name: observed,
         },
         variable,
@@ -67,6 +70,7 @@ def map_group(
     mean: ArrayLike,
     std: ArrayLike,
     noise_variance: float,
+    computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``map``: prediction on a latitude-longitude grid.
@@ -82,6 +86,8 @@ def map_group(
         Latent standard deviation in that unit, **without noise**; (P, Q) is repeated for each time.
     noise_variance : float
         In its square; makes the predictive standard deviation.
+    computational_std : array_like, shape (T, P, Q) or (P, Q), optional
+        Part of the latent standard deviation that is unfinished computation, at most.
     variable : Variable
         What is analysed.
 
@@ -98,7 +104,7 @@ def map_group(
     return _dataset(
         "map",
         coordinates,
-        _posterior(variable, mean, std, noise_variance),
+        _posterior(variable, mean, std, noise_variance, computational_std),
         variable,
         title=f"Posterior {variable.long_name} on a grid",
     )
@@ -260,13 +266,18 @@ def observations_group(
 
 
 def _posterior(
-    variable: Variable, mean: ArrayLike, std: ArrayLike, noise_variance: float
+    variable: Variable,
+    mean: ArrayLike,
+    std: ArrayLike,
+    noise_variance: float,
+    computational_std: ArrayLike | None,
 ) -> dict[str, ArrayLike]:
     name = variable.name
     return {
         f"{name}_mean": mean,
         f"{name}_std": std,
         f"{name}_predictive_std": np.hypot(std, np.sqrt(noise_variance)),
+        **({} if computational_std is None else {f"{name}_std_computational": computational_std}),
     }
 
 
@@ -303,15 +314,16 @@ def _dataset(
 ) -> xr.Dataset:
     """Build the data set of a group; a variable without its leading axis is repeated along it."""
     lengths = {str(dim): size for variable in coordinates.values() for dim, size in variable.sizes.items()}
+    known = {**dimensions_of(analysed.name)[group], **optional_of(analysed.name).get(group, {})}
     data: dict[str, xr.Variable] = {}
     for name, values in variables.items():
-        dimensions = dimensions_of(analysed.name)[group][name]
+        dimensions = known[name]
         array = np.asarray(values)
         expected = tuple(
             lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)
             for axis, dim in enumerate(dimensions)
         )
-        repeats = name in ("t2m_std", "t2m_predictive_std") or expected[:1] == (1,)
+        repeats = name.endswith(("_std", "_std_computational")) or expected[:1] == (1,)
         if array.shape != expected and not (repeats and array.shape == expected[1:]):
             raise ArgumentError(
                 f"{name} of group {group!r} has shape {array.shape}; expected {expected}, "

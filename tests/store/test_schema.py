@@ -376,3 +376,27 @@ def test_longitude_extent_is_the_smallest_arc(longitudes, west, east):
     group = xr.Dataset(coords={"latitude": ("p", np.zeros(len(longitudes))), "longitude": ("p", longitudes)})
     attributes = root_attributes({"posterior": group}, run_key="ab" * 16)
     assert (attributes["geospatial_lon_min"], attributes["geospatial_lon_max"]) == (west, east)
+
+
+def test_the_part_that_was_not_computed_may_be_there_or_not():
+    part = 0.5 * STD
+    shared = {"noise_variance": 0.5, "computational_std": part}
+    group = posterior_group(**POINTS, mean=MEAN, std=STD, observed=OBSERVED, **shared)
+    check("posterior", group)
+    assert group.t2m_std_computational.dims == ("time", "point")
+    np.testing.assert_array_equal(group.t2m_std_computational, np.broadcast_to(part, (T, Q)))
+    assert group.t2m_std_computational.attrs["units"] == "K"
+    assert group.drop_vars("t2m_std_computational").identical(_groups()["posterior"])
+    on_map = map_group(
+        **AXES,
+        mean=np.full(GRID, 280.0),
+        std=np.full(GRID[1:], 0.7),
+        noise_variance=0.5,
+        computational_std=np.full(GRID[1:], 0.1),
+    )
+    check("map", on_map)
+    assert on_map.t2m_std_computational.dims == ("time", "latitude", "longitude")
+    with pytest.raises(StoreError, match=r"posterior/t2m_std_computational ranges over -"):
+        check("posterior", group.assign(t2m_std_computational=-group.t2m_std_computational))
+    with pytest.raises(StoreError, match="t2m_std_computational has dimensions"):
+        check("posterior", group.assign(t2m_std_computational=group.t2m_std_computational[0]))
