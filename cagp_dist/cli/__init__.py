@@ -163,7 +163,7 @@ def fit(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: D
         with Display() as display:
             fitted = fit_job(placed, observe=display)
         show_fit(placed, fitted)
-        if not fitted.result.status.ok:
+        if not fitted.ok:
             raise typer.Exit(NOT_CONVERGED)
 
 

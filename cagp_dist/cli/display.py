@@ -260,6 +260,12 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, meaning)
     out.print(table)
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
+    if fitted.times > 1:
+        out.print(
+            f"times   {fitted.times:,} as fields of one prior; the standard errors count them as "
+            f"independent, and they are worth about {fitted.effective_times:.3g} that are",
+            soft_wrap=True,
+        )
     if result.log_likelihood is not None:
         out.print(f"log-likelihood  {result.log_likelihood:.2f}")
     out.print(f"status  {result.status.value}: {escape(fitted.advice)}", soft_wrap=True)

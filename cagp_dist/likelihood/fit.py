@@ -132,7 +132,9 @@ def fit(
     -----
     ``L = -1/2 [b' G^-1 b + log|G| + n log 2 pi]`` with ``b = y - mean``, summed over fields ([Rasmussen &
     Williams 2006, 5.8-5.9]). The standard errors hold for the mean as it is: they do not count that it was
-    estimated.
+    estimated. T fields count as independent draws of one prior. Consecutive hours or days are not: the
+    estimates are still right on average, and their standard errors too small, by the root of T over the
+    number of independent fields that they are worth.
 
     Examples
     --------

@@ -190,7 +190,11 @@ def fit_note(run: PublishedRun) -> str:
     if isinstance(likelihood, (int, float)):
         height = ", log-likelihood " + f"{likelihood:,.1f}".replace("-", "\N{MINUS SIGN}")
     method = _METHODS.get(str(fit.get("method")), str(fit.get("method")))
-    return f"{method}{height}. {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
+    times, worth = fit.get("times"), fit.get("effective_times")
+    fields = ""
+    if isinstance(times, int) and times > 1 and isinstance(worth, (int, float)):
+        fields = f", {times:,} times counted as independent fields and worth about {worth:.3g}"
+    return f"{method}{height}{fields}. {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
 
 
 def record_rows(run: PublishedRun) -> list[Row]:

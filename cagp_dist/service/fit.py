@@ -31,6 +31,18 @@ T = TypeVar("T")
 MOST_POINTS = 100_000
 """Of all blocks together: three seconds for a likelihood on two cores."""
 
+MOST_VALUES = 5_000_000
+"""Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
+
+NEGLIGIBLE = 1e-3
+"""A noise variance that is surely below this part of the field's need not be known better."""
+
+SURELY = 3.0
+"""Standard errors that make it sure."""
+
+LOOSE = 3.0
+"""Standard error of a logarithm beyond which a number is not determined."""
+
 
 @dataclass(frozen=True, eq=False)
 class FittedPrior:
@@ -48,6 +60,10 @@ class FittedPrior:
         What they were fitted to, for people.
     units : str
         Of the values.
+    times : int
+        Times whose fields share the three numbers.
+    effective_times : float
+        How many independent fields they are worth (`cagp_dist.likelihood.replicates`).
     """
 
     prior: Prior
@@ -55,6 +71,31 @@ class FittedPrior:
     fit_to: "FitTo"
     where: str
     units: str = "K"
+    times: int = 1
+    effective_times: float = 1.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the numbers can be used: the fit ended well, but for a noise too small to be found."""
+        return self.result.status.ok or self.noise_is_negligible
+
+    @property
+    def noise_is_negligible(self) -> bool:
+        """Whether all that is not determined is a noise variance so small that it makes no difference.
+
+        On a fine grid of a reanalysis, which has no noise, it is: its logarithm has no standard error, or a
+        large one, and the noise variance itself is far below that of the field.
+        """
+        result = self.result
+        noise, variance = float(np.max(self.prior.noise_variance)), float(self.prior.kernel.variance)
+        error = result.standard_errors.noise_variance
+        largest = noise + (SURELY * error if np.isfinite(error) else SURELY * noise)
+        if result.at_bound:
+            return result.at_bound == ("noise_variance",) and largest <= NEGLIGIBLE * variance
+        if result.status.value != "flat":
+            return False
+        others = float(np.nan_to_num(np.sqrt(np.diag(result.log_covariance)[:2]), nan=np.inf).max())
+        return others <= LOOSE and bool(largest <= NEGLIGIBLE * variance)
 
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file.
@@ -74,6 +115,11 @@ class FittedPrior:
     def advice(self) -> str:
         """What the status of the fit means, and what to do in the job."""
         status = self.result.status
+        if self.noise_is_negligible:
+            return (
+                "The noise variance is too small beside the field's to be told from none, so that its "
+                "standard error is missing or large; the posterior does not depend on it."
+            )
         return f"{status.meaning} {advice(status.remedies, in_job=True)}".rstrip()
 
     def line(self) -> str:
@@ -81,7 +127,13 @@ class FittedPrior:
         numbers = ", ".join(
             f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
         )
-        return f"{self.result.status.value}, {numbers}"
+        text = f"{self.result.status.value}, {numbers}"
+        if self.noise_is_negligible:
+            text += "; the noise is too small to be told from none, which makes no difference"
+        if self.times > 1:
+            text += f"; {self.times:,} times as fields of one prior, worth {self.effective_times:.3g}"
+            text += " independent ones"
+        return text
 
     def attributes(self) -> dict[str, object]:
         """Give what the published run says of the fit; a number that there is not is null."""
@@ -90,6 +142,8 @@ class FittedPrior:
             "fit_to": self.fit_to,
             "where": self.where,
             "points": result.points,
+            "times": self.times,
+            "effective_times": round(self.effective_times, 2),
             "method": result.method,
             "status": result.status.value,
             "status_advice": self.advice,
@@ -127,12 +181,15 @@ class Sites:
         How their likelihood is worked out, as in `cagp_dist.fit`.
     where : str
         In words.
+    times : array of int, shape (T,)
+        Times of the job whose fields are fitted to.
     """
 
     chosen: Indices
     grid: LatLonGrid | None
     method: "Method"
     where: str
+    times: Indices
 
 
 def fit_prior(
@@ -146,7 +203,9 @@ def fit_prior(
 
     By default the values at the observed points decide, and no other value is read; with
     ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. How the
-    likelihood of either is worked out is chosen by `fit_sites`. All times share the three numbers.
+    likelihood of either is worked out is chosen by `fit_sites`. All times share the three numbers, as
+    replicates of one prior; the standard errors count them as independent, and how many independent ones they
+    are worth is estimated.
 
     Parameters
     ----------
@@ -171,11 +230,12 @@ def fit_prior(
         If the likelihood cannot be evaluated.
     """
     from cagp_dist.likelihood.fit import fit
+    from cagp_dist.likelihood.replicates import effective_fields
 
     points, fit_to = task.points, task.job.prior.fit_to
     sites = fit_sites(points, task.design.train, fit_to=fit_to)
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
-    residuals = points.values[:, sites.chosen] - task.mean(X).T
+    residuals = points.values[np.ix_(sites.times, sites.chosen)] - task.mean(X).T[sites.times]
     result = fit(
         KERNELS[task.job.prior.kernel],
         X if sites.grid is None else sites.grid,
@@ -187,8 +247,15 @@ def fit_prior(
         progress=lambda state: progress(None, _shown(state)),
     )
     prior = Prior(result.prior.kernel, result.prior.noise_variance, task.mean)
+    worth = effective_fields(prior.kernel, float(result.prior.noise_variance), X, residuals.T)
     return FittedPrior(
-        prior=prior, result=result, fit_to=fit_to, where=sites.where, units=points.variable.units
+        prior=prior,
+        result=result,
+        fit_to=fit_to,
+        where=sites.where,
+        times=sites.times.size,
+        effective_times=worth,
+        units=points.variable.units,
     )
 
 
@@ -211,7 +278,8 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     - More: in blocks of 1,000 neighbours that count as independent; beyond `MOST_POINTS` on some of the
       blocks, evenly spread, within which the density is that of all points.
 
-    All of these give the same bits for every executor.
+    All of these give the same bits for every executor. They are fitted to all times, or, where these are more
+    than `MOST_VALUES` values, to evenly spread ones.
 
     Parameters
     ----------
@@ -231,15 +299,24 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     if gridded is not None:
         grid, inner = gridded
         where = fitted_to(fit_to, observed=train.size, field=inner.size)
-        return Sites(chosen[inner], grid, "rings", where)
+        times, at_times = _fitted_times(points.times.size, inner.size)
+        return Sites(chosen[inner], grid, "rings", where + at_times, times)
     where = fitted_to(fit_to, observed=train.size, field=chosen.size)
+    times, at_times = _fitted_times(points.times.size, min(chosen.size, MOST_POINTS))
     if chosen.size <= BLOCK_POINTS:
-        return Sites(chosen, None, "dense", where)
+        return Sites(chosen, None, "dense", where + at_times, times)
     if chosen.size > MOST_POINTS:
         cells = spread_cells(unit_sphere(latitude, longitude), MOST_POINTS, cell_size=BLOCK_POINTS)
         chosen = chosen[np.sort(cells)]
         where = f"{cells.size:,} points, in evenly spread blocks of neighbours, of {where}"
-    return Sites(chosen, None, "blocks", where)
+    return Sites(chosen, None, "blocks", where + at_times, times)
+
+
+def _fitted_times(times: int, points: int) -> tuple[Indices, str]:
+    """Choose all times, or evenly spread ones if there are too many values; the latter in words."""
+    kept = min(times, max(1, MOST_VALUES // points))
+    chosen = np.linspace(0, times - 1, kept).round().astype(np.intp)
+    return chosen, f" at {kept:,} of {times:,} times, evenly spread" if kept < times else ""
 
 
 def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
@@ -275,9 +352,9 @@ def whole_grid(latitude_degrees: Array, longitude_degrees: Array) -> tuple[LatLo
 
 
 def check_fit(job: Job, fitted: FittedPrior) -> None:
-    """Raise `FitError` unless the fit ended well; the text has the remedy and the numbers it reached."""
+    """Raise `FitError` unless the numbers can be used; the text has the remedy and those it reached."""
     status, at_bound = fitted.result.status, " and ".join(fitted.result.at_bound)
-    if not status.ok:
+    if not fitted.ok:
         which = f" ({at_bound})" if at_bound else ""
         raise FitError(
             f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "

@@ -174,6 +174,58 @@ def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text
     assert_within(fitted, standard_errors=4.0)
 
 
+def test_all_times_are_fields_of_one_prior_and_said_to_be(field, job_text, monkeypatch):
+    task = prepare(parse_job(job_text), field)
+    fitted = fitted_in(task)
+    assert fitted.times == fitted.attributes()["times"] == 2
+    assert 1.5 < fitted.effective_times <= 2.0  # drawn independently
+    assert "2 times as fields of one prior, worth" in fitted.line()
+    alone = fitted_in(prepare(parse_job(job_text), field.isel(time=[0])))
+    assert alone.times == alone.effective_times == 1
+    assert "times" not in alone.line()
+    # more values than a fit takes: evenly spread times
+    monkeypatch.setattr("cagp_dist.service.fit.MOST_VALUES", 300)
+    capped = fitted_in(task)
+    assert capped.where == "the 250 observed points at 1 of 2 times, evenly spread"
+    np.testing.assert_allclose(
+        [value for _, value, _ in capped.estimates()], [value for _, value, _ in alone.estimates()], rtol=1e-9
+    )
+
+
+def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
+    fitted = fitted_in(prepare(parse_job(job_text), field))
+    assert not fitted.noise_is_negligible
+    small = dataclasses.replace(
+        fitted, prior=cagp.Prior(fitted.prior.kernel, 1e-6 * fitted.prior.kernel.variance)
+    )
+
+    def ended(status, *, at_bound=(), spread=(0.1, 0.2, 5.0), error=1e-6):
+        result = dataclasses.replace(
+            fitted.result,
+            status=status,
+            at_bound=at_bound,
+            log_covariance=np.diag(np.square(spread)),
+            standard_errors=StandardErrors(0.01, 1.0, error),
+        )
+        return dataclasses.replace(small, result=result)
+
+    flat, bound = FitStatus.FLAT, FitStatus.AT_BOUND
+    for fine in (ended(flat), ended(bound, at_bound=("noise_variance",), error=np.nan)):
+        assert fine.ok
+        assert "too small to be told from none" in fine.line()
+        assert "does not depend on it" in fine.advice
+        check_fit(parse_job(job_text), fine)
+    for wrong in (
+        ended(flat, spread=(4.0, 0.2, 5.0)),  # the lengthscale is not known either
+        ended(flat, error=1.0),  # the noise may be large
+        ended(bound, at_bound=("noise_variance", "variance")),
+        ended(FitStatus.NOT_CONVERGED),
+    ):
+        assert not wrong.ok
+        with pytest.raises(FitError, match="Nothing was published"):
+            check_fit(parse_job(job_text), wrong)
+
+
 def test_many_points_are_fitted_in_blocks_and_very_many_in_some_of_them(field, job_text, monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 100)
     task = prepare(parse_job(job_text), field)
