@@ -171,10 +171,8 @@ def _one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.
         if not -values.sizes[dim] <= field < values.sizes[dim]:
             raise ArgumentError(f"field is {field}; {str(dim)!r} has {values.sizes[dim]} entries.")
         if dim in values.coords:
-            moment = values[dim].values[field]
-            text = (
-                str(np.datetime_as_string(moment, unit="m")) if values[dim].dtype.kind == "M" else str(moment)
-            )
-            heading = f"{heading}, {dim} {text}"
+            moment, is_time = values[dim].values[field], values[dim].dtype.kind == "M"
+            shown = str(np.datetime_as_string(moment, unit="m")) if is_time else f"{dim} {moment}"
+            heading = f"{heading}, {shown}"
         values = values.isel({dim: field})
     return values.transpose(*where.dims), heading
