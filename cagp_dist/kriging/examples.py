@@ -1,4 +1,4 @@
-"""Small files to try kriging with, made from the built-in field: stations, places, a grid with gaps, a month."""
+"""Small files to try kriging with, made from the built-in field: stations, places, a gappy grid, a month."""
 
 from os import PathLike
 from pathlib import Path
