@@ -40,6 +40,10 @@ Parameters = (
 a sum, or of parts with a lengthscale for each coordinate."""
 
 
+MOST_PARTS = 4
+"""Of a sum that is fitted: more lengthscales no data tell apart."""
+
+
 class Kernel(ABC):
     """A covariance function: `Matern12`, `Matern32`, `Matern52`, `SquaredExponential` or a `Sum` of them.
 
@@ -349,3 +353,20 @@ KERNELS: dict[str, type[Elementary]] = {
     "squared-exponential": SquaredExponential,
 }
 """The kernels by the names that job files give them."""
+
+
+def families_of(name: str) -> tuple[type[Elementary], ...]:
+    """Classes of the parts of a kernel that is written as in job files, such as "matern32 + matern52".
+
+    Raises
+    ------
+    ArgumentError
+        If a part is no key of `KERNELS`.
+    """
+    parts = [part.strip() for part in name.split("+")]
+    unknown = [part for part in parts if part not in KERNELS]
+    if unknown:
+        raise ArgumentError(
+            f"kernel is {name!r}; {unknown[0]!r} is no kernel; expected {', '.join(KERNELS)}."
+        )
+    return tuple(KERNELS[part] for part in parts)

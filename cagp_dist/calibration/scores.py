@@ -179,7 +179,8 @@ def coverage(
     centre, spread, value = checked(mean, predictive_std, observed)
     distance = np.abs((value - centre) / spread)
     half_widths = ndtri(0.5 + 0.5 * _levels(levels))
-    return np.array([_average(1.0 * (distance <= half_width), weights) for half_width in half_widths])
+    shares = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
+    return np.minimum(shares, 1.0)  # weights add up to one up to rounding
 
 
 def _average(values: Array, weights: ArrayLike | None) -> float:

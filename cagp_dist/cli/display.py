@@ -254,7 +254,7 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         table.add_column(title, justify="right")
     table.add_column("meaning", style="dim")
     for name, value, error in fitted.estimates():
-        is_variance, meaning = _NUMBERS[name]
+        (is_variance, meaning), *_ = (said for key, said in _NUMBERS.items() if name.startswith(key))
         unit = squared(fitted.units) if is_variance else ""
         known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, meaning)

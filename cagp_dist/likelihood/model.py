@@ -15,15 +15,12 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Elementary, Kernel, Parameters, Sum
+from cagp_dist.kernels import MOST_PARTS, Elementary, Kernel, Parameters, Sum
 
 Families = type[Elementary] | Sequence[type[Elementary]]
 """One class of kernels, or one for each part of a sum."""
 
 NAMES = ("lengthscale", "variance", "noise_variance")
-
-MOST_PARTS = 4
-"""More lengthscales than these no data tell apart."""
 
 
 @dataclass(frozen=True)

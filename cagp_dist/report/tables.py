@@ -167,14 +167,21 @@ def prior_rows(run: PublishedRun) -> list[Row]:
     square = squared(run.variable.units)
     rows: list[Row] = []
     for name, unit in _UNITS.items():
-        value, error = numbers.get(name), errors.get(name)
-        known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
-        if isinstance(value, (int, float)):
-            unit = unit.format(
-                kilometres=value * EARTH_RADIUS_KILOMETRES, squared=f"{square}, " if square else ""
-            )
-            rows.append((_spoken(name), f"{value:.4g}", known, unit))
+        values, spread = _each(numbers.get(name)), _each(errors.get(name))
+        for part, (value, error) in enumerate(zip(values, spread, strict=False), start=1):
+            known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
+            if isinstance(value, (int, float)):
+                said = unit.format(
+                    kilometres=value * EARTH_RADIUS_KILOMETRES, squared=f"{square}, " if square else ""
+                )
+                called = _spoken(name) if len(values) == 1 else f"{_spoken(name)}, part {part}"
+                rows.append((called, f"{value:.4g}", known, said))
     return rows
+
+
+def _each(numbers: object) -> list[object]:
+    """One number, or those of the parts of a sum."""
+    return numbers if isinstance(numbers, list) else [numbers]
 
 
 def fit_caption(run: PublishedRun) -> str:

@@ -11,7 +11,7 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
-from cagp_dist.kernels import KERNELS
+from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, names_of
 from cagp_dist.likelihood.result import each
@@ -199,7 +199,7 @@ def fit_prior(
     memory_limit_bytes: int | None = None,
     progress: Callable[[float | None, str], None],
 ) -> FittedPrior:
-    """Fit lengthscale, variance and noise variance of a job's kernel, given its mean.
+    """Fit lengthscale, variance and noise variance of a job's kernel (of a sum all of them), given its mean.
 
     By default the values at the observed points decide, and no other value is read; with
     ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. How the
@@ -237,7 +237,7 @@ def fit_prior(
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
     residuals = points.values[np.ix_(sites.times, sites.chosen)] - task.mean(X).T[sites.times]
     result = fit(
-        KERNELS[task.job.prior.kernel],
+        families_of(task.job.prior.kernel),
         X if sites.grid is None else sites.grid,
         residuals.T if sites.grid is None else residuals.reshape(-1, *sites.grid.shape),
         mean=0.0,

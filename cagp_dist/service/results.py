@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
 from cagp_dist.gp import Prior
-from cagp_dist.service.fit import FittedPrior
+from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.solve import Solution, Step
 from cagp_dist.service.task import Task
 from cagp_dist.store import schema
@@ -153,9 +153,13 @@ def attributes_of(
         "prior": {
             "kernel": job.prior.kernel,
             "mean": job.prior.mean,
-            "lengthscale": prior.kernel.parts[0].common_lengthscale,
-            "variance": prior.kernel.variance,
-            "noise_variance": prior.noise_number,
+            **by_name(
+                [
+                    *(part.common_lengthscale for part in prior.kernel.parts),
+                    *(part.variance for part in prior.kernel.parts),
+                    prior.noise_number,
+                ]
+            ),
         },
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,

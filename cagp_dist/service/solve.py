@@ -8,8 +8,10 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition
-from cagp_dist.kernels import KERNELS
+from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.likelihood.model import Model
+from cagp_dist.likelihood.result import each
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
@@ -64,7 +66,7 @@ def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
     numbers = job.prior.numbers
     if numbers is None:
         return None
-    kernel = KERNELS[job.prior.kernel](lengthscale=numbers.lengthscale, variance=numbers.variance)
+    kernel = Model(families_of(job.prior.kernel)).kernel(each(numbers.lengthscale), each(numbers.variance))
     return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
 
 

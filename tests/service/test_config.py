@@ -1,4 +1,5 @@
 import contextlib
+import json
 
 import pydantic
 import pytest
@@ -369,3 +370,69 @@ def test_a_job_with_one_value_replaced_is_a_job_or_a_configuration_error(at, val
     lines[at] = f"{lines[at].split('=')[0]} = {value}"
     with contextlib.suppress(ConfigurationError):
         assert parse_job("\n".join(lines)).text
+
+
+SUM = ('kernel = "matern32"', 'kernel = "matern32+matern52"')
+LISTS = (("lengthscale = 0.05", "lengthscale = [0.05, 0.5]"), ("variance = 22.0", "variance = [5, 20.0]"))
+
+
+def with_sum(job_text, *changes):
+    for old, new in (SUM, *changes):
+        assert old in job_text
+        job_text = job_text.replace(old, new, 1)
+    return job_text
+
+
+def test_a_sum_of_kernels_has_lists_of_numbers(job_text):
+    job = parse_job(with_sum(job_text, *LISTS))
+    assert job.prior.kernel == "matern32 + matern52"
+    assert job.prior.numbers == Numbers((0.05, 0.5), (5.0, 20.0), 0.5)
+    said = json.loads(json.dumps(job.canonical()))["prior"]
+    assert said["kernel"] == "matern32 + matern52"
+    assert (said["lengthscale"], said["variance"], said["noise_variance"]) == ([0.05, 0.5], [5.0, 20.0], 0.5)
+    single = parse_job(job_text).canonical()["prior"]
+    assert single["kernel"] == "matern32"
+    assert (single["lengthscale"], single["variance"]) == (0.05, 22.0)
+    numbers = "lengthscale = 0.05\nvariance = 22.0\nnoise_variance = 0.5\n"
+    assert parse_job(with_sum(job_text, (numbers, ""))).prior.numbers is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            [],
+            'lengthscale is one number, 0.05, but kernel = "matern32 + matern52" has 2 parts; expected',
+        ),
+        (
+            [("lengthscale = 0.05", "lengthscale = [0.05, 0.2, 0.5]"), LISTS[1]],
+            "lengthscale is a list of 3, but",
+        ),
+        ([LISTS[0]], "variance is one number, 22, but"),
+        (
+            [("lengthscale = 0.05", "lengthscale = [0.05, -1.0]"), LISTS[1]],
+            "[prior] lengthscale = -1.0 is not allowed; expected a positive chord",
+        ),
+        (
+            [("lengthscale = 0.05", "lengthscale = [0.05, 320.0]"), LISTS[1]],
+            "[prior] lengthscale = 320.0: a lengthscale is a chord on the unit sphere",
+        ),
+        (
+            [*LISTS, ("noise_variance = 0.5", "noise_variance = [0.5, 1]")],
+            "[prior] noise_variance = [0.5, 1] is",
+        ),
+        (
+            [("matern32+matern52", "matern32 + matern25")],
+            '[prior] kernel = "matern32 + matern25": "matern25" is no kernel; nearest: "matern52"',
+        ),
+        ([("matern32+matern52", " + ".join(["matern12"] * 5))], "a sum of 5 kernels; expected at most 4"),
+        (
+            [("matern32+matern52", "matern32"), LISTS[0]],
+            'lengthscale is a list of 2, but kernel = "matern32" is no sum; expected one number',
+        ),
+    ],
+)
+def test_what_does_not_fit_a_sum_is_explained(job_text, changes, text):
+    with pytest.raises(ConfigurationError) as raised:
+        parse_job(with_sum(job_text, *changes))
+    assert text in str(raised.value)

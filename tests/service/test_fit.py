@@ -1,6 +1,7 @@
 """Jobs that leave the numbers of their prior out: what they are fitted to, and what becomes of them."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import FitError
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.result import FitStatus, StandardErrors
+from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
 from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, prior_table, whole_grid
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
-from cagp_dist.service.run import fit
+from cagp_dist.service.run import fit, run
 from cagp_dist.service.task import prepare
 
 from ..jobs import job_text as written
@@ -400,3 +402,51 @@ def test_synthetic_fields_are_drawn_once(job_text, monkeypatch, tmp_path):
     assert len(stores) == 2
     with xr.open_zarr(next(stores[0].glob("2020*")), consolidated=False) as batch:
         assert batch.attrs["source"] == "synthetic"
+
+
+SUM = cagp.Matern32(0.12, 8.0) + cagp.Matern32(0.8, 20.0)
+
+
+@pytest.fixture
+def sum_text(job_text):
+    return job_text.replace("[prior]", '[prior]\nkernel = "matern32 + matern32"', 1)
+
+
+def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
+    times = [f"2020-01-{day:02}" for day in range(1, 9)]
+    drawn = open_synthetic(Synthetic(SUM, noise_variance=0.5, seed=2), grid_degrees=6.0, times=times)
+    task = prepare(parse_job(with_field(sum_text)), drawn)
+    fitted = fitted_in(task)
+    assert fitted.result.status.ok
+    truth = {
+        "lengthscale_1": 0.12,
+        "lengthscale_2": 0.8,
+        "variance_1": 8.0,
+        "variance_2": 20.0,
+        "noise_variance": 0.5,
+    }
+    assert [name for name, _, _ in fitted.estimates()] == list(truth)
+    for name, value, error in fitted.estimates():
+        # the mean of the job takes a part of the long lengthscale away
+        assert abs(value - truth[name]) < (4.0 * error if name != "variance_2" else 12.0), name
+    assert "lengthscale 2 0." in fitted.line()
+    errors = fitted.attributes()["standard_errors"]
+    assert [np.size(errors[name]) for name in ("lengthscale", "variance", "noise_variance")] == [2, 2, 1]
+    table = prior_table(task.job, fitted)
+    before, _, after = sum_text.partition("[prior]")
+    pasted = parse_job(before + table + after.partition("[cluster]")[2].join(("\n[cluster]", "")))
+    assert pasted.prior.kernel == "matern32 + matern32"
+    values = [value for _, value, _ in fitted.estimates()]
+    assert pasted.prior.numbers.lengthscale == pytest.approx(tuple(values[:2]), rel=1e-5)
+    assert pasted.prior.numbers.variance == pytest.approx(tuple(values[2:4]), rel=1e-5)
+
+
+def test_a_run_with_a_sum_says_all_its_numbers(sum_text, tmp_path):
+    numbers = "lengthscale = [0.12, 0.8]\nvariance = [8.0, 20.0]\nnoise_variance = 0.5"
+    outcome = run(parse_job(sum_text.replace("[prior]", f"[prior]\n{numbers}", 1)))
+    with xr.open_zarr(outcome.path, consolidated=False) as root:
+        said = json.loads(root.attrs["prior"])
+    assert said["kernel"] == "matern32 + matern32"
+    assert (said["lengthscale"], said["variance"]) == ([0.12, 0.8], [8.0, 20.0])
+    page = write_report(outcome.path).read_text()
+    assert "lengthscale 0.12, 0.8, variance 8, 20" in page

@@ -12,13 +12,15 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PlainSerializer,
     PlainValidator,
     PrivateAttr,
+    WrapValidator,
     model_validator,
 )
 
 from cagp_dist.era5.sources import SOURCES
-from cagp_dist.kernels import KERNELS
+from cagp_dist.kernels import KERNELS, families_of
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
@@ -58,8 +60,15 @@ FitTo = Literal["observed", "field"]
 
 if TYPE_CHECKING:
     KernelName = str
+    KernelSum = str
+    EachLengthscale = float | tuple[float, ...] | None
+    EachVariance = float | tuple[float, ...] | None
 else:
     KernelName = Literal[tuple(KERNELS)]
+    KernelSum = Annotated[KernelName, WrapValidator(values.kernel), PlainSerializer(str)]
+    _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
+    EachLengthscale = Annotated[float | None, Field(gt=0.0), AfterValidator(values.lengthscale), *_EACH]
+    EachVariance = Annotated[float | None, Field(gt=0.0, le=1e12), *_EACH]
 _KERNEL = Field(description=alternatives(KERNELS), examples=["matern32"])
 
 
@@ -231,17 +240,23 @@ class DesignTable(Table):
 
 @dataclass(frozen=True)
 class Numbers:
-    """The three numbers of a prior: chord on the unit sphere, K^2, K^2."""
+    """The three numbers of a prior: chord on the unit sphere, K^2, K^2; of a sum the first two by part."""
 
-    lengthscale: float
-    variance: float
+    lengthscale: float | tuple[float, ...]
+    variance: float | tuple[float, ...]
     noise_variance: float
 
 
 class PriorTable(Table):
     """``[prior]``: kernel, mean and the three numbers, which are fitted first if all are left out."""
 
-    kernel: Annotated[KernelName, _KERNEL] = "matern32"
+    kernel: Annotated[
+        KernelSum,
+        Field(
+            description=f'{alternatives(KERNELS)}, or a sum of them, "matern32 + matern32"',
+            examples=["matern32"],
+        ),
+    ] = "matern32"
     mean: Annotated[
         str,
         AfterValidator(values.mean),
@@ -251,8 +266,20 @@ class PriorTable(Table):
         ),
     ] = "quadratic-latitude"
     fit_to: Annotated[FitTo, Field(description='"observed" or "field"', examples=["observed"])] = "observed"
-    lengthscale: Annotated[float | None, AfterValidator(values.lengthscale), _LENGTHSCALE] = None
-    variance: Annotated[float | None, _VARIANCE] = None
+    lengthscale: Annotated[
+        EachLengthscale,
+        Field(
+            description="a positive chord length on the unit sphere, at most 2, or of a sum a list of them",
+            examples=[0.05],
+        ),
+    ] = None
+    variance: Annotated[
+        EachVariance,
+        Field(
+            description="a positive variance in the squared unit of the variable, or of a sum a list of them",
+            examples=[22.0],
+        ),
+    ] = None
     noise_variance: Annotated[float | None, _NOISE_VARIANCE] = None
 
     @model_validator(mode="after")
@@ -266,6 +293,26 @@ class PriorTable(Table):
                 "numbers, or none of them to have them fitted (`cagp fit` prints them). Values that suit "
                 "global 2 m temperature: lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 "
                 "(K^2), noise_variance = 0.5 (K^2)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_number_for_each_part(self) -> Self:
+        parts = len(families_of(self.kernel))
+        for name, example in (("lengthscale", [0.05, 0.5]), ("variance", [5.0, 20.0])):
+            numbers = getattr(self, name)
+            count = len(numbers) if isinstance(numbers, tuple) else None
+            if numbers is None or count == (None if parts == 1 else parts):
+                continue
+            came = f"a list of {count}" if count is not None else f"one number, {numbers:g}"
+            if parts == 1:
+                raise ValueError(
+                    f'{name} is {came}, but kernel = "{self.kernel}" is no sum; expected one number, or a '
+                    f'sum such as kernel = "{self.kernel} + {self.kernel}"'
+                )
+            raise ValueError(
+                f'{name} is {came}, but kernel = "{self.kernel}" has {parts} parts; expected a list of '
+                f"{parts} numbers, one for each part in the same order, for example {example} for two"
             )
         return self
 

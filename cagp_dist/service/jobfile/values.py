@@ -7,12 +7,13 @@ passed on unchanged, for the model to refuse.
 
 import datetime as dt
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import pi, sin
 
 from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
+from cagp_dist.kernels import KERNELS, MOST_PARTS
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.text import alternatives, nearest
@@ -49,6 +50,30 @@ def instant_of(value: object, spoken: str | None = None) -> str:
     if not _YEARS[0] <= instant.year <= _YEARS[1]:
         raise ValueError(f"{named} lies outside the years {_YEARS[0]}..{_YEARS[1]}; {expected}")
     return instant.isoformat(timespec="auto" if instant.second or instant.microsecond else "minutes")
+
+
+def kernel(value: object, handler: Callable[[object], str]) -> str:
+    """Name of a kernel, or of a sum of kernels with one space on both sides of each plus."""
+    if not isinstance(value, str) or "+" not in value:
+        return handler(value)
+    parts = [part.strip() for part in value.split("+")]
+    for part in parts:
+        if part not in KERNELS:
+            close = resembling(part, list(KERNELS))
+            raise ValueError(f'"{part}" is no kernel{close}; expected a sum of {alternatives(KERNELS)}')
+    if len(parts) > MOST_PARTS:
+        raise ValueError(f"a sum of {len(parts)} kernels; expected at most {MOST_PARTS}")
+    return " + ".join(parts)
+
+
+def each_part(value: object, handler: Callable[[object], float | None]) -> object:
+    """One number, or of a list every number."""
+    return tuple(handler(item) for item in value) if isinstance(value, list) else handler(value)
+
+
+def as_list(value: object) -> object:
+    """Make a list of a tuple, as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def lengthscale(value: float | None) -> float | None:
