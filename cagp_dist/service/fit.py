@@ -40,8 +40,11 @@ NEGLIGIBLE = 1e-3
 SURELY = 3.0
 """Standard errors that make it sure."""
 
-LOOSE = 3.0
-"""Standard error of a logarithm beyond which a number is not determined."""
+LOOSE, VAGUE = 3.0, 1.0
+"""Standard errors of a logarithm beyond which a number is not determined, and known by its order at best."""
+
+ARRIVED = 0.1
+"""Standard errors that a search may have left to go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +87,25 @@ class FittedPrior:
         """Whether all that is not determined is a noise variance so small that it makes no difference.
 
         On a fine grid of a reanalysis, which has no noise, it is: its logarithm has no standard error, or a
-        large one, and the noise variance itself is far below that of the field.
+        large one, and the noise variance itself is far below that of the field. A search that looks for it
+        in vain may end unconverged; the other numbers are then within a tenth of a standard error.
         """
         result = self.result
-        noise, variance = float(np.max(self.prior.noise_variance)), float(self.prior.kernel.variance)
+        noise = self.prior.noise_number
+        variance = float(sum(part.variance for part in self.prior.kernel.parts))
         error = result.standard_errors.noise_variance
         largest = noise + (SURELY * error if np.isfinite(error) else SURELY * noise)
         if result.at_bound:
             return result.at_bound == ("noise_variance",) and largest <= NEGLIGIBLE * variance
-        if result.status.value != "flat":
-            return False
-        others = float(np.nan_to_num(np.sqrt(np.diag(result.log_covariance)[:2]), nan=np.inf).max())
-        return others <= LOOSE and bool(largest <= NEGLIGIBLE * variance)
+        errors = np.nan_to_num(np.sqrt(np.diag(result.log_covariance)), nan=np.inf)
+        others = float(errors[:-1].max())
+        known = {
+            "flat": others <= LOOSE,
+            "not-converged": result.log_likelihood is not None
+            and errors[-1] >= VAGUE
+            and result.gradient_norm * others <= ARRIVED,
+        }
+        return bool(known.get(result.status.value, False) and largest <= NEGLIGIBLE * variance)
 
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file.

@@ -201,18 +201,24 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
         fitted, prior=cagp.Prior(fitted.prior.kernel, 1e-6 * fitted.prior.kernel.variance)
     )
 
-    def ended(status, *, at_bound=(), spread=(0.1, 0.2, 5.0), error=1e-6):
+    def ended(status, *, at_bound=(), spread=(0.1, 0.2, 5.0), error=1e-6, gradient_norm=0.01):
         result = dataclasses.replace(
             fitted.result,
             status=status,
             at_bound=at_bound,
+            gradient_norm=gradient_norm,
             log_covariance=np.diag(np.square(spread)),
             standard_errors=StandardErrors(0.01, 1.0, error),
         )
         return dataclasses.replace(small, result=result)
 
     flat, bound = FitStatus.FLAT, FitStatus.AT_BOUND
-    for fine in (ended(flat), ended(bound, at_bound=("noise_variance",), error=np.nan)):
+    unconverged = FitStatus.NOT_CONVERGED
+    for fine in (
+        ended(flat),
+        ended(bound, at_bound=("noise_variance",), error=np.nan),
+        ended(unconverged, spread=(0.1, 0.2, 2.0)),
+    ):
         assert fine.ok
         assert "too small to be told from none" in fine.line()
         assert "does not depend on it" in fine.advice
@@ -221,7 +227,8 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
         ended(flat, spread=(4.0, 0.2, 5.0)),  # the lengthscale is not known either
         ended(flat, error=1.0),  # the noise may be large
         ended(bound, at_bound=("noise_variance", "variance")),
-        ended(FitStatus.NOT_CONVERGED),
+        ended(unconverged, gradient_norm=5.0),  # a standard error away
+        ended(unconverged, spread=(0.1, 0.2, 0.3)),  # the noise is known, and not reached
     ):
         assert not wrong.ok
         with pytest.raises(FitError, match="Nothing was published"):
