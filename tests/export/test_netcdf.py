@@ -201,9 +201,7 @@ def program(*command):
 @pytest.mark.parametrize("group", ["map", "observations"])
 def test_the_compliance_checker_finds_no_error(netcdf, group):
     shown = program("compliance-checker", "--test=cf:1.11", "--criteria=strict", netcdf[group])
-    assert "Errors" not in shown
-    if group == "map":
-        assert "All tests passed!" in shown
+    assert "All tests passed!" in shown
 
 
 @pytest.mark.exhaustive
