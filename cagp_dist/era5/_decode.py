@@ -1,4 +1,4 @@
-"""Child process that decodes one untrusted file: ``python -m cagp_dist.era5._decode < job.json``.
+"""Child process that decodes untrusted files: ``python -m cagp_dist.era5._decode < job.json``.
 
 GRIB and HDF5 decoders are large C libraries, and a damaged file can crash them or keep them busy for
 ever.  They run here, so that the worst file costs its reader one clear error.  The job comes as JSON on
@@ -11,21 +11,24 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from cagp_dist.era5.canonical import canonical, time_axis
-from cagp_dist.era5.layout import absent
+from cagp_dist.era5.canonical import canonical, joined, time_axis
+from cagp_dist.era5.layout import AbsentVariableError, absent
+from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.variables import variable_named
 
 
 def main() -> int:
-    """Decode one file.
+    """Decode one file, or several.
 
     Returns
     -------
@@ -37,31 +40,86 @@ def main() -> int:
     job = json.load(sys.stdin)
     folder = Path(job["folder"])
     try:
-        with warnings.catch_warnings(), ExitStack() as opened:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # decoders warn about their own future
-            datasets = _open(Path(job["path"]), folder, job["selection"].get("variable", "t2m"))
-            for dataset in datasets:
-                opened.enter_context(dataset)
-            if job.get("times_only"):
-                np.save(folder / "time.npy", time_axis(*datasets, **job["selection"]))
-                return 0
-            field = canonical(*datasets, **job["selection"])
-        for name in ("time", "latitude", "longitude"):
-            np.save(folder / f"{name}.npy", field[name].values)
-        ((found, values),) = field.data_vars.items()
-        np.save(folder / "values.npy", values.values)
-        (folder / "variable.json").write_text(json.dumps({"name": str(found), "attributes": values.attrs}))
+            if "paths" in job:
+                _decode_several(job, folder)
+            else:
+                _decode_one(job, folder)
     except CagpError as error:
         return _fail(folder, type(error).__name__, str(error))
     except Exception as error:  # decoders raise whatever they like on damaged bytes
-        text = str(error).strip().splitlines()
-        return _fail(
-            folder,
-            "DataError",
-            f"cannot be decoded ({type(error).__name__}: {text[0] if text else 'no message'}). "
-            "The file is damaged or incomplete; fetch it again.",
-        )
+        return _fail(folder, "DataError", _damage(error))
     return 0
+
+
+def _decode_one(job: dict[str, Any], folder: Path) -> None:
+    selection = job["selection"]
+    with _opened(Path(job["path"]), folder, selection) as datasets:
+        if job.get("times_only"):
+            np.save(folder / "time.npy", time_axis(*datasets, **selection))
+        else:
+            _save(canonical(*datasets, **selection), folder)
+
+
+def _decode_several(job: dict[str, Any], folder: Path) -> None:
+    """Decode files one after the other, of each the wanted times it has; those without the variable are left.
+
+    Writes ``held.npy``, the times that they have, and ``names.json``, the fields of those left out.
+    """
+    selection = job["selection"]
+    wanted = selection.get("times") and parse_times(selection["times"])
+    variable = selection.get("variable", "t2m")
+    held: list[NDArray[np.datetime64]] = [np.empty(0, dtype="datetime64[ns]")]
+    parts: list[xr.Dataset] = []
+    names: dict[str, None] = {}
+    for number, path in enumerate(map(Path, job["paths"])):
+        members = folder / f"file-{number}"
+        members.mkdir()
+        try:
+            with _opened(path, members, selection) as datasets:
+                held.append(time_axis(*datasets, variable=variable))
+                times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
+                if times.size and not job.get("times_only"):
+                    chosen = None if wanted is None else [str(time) for time in times]
+                    parts.append(canonical(*datasets, **{**selection, "times": chosen}))
+        except AbsentVariableError as error:
+            names |= dict.fromkeys(error.names)
+        except CagpError as error:
+            raise type(error)(f"{path}: {error}") from error
+        except Exception as error:
+            raise DataError(f"{path}: {_damage(error)}") from error
+        finally:
+            shutil.rmtree(members, ignore_errors=True)
+    np.save(folder / "held.npy", np.concatenate(held))
+    (folder / "names.json").write_text(json.dumps(list(names)))
+    if parts:
+        _save(joined(parts), folder)
+
+
+def _save(field: xr.Dataset, folder: Path) -> None:
+    for axis in ("time", "latitude", "longitude"):
+        np.save(folder / f"{axis}.npy", field[axis].values)
+    ((name, values),) = field.data_vars.items()
+    np.save(folder / "values.npy", values.values)
+    (folder / "variable.json").write_text(json.dumps({"name": str(name), "attributes": values.attrs}))
+
+
+@contextmanager
+def _opened(path: Path, folder: Path, selection: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
+    with ExitStack() as opened:
+        datasets = _open(path, folder, selection.get("variable", "t2m"))
+        for dataset in datasets:
+            opened.enter_context(dataset)
+        yield datasets
+
+
+def _damage(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return (
+        f"cannot be decoded ({type(error).__name__}: {text[0] if text else 'no message'}). "
+        "The file is damaged or incomplete; fetch it again."
+    )
 
 
 def _fail(folder: Path, kind: str, message: str) -> int:
@@ -91,7 +149,23 @@ def _open_grib(path: Path, variable: str) -> xr.Dataset:
     dataset = xr.open_dataset(
         path, engine="cfgrib", chunks=None, decode_timedelta=False, backend_kwargs=options
     )
-    return dataset.rename({str(name): variable for name in dataset.data_vars})
+    return _in_scanning_order(dataset.rename({str(name): variable for name in dataset.data_vars}))
+
+
+def _in_scanning_order(dataset: xr.Dataset) -> xr.Dataset:
+    """Put the longitudes in the order of the values.
+
+    The decoder lists them ascending, whatever the values do: of a region across Greenwich in GRIB 2, which
+    counts 358, 359, 0, 1, it has 1, 358, 359, 360.  The first point of the grid tells the order.
+    """
+    (field,) = dataset.data_vars.values()
+    first = field.attrs.get("GRIB_longitudeOfFirstGridPointInDegrees")
+    if first is None or "longitude" not in dataset or dataset["longitude"].ndim != 1:
+        return dataset
+    longitude = dataset["longitude"].values
+    eastward = -1.0 if field.attrs.get("GRIB_iScansNegatively") else 1.0
+    order = np.argsort(np.mod(eastward * (longitude - float(first)) + 1e-3, 360.0), kind="stable")
+    return dataset.assign_coords(longitude=("longitude", longitude[order]))
 
 
 def _grib_parameters(path: Path, variable: str) -> int:

@@ -308,6 +308,11 @@ def _load(
         pieces.append(piece)
         moments.append(times)
     values, found = np.concatenate(pieces), np.concatenate(moments)
+    if found.size == 0:
+        raise DataError(
+            f"no forecast step of the source has values at {shown(available[positions[0]])} or at another "
+            "selected time; fetch these steps, or select other times."
+        )
     time_positions(found, wanted)
     return values, found
 

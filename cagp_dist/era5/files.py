@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
@@ -68,21 +69,15 @@ def open_file(
     About 1 s to start the child, and 0.4 ms per GRIB message to find the selected ones.
     """
     where = Path(path)
-    _check_file(where)
-    with _scratch_folder(scratch) as folder:
+    check_file(where)
+    with scratch_folder(scratch) as folder:
         job: dict[str, object] = {
             "path": os.fspath(where.absolute()),
             "folder": folder,
             "selection": selection,
         }
-        _run_child(job, where, time_limit_seconds)
-        values, time, latitude, longitude = (
-            np.load(Path(folder) / f"{name}.npy", allow_pickle=False)
-            for name in ("values", "time", "latitude", "longitude")
-        )
-        found = json.loads((Path(folder) / "variable.json").read_text())
-    variable = variable_of(found["name"], found["attributes"])
-    field = assemble(values, time, latitude, longitude, variable)
+        run_child(job, str(where), time_limit_seconds)
+        field = decoded(Path(folder))
     field.attrs |= {"source": f"file:{where}", "source_sha256": file_sha256(where)}
     return field
 
@@ -112,19 +107,20 @@ def file_times(
         As `open_file`.
     """
     where = Path(path)
-    _check_file(where)
-    with _scratch_folder(scratch) as folder:
+    check_file(where)
+    with scratch_folder(scratch) as folder:
         job: dict[str, object] = {
             "path": os.fspath(where.absolute()),
             "folder": folder,
             "selection": {"variable": variable},
             "times_only": True,
         }
-        _run_child(job, where, time_limit_seconds)
+        run_child(job, str(where), time_limit_seconds)
         return np.asarray(np.load(Path(folder) / "time.npy", allow_pickle=False))
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Raise `DataError` unless a path is a file whose first bytes can be decoded."""
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected one file. Write zarr:{path} if it is a Zarr store.")
     try:
@@ -137,7 +133,19 @@ def _check_file(path: Path) -> None:
         ) from error
 
 
-def _scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
+def decoded(folder: Path) -> xr.Dataset:
+    """Read the field that a child process has left in a folder."""
+    values, time, latitude, longitude = (
+        np.load(folder / f"{name}.npy", allow_pickle=False)
+        for name in ("values", "time", "latitude", "longitude")
+    )
+    found = json.loads((folder / "variable.json").read_text())
+    variable = variable_of(found["name"], found["attributes"])
+    return assemble(values, time, latitude, longitude, variable)
+
+
+def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
+    """Make a folder for the arrays on their way, which is removed with its context."""
     try:
         scratch.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix="decode-", dir=scratch)
@@ -147,7 +155,18 @@ def _scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
         ) from error
 
 
-def _run_child(job: dict[str, object], path: Path, time_limit_seconds: float) -> None:
+def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -> None:
+    """Decode in a child process; what goes wrong there is raised here, naming ``what``.
+
+    Parameters
+    ----------
+    job : mapping
+        As `cagp_dist.era5._decode` takes it.
+    what : str
+        How messages call what is decoded.
+    time_limit_seconds : float
+        Wall time of the child.
+    """
     package = os.fspath(Path(cagp_dist.__file__).parents[1])
     environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
@@ -164,25 +183,25 @@ def _run_child(job: dict[str, object], path: Path, time_limit_seconds: float) ->
         )
     except subprocess.TimeoutExpired as error:
         raise DataError(
-            f"decoding {path} took longer than {time_limit_seconds:g} s and was stopped. The file is "
+            f"decoding {what} took longer than {time_limit_seconds:g} s and was stopped. The file is "
             "damaged, or holds far more than was selected: split it."
         ) from error
     if child.returncode == 0:
         return
-    _raise_told(Path(str(job["folder"])), path)
+    _raise_told(Path(str(job["folder"])), what)
     raise DataError(
-        f"the decoder of {path} {_ending(child.returncode)}. The file is damaged or does not fit into "
+        f"the decoder of {what} {_ending(child.returncode)}. The file is damaged or does not fit into "
         f"memory; fetch it again or select less. It said: {_last_line(child.stderr)}"
     )
 
 
-def _raise_told(folder: Path, path: Path) -> None:
+def _raise_told(folder: Path, what: str) -> None:
     """Raise the error that the child has written down, if it came so far."""
     answer = folder / "error.json"
     if answer.exists():
         told = json.loads(answer.read_text())
         kind = ConfigurationError if told["kind"] == ConfigurationError.__name__ else DataError
-        raise kind(f"{path}: {told['message']}")
+        raise kind(f"{what}: {told['message']}")
 
 
 def _ending(returncode: int) -> str:

@@ -59,7 +59,21 @@ def find_variable(names: Iterable[Hashable], variable: str) -> str | None:
     return next((spelled[a.lower()] for a in wanted if a.lower() in spelled), None)
 
 
-def absent(variable: str, names: Iterable[Hashable]) -> DataError:
+class AbsentVariableError(DataError):
+    """A variable is in none of the datasets.
+
+    Attributes
+    ----------
+    names : list of str
+        Fields that are there.
+    """
+
+    def __init__(self, message: str, names: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.names = list(names)
+
+
+def absent(variable: str, names: Iterable[Hashable]) -> AbsentVariableError:
     """Say that a variable is missing, what is there, and how to take it.
 
     Parameters
@@ -74,7 +88,8 @@ def absent(variable: str, names: Iterable[Hashable]) -> DataError:
     if there:
         others = "it" if len(there) == 1 else "one of them"
         advice = f'To take {others}, write variable = "{there[0]}" in [observations].'
-    return DataError(f"variable {variable!r} is missing; there is {listed(there)}. {advice}")
+    message = f"variable {variable!r} is missing; there is {listed(there)}. {advice}"
+    return AbsentVariableError(message, there)
 
 
 def fields_in(dataset: xr.Dataset) -> list[str]:

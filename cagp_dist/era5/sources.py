@@ -40,7 +40,8 @@ def open_source(
     source : str
         ``"sample"``: the built-in ECMWF analysis of 2017-04-27T12:00, 241 x 480 points;
         ``"synthetic"``: an exact draw of a known prior, see `cagp_dist.era5.synthetic`;
-        ``"file:PATH"``: GRIB, NetCDF or a zip of them;
+        ``"file:PATH"``: GRIB, NetCDF or a zip of them; also a folder of such files, a pattern such as
+        ``file:era5/*.nc``, or several with semicolons between them;
         ``"zarr:URL"``: anything fsspec opens, or ``zarr:arco-era5`` and ``zarr:weatherbench2``;
         ``"cds"``: the Climate Data Store, which needs a free key.
     variable : str
@@ -233,16 +234,15 @@ def _synthetic(address: str, wanted: Request) -> "xr.Dataset":
 
 
 def _file(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.files import open_file
+    from cagp_dist.era5.several import open_files
 
-    return open_file(Path(address).expanduser(), **wanted.selection, scratch=wanted.cache_directory)
+    return open_files(address, **wanted.selection, scratch=wanted.cache_directory)
 
 
 def _file_times(address: str, wanted: Request) -> "Times":
-    from cagp_dist.era5.files import file_times
+    from cagp_dist.era5.several import times_of_files
 
-    variable = wanted.selection["variable"]
-    return file_times(Path(address).expanduser(), variable=variable, scratch=wanted.cache_directory)
+    return times_of_files(address, variable=wanted.selection["variable"], scratch=wanted.cache_directory)
 
 
 def _zarr(address: str, wanted: Request) -> "xr.Dataset":

@@ -94,6 +94,7 @@ class Observations(Table):
 
     source: Annotated[
         str,
+        BeforeValidator(values.sources),
         AfterValidator(values.source),
         Field(
             description=values.EXPECTED_SOURCE,

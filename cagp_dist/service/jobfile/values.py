@@ -113,6 +113,15 @@ def area(value: tuple[float, float, float, float]) -> tuple[float, float, float,
     return value
 
 
+def sources(value: object) -> object:
+    """Make one address of a list of files, ``file:A;B``."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        return value
+    if len(value) > 1 and not all(item.startswith("file:") for item in value):
+        raise ValueError('a list of sources is of files alone, for example ["file:a.nc", "file:b.nc"]')
+    return ";".join([value[0], *(item.removeprefix("file:") for item in value[1:])])
+
+
 def source(value: str) -> str:
     """Where observations come from: a name, or a kind and its address."""
     kind, colon, address = value.partition(":")
