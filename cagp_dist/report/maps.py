@@ -11,7 +11,7 @@ from cagp_dist.cartography.basemap import RASTER_WIDTH, graticule
 from cagp_dist.cartography.frame import Frame, coastlines, frame_of
 from cagp_dist.cartography.raster import half_cell, resample
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
-from cagp_dist.report.published import Grid, Points, PublishedRun
+from cagp_dist.report.published import Grid, MeanMap, Points, PublishedRun
 from cagp_dist.report.wording import when
 from cagp_dist.variables.units import spoken
 
@@ -50,6 +50,9 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
     stamp = when(run.times[0])
     where = "on the map grid" if grid else "at the test points"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
+    mean_grid: Grid | MeanMap | None = grid
+    if run.fine is not None:
+        mean_grid, mean = run.fine, run.fine.mean
     unfinished = grid.computational_std if grid else points.computational_std
     variable, noun, unit = run.variable, run.variable.noun, spoken(run.variable.units)
     celsius = variable.is_temperature
@@ -64,7 +67,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
 
     heading = f"{noun[:1].upper()}{noun[1:]}: posterior mean"
     mean_figure, mean_axes = _blank(frame, heading, f"{stamp}, {where}")
-    shown = _field(mean_axes, frame, points, grid, shown_mean, mean_scale)
+    shown = _field(mean_axes, frame, points, mean_grid, shown_mean, mean_scale)
     _colour_bar(mean_figure, shown, mean_scale, kelvin_above=celsius)
 
     std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{stamp}, {where}")
@@ -184,7 +187,7 @@ def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes]":
 
 
 def _field(
-    axes: "Axes", frame: Frame, points: Points, grid: Grid | None, values: Array, scale: Scale
+    axes: "Axes", frame: Frame, points: Points, grid: Grid | MeanMap | None, values: Array, scale: Scale
 ) -> "ScalarMappable":
     """Shade a gridded field, or dot the test points if there is no grid, and lay the coastlines on it."""
     from matplotlib.colors import Normalize

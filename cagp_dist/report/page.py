@@ -91,7 +91,11 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
     """Name, drawing and caption of every figure."""
     if run.grid:
         rows, columns = run.grid.mean.shape
-        drawn = f"Computed on a grid of {rows} x {columns} points and shaded bilinearly between them."
+        grids = f"a grid of {rows} x {columns} points"
+        if run.fine is not None:
+            rows, columns = run.fine.mean.shape
+            grids = f"a grid of {rows} x {columns} points, the error bars on {grids},"
+        drawn = f"Computed on {grids} and shaded bilinearly between them."
     else:
         drawn = "The job asked for no map: the dots are the test points, and nothing is interpolated."
     noun, units = run.variable.noun, run.variable.units

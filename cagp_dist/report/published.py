@@ -53,6 +53,15 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
+class MeanMap:
+    """Posterior mean of the first time on a grid that is finer than that of the error bars, shape (P, Q)."""
+
+    longitude_degrees: Array
+    latitude_degrees: Array
+    mean: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """Pooled scores of the run.
 
@@ -142,7 +151,10 @@ class Attributes:
 
 @dataclass(frozen=True, eq=False)
 class PublishedRun:
-    """One published run; ``grid`` is None when the job asked for no map."""
+    """One published run; ``grid`` is None when the job asked for no map.
+
+    ``fine`` is there where the mean has a finer map than the error bars.
+    """
 
     key: str
     times: Times
@@ -152,6 +164,7 @@ class PublishedRun:
     trace: Trace
     attributes: Attributes
     variable: Variable = T2M
+    fine: MeanMap | None = None
 
 
 def read_run(path: Path) -> PublishedRun:
@@ -208,9 +221,18 @@ def read_run(path: Path) -> PublishedRun:
             scores={name: float(_values(calibration, name)) for name in SCORES},
             prior_scores=prior_scores,
         )
-    grid = None
-    if (path / "map").is_dir():
+    grid, fine = None, None
+    with_errors = "map_std" if (path / "map_std").is_dir() else "map"
+    if with_errors != "map":
         with _group(path, "map") as fields:
+            first = fields.isel(time=0)
+            fine = MeanMap(
+                longitude_degrees=_values(first, "longitude", "longitude"),
+                latitude_degrees=_values(first, "latitude", "latitude"),
+                mean=_values(first, f"{name}_mean", "latitude", "longitude"),
+            )
+    if (path / with_errors).is_dir():
+        with _group(path, with_errors) as fields:
             first = fields.isel(time=0)
             grid = Grid(
                 longitude_degrees=_values(first, "longitude", "longitude"),
@@ -220,7 +242,7 @@ def read_run(path: Path) -> PublishedRun:
                 computational_std=_optional(first, f"{name}_std_computational", "latitude", "longitude"),
             )
     key = attributes.text("run_key") or path.stem
-    return PublishedRun(key, times, points, grid, scored, traced, attributes, variable)
+    return PublishedRun(key, times, points, grid, scored, traced, attributes, variable, fine)
 
 
 @contextmanager

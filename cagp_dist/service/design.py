@@ -59,12 +59,15 @@ class Design:
         Area that each scored point stands for, mean 1.
     cells : MapCells or None
         The map, if one was asked for.
+    mean_cells : MapCells or None
+        Finer cells, where the mean alone is wanted.
     """
 
     train: Indices
     test: Indices
     test_weights: Array
     cells: MapCells | None
+    mean_cells: MapCells | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +121,28 @@ def design_points(
     ordered = space_filling_order(
         unit_sphere(latitude_degrees[train], longitude_degrees[train]), block_size=block_size
     )
-    cells = None if table.map is None else map_cells(table.map, latitude_degrees, longitude_degrees)
+    cells, mean_cells = cells_of(table.map, latitude_degrees, longitude_degrees)
     stood_for = areas[test] / choices["test"].chance[test]
-    return Design(train=train[ordered], test=test, test_weights=stood_for / stood_for.mean(), cells=cells)
+    return Design(
+        train=train[ordered],
+        test=test,
+        test_weights=stood_for / stood_for.mean(),
+        cells=cells,
+        mean_cells=mean_cells,
+    )
+
+
+def cells_of(
+    table: MapGrid | None, latitude_degrees: Array, longitude_degrees: Array
+) -> tuple[MapCells | None, MapCells | None]:
+    """Cells of the map with error bars, and those of the finer one of the mean, where they are asked for."""
+    if table is None:
+        return None, None
+    whole = map_cells(table, latitude_degrees, longitude_degrees)
+    if table.std_resolution_degrees is None:
+        return whole, None
+    coarse = table.model_copy(update={"resolution_degrees": table.std_resolution_degrees})
+    return map_cells(coarse, latitude_degrees, longitude_degrees), whole
 
 
 def cell_areas(latitude_degrees: Array) -> Array:

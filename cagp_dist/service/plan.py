@@ -9,7 +9,7 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.problem import grid_size
-from cagp_dist.service.design import Design, map_cells
+from cagp_dist.service.design import Design, cells_of
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
@@ -29,19 +29,24 @@ class Size:
     ----------
     observed, tested, mapped, times : int
         Training points, test points, map cells, and times.
+    mean_mapped : int
+        Cells of a finer map of the mean alone. They are not part of the plan's bytes and seconds: one more
+        row of the Gram matrix each, and no sweep.
     """
 
     observed: int
     tested: int
     mapped: int
     times: int
+    mean_mapped: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
         times = f"{self.times:,} time{'s' if self.times > 1 else ''}"
-        return (
-            f"{self.observed:,} points observed, {self.tested:,} held out, {self.mapped:,} map cells, {times}"
+        cells = f"{self.mapped:,} map cells" + (
+            f" and {self.mean_mapped:,} of the mean" if self.mean_mapped else ""
         )
+        return f"{self.observed:,} points observed, {self.tested:,} held out, {cells}, {times}"
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,7 @@ def _counted(points: Points, design: Design) -> Size:
         tested=design.test.size,
         mapped=0 if design.cells is None else design.cells.size,
         times=points.times.size,
+        mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
     )
 
 
@@ -187,9 +193,10 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
             f"the plan depends on the field, and {table.source} was not read yet. Run `cagp ingest` with the "
             "same job first, or give observations.times and choose train and test at random, by count."
         )
-    mapped = 0
+    mapped = [0, 0]
     if design.map is not None:
         area = design.map.area or table.area or _GLOBE
         somewhere = design.map.model_copy(update={"area": area})
-        mapped = map_cells(somewhere, np.empty(0), np.empty(0)).size
-    return Size(observed=design.train.count, tested=design.test.count, mapped=mapped, times=len(times))
+        found = cells_of(somewhere, np.empty(0), np.empty(0))
+        mapped = [0 if cells is None else cells.size for cells in found]
+    return Size(design.train.count, design.test.count, mapped[0], len(times), mean_mapped=mapped[1])

@@ -42,7 +42,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     Returns
     -------
     dict
-        Groups posterior, calibration, trace, observations and, if there is a map, map.
+        Groups posterior, calibration, trace, observations and, if there is a map, map; and map_std if its
+        error bars are on a coarser grid.
     """
     points, design, last = task.points, task.design, solution.steps[-1]
     q = design.test.size
@@ -84,7 +85,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     }
     if design.cells is not None:
         shape = (points.times.size, design.cells.latitude_degrees.size, design.cells.longitude_degrees.size)
-        groups["map"] = schema.map_group(
+        fine, mean = design.mean_cells, solution.fine_mean
+        groups["map" if fine is None else "map_std"] = schema.map_group(
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
             longitude_degrees=design.cells.longitude_degrees,
@@ -94,6 +96,15 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             computational_std=None if unfinished is None else unfinished[:, q:].reshape(shape),
             variable=points.variable,
         )
+        if fine is not None and mean is not None:
+            axes = fine.latitude_degrees, fine.longitude_degrees
+            groups["map"] = schema.mean_group(
+                times=points.times,
+                latitude_degrees=axes[0],
+                longitude_degrees=axes[1],
+                mean=mean.reshape(points.times.size, *(axis.size for axis in axes)),
+                variable=points.variable,
+            )
     return groups
 
 

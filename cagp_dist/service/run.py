@@ -189,6 +189,7 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
             memory_limit_bytes=memory_limit(task.job, executor),
             on_plan=show,
             progress=stage.progress,
+            X_mean=task.mean_inputs,
         )
     stage.summary = f"{solution.status.value} after {len(solution.steps) - 1} iterations"
     return solution

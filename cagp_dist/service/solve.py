@@ -1,13 +1,13 @@
 """From observed values to the posterior at test and map points: one solve for all times if it can be."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
-from cagp_dist.gp import Posterior, Prior, Progress, condition
+from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import Model
@@ -53,12 +53,15 @@ class Solution:
         Root of the upper bound of the part of the variance that is unfinished computation; zeros where the
         solve was exact. None for actions, whose variance says how far they are from the exact one, but not at
         a cost that is small beside their own.
+    fine_mean : array, shape (T, r), or None
+        Posterior mean alone, where that was asked for.
     """
 
     steps: tuple[Step, ...]
     status: Status
     plan: tuple[str, ...]
     computational_std: Array | None = None
+    fine_mean: Array | None = None
 
 
 def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
@@ -81,6 +84,7 @@ def solve(
     memory_limit_bytes: int | None = None,
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
+    X_mean: Array | None = None,
 ) -> Solution:
     """Condition on all times.
 
@@ -103,6 +107,9 @@ def solve(
         Called once, with the plan that is then carried out for every time.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
+    X_mean : array, shape (r, 3), optional
+        More points, where the mean alone is wanted, of an affine solver: that of its last iteration. Where a
+        ``computational_share`` ended some groups of points before others it is that of the last of them.
 
     Returns
     -------
@@ -138,11 +145,25 @@ def solve(
             )
         )
         seconds.append(clock)
+    steps = _steps(posteriors, seconds, fields=fields)
+    fine_mean = None
+    if X_mean is not None and isinstance(solver, Affine):
+        progress(1.0, f"mean at {len(X_mean):,} more points")
+        fine_mean = posterior_mean(
+            prior,
+            X,
+            y,
+            X_mean,
+            solver=replace(solver, iterations=len(steps) - 1, computational_share=None),
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+        ).T
     return Solution(
-        steps=_steps(posteriors, seconds, fields=fields),
+        steps=steps,
         status=Status.worst(posterior.status for posterior in posteriors),
         plan=tuple(posteriors[0].stats.plan.lines()),
         computational_std=_computational_std(posteriors, solver, executor, fields=fields),
+        fine_mean=fine_mean,
     )
 
 

@@ -99,6 +99,12 @@ class Task:
         return unit_sphere(np.concatenate(latitude), np.concatenate(longitude))
 
     @property
+    def mean_inputs(self) -> Array | None:
+        """Map cells where the mean alone is wanted, on the unit sphere, shape (r, 3)."""
+        cells = self.design.mean_cells
+        return None if cells is None else unit_sphere(*cells.points())
+
+    @property
     def run_key(self) -> str:
         """Name of the run: a digest of all that decides its result, and of nothing else.
 
@@ -144,8 +150,9 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     """
     points, design = choose(job, field)
     family = mean_family(job.prior.mean, variable=job.observations.variable)
-    if design.cells is not None:
-        family.check_covers(*design.cells.points())
+    for cells in (design.cells, design.mean_cells):
+        if cells is not None:
+            family.check_covers(*cells.points())
     family.check_covers(points.latitude_degrees, points.longitude_degrees)
     train = design.train
     mean = family.fit(

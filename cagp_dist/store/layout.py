@@ -4,7 +4,8 @@
 
     posterior     t2m_mean t2m_std t2m_predictive_std t2m (time, point)    latitude longitude (point)
     map           t2m_mean t2m_std t2m_predictive_std (time, latitude, longitude)
-                  both with t2m_std_computational where it is known what the solver left undone
+    map_std       the same on a coarser grid, if the job asks for that; map has the mean alone then
+                  all three with t2m_std_computational where it is known what the solver left undone
     calibration   pit (time, point)  area_weight (point)  pit_count (pit_interval)  pit_bin (pit_edge)
                   coverage coverage_standard_error (level)   rmse nll crps ks_statistic ks_pvalue ()
     trace         rmse nll crps ks_statistic ks_pvalue seconds (iteration)  coverage (iteration, level)
@@ -158,7 +159,8 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     errors = ("coverage_standard_error", "coverage_standard_error_area_weighted")
     return {
         "posterior": dict.fromkeys((*posterior, variable), _POINTS),
-        "map": dict.fromkeys(posterior, _GRID),
+        "map": {f"{variable}_mean": _GRID},
+        "map_std": dict.fromkeys(posterior, _GRID),
         "calibration": {
             "pit": _POINTS,
             "area_weight": ("point",),
@@ -178,7 +180,8 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """Arrays that a group may hold or not, and their dimensions."""
     name = f"{variable}_std_computational"
-    return {"posterior": {name: _POINTS}, "map": {name: _GRID}}
+    errors = (f"{variable}_std", f"{variable}_predictive_std", name)
+    return {"posterior": {name: _POINTS}, "map": dict.fromkeys(errors, _GRID), "map_std": {name: _GRID}}
 
 
 DIMENSIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = dimensions_of(T2M.name)
@@ -203,9 +206,10 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     },
     **dict.fromkeys(("area_weight", "seconds", "iteration"), (0.0, np.inf)),
 }
-_ABOUT = ("posterior", "map", "observations")
+_ABOUT = ("posterior", "map", "map_std", "observations")
 """Groups whose arrays carry the name of the variable."""
 
+_MAPS = ("map", "map_std")
 _MAP_LONGITUDES = (-360.0, 360.0)
 """A map across Greenwich has negative longitudes west of it, so that its columns are in order."""
 
@@ -221,6 +225,12 @@ def variable_in(group: xr.Dataset) -> Variable | None:
     names = [str(name) for name in group.data_vars]
     stems = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     name = next((stem for stem in stems if f"{stem}_std" in names), names[0] if len(names) == 1 else None)
+    if (
+        stems
+        and len(names) == 1
+        and str(group[names[0]].attrs.get("long_name", "")).startswith("posterior mean")
+    ):
+        name = stems[0]
     if name is None:
         return None
     # old and foreign runs may lack attributes of one of the two
@@ -261,6 +271,11 @@ def check(name: str, group: xr.Dataset) -> None:
             raise StoreError(f"group {name!r} lacks the variable {key!r} with dimensions {dimensions}.")
         if group[key].dims != dimensions:
             raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {dimensions}.")
+    if name == "map" and (f"{variable.name}_std" in group) != (f"{variable.name}_predictive_std" in group):
+        raise StoreError(
+            f"group 'map' has one of {variable.name}_std and {variable.name}_predictive_std; expected both "
+            f"with dimensions {_GRID}, or none and a group map_std."
+        )
     for found, variable_ in group.variables.items():
         key = str(found)
         if variable_.dtype.kind not in "fiu":
@@ -272,7 +287,7 @@ def check(name: str, group: xr.Dataset) -> None:
                 f"{values.size}; a run with missing numbers is not published."
             )
         low, high = ranges.get(key, (-np.inf, np.inf))
-        if (name, key) == ("map", "longitude"):
+        if name in _MAPS and key == "longitude":
             low, high = _MAP_LONGITUDES
         if values.size and not (low <= values.min() and values.max() <= high):
             units = variable.units if name in _ABOUT else str(group[key].attrs.get("units", ""))
@@ -281,10 +296,10 @@ def check(name: str, group: xr.Dataset) -> None:
                 f"{name}/{key} ranges over {values.min():g}..{values.max():g}; plausible is "
                 f"{low:g}..{high:g}. Check units ({units}), the prior and whether the solver converged."
             )
-    for axis in ("latitude", "longitude") if name == "map" else ():
+    for axis in ("latitude", "longitude") if name in _MAPS else ():
         if np.any(np.diff(group[axis].values) <= 0.0):
             raise StoreError(
-                f"map/{axis} does not ascend; expected cells from south to north and from west to east "
+                f"{name}/{axis} does not ascend; expected cells from south to north and from west to east "
                 "without a jump, negative longitudes to the west of Greenwich."
             )
 

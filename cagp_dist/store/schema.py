@@ -73,7 +73,7 @@ def map_group(
     computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
 ) -> xr.Dataset:
-    """Group ``map``: prediction on a latitude-longitude grid.
+    """Group ``map``, or ``map_std`` beside a finer mean: prediction on a latitude-longitude grid.
 
     Parameters
     ----------
@@ -96,18 +96,46 @@ def map_group(
     ArgumentError
         If a shape does not fit.
     """
-    coordinates = {
-        "time": _coordinate("time", "time", times),
-        "latitude": _coordinate("latitude", "latitude", latitude_degrees, axis="Y"),
-        "longitude": _coordinate("longitude", "longitude", longitude_degrees, axis="X"),
-    }
     return _dataset(
         "map",
-        coordinates,
+        _axes(times, latitude_degrees, longitude_degrees),
         _posterior(variable, mean, std, noise_variance, computational_std),
         variable,
         title=f"Posterior {variable.long_name} on a grid",
     )
+
+
+def mean_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    mean: ArrayLike,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``map`` where its error bars are in ``map_std``, on a coarser grid: the mean alone.
+
+    Parameters
+    ----------
+    times, latitude_degrees, longitude_degrees, mean, variable
+        As for `map_group`.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    group = _dataset(
+        "map",
+        _axes(times, latitude_degrees, longitude_degrees),
+        {f"{variable.name}_mean": mean},
+        variable,
+        title=f"Posterior {variable.long_name} on a grid, mean",
+    )
+    field = group[f"{variable.name}_mean"]
+    del field.attrs["ancillary_variables"]
+    field.attrs["comment"] = f"{field.attrs.get('comment', '')} Error bars: group map_std.".strip()
+    return group
 
 
 def calibration_group(
@@ -278,6 +306,16 @@ def _posterior(
         f"{name}_std": std,
         f"{name}_predictive_std": np.hypot(std, np.sqrt(noise_variance)),
         **({} if computational_std is None else {f"{name}_std_computational": computational_std}),
+    }
+
+
+def _axes(
+    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike
+) -> dict[str, xr.Variable]:
+    return {
+        "time": _coordinate("time", "time", times),
+        "latitude": _coordinate("latitude", "latitude", latitude_degrees, axis="Y"),
+        "longitude": _coordinate("longitude", "longitude", longitude_degrees, axis="X"),
     }
 
 

@@ -11,10 +11,11 @@ from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, pit
 from cagp_dist.calibration.scores import scores
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store.discovery import root_attributes
-from cagp_dist.store.layout import check
+from cagp_dist.store.layout import check, variable_in
 from cagp_dist.store.schema import (
     calibration_group,
     map_group,
+    mean_group,
     observations_group,
     posterior_group,
     trace_group,
@@ -400,3 +401,21 @@ def test_the_part_that_was_not_computed_may_be_there_or_not():
         check("posterior", group.assign(t2m_std_computational=-group.t2m_std_computational))
     with pytest.raises(StoreError, match="t2m_std_computational has dimensions"):
         check("posterior", group.assign(t2m_std_computational=group.t2m_std_computational[0]))
+
+
+def test_a_map_has_all_its_error_bars_or_none():
+    """None where they are in ``map_std``, on a coarser grid."""
+    whole = _groups()["map"]
+    alone = mean_group(**AXES, mean=np.full(GRID, 280.0))
+    check("map", alone)
+    check("map_std", whole)
+    np.testing.assert_array_equal(alone.t2m_mean, whole.t2m_mean)
+    assert variable_in(alone).name == "t2m"
+    assert variable_in(alone).long_name == variable_in(whole).long_name
+    for name in ("t2m_std", "t2m_predictive_std"):
+        with pytest.raises(StoreError, match="group 'map' has one of t2m_std and t2m_predictive_std"):
+            check("map", whole.drop_vars(name))
+        with pytest.raises(StoreError, match=f"group 'map_std' lacks the variable '{name}'"):
+            check("map_std", whole.drop_vars(name))
+    with pytest.raises(StoreError, match="map_std/latitude does not ascend"):
+        check("map_std", whole.isel(latitude=slice(None, None, -1)))

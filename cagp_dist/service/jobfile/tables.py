@@ -15,7 +15,9 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     PrivateAttr,
+    ValidationInfo,
     WrapValidator,
+    field_validator,
     model_validator,
 )
 
@@ -24,10 +26,12 @@ from cagp_dist.kernels import KERNELS, families_of
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
-from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable
+from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable, SolverTable
 from cagp_dist.service.jobfile.times import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times import TimeRule
 from cagp_dist.service.jobfile.times import times as check_times
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.registry import SOLVERS
 from cagp_dist.text import alternatives
 
 _LARGEST_COUNT = 10**9
@@ -44,6 +48,9 @@ _COUNT = Field(description="an integer of at least 1", examples=[1000], ge=1, le
 _SEED = Field(description="an integer of at least 0", examples=[0], ge=0, le=2**63 - 1)
 _STEP = Field(description="an integer of at least 1", examples=[4], ge=1, le=_LARGEST_COUNT)
 _DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], gt=0.0, le=90.0)
+_STD_DEGREES = Field(
+    description="a number of degrees above resolution_degrees, at most 90", examples=[4.0], gt=0.0, le=90.0
+)
 _LENGTHSCALE = Field(
     description="a positive chord length on the unit sphere, at most 2", examples=[0.05], gt=0.0
 )
@@ -207,11 +214,26 @@ class AllPoints(Table):
 
 
 class MapGrid(Table):
-    """``{ kind = "grid" }``: cell centres about ``resolution_degrees`` apart, over ``area``."""
+    """``{ kind = "grid" }``: cell centres about ``resolution_degrees`` apart, over ``area``.
+
+    With ``std_resolution_degrees``, which is coarser, the error bars have cells of their own: a fine map of
+    the mean costs little, one of error bars does not.
+    """
 
     kind: Literal["grid"]
     resolution_degrees: Annotated[float, _DEGREES]
     area: Annotated[Area | None, _AREA] = None
+    std_resolution_degrees: Annotated[float | None, _STD_DEGREES] = None
+
+    @model_validator(mode="after")
+    def _error_bars_are_coarser(self) -> Self:
+        coarse = self.std_resolution_degrees
+        if coarse is not None and coarse <= self.resolution_degrees:
+            raise ValueError(
+                f"std_resolution_degrees = {coarse:g} is not above resolution_degrees = "
+                f"{self.resolution_degrees:g}; leave it out to have mean and error bars on one grid"
+            )
+        return self
 
 
 class DesignTable(Table):
@@ -378,6 +400,19 @@ class Job(Table):
     output: Annotated[OutputTable, Field(description="the key root")] = OutputTable()
     _text: str = PrivateAttr(default="")
 
+    @field_validator("solver", mode="after")
+    @classmethod
+    def _the_mean_comes_by_itself(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
+        design = info.data.get("design")
+        table = None if design is None else design.map
+        if table is None or table.std_resolution_degrees is None or isinstance(solver.build(), Affine):
+            return solver
+        able = ", ".join(name for name, known in SOLVERS.items() if issubclass(known, Affine))
+        raise ValueError(
+            f"the mean of {solver.name} does not come without its error bars, which std_resolution_degrees "
+            f"of [design] map asks for; leave that out, or use one of {able}"
+        )
+
     @property
     def text(self) -> str:
         """The job file as it was written."""
@@ -398,4 +433,6 @@ class Job(Table):
         observations = form["observations"]
         for key in {"level", "units", "check_range"} - self.observations.reading().keys():
             del observations[key]  # jobs from before there were these keys keep their form, and their runs
+        if form["design"]["map"] is not None and form["design"]["map"]["std_resolution_degrees"] is None:
+            del form["design"]["map"]["std_resolution_degrees"]
         return form
