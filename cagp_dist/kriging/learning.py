@@ -1,8 +1,10 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +13,16 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gp import Prior
-from cagp_dist.kernels import KERNELS, Elementary, Kernel
+from cagp_dist.kernels import Elementary, Kernel, families_of
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.means import mean_family
-from cagp_dist.text import alternatives, nearest
 
 if TYPE_CHECKING:
+    from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.result import FitResult
     from cagp_dist.runtime import Executor
 
+KernelLike: TypeAlias = str | type[Elementary] | Sequence[type[Elementary]] | Kernel
 MeanLike: TypeAlias = "str | float | Callable[[Array], ArrayLike]"
 
 MOST_DENSE = 2_000
@@ -101,25 +104,27 @@ def mean_of(
     )
 
 
-def kernel_family(kernel: "str | type[Elementary] | Kernel") -> "type[Elementary] | Kernel":
-    """Find the kernel that a name stands for; a class or a kernel stands for itself."""
+def families(kernel: KernelLike) -> tuple[type[Elementary], ...]:
+    """Classes of the parts of a kernel that is given by its name, by classes, or with its numbers."""
     if isinstance(kernel, str):
-        if kernel in KERNELS:
-            return KERNELS[kernel]
-        near = nearest(kernel, KERNELS)
-        hint = f' Did you mean "{near}"?' if near else ""
-        raise ArgumentError(f"kernel is {kernel!r}; expected {alternatives(KERNELS)}.{hint}")
-    if isinstance(kernel, Kernel) or (isinstance(kernel, type) and issubclass(kernel, Elementary)):
-        return kernel
-    raise ArgumentError(f'kernel is {kernel!r}; expected a name, such as "matern32", a kernel or its class.')
+        return families_of(kernel)
+    if isinstance(kernel, Kernel):
+        return tuple(type(part) for part in kernel.parts)
+    parts = tuple(kernel) if isinstance(kernel, Sequence) else (kernel,)
+    if not parts or not all(isinstance(part, type) and issubclass(part, Elementary) for part in parts):
+        raise ArgumentError(
+            f'kernel is {kernel!r}; expected a name, such as "matern32" or "matern32 + matern32", a '
+            "kernel, or its class."
+        )
+    return cast("tuple[type[Elementary], ...]", parts)
 
 
 def learn(
     observed: Observations,
     *,
-    kernel: "str | type[Elementary] | Kernel",
+    kernel: KernelLike,
     mean: MeanLike,
-    fixed: dict[str, float],
+    fixed: Mapping[str, Sequence[float]],
     noise_std: float | None,
     nugget_std: float | None,
     executor: "Executor",
@@ -131,12 +136,12 @@ def learn(
     ----------
     observed : Observations
         With the noise of each place, where it is known.
-    kernel : str, class of Kernel, or Kernel
+    kernel : str, class of kernel, several of them, or Kernel
         The numbers of a kernel that has them are kept.
     mean : str, number or callable
         Taken away before the fit.
-    fixed : dict of float
-        "lengthscale" and "variance", if they are to be kept.
+    fixed : mapping of sequences of float
+        "lengthscale" and "variance" of each part of the kernel, if they are to be kept.
     noise_std : float or None
         Noise of all observations, where it is known.
     nugget_std : float or None
@@ -152,48 +157,68 @@ def learn(
     """
     from cagp_dist.likelihood.fit import fit
 
-    family = kernel_family(kernel)
-    if isinstance(family, Elementary):
-        fixed = {"lengthscale": family.common_lengthscale, "variance": family.variance, **fixed}
-        family = type(family)
-    bounds = {name: (number, number) for name, number in fixed.items()}
+    parts = families(kernel)
+    if isinstance(kernel, Kernel):
+        if fixed:
+            raise ArgumentError(
+                f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(fixed)} were given; "
+                "expected one or the other."
+            )
+        fixed = {
+            "lengthscale": tuple(part.common_lengthscale for part in kernel.parts),
+            "variance": tuple(part.variance for part in kernel.parts),
+        }
     known = _known_noise(observed, noise_std)
     typical = float(known.mean())
-    if typical > 0.0:
-        if nugget_std is not None:
-            level = typical + nugget_std**2
-            bounds["noise_variance"] = (level, level)
-        else:
-            bounds["noise_variance"] = (typical, max(2.0 * typical, 4.0 * float(np.nanvar(observed.values))))
-    if isinstance(family, Kernel):
-        if fixed or "noise_variance" not in bounds or nugget_std is None:
-            raise ArgumentError(
-                f"kernel is {family!r}, whose numbers are kept; expected noise_std beside it, and neither a "
-                "lengthscale nor a variance. Or give prior=cagp.Prior(kernel, noise_variance)."
-            )
-        return Learned(family, known + nugget_std**2, mean, None, "")
+    bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
+    level = None if nugget_std is None or typical == 0.0 else typical + nugget_std**2
+    if level is not None:
+        bounds["noise_variance"] = (level, level)
+    elif typical > 0.0:
+        bounds["noise_variance"] = (typical, max(2.0 * typical, 4.0 * float(np.nanvar(observed.values))))
     result, where = None, ""
-    if len({name for name, (low, high) in bounds.items() if low == high}) == 3:
-        chosen: Kernel = family(bounds["lengthscale"][0], bounds["variance"][0])
-        noise_variance = bounds["noise_variance"][0]
+    if level is not None and len(fixed) == 2:
+        chosen, noise_variance = _kernel_of(kernel, parts, fixed), level
     else:
         places, fields, where = _decisive(observed)
         centre = mean_of(mean, observed, places, fields)
         X = points_of(observed)[places]
-        y = observed.values[np.ix_(fields, places)].T - Prior(family(1.0), 1.0, centre).mean_at(X)
+        y = observed.values[np.ix_(fields, places)].T - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
         grid = observed.grid if places.all() else None
         result = fit(
-            family,
+            parts[0] if len(parts) == 1 else parts,
             X if grid is None else grid,
             y if grid is None else y.T.reshape(-1, *grid.shape),
             mean=0.0,
-            bounds=bounds,
+            bounds=cast("Given", bounds),
             method="rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks",
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
         )
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
     return Learned(chosen, known + (noise_variance - typical), mean, result, where)
+
+
+def _held(name: str, held: Sequence[float], parts: Sequence[type[Elementary]]) -> Sequence[object]:
+    """Bounds that hold the number of each part of a kernel."""
+    if len(held) != len(parts):
+        raise ArgumentError(
+            f"{name} is {held[0] if len(held) == 1 else tuple(held)!r}; the kernel has {len(parts)} "
+            f"part{'s' if len(parts) != 1 else ''}: expected a number for each."
+        )
+    pairs = tuple((number, number) for number in held)
+    return pairs[0] if len(pairs) == 1 else pairs
+
+
+def _kernel_of(
+    kernel: KernelLike, parts: Sequence[type[Elementary]], fixed: Mapping[str, Sequence[float]]
+) -> Kernel:
+    if isinstance(kernel, Kernel):
+        return kernel
+    kernels: list[Kernel] = [
+        part(*numbers) for part, *numbers in zip(parts, fixed["lengthscale"], fixed["variance"], strict=True)
+    ]
+    return reduce(add, kernels)
 
 
 def _known_noise(observed: Observations, noise_std: float | None) -> Array:

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Self
@@ -15,14 +16,14 @@ from cagp_dist.checks import as_numbers, check_count, check_positive
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres, kilometres_of_chord
 from cagp_dist.gp import Prior
-from cagp_dist.kernels import Elementary, Kernel
 from cagp_dist.kriging.dataset import as_dataset, coordinates, field_dims
 from cagp_dist.kriging.executors import Workers, workers_of
-from cagp_dist.kriging.learning import Learned, MeanLike, learn
+from cagp_dist.kriging.learning import KernelLike, Learned, MeanLike, learn
 from cagp_dist.kriging.observations import Observations, Source, observe, observe_arrays
 from cagp_dist.kriging.solving import predict
 from cagp_dist.kriging.targets import Targets, To, find_targets, of_places
 from cagp_dist.kriging.validation import cross_validate
+from cagp_dist.likelihood.result import each
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
@@ -38,16 +39,16 @@ def krige(
     observations: Source,
     *,
     to: To = None,
-    kernel: "str | type[Elementary] | Kernel" = "matern32",
+    kernel: KernelLike = "matern32",
     mean: MeanLike = "constant",
     value: str | None = None,
     noise_std: str | float | None = None,
     nugget_std: float | None = 0.0,
     prior: Prior | None = None,
     solver: "str | Solver" = "auto",
-    lengthscale_km: float | None = None,
-    lengthscale: float | None = None,
-    variance: float | None = None,
+    lengthscale_km: float | Sequence[float] | None = None,
+    lengthscale: float | Sequence[float] | None = None,
+    variance: float | Sequence[float] | None = None,
     latitude: str | None = None,
     longitude: str | None = None,
     time: str | None = None,
@@ -73,7 +74,8 @@ def krige(
         places, in its order and with its longitudes. A `LatLonGrid`. A table of places, or its path. By
         default the grid of the observations: their gaps are filled.
     kernel : str, class of Kernel, or Kernel
-        "matern12", "matern32", "matern52" or "squared-exponential"; of a kernel with numbers these are kept.
+        "matern12", "matern32", "matern52" or "squared-exponential", or a sum such as "matern32 + matern32";
+        of a kernel with numbers these are kept.
     mean : str, number or callable
         A family of `MEANS`, fitted to each field by least squares, "constant" or "quadratic-latitude" for
         example; or the mean itself, as `Prior` takes it.
@@ -92,11 +94,12 @@ def krige(
         "auto": exact where that can be had in reasonable time (a dense factor for up to 5,000 points, the
         rings of a grid), else block Gauss-Seidel until at most 5 % of each variance are unfinished
         computation. "cholesky", "rings", "block-gauss-seidel", or a solver.
-    lengthscale_km, lengthscale : number, optional
+    lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
         of the unit sphere.
-    variance : number, optional
-        Fixes the variance of the prior, squared unit of the values.
+    variance : number or sequence of numbers, optional
+        Fixes the variance of the prior, squared unit of the values. Of a sum of kernels these are sequences,
+        with a number for each part.
     latitude, longitude, time, units, missing : optional
         Columns of a table, units of its values and what it writes where one is missing; see
         `cagp_dist.tables.read_table`.
@@ -204,16 +207,16 @@ class Kriging:
     def __init__(
         self,
         *,
-        kernel: "str | type[Elementary] | Kernel" = "matern32",
+        kernel: KernelLike = "matern32",
         mean: MeanLike = "constant",
         value: str | None = None,
         noise_std: str | float | None = None,
         nugget_std: float | None = 0.0,
         prior: Prior | None = None,
         solver: "str | Solver" = "auto",
-        lengthscale_km: float | None = None,
-        lengthscale: float | None = None,
-        variance: float | None = None,
+        lengthscale_km: float | Sequence[float] | None = None,
+        lengthscale: float | Sequence[float] | None = None,
+        variance: float | Sequence[float] | None = None,
         latitude: str | None = None,
         longitude: str | None = None,
         time: str | None = None,
@@ -460,8 +463,8 @@ class Kriging:
             [
                 *lines,
                 f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
-                f"             standard errors: lengthscale {errors.lengthscale:.2g}, variance "
-                f"{errors.variance:.2g}, noise variance {errors.noise_variance:.2g}",
+                f"             standard errors: lengthscale {_numbers(errors.lengthscale)}, variance "
+                f"{_numbers(errors.variance)}, noise variance {_numbers(errors.noise_variance)}",
             ]
         )
 
@@ -503,17 +506,18 @@ class Kriging:
             memory_limit_bytes=self.memory_limit_bytes,
         )
 
-    def _fixed(self) -> dict[str, float]:
+    def _fixed(self) -> dict[str, list[float]]:
         if self.lengthscale is not None and self.lengthscale_km is not None:
             raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
-        fixed = {}
+        fixed: dict[str, list[float]] = {}
         for name in ("lengthscale", "lengthscale_km", "variance"):
-            number = getattr(self, name)
-            if number is not None:
-                check_positive(name, number)
-                fixed[name] = float(number)
+            given = getattr(self, name)
+            if given is not None:
+                fixed[name] = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
+                for number in fixed[name]:
+                    check_positive(name, number)
         if "lengthscale_km" in fixed:
-            fixed["lengthscale"] = chord_of_kilometres(fixed.pop("lengthscale_km"))
+            fixed["lengthscale"] = [chord_of_kilometres(number) for number in fixed.pop("lengthscale_km")]
         return fixed
 
     def _check_alone(self) -> None:
@@ -541,6 +545,11 @@ def _changed(model: Kriging) -> str:
     shown = {name: given for name, given in model.get_params().items() if given is not defaults[name].default}
     written = {name: repr(given) for name, given in shown.items() if given != defaults[name].default}
     return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())
+
+
+def _numbers(errors: float | tuple[float, ...]) -> str:
+    """Write standard errors; what was held fixed has none."""
+    return " and ".join("none" if np.isnan(error) else f"{error:.2g}" for error in each(errors))
 
 
 def _array_targets(X: Array) -> Targets:

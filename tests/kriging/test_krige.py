@@ -1,5 +1,7 @@
 """One call: what condition() gives for the same arrays comes out, on the coordinates of the target."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -261,7 +263,8 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
         ({"to": [1.0, 2.0]}, "to is"),
         ({"to": {"region": [0.0, 1.0, 10.0, 2.0]}}, r"expected \[north, west, south, east\]"),
         ({"to": 0.0}, "the resolution is 0.0"),
-        ({"kernel": "matern23"}, 'Did you mean "matern'),
+        ({"kernel": "matern23"}, "'matern23' is no kernel; expected matern12"),
+        ({"kernel": 3}, "kernel is 3; expected a name"),
         ({"solver": "magic"}, "solver is 'magic'; expected \"auto\""),
         ({"solver": "rings"}, "form no latitude-longitude grid"),
         ({"mean": "cubic"}, "mean is 'cubic'"),
@@ -322,8 +325,32 @@ def test_a_sum_of_kernels_with_its_numbers(stations):
     kernel = cagp.Matern32(0.2, 1.0) + cagp.Matern32(1.0, 4.0)
     result = cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, kernel=kernel, noise_std=0.5)
     assert result.attrs["lengthscale_chord"] == [0.2, 1.0]
-    with pytest.raises(ArgumentError, match="expected noise_std beside it"):
-        cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, kernel=kernel)
+    assert result.attrs["fit_status"] == "given"
+    by_name = cagp.krige(
+        stations,
+        to={"lat": [0.0], "lon": [0.0]},
+        kernel="matern32 + matern32",
+        lengthscale=(0.2, 1.0),
+        variance=(1.0, 4.0),
+        noise_std=0.5,
+    )
+    np.testing.assert_array_equal(by_name["mean"], result["mean"])
+    fitted = cagp.Kriging(kernel=kernel).fit(stations)
+    assert fitted.prior_.kernel == kernel
+    assert fitted.fit_result_.standard_errors.noise_variance > 0.0
+    with pytest.raises(ArgumentError, match="the kernel has 2 parts: expected a number for each"):
+        cagp.Kriging(kernel="matern32 + matern32", lengthscale_km=300.0).fit(stations)
+    with pytest.raises(ArgumentError, match="whose numbers are kept, and variance were given"):
+        cagp.Kriging(kernel=kernel, variance=1.0).fit(stations)
+
+
+def test_both_lengthscales_of_a_sum_are_fitted(truth):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the field has one
+        model = cagp.Kriging(kernel="matern32 + matern12", noise_std=0.5).fit(truth[0])
+    parts = model.prior_.kernel.parts
+    assert [type(part) for part in parts] == [cagp.Matern32, cagp.Matern12]
+    assert "Matern32 + Matern12" in model.summary()
 
 
 def test_sweeps_say_what_is_unfinished(stations, prior):
