@@ -31,7 +31,7 @@ from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
 from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
-from cagp_dist.likelihood.search import best_climb, climb, settle
+from cagp_dist.likelihood.search import best_climb, climb, refine, settle
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.memory import available_bytes
 
@@ -219,6 +219,13 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
             return _settle(profile, place, curvature)
         place = _ordered(profile, climb(profile, place.x, curvature), model)
         curvature = _curvature(profile, place)
+    if model.parts > 1:
+        for _ in range(MOST_ROOTS):
+            refined = refine(levels[-1], place, curvature)
+            if refined is place:
+                break
+            place = _ordered(levels[-1], refined, model)
+            curvature = _curvature(levels[-1], place)
     return place, uncertainty(levels[-1], place, curvature)
 
 

@@ -66,6 +66,42 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
     return place
 
 
+def refine(profile: Profile, place: Place, curvature: Array) -> Place:
+    """Take Newton steps with this curvature while they rise.
+
+    The numbers of a sum trade off against each other; in such a narrow valley a climb ends early.
+
+    Parameters
+    ----------
+    profile : Profile
+        What to maximise.
+    place : Place
+        Where to begin.
+    curvature : array, shape (2 m + 1, 2 m + 1)
+        Information there, by log (lengthscales, variance, weights, ratio).
+
+    Returns
+    -------
+    Place
+        A higher one, or the same.
+    """
+    matrix = profile_information(curvature)
+    if not np.isfinite(matrix).all() or np.linalg.eigvalsh(matrix).min() <= 0.0:
+        return place
+    low, high = profile.box
+    inverse = np.asarray(np.linalg.inv(matrix))
+    for _ in range(MOST_ROOT_STEPS):
+        step = inverse @ _admissible_slope(profile, place)
+        if arrived(step, inverse, np.zeros_like(inverse)):
+            break
+        step *= min(1.0, LONGEST_STEP / np.abs(step).max())
+        following = profile.at(np.clip(place.x + step, low, high))
+        if following.log_likelihood <= place.log_likelihood:
+            break
+        place = following
+    return place
+
+
 def _climb_within_reach(profile: Profile, start: Place, unit: Array) -> Place:
     from scipy.optimize import minimize
 

@@ -218,7 +218,10 @@ def record_rows(run: PublishedRun) -> list[Row]:
         ("Published", attributes.text("date_created")),
         ("Solver", attributes.text("solver")),
         ("Executor", attributes.text("executor")),
-        ("Prior", _joined({_spoken(name): value for name, value in attributes.table("prior").items()})),
+        (
+            "Prior",
+            _joined({_spoken(name): _summed(value) for name, value in attributes.table("prior").items()}),
+        ),
         *((name, f"{count:,}") for name, count in counts.items() if count is not None),
         ("Test points", f"{run.points.latitude_degrees.size:,}"),
         *(
@@ -234,6 +237,11 @@ def record_rows(run: PublishedRun) -> list[Row]:
 def _spoken(name: str) -> str:
     """``noise_variance`` as people read it."""
     return name.replace("_", " ")
+
+
+def _summed(value: object) -> object:
+    """Write the numbers of the parts of a sum as a sum."""
+    return " + ".join(map(_joined, value)) if isinstance(value, list) else value
 
 
 def _joined(value: object) -> str:

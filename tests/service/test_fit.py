@@ -456,4 +456,5 @@ def test_a_run_with_a_sum_says_all_its_numbers(sum_text, tmp_path):
     assert said["kernel"] == "matern32 + matern32"
     assert (said["lengthscale"], said["variance"]) == ([0.12, 0.8], [8.0, 20.0])
     page = write_report(outcome.path).read_text()
-    assert "lengthscale 0.12, 0.8, variance 8, 20" in page
+    assert "lengthscale 0.12 + 0.8" in page
+    assert "variance 8 + 20" in page
