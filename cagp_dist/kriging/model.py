@@ -23,6 +23,7 @@ from cagp_dist.kriging.observations import Observations, Source, observe, observ
 from cagp_dist.kriging.solving import predict
 from cagp_dist.kriging.targets import Targets, To, find_targets, of_places
 from cagp_dist.kriging.validation import cross_validate
+from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.result import each
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def krige(
     Warns
     -----
     UserWarning
-        If the fit did not end in an optimum inside its bounds; the text says what to do.
+        If the fit did not end in an optimum inside its bounds, but for a noise that is too small to be found;
+        the text says what to do.
 
     Notes
     -----
@@ -286,10 +288,9 @@ class Kriging:
         observed = self._observe(observations, y).with_poles_merged()
         with workers_of(self.executor) as executor:
             learned = self._learn(observed, executor=executor)
-        if learned.result is not None and not learned.result.status.ok:
-            warnings.warn(
-                f"the fit ended {learned.result.status.value}: {learned.result.status.advice}", stacklevel=2
-            )
+        result = learned.result
+        if result is not None and not result.status.ok and not noise_is_negligible(result, result.prior):
+            warnings.warn(f"the fit ended {result.status.value}: {result.status.advice}", stacklevel=2)
         places, fields = observed.patterns()[0]
         self.prior_ = learned.prior(observed, places, fields)
         self.fit_result_ = learned.result

@@ -34,18 +34,6 @@ MOST_POINTS = 100_000
 MOST_VALUES = 5_000_000
 """Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
 
-NEGLIGIBLE = 1e-3
-"""A noise variance that is surely below this part of the field's need not be known better."""
-
-SURELY = 3.0
-"""Standard errors that make it sure."""
-
-LOOSE, VAGUE = 3.0, 1.0
-"""Standard errors of a logarithm beyond which a number is not determined, and known by its order at best."""
-
-ARRIVED = 0.1
-"""Standard errors that a search may have left to go."""
-
 
 @dataclass(frozen=True, eq=False)
 class FittedPrior:
@@ -90,22 +78,9 @@ class FittedPrior:
         large one, and the noise variance itself is far below that of the field. A search that looks for it
         in vain may end unconverged; the other numbers are then within a tenth of a standard error.
         """
-        result = self.result
-        noise = self.prior.noise_number
-        variance = float(sum(part.variance for part in self.prior.kernel.parts))
-        error = result.standard_errors.noise_variance
-        largest = noise + (SURELY * error if np.isfinite(error) else SURELY * noise)
-        if result.at_bound:
-            return result.at_bound == ("noise_variance",) and largest <= NEGLIGIBLE * variance
-        errors = np.nan_to_num(np.sqrt(np.diag(result.log_covariance)), nan=np.inf)
-        others = float(errors[:-1].max())
-        known = {
-            "flat": others <= LOOSE,
-            "not-converged": result.log_likelihood is not None
-            and errors[-1] >= VAGUE
-            and result.gradient_norm * others <= ARRIVED,
-        }
-        return bool(known.get(result.status.value, False) and largest <= NEGLIGIBLE * variance)
+        from cagp_dist.likelihood.negligible import noise_is_negligible
+
+        return noise_is_negligible(self.result, self.prior)
 
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
@@ -169,3 +170,15 @@ def test_a_client_of_dask_is_an_executor(stations):
         assert client.status == "running"
     np.testing.assert_array_equal(here["mean"], there["mean"])
     assert "Dask cluster" in there.attrs["executor"]
+
+
+def test_a_noise_that_is_too_small_to_be_found_is_no_reason_to_warn():
+    latitude, longitude = np.arange(-60.0, 61.0, 6.0), np.arange(0.0, 360.0, 6.0)
+    rings = cagp.RingGram(
+        cagp.LatLonGrid.from_axes(latitude, longitude), cagp.Matern32(0.8, 4.0), noise_variance=1e-7
+    )
+    field = rings.sample(np.random.default_rng(1), noise=True)
+    given = xr.DataArray(field, dims=("lat", "lon"), coords={"lat": latitude, "lon": longitude})
+    model = cagp.Kriging(mean=0.0).fit(given)  # a warning would be an error
+    assert not model.fit_result_.status.ok
+    assert model.prior_.noise_variance < 1e-3
