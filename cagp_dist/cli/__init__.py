@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NOT_CONVERGED = 3
 
 app = typer.Typer(
-    help="Gaussian-process maps of global temperature, whose error bars count the computation that was "
+    help="Gaussian-process maps of weather and climate, whose error bars count the computation that was "
     "not done.",
     epilog="Start with [bold]cagp demo[/bold].",
     no_args_is_help=True,

@@ -223,7 +223,7 @@ def show_runs(runs: "Sequence[RunEntry]") -> None:
             escape(run.source),
             escape(run.solver.partition(",")[0]),
             "" if run.observations is None else f"{run.observations:,}",
-            *(f"{scores[name]:.3f} {run.units}" if name in scores else "" for name in ("rmse", "crps")),
+            *(amount(scores[name], run.units) if name in scores else "" for name in ("rmse", "crps")),
             f"{scores['nll']:.3f}" if "nll" in scores else "",
             f"{scores['coverage']:.1%}" if "coverage" in scores else "",
             run.status,

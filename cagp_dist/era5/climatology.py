@@ -1,4 +1,4 @@
-"""A climatology from a Zarr store: the usual temperature of each place, interpolated to any points."""
+"""A climatology from a Zarr store: the usual value of each place, interpolated to any points."""
 
 import logging
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _COPIES = 3
 
 @dataclass(frozen=True, eq=False)
 class Climatology:
-    """Mean temperature of each place, for the whole year or for each calendar month: a `MeanFamily`.
+    """Mean of each place, for the whole year or for each calendar month: a `MeanFamily`.
 
     Attributes
     ----------

@@ -17,6 +17,7 @@ from cagp_dist.report.thumbnails import Picture, Scale, picture_of, scales_of, t
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
 from cagp_dist.service.runs import COVERAGE_LEVEL, RunEntry, list_runs
 from cagp_dist.store.files import whole_file
+from cagp_dist.variables.units import amount
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,7 +127,7 @@ def _pills(run: RunEntry) -> str:
 def _scores(run: RunEntry) -> str:
     if not run.scores:
         return "<p>not scored</p>"
-    shown = [(name.upper(), f"{run.scores[name]:.2f} {run.units}".strip()) for name in ("rmse", "crps")]
+    shown = [(name.upper(), amount(run.scores[name], run.units, 2)) for name in ("rmse", "crps")]
     shown.append(("NLL", f"{run.scores['nll']:.2f}"))
     if "coverage" in run.scores:
         shown.append((f"in {100.0 * COVERAGE_LEVEL:g} %", percent(run.scores["coverage"])))

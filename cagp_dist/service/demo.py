@@ -9,7 +9,7 @@ from cagp_dist.service.jobfile.tables import Job
 DEMO_JOB = """\
 [observations]
 source = "sample"
-variable = "t2m"
+variable = "t2m"        # a name in the source; published names and units follow it
 times = ["2017-04-27T12:00"]
 
 [design]
