@@ -62,7 +62,8 @@ def opened(run: Path, name: str) -> Iterator[xr.Dataset]:
     with open_group(run, "/") as root:
         attributes = dict(root.attrs)
     with open_group(run, name) as group:
-        described = group.assign_attrs(_attributes(name, group, attributes))
+        in_order = group[sorted(map(str, group.data_vars))]
+        described = in_order.assign_attrs(_attributes(name, group, attributes))
         yield _with_bounds(described) if kind_of(group) == GRIDDED else described
 
 

@@ -50,6 +50,7 @@ def test_units_rights_and_noise_lie_beside_it(run, tmp_path):
     assert described["@context"] == "http://www.w3.org/ns/csvw"
     assert described["url"] == "map.csv"
     columns = {column["name"]: column for column in described["tableSchema"]["columns"]}
+    assert list(columns) == ["time", "latitude", "longitude", "t2m_mean", "t2m_predictive_std", "t2m_std"]
     assert list(columns) == path.read_text().splitlines()[0].split(",")
     assert columns["t2m_mean"]["schema:unitText"] == "K"
     assert columns["longitude"]["schema:unitText"] == "degrees_east"
