@@ -24,6 +24,8 @@ class GridAxes(Protocol):
 def resample(grid: GridAxes, values: Array, longitude_degrees: Array, latitude_degrees: Array) -> Array:
     """Bilinear values of a grid at any points; constant for half a cell beyond its edge, then NaN.
 
+    Where cells are blank (NaN), the average of the others, as far as half of the weight is on them.
+
     Longitudes may be in any convention and wrap around the globe where the grid does.
 
     Parameters
@@ -33,6 +35,12 @@ def resample(grid: GridAxes, values: Array, longitude_degrees: Array, latitude_d
     longitude_degrees, latitude_degrees : array
         One shape; NaN gives NaN.
     """
+    known = np.isfinite(values)
+    if not known.all():
+        weight = resample(grid, known.astype(np.float64), longitude_degrees, latitude_degrees)
+        total = resample(grid, np.where(known, values, 0.0), longitude_degrees, latitude_degrees)
+        there = weight >= 0.5
+        return np.where(there, total / np.where(there, weight, 1.0), np.nan)
     rows, north = np.argsort(grid.latitude_degrees), np.sort(grid.latitude_degrees)
     # Unroll the longitudes from the far side of the widest gap, which is where a region has its west edge.
     west, gap = widest_gap(grid.longitude_degrees)

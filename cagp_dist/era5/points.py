@@ -1,5 +1,6 @@
 """From a gridded field to observation sites: one point per place on the globe, no missing values."""
 
+import dataclasses
 import logging
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ class Points:
         Grid points that were merged away because they are the same place as another: ``Q - 1`` per pole row.
     variable : Variable
         What the values are.
+    missing_degrees : array of float64, shape (m, 2)
+        Latitude and longitude of the points that were left out for missing values, poles not among them.
     """
 
     latitude_degrees: Array
@@ -48,6 +51,7 @@ class Points:
     dropped_missing: int
     merged_pole_copies: int
     variable: Variable = T2M
+    missing_degrees: Array = dataclasses.field(default_factory=lambda: np.empty((0, 2)))
 
     @property
     def values_kelvin(self) -> Array:
@@ -112,7 +116,9 @@ def observation_points(field: xr.Dataset) -> Points:
         site_longitude[first] = 0.0
         keep[first + 1 : first + columns] = False
     merged = int((~keep).sum())
-    keep &= np.isfinite(sites).all(axis=0)
+    there = np.isfinite(sites).all(axis=0)
+    missing = keep & ~there & (np.abs(site_latitude) <= 90.0 - 1e-6)
+    keep &= there
     if not keep.any():
         raise DataError(
             f"no point has a value at all {times.size} selected times; select fewer times or another source."
@@ -125,6 +131,7 @@ def observation_points(field: xr.Dataset) -> Points:
         dropped_missing=int((~keep).sum()) - merged,
         merged_pole_copies=merged,
         variable=variable,
+        missing_degrees=np.stack([site_latitude[missing], site_longitude[missing]], axis=1),
     )
 
 

@@ -75,7 +75,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
     _colour_bar(std_figure, shown, std_scale)
 
     computational = []
-    if unfinished is not None and unfinished.any():
+    if unfinished is not None and np.nan_to_num(unfinished).any():
         values = unfinished if grid else unfinished[0]
         scale = spanning(values, colours="viridis", label=unit, percentile=0.5)
         figure, axes = _blank(frame, "Of the error bar: unfinished computation", f"{stamp}, {where}, at most")
@@ -100,7 +100,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
             mean_figure,
             f"Map of the posterior mean {noun}, {stamp}: "
             + (
-                f"{shown_mean.min():.1f} to {shown_mean.max():.1f} degrees Celsius."
+                f"{np.nanmin(shown_mean):.1f} to {np.nanmax(shown_mean):.1f} degrees Celsius."
                 if celsius
                 else f"{reach(mean, variable.units, 1)}."
             ),
@@ -122,6 +122,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
 
 def reach(values: Array, units: str, digits: int) -> str:
     """Smallest and largest value with their unit: kelvin with so many decimals, else four digits."""
+    values = values[np.isfinite(values)]  # cells may be blank
     form = f".{digits}f" if units == "K" else ".4g"
     return f"{values.min():{form}} to {values.max():{form}} {spoken(units)}".strip()
 
@@ -149,6 +150,7 @@ def map_frame(run: PublishedRun) -> Frame:
 
 def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0) -> Scale:
     """Scale between two outer percentiles of the values; a constant field gets half a unit each way."""
+    values = values[np.isfinite(values)]  # cells may be blank
     low, high = (float(edge) for edge in np.percentile(values, [percentile, 100.0 - percentile]))
     if high - low < 1e-6:
         low, high = low - 0.5, high + 0.5

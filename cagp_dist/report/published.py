@@ -226,20 +226,24 @@ def read_run(path: Path) -> PublishedRun:
     if with_errors != "map":
         with _group(path, "map") as fields:
             first = fields.isel(time=0)
+            blank = int(fields.attrs.get("blank_cells", 0))
             fine = MeanMap(
                 longitude_degrees=_values(first, "longitude", "longitude"),
                 latitude_degrees=_values(first, "latitude", "latitude"),
-                mean=_values(first, f"{name}_mean", "latitude", "longitude"),
+                mean=_values(first, f"{name}_mean", "latitude", "longitude", blank=blank),
             )
     if (path / with_errors).is_dir():
         with _group(path, with_errors) as fields:
             first = fields.isel(time=0)
+            blank = int(fields.attrs.get("blank_cells", 0))
             grid = Grid(
                 longitude_degrees=_values(first, "longitude", "longitude"),
                 latitude_degrees=_values(first, "latitude", "latitude"),
-                mean=_values(first, f"{name}_mean", "latitude", "longitude"),
-                std=_values(first, f"{name}_std", "latitude", "longitude"),
-                computational_std=_optional(first, f"{name}_std_computational", "latitude", "longitude"),
+                mean=_values(first, f"{name}_mean", "latitude", "longitude", blank=blank),
+                std=_values(first, f"{name}_std", "latitude", "longitude", blank=blank),
+                computational_std=_optional(
+                    first, f"{name}_std_computational", "latitude", "longitude", blank=blank
+                ),
             )
     key = attributes.text("run_key") or path.stem
     return PublishedRun(key, times, points, grid, scored, traced, attributes, variable, fine)
@@ -270,15 +274,15 @@ def _group(path: Path, name: str) -> Iterator["xr.Dataset"]:
         ) from error
 
 
-def _optional(dataset: "xr.Dataset", name: str, *dims: str) -> Array | None:
+def _optional(dataset: "xr.Dataset", name: str, *dims: str, blank: int = 0) -> Array | None:
     """Variable that a run may hold or not."""
-    return _values(dataset, name, *dims) if name in dataset else None
+    return _values(dataset, name, *dims, blank=blank) if name in dataset else None
 
 
-def _values(dataset: "xr.Dataset", name: str, *dims: str) -> Array:
-    """Variable as float64 in the order of dims, finite."""
+def _values(dataset: "xr.Dataset", name: str, *dims: str, blank: int = 0) -> Array:
+    """Variable as float64 in the order of dims, finite but for as many values as were left blank."""
     values = np.asarray(dataset[name].transpose(*dims).values, dtype=np.float64)
-    if not np.isfinite(values).all():
+    if np.count_nonzero(~np.isfinite(values)) != blank:
         raise StoreError(
             f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values of {name!r} "
             "are not finite; a missing chunk reads as NaN. "

@@ -5,7 +5,7 @@ over the ground; or, if the job says so, each point of the field with equal prob
 kept: a test point counts in area-weighted scores with its area over its chance of being chosen.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.service.jobfile.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
+
+NEARER = 1e-6
+"""Points whose distances differ by less, relatively, are equally near."""
 
 MOST_CELLS = 10_000_000
 """Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""
@@ -29,20 +32,77 @@ class MapCells:
     longitude_degrees : array of float64, shape (columns,)
         Ascending without a jump. In [0, 360), as in the canonical field, unless the map crosses Greenwich and
         is no full circle: then longitudes west of Greenwich are negative.
+    shown : array of bool, shape (rows, columns), or None
+        Cells that are predicted; the others stay blank. None for all of them.
     """
 
     latitude_degrees: Array
     longitude_degrees: Array
+    shown: Mask | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.latitude_degrees.size, self.longitude_degrees.size
 
     @property
     def size(self) -> int:
-        """Number of cells."""
-        return self.latitude_degrees.size * self.longitude_degrees.size
+        """Number of cells that are predicted."""
+        rows, columns = self.shape
+        return rows * columns if self.shown is None else int(np.count_nonzero(self.shown))
+
+    @property
+    def blank(self) -> int:
+        """Number of cells that are not."""
+        rows, columns = self.shape
+        return rows * columns - self.size
 
     def points(self) -> tuple[Array, Array]:
-        """Latitude and longitude of every cell, longitude running fastest, each of shape (size,)."""
+        """Latitude and longitude of every predicted cell, longitude running fastest, each (size,)."""
         latitude, longitude = np.meshgrid(self.latitude_degrees, self.longitude_degrees, indexing="ij")
-        return latitude.ravel(), longitude.ravel()
+        if self.shown is None:
+            return latitude.ravel(), longitude.ravel()
+        return latitude[self.shown], longitude[self.shown]
+
+    def fields(self, values: Array) -> Array:
+        """Values of the predicted cells (T, size) as fields (T, rows, columns), NaN where they are blank."""
+        if self.shown is None:
+            return values.reshape(-1, *self.shape)
+        fields = np.full((len(values), *self.shape), np.nan)
+        fields[:, self.shown] = values
+        return fields
+
+    def observed(
+        self, latitude_degrees: Array, longitude_degrees: Array, missing_degrees: Array
+    ) -> "MapCells":
+        """Leave blank the cells where the source has no values.
+
+        A cell is predicted if the nearest point of the source, or any within half a row of its centre, has
+        values.
+
+        Parameters
+        ----------
+        latitude_degrees, longitude_degrees : array of float64, shape (N,)
+            Points of the source with values.
+        missing_degrees : array of float64, shape (m, 2)
+            Latitude and longitude of those without.
+
+        Returns
+        -------
+        MapCells
+            These, if no point is missing or no cell is blank.
+        """
+        from scipy.spatial import cKDTree
+
+        if not len(missing_degrees):
+            return self
+        centres = unit_sphere(*self.points())
+        there = np.asarray(cKDTree(unit_sphere(latitude_degrees, longitude_degrees)).query(centres)[0])
+        missing = np.asarray(cKDTree(unit_sphere(*missing_degrees.T)).query(centres)[0])
+        rows = np.diff(self.latitude_degrees)
+        within = 2.0 * np.sin(0.25 * np.deg2rad(float(rows.min()) if rows.size else 0.0))
+        shown = there <= np.maximum(missing * (1.0 + NEARER), within)
+        return self if shown.all() else replace(self, shown=shown.reshape(self.shape))
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,27 +84,32 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
         ),
     }
     if design.cells is not None:
-        shape = (points.times.size, design.cells.latitude_degrees.size, design.cells.longitude_degrees.size)
+        fields = design.cells.fields
         fine, mean = design.mean_cells, solution.fine_mean
-        groups["map" if fine is None else "map_std"] = schema.map_group(
+        name = "map" if fine is None else "map_std"
+        groups[name] = schema.map_group(
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
             longitude_degrees=design.cells.longitude_degrees,
-            mean=last.mean[:, q:].reshape(shape),
-            std=last.std[:, q:].reshape(shape),
+            mean=fields(last.mean[:, q:]),
+            std=fields(last.std[:, q:]),
             noise_variance=prior.noise_number,
-            computational_std=None if unfinished is None else unfinished[:, q:].reshape(shape),
+            computational_std=None if unfinished is None else fields(unfinished[:, q:]),
             variable=points.variable,
         )
+        if design.cells.blank:
+            groups[name].attrs["blank_cells"] = design.cells.blank
         if fine is not None and mean is not None:
             axes = fine.latitude_degrees, fine.longitude_degrees
             groups["map"] = schema.mean_group(
                 times=points.times,
                 latitude_degrees=axes[0],
                 longitude_degrees=axes[1],
-                mean=mean.reshape(points.times.size, *(axis.size for axis in axes)),
+                mean=fine.fields(mean),
                 variable=points.variable,
             )
+            if fine.blank:
+                groups["map"].attrs["blank_cells"] = fine.blank
     return groups
 
 
@@ -150,7 +155,8 @@ def attributes_of(
     The job as written, prior, fit, versions, plan, timings, how the solve ended, and whether the error bars
     hold what they promise, from group ``calibration``.
     """
-    job, points = task.job, task.points
+    job, points, cells = task.job, task.points, task.design.cells
+    blank = 0 if cells is None else cells.blank
     attributes: dict[str, object] = {
         "job": job.text,
         "status": solution.status.value,
@@ -174,6 +180,7 @@ def attributes_of(
         },
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
+        **({"map_cells_blank": blank} if blank else {}),
         "merged_pole_copies": points.merged_pole_copies,
         "plan": list(solution.plan),
         "timings": {name: round(spent, 3) for name, spent in seconds.items()},

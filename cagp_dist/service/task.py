@@ -1,7 +1,7 @@
 """What a job comes to once its field is known: points, values, prior, solver and the run's name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,13 @@ import numpy as np
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points, observation_points
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, mean_family
-from cagp_dist.service.design import Design, design_points
+from cagp_dist.service.design import Design, MapCells, design_points
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Solver
@@ -110,6 +110,7 @@ class Task:
 
         Numbers that are fitted have no part in it: they follow from the job, the data and the versions.
         """
+        blank = 0 if self.design.cells is None else self.design.cells.blank
         contents = (self.provenance.get(name) for name in ("content_sha256", "climatology_sha256"))
         return run_key(
             job=self.job.canonical(),
@@ -118,6 +119,7 @@ class Task:
                 "block_size": block_size(self.solver),
                 "column_group": tiling.COLUMN_GROUP,
                 "smallest_row_tile": tiling.SMALLEST_ROW_TILE,
+                **({} if blank == 0 else {"blank_cells": blank}),
             },
             dtype="float64",
             code_version=version("cagp-dist"),
@@ -244,7 +246,24 @@ def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
         table=job.design,
         block_size=block_size(job.solver.build()),
     )
+    if job.design.map is not None and job.design.map.mask == "observed":
+        design = replace(
+            design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
+        )
     return points, design
+
+
+def _observed(cells: MapCells | None, points: Points) -> MapCells | None:
+    """Leave cells blank where the source has no values; `ConfigurationError` if these are all of them."""
+    if cells is None:
+        return None
+    found = cells.observed(points.latitude_degrees, points.longitude_degrees, points.missing_degrees)
+    if found.size == 0:
+        raise ConfigurationError(
+            "[design] map: the source has no values in its area, so that all of its cells are blank. "
+            'Give the map another area, or mask = "none" to predict there all the same.'
+        )
+    return found
 
 
 def block_size(solver: Solver) -> int:

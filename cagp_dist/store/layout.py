@@ -242,6 +242,9 @@ def variable_in(group: xr.Dataset) -> Variable | None:
     return variable_of(name, {})
 
 
+DIMENSIONS_OF_MAP = ("time", "latitude", "longitude")
+
+
 def check(name: str, group: xr.Dataset) -> None:
     """Check a group against the layout: variables, dimensions, finite values, plausible ranges.
 
@@ -257,7 +260,8 @@ def check(name: str, group: xr.Dataset) -> None:
     StoreError
         Naming the group and the variable. Ranges: of 2 metre temperature, observations 150-350 K, posterior
         mean 100-400 K, standard deviation 0-200 K, of other variables in proportion to what is plausible for
-        them; probabilities 0-1. The axes of a map must ascend.
+        them; probabilities 0-1. The axes of a map must ascend. Only as many cells of a map are NaN as its
+        attribute ``blank_cells`` says.
     """
     if name not in DIMENSIONS:
         raise StoreError(f"a run has no group {name!r}; expected one of {', '.join(DIMENSIONS)}.")
@@ -281,6 +285,10 @@ def check(name: str, group: xr.Dataset) -> None:
         if variable_.dtype.kind not in "fiu":
             continue
         values = variable_.values
+        if name in _MAPS and variable_.dims == DIMENSIONS_OF_MAP:
+            blank = int(group.attrs.get("blank_cells", 0)) * group.sizes["time"]
+            there = ~np.isnan(values)
+            values = values[there] if np.count_nonzero(~there) == blank else values
         if not np.isfinite(values).all():
             raise StoreError(
                 f"{name}/{key} holds {np.count_nonzero(~np.isfinite(values))} NaN or infinite values of "

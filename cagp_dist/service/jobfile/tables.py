@@ -224,6 +224,13 @@ class MapGrid(Table):
     resolution_degrees: Annotated[float, _DEGREES]
     area: Annotated[Area | None, _AREA] = None
     std_resolution_degrees: Annotated[float | None, _STD_DEGREES] = None
+    mask: Annotated[
+        Literal["observed", "none"],
+        Field(
+            description='"observed" to leave cells blank where the source has no values, or "none"',
+            examples=["none"],
+        ),
+    ] = "observed"
 
     @model_validator(mode="after")
     def _error_bars_are_coarser(self) -> Self:
@@ -435,4 +442,6 @@ class Job(Table):
             del observations[key]  # jobs from before there were these keys keep their form, and their runs
         if form["design"]["map"] is not None and form["design"]["map"]["std_resolution_degrees"] is None:
             del form["design"]["map"]["std_resolution_degrees"]
+        if self.design.map is not None and self.design.map.mask == "observed":
+            del form["design"]["map"]["mask"]  # the same; where it leaves cells blank, the run says so
         return form
