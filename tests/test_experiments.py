@@ -324,3 +324,14 @@ def test_fit_density_without_blocks_is_the_fit_of_all_points():
     assert together.result.method == "pathwise"
     for (name, value, error), (_, other, _) in zip(dense.estimates(), together.estimates(), strict=True):
         assert abs(value - other) < error, name
+
+
+@pytest.mark.exhaustive
+def test_a_sum_of_kernels_is_no_less_likely_than_one(capsys):
+    script("sum_kernel").main(["--quick"])
+    body = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()][2:]
+    one, two = ([cell.strip() for cell in row] for row in body if len(row) > 1)
+    assert (one[2], two[2]) == ("matern32", "matern32 + matern32")
+    short, long = map(float, two[3].split("+"))
+    assert short <= long
+    assert float(two[8]) >= float(one[8]) - 1e-4
