@@ -182,9 +182,9 @@ class Posterior:
     -----
     The variance is the sum of a mathematical part, that of the exact posterior, and a computational part,
     which more iterations take away (math 0). How large the second is follows from the points, the noise and
-    the kernel alone. It is worked out when it is first asked for, on all cores of this process: about 30 n q
-    nanoseconds of one core, less than a tenth of a sweep over 10,000 points; by Cholesky for up to 1,024
-    observed points, by rings on complete grids.
+    the kernel alone. It is worked out when it is first asked for, on all cores of this process: 50 to
+    130 n q nanoseconds of one core, a tenth to a third of a sweep over 10,000 points and less over more; by
+    Cholesky for up to 1,024 observed points, by rings on complete grids.
     """
 
     mean: Array

@@ -25,6 +25,7 @@ SOLVERS = {
     "blocks": cagp.BlockGaussSeidel(2, block_size=300),
     "overrelaxed": cagp.SOR(2, relaxation=1.4),
     "there-and-back": cagp.SSOR(2, relaxation=1.4),
+    "share": cagp.BlockGaussSeidel(20, block_size=100, computational_share=0.3),
     "jacobi": cagp.Jacobi(2),
     "block-jacobi": cagp.BlockJacobi(2, block_size=300),
     "small-block-jacobi": cagp.BlockJacobi(2, block_size=100, damping=0.1),
