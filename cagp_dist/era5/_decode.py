@@ -116,6 +116,11 @@ def _opened(path: Path, folder: Path, selection: dict[str, Any]) -> Iterator[lis
 
 def _damage(error: Exception) -> str:
     text = str(error).strip().splitlines()
+    if any(word in str(error) for word in ("calendar", "cftime")):
+        return (
+            f"has times that are not dates of the standard calendar ({text[0]}). Put them into it first, in "
+            "Python with convert_calendar of xarray, which needs the package cftime."
+        )
     return (
         f"cannot be decoded ({type(error).__name__}: {text[0] if text else 'no message'}). "
         "The file is damaged or incomplete; fetch it again."

@@ -264,6 +264,18 @@ def test_hours_of_final_and_preliminary_versions(tmp_path, layout):
     np.testing.assert_array_equal(field.t2m, canonical(raw).t2m)
 
 
+def test_times_of_another_calendar_are_refused_with_a_remedy(tmp_path):
+    raw = raw_dataset().drop_vars("expver")
+    raw = raw.assign_coords(valid_time=("valid_time", [59.0, 60.0]))
+    raw.valid_time.attrs = {"units": "days since 2001-01-01", "calendar": "noleap"}
+    raw.to_netcdf(tmp_path / "cmip.nc", engine="h5netcdf")
+    with pytest.raises(
+        DataError,
+        match=r"cmip\.nc: has times that are not dates of the standard calendar .* convert_calendar",
+    ):
+        open_files(str(tmp_path / "cmip.nc"), scratch=tmp_path)
+
+
 def test_a_zip_among_several_files(tmp_path):
     raw = raw_dataset(times=DAYS)
     folder = tmp_path / "fields"
