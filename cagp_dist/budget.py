@@ -520,8 +520,9 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     many = grid.products > 0
     targets = 0 if grid.targets_are_grid and grid.has_rings else demand.q
     views = targets if grid.target_views is None else min(targets, grid.target_views)
-    solves = demand.fields * max(grid.products, 1) + (2 * grid.latitudes if grid.missing else 0)
-    solves += targets * grid.products if many else views
+    # an iteration is a product and a solve
+    solves = demand.fields * max(2 * grid.products, 1) + (2 * grid.latitudes if grid.missing else 0)
+    solves += targets * 2 * grid.products if many else views
     # solves, coordinates of the points, and of those that were observed; fields and their weights
     in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (0 if grid.has_rings else 24)) * DOUBLE * grid.size
     in_flight += (3 if grid.has_rings else 4) * DOUBLE * grid.size * demand.fields

@@ -303,7 +303,7 @@ def condition(
 
     from cagp_dist.gram.base import target_points
     from cagp_dist.posterior.certificate import Certificate
-    from cagp_dist.posterior.patterns import Solved, joined, joint_bytes, joint_plan
+    from cagp_dist.posterior.patterns import Solved, joined, plan_together
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
     from cagp_dist.posterior.trace import Step, Trace
     from cagp_dist.runtime import ThreadExecutor
@@ -321,17 +321,9 @@ def condition(
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
         limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-        kept = joint_bytes(
-            [part.fields for part in parts],
-            len(points),
-            iterations=solver.iterations,
-            full_covariance=full,
-            points=sum(part.numbers for part in parts),
-        )
-        limit = max(limit - kept, 0)
         problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
-        plans = [solver.plan(demand_of(problems.of(part), executor, limit)) for part in parts]
-        plan = joint_plan(plans, joint_bytes=kept)
+        demands = [demand_of(problems.of(part), executor, limit) for part in parts]
+        plans, plan = plan_together(solver, demands)
         if on_plan is not None:
             on_plan(plan)
         ends = []
@@ -439,7 +431,7 @@ def posterior_mean(
     _check_prior(prior)
 
     from cagp_dist.gram.base import target_points
-    from cagp_dist.posterior.patterns import in_order, joint_bytes
+    from cagp_dist.posterior.patterns import in_order, joint_bytes, less_memory
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
     from cagp_dist.runtime import ThreadExecutor
     from cagp_dist.solvers.affine import Affine
@@ -457,15 +449,13 @@ def posterior_mean(
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
         limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-        kept = joint_bytes(groups, len(points), iterations=0, full_covariance=False, points=0)
-        limit = max(limit - kept, 0)
         problems = Problems(
             prior, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
-        plans, means = [], []
-        for part in parts:
+        demands, means = [demand_of(problems.of(part), executor, limit) for part in parts], []
+        plans = []
+        for demand in less_memory(demands, joint_bytes(demands, iterations=0)):
             # the stages carry one column per field: plan them as if each field were a target
-            demand = demand_of(problems.of(part), executor, limit)
             grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
             plans.append(solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid)))
         for part, plan in zip(parts, plans, strict=True):

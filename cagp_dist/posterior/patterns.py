@@ -4,14 +4,16 @@ What a solver does depends on where something was observed, not on what. Fields 
 same points share a solve and its variance; others have their own, and the variance differs between them.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.budget import DOUBLE, Plan
+from cagp_dist.budget import DOUBLE, Demand, Plan
 from cagp_dist.posterior.certificate import Certificate, JointCertificate
+from cagp_dist.solvers.base import Solver
 from cagp_dist.solvers.status import Status
 
 Steps = list[tuple[int, Array, Array]]
@@ -109,19 +111,40 @@ def joined(parts: Sequence[Solved]) -> Solved:
     )
 
 
-def joint_bytes(
-    patterns: Sequence[Indices], q: int, *, iterations: int, full_covariance: bool, points: int
-) -> int:
-    """Bytes of what all solves have found, and of what is made of it; none where there is one solve.
+def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Plan], Plan]:
+    """Plan the solve of each pattern in the memory that the results of all leave; and all of them as one.
 
-    ``points`` is how many numbers say where all of them observed, and with what noise.
+    Raises
+    ------
+    BudgetError
+        If one of them does not fit.
     """
-    if len(patterns) == 1:
+    kept = 0
+    if len(demands) > 1:
+        somehow = [solver.plan(replace(demand, memory_limit_bytes=sys.maxsize)) for demand in demands]
+        kept = joint_bytes(demands, iterations=max(plan.iterations for plan in somehow))
+    plans = [solver.plan(demand) for demand in less_memory(demands, kept)]
+    return plans, joint_plan(plans, joint_bytes=kept)
+
+
+def joint_bytes(demands: Sequence[Demand], *, iterations: int) -> int:
+    """Bytes of what all solves have found, and of what is made of it; none where there is one solve."""
+    patterns, q = len(demands), demands[0].q
+    if patterns == 1:
         return 0
-    fields = sum(len(pattern) for pattern in patterns)
-    steps = q * (fields + len(patterns) + 2 * fields + 2 * fields) * (iterations + 1)
-    covariances = q * q * (len(patterns) + 2 * fields) if full_covariance else 0
+    fields = sum(demand.fields for demand in demands)
+    steps = q * (patterns + 5 * fields) * (iterations + 1)
+    covariances = q * q * (patterns + 2 * fields) if demands[0].full_covariance else 0
+    # where each pattern was observed, and with what noise: what the computational variance follows from
+    points = sum(demand.n * (demand.p + 1) for demand in demands)
     return DOUBLE * (steps + covariances + points)
+
+
+def less_memory(demands: Sequence[Demand], kept: int) -> list[Demand]:
+    """Demands with so many bytes less to use."""
+    return [
+        replace(demand, memory_limit_bytes=max(demand.memory_limit_bytes - kept, 0)) for demand in demands
+    ]
 
 
 def joint_plan(plans: Sequence[Plan], *, joint_bytes: int) -> Plan:

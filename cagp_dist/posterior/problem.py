@@ -71,11 +71,6 @@ class Pattern:
         """Which of the given points were observed, shape (m,) or (P, Q)."""
         return np.asarray(~np.isnan(self.y[self.fields[0]]))
 
-    @property
-    def numbers(self) -> int:
-        """How many numbers say where it was observed, and with what noise."""
-        return (self.columns + 1) * int(np.count_nonzero(self.given))
-
     def mean_at(self, prior: PriorLike, points: Array) -> Array:
         """Prior mean of these fields at points (q, p): shape (q, 1), or (q, t) where it differs between them.
 

@@ -27,7 +27,7 @@ class Step:
     mean : array, shape (T, q)
         In the unit of the observations.
     std : array, shape (T, q)
-        In the same unit; latent, without noise. Rows are equal where all times share one solve.
+        In the same unit; latent, without noise. Rows are equal where times share one solve.
     seconds : float
         Wall time from the start of the solve.
     """
@@ -98,7 +98,7 @@ def solve(
     X : array (n, 3), or LatLonGrid
         Observed points in solver order, or the grid that was observed.
     y : array, shape (n, T), or (T, P, Q) on a grid
-        In their unit; on a grid NaN where nothing was observed.
+        In their unit; NaN where nothing was observed. Times with different gaps are solves of their own.
     X_new : array, shape (q, 3)
         Points where the posterior is wanted.
     solver, executor, memory_limit_bytes
@@ -174,8 +174,14 @@ def _computational_std(
     certificates = [posterior.certificate for posterior in posteriors]
     if not isinstance(solver, Affine) and not all(certificate.known for certificate in certificates):
         return None
-    std = np.sqrt([certificate.bounds(executor)[1] for certificate in certificates])
-    return np.array(np.broadcast_to(std, (fields, std.shape[1])))
+    bounds = [certificate.bounds(executor)[1] for certificate in certificates]
+    return np.sqrt(_by_time(bounds, fields=fields))
+
+
+def _by_time(variances: Sequence[Array], *, fields: int) -> Array:
+    """Variances (q,), for all times or one by one, or (q, T) where they differ, as (T, q)."""
+    rows = np.concatenate([np.atleast_2d(variance.T) for variance in variances])
+    return np.broadcast_to(rows, (fields, rows.shape[1]))
 
 
 def _columns_of(prior: Prior, columns: slice) -> Callable[[Array], Array]:
@@ -192,7 +198,7 @@ def _steps(
         states = [posterior.trace[min(iteration, len(posterior.trace) - 1)] for posterior in posteriors]
         mean = np.concatenate([state.mean.T for state in states])
         # The solve raises on variances that are negative beyond rounding; what is left is rounding.
-        std = np.sqrt(np.maximum([state.variance for state in states], 0.0))
+        std = np.sqrt(np.maximum(_by_time([state.variance for state in states], fields=fields), 0.0))
         spent = sum(clock.get(iteration, max(clock.values())) for clock in seconds)
-        steps.append(Step(mean=mean, std=np.broadcast_to(std, (fields, std.shape[1])), seconds=spent))
+        steps.append(Step(mean=mean, std=std, seconds=spent))
     return tuple(steps)

@@ -134,10 +134,12 @@ def test_no_iteration_returns_the_prior_which_is_calibrated(points):
     assert min(result.tests.ks_pvalue, result.tests.variance_pvalue, result.tests.mean_pvalue) > 1e-3
 
 
-def test_z_is_the_dense_formula(points):
+@pytest.mark.parametrize("noise", [0.01, np.geomspace(1e-4, 1.0, 60)], ids=["one noise", "noise by point"])
+def test_z_is_the_dense_formula(points, noise):
     X, X_test = points[0][:60], points[1]
+    prior = replace(PRIOR, noise_variance=noise)
     result = simulate(
-        PRIOR, X, X_test, solver=cagp.Cholesky(), simulations=7, generator=np.random.default_rng(2)
+        prior, X, X_test, solver=cagp.Cholesky(), simulations=7, generator=np.random.default_rng(2)
     )
     # The same draws, in the order in which the generator gives them.
     generator = np.random.default_rng(2)
@@ -145,8 +147,8 @@ def test_z_is_the_dense_formula(points):
     w /= np.linalg.norm(w)
     joint = np.concatenate([X, X_test])
     f = np.linalg.cholesky(PRIOR.kernel(joint, joint)) @ generator.standard_normal((80, 7))
-    y = f[:60] + 0.1 * generator.standard_normal((60, 7))
-    V, G = PRIOR.kernel(X_test, X), PRIOR.kernel(X, X) + 0.01 * np.eye(60)
+    y = f[:60] + np.sqrt(noise * np.ones(60))[:, None] * generator.standard_normal((60, 7))
+    V, G = PRIOR.kernel(X_test, X), PRIOR.kernel(X, X) + noise * np.eye(60)
     covariance = PRIOR.kernel(X_test, X_test) - V @ np.linalg.solve(G, V.T)
     expected = w @ (V @ np.linalg.solve(G, y) - f[60:]) / np.sqrt(w @ covariance @ w)
     np.testing.assert_allclose(result.z, expected, rtol=1e-7)

@@ -240,6 +240,16 @@ def test_a_pattern_that_does_not_fit_is_refused_before_any_solve():
         cagp.condition(prior, points, y, X_TEST, **{**given, "memory_limit_bytes": 1})
 
 
+def test_actions_that_no_pattern_can_take_are_not_counted():
+    """Of a million actions at most n are taken: their steps fit into a few MB."""
+    given = {"memory_limit_bytes": 4_000_000, "mean": 0.0}
+    posterior = on_points(cagp.RandomActions(10**6), **given)
+    assert posterior.stats.iterations == 60
+    assert len(posterior.trace) == 61
+    with pytest.raises(BudgetError, match="more than the"):
+        on_points(cagp.GaussSeidel(10**5), **given)
+
+
 def test_bytes_are_no_more_than_planned():
     rng = np.random.default_rng(0)
     points, targets, y = rng.uniform(size=(150, 2)), rng.uniform(size=(4000, 2)), rng.normal(size=(150, 40))
@@ -268,6 +278,16 @@ def test_factors_of_a_grid_are_made_once_for_all_patterns(monkeypatch):
     assert len(made) == 1
 
 
+def test_factors_of_other_latitudes_are_not_taken_for_these():
+    fields = FIELDS[1:3].copy()
+    fields[:] = 1.0
+    fields[0, 2] = fields[1, 4] = np.nan  # as many latitudes, and others
+    together = on_grid(cagp.Rings(), y=fields, mean=0.0)
+    for t in range(2):
+        alone = on_grid(cagp.Rings(), y=fields[t], mean=0.0)
+        assert_close(together.mean[:, t], alone.mean, relative=1e-12)
+
+
 def test_statuses_and_residuals_are_the_worst():
     """Noise by point is solved iteratively, and where no two points of a latitude are left, exactly."""
     fields = FIELDS[:2].copy()
@@ -293,7 +313,7 @@ def test_a_pattern_that_was_done_early_keeps_its_last_step():
         certificate = Certificate(np.ones(2), None)
         return Solved(np.array(fields), steps, None, status, residual, certificate)
 
-    found = joined([part([0, 2], 2, cagp.Status.CONVERGED, 0.1), part([1], 4, cagp.Status.BREAKDOWN, 0.3)])
+    found = joined([part([0, 2], 2, cagp.Status.BREAKDOWN, 0.3), part([1], 4, cagp.Status.CONVERGED, 0.1)])
     assert found.fields.tolist() == [0, 1, 2]
     assert [iteration for iteration, _, _ in found.steps] == [0, 1, 2, 3]
     assert found.steps[3][1].tolist() == [[1.0, 13.0, 1.0]] * 2
@@ -370,3 +390,17 @@ def test_one_iteration_asked_for_or_none():
     assert (posterior.variance == 2.0).all()
     assert posterior.variance.shape == (Q, T)
     assert on_points(SOME[0], y=Y[:, :1], mean=0.0).variance.shape == (Q,)
+
+
+def test_noise_that_is_even_where_each_field_was_observed_is_solved_exactly():
+    """East and west have noise of their own; each field was observed in one of them."""
+    noise = np.where(np.arange(8) < 4, 0.05, 0.5) * np.ones(GRID.shape)
+    fields = FIELDS[:2].copy()
+    fields[0, :, 4:] = fields[1, :, :4] = np.nan
+    fields[0, 2, 3] = 1.0
+    together = on_grid(cagp.Rings(), y=fields, noise=noise, mean=0.0)
+    assert together.status is cagp.Status.EXACT
+    for t, own in enumerate((0.05, 0.5)):
+        alone = on_grid(cagp.Rings(), y=fields[t], noise=own, mean=0.0)
+        assert_close(together.mean[:, t], alone.mean, relative=1e-12)
+        assert_close(together.variance[:, t], alone.variance, relative=1e-12)

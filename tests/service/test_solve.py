@@ -70,3 +70,27 @@ def test_progress_counts_each_batch_of_targets_once():
     parts = [part for part, _ in said]
     assert parts == sorted(parts)
     assert parts[-1] == 1.0
+
+
+@pytest.mark.parametrize("solver", [cagp.BlockGaussSeidel(2, 10), cagp.ConjugateGradient(3)], ids=repr)
+def test_times_with_different_gaps_and_noise_by_point_are_each_what_they_are_alone(solver):
+    """One of them with the same gaps as another; conjugate gradients take one at a time anyway."""
+    rng = np.random.default_rng(0)
+    y, noise = rng.normal(size=(40, 4)), rng.uniform(0.05, 0.5, size=40)
+    y[:5, 1] = y[30:, 2] = np.nan
+    prior = cagp.Prior(cagp.Matern32(0.3), noise, lambda X: X * np.arange(4.0))
+    found = solved(y, solver, prior)
+    assert [step.mean.shape for step in found.steps] == [(4, 3)] * (solver.iterations + 1)
+    assert [step.std.shape for step in found.steps] == [(4, 3)] * (solver.iterations + 1)
+    X = np.linspace(0.0, 1.0, 40).reshape(-1, 1)
+    for t in range(4):
+        seen = np.isfinite(y[:, t])
+        own = cagp.Prior(cagp.Matern32(0.3), noise[seen], lambda X, t=t: t * X[:, 0])
+        alone = cagp.condition(own, X[seen], y[seen, t], X[:3], solver=solver, executor=SerialExecutor())
+        if found.computational_std is not None:
+            left = np.sqrt(alone.computational_variance)
+            np.testing.assert_allclose(found.computational_std[t], left, rtol=1e-8)
+            assert left.max() > 0.01
+        for step, expected in zip(found.steps, alone.trace, strict=True):
+            np.testing.assert_allclose(step.mean[t], expected.mean, rtol=1e-11, atol=1e-12)
+            np.testing.assert_allclose(step.std[t], np.sqrt(expected.variance), rtol=1e-11)
