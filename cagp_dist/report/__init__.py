@@ -16,10 +16,10 @@ __all__ = ["report_page", "write_report"]
 def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> Path:
     """Write the report of a published run: ``report.html`` and its figures as PNG files.
 
-    The page stands alone (no script, no other file), follows the light or dark theme of the reader and
-    prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``convergence`` (``times`` for a run of
-    several times, ``computational`` where the solver left something undone) lie beside it. Writing it again
-    replaces it.
+    The page stands alone (no other file, and no script but for several times), follows the light or dark
+    theme of the reader and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``convergence``
+    (``times`` for a run of several times, ``computational`` where the solver left something undone) lie
+    beside it. Writing it again replaces it.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     Returns
     -------
     Path
-        ``report.html``. Cost: a few seconds and about 2 MB, whatever the size of the map.
+        ``report.html``. Cost: a few seconds and about 2 MB, whatever the size of the map. Of several times
+        all are drawn, the more the smaller: 31 take some seconds more and 0.6 MB, 744 half a minute and 4 MB.
 
     Raises
     ------
@@ -47,6 +48,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     """
     from cagp_dist.report.charts import draw_charts
     from cagp_dist.report.drawing import drawing_style, inline_svg, save_png
+    from cagp_dist.report.every_time import gallery, scales_of, survey
     from cagp_dist.report.maps import draw_maps
     from cagp_dist.report.page import render
     from cagp_dist.report.published import read_run
@@ -55,10 +57,15 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     run = read_run(path)
     target = Path(directory) if directory is not None else report_page(path).parent
     with drawing_style():
-        maps = draw_maps(run)
+        every, scales = None, None
+        if len(run.times) > 1:
+            every = survey(path, run)
+            scales = scales_of(run, every)
+        maps = draw_maps(run, scales, std_varies=every is None or every.std_varies)
         tall = float(maps[-1].figure.get_size_inches()[1])
         drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]
-        page = render(run, {drawing.name: inline_svg(drawing) for drawing in drawings})
+        figures = {drawing.name: inline_svg(drawing) for drawing in drawings}
+        page = render(run, figures, "" if every is None or scales is None else gallery(run, every, scales))
         try:
             target.mkdir(parents=True, exist_ok=True)
             for drawing in drawings:

@@ -1,12 +1,13 @@
 """Maps of the posterior mean, its standard deviation, and observed minus predicted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.cartography.basemap import RASTER_WIDTH, graticule
 from cagp_dist.cartography.frame import Frame, coastlines, frame_of
 from cagp_dist.cartography.raster import half_cell, resample
@@ -38,11 +39,35 @@ class Scale:
     label: str
 
 
-def draw_maps(run: PublishedRun) -> list[Drawing]:
+def map_scales(run: PublishedRun, *, mean: Array, std: Array, residual: Array) -> dict[str, Scale]:
+    """Colours of the maps, for values of the time that is drawn or of all times; units as published."""
+    variable, unit = run.variable, spoken(run.variable.units)
+    label = f"{variable.long_name} {bracketed(unit)}"
+    if variable.is_temperature:
+        label = "degrees Celsius (above: kelvin)"
+    redder = f"{unit} (red: {variable.comparatives[0]} than predicted)".strip()
+    return {
+        "mean": spanning(shown_mean(run, mean), colours="inferno", label=label),
+        "std": spanning(std, colours="viridis", label=unit, percentile=0.5),
+        "residual": symmetric(residual, colours="RdBu_r", label=redder),
+    }
+
+
+def shown_mean(run: PublishedRun, mean: Array) -> Array:
+    """Means in the unit in which they are drawn: degrees Celsius for temperatures."""
+    return mean - ZERO_CELSIUS_KELVIN if run.variable.is_temperature else mean
+
+
+def draw_maps(
+    run: PublishedRun, scales: Mapping[str, Scale] | None = None, *, std_varies: bool = True
+) -> list[Drawing]:
     """Draw the maps of the first time: ``mean``, ``std``, ``residual``; ``computational`` if there is any.
 
     With a grid, mean and standard deviation are shaded bilinearly between its points; without one they
     are dots at the test points, and nothing is interpolated. The residual is always dots.
+
+    ``scales`` are those of all times, see `map_scales`; without them the colours are for the first time.
+    ``std_varies`` false says that the standard deviation of several times is one map.
 
     Cost: one raster of 1,200 pixels across for each shaded map, whatever the size of the grid.
     """
@@ -56,21 +81,19 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
     unfinished = grid.computational_std if grid else points.computational_std
     variable, noun, unit = run.variable, run.variable.noun, spoken(run.variable.units)
     celsius = variable.is_temperature
-    shown_mean = mean - ZERO_CELSIUS_KELVIN if celsius else mean
+    drawn_mean = shown_mean(run, mean)
     residual = points.observed[0] - points.mean[0]
 
-    mean_label = "degrees Celsius (above: kelvin)" if celsius else f"{variable.long_name} {bracketed(unit)}"
-    mean_scale = spanning(shown_mean, colours="inferno", label=mean_label)
-    std_scale = spanning(std, colours="viridis", label=unit, percentile=0.5)
-    redder = f"{unit} (red: {variable.comparatives[0]} than predicted)".strip()
-    residual_scale = symmetric(residual, colours="RdBu_r", label=redder)
+    chosen = scales or map_scales(run, mean=mean, std=std, residual=residual)
+    mean_scale, std_scale, residual_scale = (chosen[name] for name in ("mean", "std", "residual"))
 
     heading = f"{noun[:1].upper()}{noun[1:]}: posterior mean"
     mean_figure, mean_axes = _blank(frame, heading, f"{stamp}, {where}")
-    shown = _field(mean_axes, frame, points, mean_grid, shown_mean, mean_scale)
+    shown = _field(mean_axes, frame, points, mean_grid, drawn_mean, mean_scale)
     _colour_bar(mean_figure, shown, mean_scale, kelvin_above=celsius)
 
-    std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{stamp}, {where}")
+    std_stamp = stamp if std_varies or len(run.times) == 1 else f"the same at all {len(run.times)} times"
+    std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{std_stamp}, {where}")
     shown = _field(std_axes, frame, points, grid, std, std_scale)
     _colour_bar(std_figure, shown, std_scale)
 
@@ -78,13 +101,15 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
     if unfinished is not None and np.nan_to_num(unfinished).any():
         values = unfinished if grid else unfinished[0]
         scale = spanning(values, colours="viridis", label=unit, percentile=0.5)
-        figure, axes = _blank(frame, "Of the error bar: unfinished computation", f"{stamp}, {where}, at most")
+        figure, axes = _blank(
+            frame, "Of the error bar: unfinished computation", f"{std_stamp}, {where}, at most"
+        )
         _colour_bar(figure, _field(axes, frame, points, grid, values, scale), scale)
         computational.append(
             Drawing(
                 "computational",
                 figure,
-                f"Map of the part of the standard deviation that is unfinished computation, {stamp}: at most "
+                f"Map of the part of the standard deviation that is unfinished computation, {std_stamp}: at most "
                 f"{reach(values, variable.units, 2)}.",
             )
         )
@@ -100,7 +125,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
             mean_figure,
             f"Map of the posterior mean {noun}, {stamp}: "
             + (
-                f"{np.nanmin(shown_mean):.1f} to {np.nanmax(shown_mean):.1f} degrees Celsius."
+                f"{np.nanmin(drawn_mean):.1f} to {np.nanmax(drawn_mean):.1f} degrees Celsius."
                 if celsius
                 else f"{reach(mean, variable.units, 1)}."
             ),
@@ -108,7 +133,7 @@ def draw_maps(run: PublishedRun) -> list[Drawing]:
         Drawing(
             "std",
             std_figure,
-            f"Map of the posterior standard deviation, {stamp}: {reach(std, variable.units, 2)}.",
+            f"Map of the posterior standard deviation, {std_stamp}: {reach(std, variable.units, 2)}.",
         ),
         *computational,
         Drawing(
@@ -166,6 +191,11 @@ def symmetric(values: Array, *, colours: str, label: str) -> Scale:
     return Scale(colours, -reach, reach, extend, label)
 
 
+def drawing_order(values: Array, scale: Scale) -> Indices:
+    """Order in which dots are drawn: those in the middle of the scale first, the others on top of them."""
+    return np.argsort(np.abs(values - 0.5 * (scale.low + scale.high)))
+
+
 def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes]":
     """Figure with an empty map of the right shape: rim, headline and graticule."""
     from matplotlib.figure import Figure
@@ -221,7 +251,7 @@ def _field(
     line = axes.plot(*coastlines(frame), color="#8d98a3", linewidth=0.55, zorder=2)[0]
     line.set_clip_path(rim)
     x, y = frame.project(points.longitude_degrees, points.latitude_degrees)
-    furthest_last = np.argsort(np.abs(values - 0.5 * (scale.low + scale.high)))
+    furthest_last = drawing_order(values, scale)
     return axes.scatter(
         x[furthest_last],
         y[furthest_last],

@@ -37,7 +37,7 @@ _ALIKE = "The test points were drawn in proportion to area: counting them alike 
 _BY_AREA = "By area, each test point counts with the area that it stands for."
 
 
-def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
+def render(run: PublishedRun, figures: Mapping[str, str], every_time: str = "") -> str:
     """Fill the page.
 
     Parameters
@@ -64,7 +64,8 @@ def render(run: PublishedRun, figures: Mapping[str, str]) -> str:
         tiles=_tiles(run),
         plain=_plain(run),
         pills=_pills(run),
-        time_note=f"<p>{_shown_time(run)}</p>" if several else "",
+        time_note=_shown_time(run, every_time) if several else "",
+        every_time=every_time,
         mean=framed["mean"],
         std=framed["std"],
         computational=framed.get("computational", ""),
@@ -99,15 +100,16 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
     else:
         drawn = "The job asked for no map: the dots are the test points, and nothing is interpolated."
     noun, units = run.variable.noun, run.variable.units
-    bias = float((run.points.observed[0] - run.points.mean[0]).mean())
+    bias = float((run.points.observed - run.points.mean).mean())
+    over = " over all times" if len(run.times) > 1 else ""
     captions = {
         "mean": drawn,
         "std": f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
         f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top.",
         "computational": "What more iterations would take away from the error bars, at most. Variances add "
         "up: a part of 0.3 in an error bar of 1 is 9 % of the variance; without it the error bar is 0.95.",
-        "residual": f"On average {signed_amount(bias, units, 2)}. Red and blue should look scattered: a "
-        "region of one colour was missed as a whole.",
+        "residual": f"On average {signed_amount(bias, units, 2)}{over}. Red and blue should look scattered: "
+        "a region of one colour was missed as a whole.",
         "pit": _shape(run),
         "convergence": "Lower is better. An arrow stands for a prior too far off to share the scale.",
         "times": "The dashed line is the share that honest error bars hold.",
@@ -215,11 +217,14 @@ def _plain(run: PublishedRun) -> str:
     return "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
 
 
-def _shown_time(run: PublishedRun) -> str:
-    return escape(
-        f"The maps show the first of {len(run.times)} times, {when(run.times[0])}. All times were observed "
-        "at the same places and solved together; scores and PIT pool all of them."
+def _shown_time(run: PublishedRun, every_time: str) -> str:
+    shown = escape(f"The maps show the first of {len(run.times)} times, {when(run.times[0])}.")
+    pooled = (
+        "All times were observed at the same places and solved together; scores and PIT pool all of them."
     )
+    link = ' <a href="#every-time">Every time</a> is drawn below.' if every_time else ""
+    chooser = '\n<div id="choose-time"></div>' if every_time else ""
+    return f'<div class="shown"><p><span id="shown-time">{shown}</span> {pooled}{link}</p>{chooser}</div>'
 
 
 def _by_time(run: PublishedRun, figure: str) -> str:

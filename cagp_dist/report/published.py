@@ -225,28 +225,55 @@ def read_run(path: Path) -> PublishedRun:
     with_errors = "map_std" if (path / "map_std").is_dir() else "map"
     if with_errors != "map":
         with _group(path, "map") as fields:
-            first = fields.isel(time=0)
-            blank = int(fields.attrs.get("blank_cells", 0))
-            fine = MeanMap(
-                longitude_degrees=_values(first, "longitude", "longitude"),
-                latitude_degrees=_values(first, "latitude", "latitude"),
-                mean=_values(first, f"{name}_mean", "latitude", "longitude", blank=blank),
-            )
+            fine = _mean_of(fields, name, 0)
     if (path / with_errors).is_dir():
         with _group(path, with_errors) as fields:
-            first = fields.isel(time=0)
-            blank = int(fields.attrs.get("blank_cells", 0))
-            grid = Grid(
-                longitude_degrees=_values(first, "longitude", "longitude"),
-                latitude_degrees=_values(first, "latitude", "latitude"),
-                mean=_values(first, f"{name}_mean", "latitude", "longitude", blank=blank),
-                std=_values(first, f"{name}_std", "latitude", "longitude", blank=blank),
-                computational_std=_optional(
-                    first, f"{name}_std_computational", "latitude", "longitude", blank=blank
-                ),
-            )
+            grid = _map_of(fields, name, 0)
     key = attributes.text("run_key") or path.stem
     return PublishedRun(key, times, points, grid, scored, traced, attributes, variable, fine)
+
+
+def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]:
+    """Read the maps of all times, one after the other; raises as `read_run`.
+
+    Yields
+    ------
+    mean : MeanMap or Grid
+        The map with the finest mean.
+    grid : Grid
+        The map with error bars, which often is the same.
+    """
+    if not (path / "map_std").is_dir():
+        with _group(path, "map") as fields:
+            for index in range(fields.sizes["time"]):
+                grid = _map_of(fields, variable, index)
+                yield grid, grid
+        return
+    with _group(path, "map") as fine, _group(path, "map_std") as fields:
+        for index in range(fields.sizes["time"]):
+            yield _mean_of(fine, variable, index), _map_of(fields, variable, index)
+
+
+def _mean_of(fields: "xr.Dataset", name: str, index: int) -> MeanMap:
+    at, blank = fields.isel(time=index), int(fields.attrs.get("blank_cells", 0))
+    return MeanMap(
+        longitude_degrees=_values(at, "longitude", "longitude"),
+        latitude_degrees=_values(at, "latitude", "latitude"),
+        mean=_values(at, f"{name}_mean", "latitude", "longitude", blank=blank),
+    )
+
+
+def _map_of(fields: "xr.Dataset", name: str, index: int) -> Grid:
+    at, blank = fields.isel(time=index), int(fields.attrs.get("blank_cells", 0))
+    return Grid(
+        longitude_degrees=_values(at, "longitude", "longitude"),
+        latitude_degrees=_values(at, "latitude", "latitude"),
+        mean=_values(at, f"{name}_mean", "latitude", "longitude", blank=blank),
+        std=_values(at, f"{name}_std", "latitude", "longitude", blank=blank),
+        computational_std=_optional(
+            at, f"{name}_std_computational", "latitude", "longitude", blank=blank
+        ),
+    )
 
 
 @contextmanager

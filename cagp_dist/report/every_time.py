@@ -1,0 +1,229 @@
+"""Every time of a run on its page: a map of each, and what the large maps need to show another time.
+
+The maps of all times are pictures in the page, the more of them the smaller, so that the page opens quickly
+however many there are. The script of the page (``data/times.js``) puts the picture of the chosen time into
+the large map and recolours the dots; without it, all maps are there all the same.
+"""
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Array
+from cagp_dist.cartography.raster import resample
+from cagp_dist.report.maps import Scale, drawing_order, map_frame, map_scales, shown_mean
+from cagp_dist.report.published import PublishedRun, each_map
+from cagp_dist.report.tables import by_time
+from cagp_dist.report.wording import percent, when
+from cagp_dist.variables.units import amount
+
+Raster = NDArray[np.float32]
+
+PIXELS = 20_000_000
+"""Of all pictures together, about 0.1 bytes each in the page."""
+
+WIDEST, NARROWEST = 1000, 120
+"""Pixels across a picture."""
+
+MOST_SAMPLED = 400_000
+"""Values that decide the colour scale of the standard deviations."""
+
+MOST_DOTS = 2_000_000
+"""Colours of dots that are kept, one byte and a third each; with more the dots show the first time alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class EveryTime:
+    """All times of a run, as far as its page shows them.
+
+    Attributes
+    ----------
+    mean, std, residual : array, shape (any,)
+        Values that the colour scales span, in the unit of the run.
+    std_varies : bool
+        Whether the standard deviation differs between the times.
+    pictures : mapping of str to sequence of array (height, width)
+        Per map that is shaded and varies, its rasters in its own unit, NaN off the map.
+    """
+
+    mean: Array
+    std: Array
+    residual: Array
+    std_varies: bool
+    pictures: Mapping[str, Sequence[Raster]]
+
+
+def scales_of(run: PublishedRun, every: EveryTime) -> dict[str, Scale]:
+    """Colours that mean the same at all times."""
+    return map_scales(run, mean=every.mean, std=every.std, residual=every.residual)
+
+
+def survey(path: Path, run: PublishedRun) -> EveryTime:
+    """Read the maps of all times, one after the other.
+
+    Parameters
+    ----------
+    path : Path
+        ``OUT/runs/<run_key>.zarr``.
+    run : PublishedRun
+        The same run.
+
+    Returns
+    -------
+    EveryTime
+        Memory: 4 bytes for each pixel of the pictures, at most 160 MB, and one map.
+    """
+    points = run.points
+    residual = (points.observed - points.mean).ravel()
+    if run.grid is None:
+        varies = bool((points.std != points.std[0]).any())
+        return EveryTime(points.mean.ravel(), points.std.ravel(), residual, varies, {})
+    longitude, latitude = map_frame(run).pixels(_width(run))
+    means: list[Raster] = []
+    edges: list[float] = []
+    spread: list[Array] = []
+    varies = False
+    every = max(1, run.grid.std.size * len(run.times) // MOST_SAMPLED)
+    for fine, grid in each_map(path, run.variable.name):
+        means.append(resample(fine, shown_mean(run, fine.mean), longitude, latitude).astype(np.float32))
+        edges += [float(np.nanmin(fine.mean)), float(np.nanmax(fine.mean))]
+        spread += [grid.std.ravel()[::every], np.array([np.nanmin(grid.std), np.nanmax(grid.std)])]
+        varies = varies or not np.array_equal(grid.std, run.grid.std, equal_nan=True)
+    pictures = {"mean": means}
+    if varies:
+        pictures["std"] = [
+            resample(grid, grid.std, longitude, latitude).astype(np.float32)
+            for _, grid in each_map(path, run.variable.name)
+        ]
+    else:  # one map, and its scale
+        spread = [run.grid.std.ravel()]
+    return EveryTime(np.array(edges), np.concatenate(spread), residual, varies, pictures)
+
+
+def _width(run: PublishedRun) -> int:
+    """Pixels across a picture: as many as fit into the page with those of all other times."""
+    left, right, bottom, top = map_frame(run).extent()
+    height = (top - bottom) / (right - left)
+    return int(np.clip(np.sqrt(PIXELS / (len(run.times) * height)), NARROWEST, WIDEST))
+
+
+def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> str:
+    """Buttons with the map and the scores of every time, and the script that makes the large maps follow.
+
+    Parameters
+    ----------
+    run : PublishedRun
+        A run of several times.
+    every : EveryTime
+        From `survey`.
+    scales : mapping of str to Scale
+        Colours of the large maps, which are those of the small ones.
+
+    Returns
+    -------
+    str
+        HTML; about 3 MB for any number of times up to 1,000.
+    """
+    stamps = [when(time) for time in run.times]
+    drawn = {
+        name: [_picture(one, scales[name]) for one in rasters] for name, rasters in every.pictures.items()
+    }
+    scored = by_time(run)
+    buttons = []
+    for index, stamp in enumerate(stamps):
+        image = ""
+        if "mean" in drawn:
+            height, width = every.pictures["mean"][index].shape
+            image = (
+                f'<img src="{drawn["mean"][index]}" width="{width}" height="{height}" '
+                f'alt="Posterior mean, {escape(stamp)}">'
+            )
+        said = f"RMSE {amount(scored.rmse[index], run.variable.units, 2)}; inside {percent(float(scored.coverage[index]))}"
+        label = stamp.removesuffix(" UTC")
+        pressed = "true" if index == 0 else "false"
+        buttons.append(
+            f'<button type="button" class="time" aria-pressed="{pressed}">{image}'
+            f"<b>{escape(label)}</b><span>{escape(said)}</span></button>"
+        )
+    data = {
+        "stamps": stamps,
+        "pictures": {name: images for name, images in drawn.items() if name != "mean"},
+        "dots": _dots(run, every, scales),
+    }
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    script = (resources.files("cagp_dist.report") / "data" / "times.js").read_text(encoding="utf-8")
+    hint = (
+        f"Colours mean the same at all times. Inside: of the {scored.level:.0%} error bars. Choose a time to "
+        "see it in the maps above."
+    )
+    return (
+        f'<h2 id="every-time">Every time</h2>\n<p class="note">{escape(hint)}</p>\n'
+        f'<div class="times">\n{"".join(buttons)}\n</div>\n'
+        f'<script type="application/json" id="every-time-data">{text}</script>\n<script>\n{script}</script>'
+    )
+
+
+def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> dict[str, object]:
+    """Colours of the dots at every time, in the order in which they are drawn: one byte for each."""
+    points = run.points
+    values = {"residual": points.observed - points.mean}
+    if run.grid is None:
+        values["mean"] = shown_mean(run, points.mean)
+        if every.std_varies:
+            values["std"] = points.std
+    if len(values) * points.mean.size > MOST_DOTS:
+        return {}
+    found: dict[str, object] = {}
+    for name, of_times in values.items():
+        scale = scales[name]
+        order = drawing_order(of_times[0], scale)
+        steps = _steps(of_times[:, order], scale)
+        texts = [base64.b64encode(row.tobytes()).decode() for row in steps]
+        found[name] = {"colours": _colour_names(scale), "times": texts}
+    return found
+
+
+def _picture(raster: Raster, scale: Scale) -> str:
+    """Colour a raster, transparent where it is NaN, as a data URL."""
+    from PIL import Image, features
+
+    known = np.isfinite(raster)
+    pixels = _colours(scale)[_steps(np.where(known, raster, scale.low), scale)]
+    pixels[~known] = 0
+    file = io.BytesIO()
+    if features.check("webp"):
+        Image.fromarray(pixels, "RGBA").save(file, "WEBP", quality=82, method=4)
+        kind = "webp"
+    else:
+        Image.fromarray(pixels, "RGBA").quantize(128).save(file, "PNG", optimize=True)
+        kind = "png"
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _steps(values: Array | Raster, scale: Scale) -> NDArray[np.uint8]:
+    """Place of values in the 256 colours of a scale."""
+    part = (np.asarray(values, dtype=np.float64) - scale.low) / (scale.high - scale.low)
+    return np.clip(np.floor(256.0 * part), 0, 255).astype(np.uint8)
+
+
+def _colours(scale: Scale) -> NDArray[np.uint8]:
+    """Return the 256 colours of a scale, shape (256, 4)."""
+    import matplotlib as mpl
+
+    return np.asarray(mpl.colormaps[scale.colours](np.arange(256), bytes=True), dtype=np.uint8)
+
+
+def _colour_names(scale: Scale) -> list[str]:
+    """Return the same colours as the figures write them, ``#rrggbb``."""
+    import matplotlib as mpl
+    from matplotlib.colors import to_hex
+
+    return [to_hex(colour) for colour in mpl.colormaps[scale.colours](np.arange(256))]
