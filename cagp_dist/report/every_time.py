@@ -146,7 +146,8 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) ->
                 f'<img src="{drawn["mean"][index]}" width="{width}" height="{height}" '
                 f'alt="Posterior mean, {escape(stamp)}">'
             )
-        said = f"RMSE {amount(scored.rmse[index], run.variable.units, 2)}; inside {percent(float(scored.coverage[index]))}"
+        rmse, inside = amount(scored.rmse[index], run.variable.units, 2), float(scored.coverage[index])
+        said = f"RMSE {rmse}; inside {percent(inside)}"
         label = stamp.removesuffix(" UTC")
         pressed = "true" if index == 0 else "false"
         buttons.append(

@@ -109,8 +109,8 @@ def draw_maps(
             Drawing(
                 "computational",
                 figure,
-                f"Map of the part of the standard deviation that is unfinished computation, {std_stamp}: at most "
-                f"{reach(values, variable.units, 2)}.",
+                f"Map of the part of the standard deviation that is unfinished computation, {std_stamp}: "
+                f"at most {reach(values, variable.units, 2)}.",
             )
         )
 

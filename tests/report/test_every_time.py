@@ -18,7 +18,7 @@ from cagp_dist.cartography.frame import PlateCarree
 from cagp_dist.cartography.raster import resample
 from cagp_dist.report import every_time, write_report
 from cagp_dist.report.every_time import PIXELS, scales_of, survey
-from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, drawing_order, map_frame, map_scales
+from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, Scale, drawing_order, map_frame, map_scales
 from cagp_dist.report.published import each_map, read_run
 
 from .make_run import make_run
@@ -140,7 +140,10 @@ def test_pictures_of_many_times_are_smaller(daily, count) -> None:
     many = type(run)(
         run.key,
         np.resize(run.times, count),
-        *(getattr(run, name) for name in ("points", "grid", "calibration", "trace", "attributes")),
+        *(
+            getattr(run, name)
+            for name in ("points", "grid", "calibration", "trace", "attributes", "variable")
+        ),
     )
     assert isinstance(map_frame(run).projection, PlateCarree)
     longitude, _ = map_frame(run).pixels(every_time._width(many))
@@ -149,8 +152,7 @@ def test_pictures_of_many_times_are_smaller(daily, count) -> None:
 
 def test_pictures_are_png_where_webp_is_unknown(daily, monkeypatch) -> None:
     monkeypatch.setattr(features, "check", lambda name: False)
-    every = EveryTime(np.array([270.0, 290.0]), np.ones(2), np.ones(2), False, {})
-    scale = map_scales(every.mean_kelvin, every.std, every.residual)["mean"]
+    scale = Scale("inferno", 0.0, 20.0, "neither", "")
     raster = np.linspace(scale.low, scale.high, 200, dtype=np.float32).reshape(10, 20)
     raster[0, 0] = np.nan
     picture = every_time._picture(raster, scale)
