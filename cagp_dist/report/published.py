@@ -270,9 +270,7 @@ def _map_of(fields: "xr.Dataset", name: str, index: int) -> Grid:
         latitude_degrees=_values(at, "latitude", "latitude"),
         mean=_values(at, f"{name}_mean", "latitude", "longitude", blank=blank),
         std=_values(at, f"{name}_std", "latitude", "longitude", blank=blank),
-        computational_std=_optional(
-            at, f"{name}_std_computational", "latitude", "longitude", blank=blank
-        ),
+        computational_std=_optional(at, f"{name}_std_computational", "latitude", "longitude", blank=blank),
     )
 
 
