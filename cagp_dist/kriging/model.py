@@ -92,7 +92,7 @@ def krige(
         Fixes every number, noise and mean included. Without it lengthscale, variance and noise are fitted by
         maximum likelihood, where they are not given.
     solver : str or solver
-        "auto": exact where that can be had in reasonable time (a dense factor for up to 5,000 points, the
+        "auto": exact where that can be had in reasonable time (a dense factor for up to 20,000 points, the
         rings of a grid), else block Gauss-Seidel until at most 5 % of each variance are unfinished
         computation. "cholesky", "rings", "block-gauss-seidel", or a solver.
     lengthscale_km, lengthscale : number or sequence of numbers, optional

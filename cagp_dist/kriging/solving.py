@@ -20,8 +20,9 @@ from cagp_dist.runtime import Executor
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.text import alternatives
 
-MOST_DENSE = 5_000
-"""Observed points up to which a dense factor is the solver."""
+MOST_DENSE = 20_000
+"""Observed points up to which a dense factor is the solver, if it fits into memory: 6.4 GB then. For a map,
+with many targets, it costs less than a few sweeps."""
 
 MOST_SWEEPS, BLOCK_SIZE, SHARE = 200, 1024, 0.05
 """Of block Gauss-Seidel, where nothing was said: it stops when the share of unfinished computation in every
