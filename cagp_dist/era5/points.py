@@ -28,9 +28,9 @@ class Points:
     Attributes
     ----------
     latitude_degrees, longitude_degrees : arrays of float64, shape (n,)
-        Degrees north and degrees east in [0, 360); no place appears twice.
+        Degrees north and degrees east in [0, 360); of a grid, no place appears twice.
     values : array of float64, shape (T, n)
-        In the unit of the variable; no missing value.
+        In the unit of the variable; of stations NaN where nothing was measured, else no missing value.
     times : array of datetime64[ns], shape (T,)
         Ascending.
     dropped_missing : int
@@ -42,6 +42,10 @@ class Points:
         What the values are.
     missing_degrees : array of float64, shape (m, 2)
         Latitude and longitude of the points that were left out for missing values, poles not among them.
+    noise_variance : array of float64, shape (n,), or None
+        What is known of the error of the measurements at each place, squared unit of the variable.
+    gridded : bool
+        Whether they are points of a grid, each of which stands for the area of its cell.
     """
 
     latitude_degrees: Array
@@ -52,6 +56,8 @@ class Points:
     merged_pole_copies: int
     variable: Variable = T2M
     missing_degrees: Array = dataclasses.field(default_factory=lambda: np.empty((0, 2)))
+    noise_variance: Array | None = None
+    gridded: bool = True
 
     @property
     def values_kelvin(self) -> Array:
@@ -71,13 +77,15 @@ def observation_points(field: xr.Dataset) -> Points:
     Parameters
     ----------
     field : xarray.Dataset
-        Canonical form: one variable (time, latitude, longitude), latitude ascending, longitude in [0, 360).
+        Canonical form: one variable (time, latitude, longitude), latitude ascending, longitude in [0, 360);
+        or stations, one variable (time, point), see `cagp_dist.era5.stations`.
 
     Returns
     -------
     Points
-        Points run from south to north, and from west to east within a row.  A point that is missing at any
-        time is left out at all times, because several fields share one solve only at the same points.
+        Points of a grid run from south to north, and from west to east within a row.  One that is missing at
+        any time is left out at all times, because several fields share one solve only at the same points.
+        Stations are kept as they are.
 
     Raises
     ------
@@ -98,6 +106,8 @@ def observation_points(field: xr.Dataset) -> Points:
     """
     variable = field_variable(field)
     values = field[variable.name].values.astype(np.float64)
+    if field[variable.name].dims == ("time", "point"):
+        return _stations(field, variable, values)
     latitude, longitude = field["latitude"].values, field["longitude"].values
     times = field["time"].values
     for time, row in zip(times, values, strict=True):
@@ -132,6 +142,21 @@ def observation_points(field: xr.Dataset) -> Points:
         merged_pole_copies=merged,
         variable=variable,
         missing_degrees=np.stack([site_latitude[missing], site_longitude[missing]], axis=1),
+    )
+
+
+def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Points:
+    noise_std = field.coords.get("noise_std")
+    return Points(
+        latitude_degrees=field["latitude"].values,
+        longitude_degrees=field["longitude"].values,
+        values=values,
+        times=field["time"].values,
+        dropped_missing=int(field.attrs.get("dropped_missing", 0)),
+        merged_pole_copies=0,
+        variable=variable,
+        noise_variance=None if noise_std is None else noise_std.values.astype(np.float64) ** 2,
+        gridded=False,
     )
 
 

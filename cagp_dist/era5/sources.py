@@ -1,6 +1,6 @@
 """The sources of fields by the names that job files give them: a new one is a module and a line here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ def open_source(
     cache_directory: Path,
     progress: Callable[[str], None] | None = None,
     synthetic: "Synthetic | None" = None,
+    noise_std: str | float | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> "xr.Dataset":
     """Read the selected part of a field into canonical form.
 
@@ -43,7 +45,8 @@ def open_source(
         ``"file:PATH"``: GRIB, NetCDF or a zip of them; also a folder of such files, a pattern such as
         ``file:era5/*.nc``, or several with semicolons between them;
         ``"zarr:URL"``: anything fsspec opens, or ``zarr:arco-era5`` and ``zarr:weatherbench2``;
-        ``"cds"``: the Climate Data Store, which needs a free key.
+        ``"cds"``: the Climate Data Store, which needs a free key;
+        ``"table:PATH"``: CSV or Parquet with a row for each measurement of a station.
     variable : str
         Name of the variable in the source, or another name of the same quantity in
         `cagp_dist.variables.VARIABLES`.
@@ -66,6 +69,8 @@ def open_source(
         Called with lines of text while a source keeps one waiting.
     synthetic : Synthetic, optional
         What the source ``"synthetic"`` draws from; for no other source.
+    noise_std, columns
+        Of a table, see `cagp_dist.era5.stations.open_stations`; for no other source.
 
     Returns
     -------
@@ -120,15 +125,23 @@ def open_source(
         units=units,
         check_range=check_range,
     )
-    return found.open(address, Request(selection, cache_directory, progress, synthetic))
+    if name != "table" and not (noise_std is None and columns is None):
+        raise ConfigurationError(f"noise_std and columns are for a table; source {source!r} is none.")
+    return found.open(address, Request(selection, cache_directory, progress, synthetic, noise_std, columns))
 
 
-def source_times(source: str, *, variable: str = "t2m", cache_directory: Path) -> "Times":
+def source_times(
+    source: str,
+    *,
+    variable: str = "t2m",
+    columns: Mapping[str, str] | None = None,
+    cache_directory: Path,
+) -> "Times":
     """List the times that a source has, without reading any value of its field.
 
     Parameters
     ----------
-    source, variable, cache_directory
+    source, variable, columns, cache_directory
         As for `open_source`.
 
     Returns
@@ -164,7 +177,7 @@ def source_times(source: str, *, variable: str = "t2m", cache_directory: Path) -
             'from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     selection = Selection(variable=variable)
-    return found.times(address, Request(selection, cache_directory, None, None))
+    return found.times(address, Request(selection, cache_directory, None, None, columns=columns))
 
 
 @dataclass(frozen=True)
@@ -175,6 +188,8 @@ class Request:
     cache_directory: Path
     progress: Callable[[str], None] | None
     synthetic: "Synthetic | None"
+    noise_std: str | float | None = None
+    columns: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -263,12 +278,29 @@ def _cds(address: str, wanted: Request) -> "xr.Dataset":
     return open_cds(**wanted.selection, cache_directory=wanted.cache_directory, progress=wanted.progress)
 
 
+def _table(address: str, wanted: Request) -> "xr.Dataset":
+    from cagp_dist.era5.stations import open_stations
+
+    return open_stations(
+        Path(address).expanduser(), wanted.selection, noise_std=wanted.noise_std, columns=wanted.columns
+    )
+
+
+def _table_times(address: str, wanted: Request) -> "Times":
+    from cagp_dist.era5.stations import station_times
+
+    return station_times(
+        Path(address).expanduser(), variable=wanted.selection["variable"], columns=wanted.columns
+    )
+
+
 SOURCES: dict[str, Source] = {
     "sample": Source(_sample, times=_sample_times),
     "synthetic": Source(_synthetic),
     "file": Source(_file, address="PATH", example="field.grib", times=_file_times),
     "zarr": Source(_zarr, address="URL", example="gs://bucket/era5.zarr", remote=True, times=_zarr_times),
     "cds": Source(_cds, remote=True, needs_times=True),
+    "table": Source(_table, address="PATH", example="stations.csv", times=_table_times),
 }
 
 SOURCE_FORMS = [f"{name}:{source.address}".removesuffix(":") for name, source in SOURCES.items()]

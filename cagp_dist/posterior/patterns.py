@@ -44,6 +44,39 @@ def fields_by_pattern(present: Mask) -> list[Indices]:
     return [np.array(fields) for fields in patterns.values()]
 
 
+FEWEST_SHARED = 50
+"""Points observed in all fields from which on these are worth more than one field's own."""
+
+
+def shared_places(present: Mask) -> tuple[Mask, Indices]:
+    """Choose points at which several fields were observed: for what needs fields without gaps.
+
+    Parameters
+    ----------
+    present : array of bool, shape (T, n)
+        Where each field was observed.
+
+    Returns
+    -------
+    places : array of bool, shape (n,)
+    fields : array of int
+        All fields, at the points that they share, if these are many; else the fields of the pattern that has
+        the most values.
+
+    Examples
+    --------
+    >>> places, fields = shared_places(np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1]]) > 0)
+    >>> places.tolist(), fields.tolist()
+    ([True, True, True], [0, 2])
+    """
+    shared: Mask = np.asarray(present.all(axis=0))
+    if shared.all() or shared.sum() >= max(FEWEST_SHARED, 0.5 * np.median(present.sum(axis=1))):
+        return shared, np.arange(len(present))
+    groups = fields_by_pattern(present)
+    fields = max(groups, key=lambda group: int(present[group[0]].sum()) * group.size)
+    return np.asarray(present[fields[0]]), fields
+
+
 @dataclass(frozen=True, eq=False)
 class Solved:
     """The end of the solve of one pattern.

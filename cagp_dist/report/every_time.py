@@ -83,6 +83,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     """
     points = run.points
     residual = (points.observed - points.mean).ravel()
+    residual = residual[~np.isnan(residual)]
     if run.grid is None:
         varies = bool((points.std != points.std[0]).any())
         return EveryTime(points.mean.ravel(), points.std.ravel(), residual, varies, {})
@@ -176,11 +177,13 @@ def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> d
     """Colours of the dots at every time, in the order in which they are drawn: one byte for each."""
     points = run.points
     values = {"residual": points.observed - points.mean}
+    if np.isnan(points.observed).any():
+        values = {}  # there are other dots at each time: the residuals stay those of the first
     if run.grid is None:
         values["mean"] = shown_mean(run, points.mean)
         if every.std_varies:
             values["std"] = points.std
-    if len(values) * points.mean.size > MOST_DOTS:
+    if not values or len(values) * points.mean.size > MOST_DOTS:
         return {}
     found: dict[str, object] = {}
     for name, of_times in values.items():

@@ -82,7 +82,7 @@ def draw_maps(
     variable, noun, unit = run.variable, run.variable.noun, spoken(run.variable.units)
     celsius = variable.is_temperature
     drawn_mean = shown_mean(run, mean)
-    residual = points.observed[0] - points.mean[0]
+    observed, residual = points.residuals(0)
 
     chosen = scales or map_scales(run, mean=mean, std=std, residual=residual)
     mean_scale, std_scale, residual_scale = (chosen[name] for name in ("mean", "std", "residual"))
@@ -116,7 +116,7 @@ def draw_maps(
 
     subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
     residual_figure, residual_axes = _blank(frame, "Observed minus predicted", subtitle)
-    shown = _field(residual_axes, frame, points, None, residual, residual_scale)
+    shown = _field(residual_axes, frame, observed, None, residual, residual_scale)
     _colour_bar(residual_figure, shown, residual_scale)
 
     return [

@@ -100,7 +100,7 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
     else:
         drawn = "The job asked for no map: the dots are the test points, and nothing is interpolated."
     noun, units = run.variable.noun, run.variable.units
-    bias = float((run.points.observed - run.points.mean).mean())
+    bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
     captions = {
         "mean": drawn,

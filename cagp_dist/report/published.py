@@ -11,7 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
-from cagp_dist.store.layout import FORMAT_VERSION, SCORES, variable_in
+from cagp_dist.store.layout import FORMAT_VERSION, MISSING, SCORES, variable_in
 from cagp_dist.variables import T2M, Variable
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Points:
     ----------
     longitude_degrees, latitude_degrees : array, shape (q,)
     observed, mean, std, predictive_std : array, shape (T, q)
+        Observed is NaN where a station did not measure.
     computational_std : array, shape (T, q), or None
     """
 
@@ -39,6 +40,23 @@ class Points:
     std: Array
     predictive_std: Array
     computational_std: Array | None = None
+
+    def residuals(self, time: int) -> "tuple[Points, Array]":
+        """Points that were observed at a time, and observed minus predicted there, shape (k,)."""
+        there = ~np.isnan(self.observed[time])
+        residual = (self.observed[time] - self.mean[time])[there]
+        if there.all():
+            return self, residual
+        unfinished = self.computational_std
+        return Points(
+            self.longitude_degrees[there],
+            self.latitude_degrees[there],
+            self.observed[:, there],
+            self.mean[:, there],
+            self.std[:, there],
+            self.predictive_std[:, there],
+            None if unfinished is None else unfinished[:, there],
+        ), residual
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +85,8 @@ class Calibration:
 
     Attributes
     ----------
-    pit : array, shape (T, q)
-    area_weight : array, shape (q,)
+    pit : array, shape (T, q), or (k,) if k of the T q observations are missing
+    area_weight : array, shape (q,), or (k,)
         Area that each test point stands for, mean 1.
     levels, coverage, standard_error : array, shape (L,)
         Every test point counted alike.
@@ -200,7 +218,7 @@ def read_run(path: Path) -> PublishedRun:
         points = Points(
             longitude_degrees=_values(posterior, "longitude", "point"),
             latitude_degrees=_values(posterior, "latitude", "point"),
-            observed=_values(posterior, name, "time", "point"),
+            observed=_values(posterior, name, "time", "point", missing=True),
             mean=_values(posterior, f"{name}_mean", "time", "point"),
             std=_values(posterior, f"{name}_std", "time", "point"),
             predictive_std=_values(posterior, f"{name}_predictive_std", "time", "point"),
@@ -210,9 +228,11 @@ def read_run(path: Path) -> PublishedRun:
         traced = Trace(*(_values(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps")))
         prior_scores = {name: float(_values(trace, name, "iteration")[0]) for name in SCORES}
     with _group(path, "calibration") as calibration:
+        pit = _values(calibration, "pit", "time", "point", missing=True)
+        weight, there = _values(calibration, "area_weight", "point"), ~np.isnan(pit)
         scored = Calibration(
-            pit=_values(calibration, "pit", "time", "point"),
-            area_weight=_values(calibration, "area_weight", "point"),
+            pit=pit if there.all() else pit[there],
+            area_weight=weight if there.all() else weight[np.nonzero(there)[1]],
             levels=_values(calibration, "level", "level"),
             coverage=_values(calibration, "coverage", "level"),
             coverage_by_area=_values(calibration, "coverage_area_weighted", "level"),
@@ -304,10 +324,14 @@ def _optional(dataset: "xr.Dataset", name: str, *dims: str, blank: int = 0) -> A
     return _values(dataset, name, *dims, blank=blank) if name in dataset else None
 
 
-def _values(dataset: "xr.Dataset", name: str, *dims: str, blank: int = 0) -> Array:
-    """Variable as float64 in the order of dims, finite but for as many values as were left blank."""
+def _values(dataset: "xr.Dataset", name: str, *dims: str, blank: int = 0, missing: bool = False) -> Array:
+    """Variable as float64 in the order of dims, finite but for as many values as the group says.
+
+    Of a map these are the cells that were left ``blank``, of observations those that are ``missing``.
+    """
     values = np.asarray(dataset[name].transpose(*dims).values, dtype=np.float64)
-    if np.count_nonzero(~np.isfinite(values)) != blank:
+    expected = int(dataset.attrs.get(MISSING, 0)) if missing else blank
+    if np.count_nonzero(~np.isfinite(values)) != expected or np.isinf(values).any():
         raise StoreError(
             f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values of {name!r} "
             "are not finite; a missing chunk reads as NaN. "

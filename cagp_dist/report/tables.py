@@ -111,10 +111,10 @@ def headline_coverage(run: PublishedRun) -> tuple[float, float, float]:
 def by_time(run: PublishedRun) -> ByTime:
     """Score every time by itself; the predictive standard deviation includes the noise (math 10.3)."""
     points = run.points
-    rows = [
-        scoring.scores(mean, std, observed, levels=[HEADLINE])
-        for mean, std, observed in zip(points.mean, points.predictive_std, points.observed, strict=True)
-    ]
+    rows = []
+    for mean, std, observed in zip(points.mean, points.predictive_std, points.observed, strict=True):
+        there = ~np.isnan(observed)
+        rows.append(scoring.scores(mean[there], std[there], observed[there], levels=[HEADLINE]))
     return ByTime(
         times=run.times,
         rmse=np.array([row.rmse for row in rows]),

@@ -10,9 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.calibration.folds import block_folds
+from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
-from cagp_dist.service.jobfile.tables import AllPoints, DesignTable, MapGrid, RandomPoints, StridePoints
+from cagp_dist.service.jobfile.tables import (
+    AllPoints,
+    DesignTable,
+    FoldPoints,
+    MapGrid,
+    RandomPoints,
+    StridePoints,
+)
 
 NEARER = 1e-6
 """Points whose distances differ by less, relatively, are equally near."""
@@ -114,13 +122,16 @@ class Design:
     train : array of int, shape (n,)
         Observed points in solver order, blocks of neighbours (`space_filling_order`).
     test : array of int, shape (q,)
-        Scored points, ascending; none of them in ``train``.
+        Scored points, ascending; none of them in ``train``, unless there are folds.
     test_weights : array of float64, shape (q,)
         Area that each scored point stands for, mean 1.
     cells : MapCells or None
         The map, if one was asked for.
     mean_cells : MapCells or None
         Finer cells, where the mean alone is wanted.
+    folds : array of int, shape (q,), or None
+        In a cross-validation, in which every observed point is scored, the fold of each: it is predicted from
+        the other folds.
     """
 
     train: Indices
@@ -128,6 +139,7 @@ class Design:
     test_weights: Array
     cells: MapCells | None
     mean_cells: MapCells | None = None
+    folds: Indices | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +151,12 @@ class _Choice:
 
 
 def design_points(
-    latitude_degrees: Array, longitude_degrees: Array, *, table: DesignTable, block_size: int
+    latitude_degrees: Array,
+    longitude_degrees: Array,
+    *,
+    table: DesignTable,
+    block_size: int,
+    gridded: bool = True,
 ) -> Design:
     """Choose the observed, the scored and the mapped points.
 
@@ -153,6 +170,8 @@ def design_points(
         The ``[design]`` of a job.
     block_size : int
         Points of a block in solver order.
+    gridded : bool
+        Whether each point stands for the area of a cell of a grid; stations all count the same.
 
     Returns
     -------
@@ -163,11 +182,12 @@ def design_points(
     ConfigurationError
         If more points are asked than exist, train and test overlap, or one of them is empty.
     """
-    areas = cell_areas(latitude_degrees)
+    areas = cell_areas(latitude_degrees) if gridded else np.ones(latitude_degrees.size)
     choices = _split(latitude_degrees, longitude_degrees, areas, table)
     train, test = choices["train"].points, choices["test"].points
+    folds = isinstance(table.test, FoldPoints)
     shared = np.intersect1d(train, test)
-    if shared.size:
+    if shared.size and not folds:
         raise ConfigurationError(
             f"[design] train and test share {shared.size} of {test.size} test points; a score on observed "
             "points says nothing. Give the two strides one step and different offsets, or a random test."
@@ -189,6 +209,9 @@ def design_points(
         test_weights=stood_for / stood_for.mean(),
         cells=cells,
         mean_cells=mean_cells,
+        folds=_folds(table.test, latitude_degrees[test], longitude_degrees[test])
+        if isinstance(table.test, FoldPoints)
+        else None,
     )
 
 
@@ -203,6 +226,19 @@ def cells_of(
         return whole, None
     coarse = table.model_copy(update={"resolution_degrees": table.std_resolution_degrees})
     return map_cells(coarse, latitude_degrees, longitude_degrees), whole
+
+
+def _folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> Indices:
+    try:
+        return block_folds(
+            latitude,
+            longitude,
+            count=wanted.count,
+            blocks_degrees=wanted.blocks_degrees,
+            generator=np.random.default_rng(wanted.seed),
+        )
+    except ArgumentError as error:
+        raise ConfigurationError(f"[design] test: {error}") from error
 
 
 def cell_areas(latitude_degrees: Array) -> Array:
@@ -239,9 +275,12 @@ def _split(latitude: Array, longitude: Array, areas: Array, table: DesignTable) 
             other = next(iter(chosen.values()), _Choice(np.arange(0), np.zeros(latitude.size)))
             chosen[name] = _draw(name, wanted, areas, other=other, stream=stream)
     if isinstance(table.train, AllPoints):
-        held_out = chosen["test"]
+        none = _Choice(np.arange(0), np.zeros(latitude.size))
+        held_out = chosen.get("test", none)
         rest = np.setdiff1d(np.arange(latitude.size), held_out.points)
         chosen["train"] = _Choice(rest, 1.0 - held_out.chance)
+    if isinstance(table.test, FoldPoints):
+        chosen["test"] = chosen["train"]
     return chosen
 
 

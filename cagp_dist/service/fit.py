@@ -15,6 +15,7 @@ from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, names_of
 from cagp_dist.likelihood.result import each
+from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
@@ -33,6 +34,9 @@ MOST_POINTS = 100_000
 
 MOST_VALUES = 5_000_000
 """Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
+
+NO_NUGGET = 1e-6
+"""Nugget in units of the known noise where none was found beside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +194,8 @@ def fit_prior(
     ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. How the
     likelihood of either is worked out is chosen by `fit_sites`. All times share the three numbers, as
     replicates of one prior; the standard errors count them as independent, and how many independent ones they
-    are worth is estimated.
+    are worth is estimated. Where the noise of the measurements is known, the noise variance is what is added
+    to it (a nugget).
 
     Parameters
     ----------
@@ -221,17 +226,31 @@ def fit_prior(
     sites = fit_sites(points, task.design.train, fit_to=fit_to)
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
     residuals = points.values[np.ix_(sites.times, sites.chosen)] - task.mean(X).T[sites.times]
-    result = fit(
-        families_of(task.job.prior.kernel),
-        X if sites.grid is None else sites.grid,
-        residuals.T if sites.grid is None else residuals.reshape(-1, *sites.grid.shape),
-        mean=0.0,
-        method=sites.method,
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        progress=lambda state: progress(None, _shown(state)),
-    )
-    prior = Prior(result.prior.kernel, result.prior.noise_variance, task.mean)
+
+    def fitted(bounds: dict[str, tuple[float, float]] | None) -> "FitResult":
+        return fit(
+            families_of(task.job.prior.kernel),
+            X if sites.grid is None else sites.grid,
+            residuals.T if sites.grid is None else residuals.reshape(-1, *sites.grid.shape),
+            mean=0.0,
+            bounds=bounds,
+            method=sites.method,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            progress=lambda state: progress(None, _shown(state)),
+        )
+
+    if points.noise_variance is None:
+        result = fitted(None)
+        nugget = float(result.prior.noise_variance)
+    else:
+        # the likelihood knows one noise; the mean of the known ones stands for them, with a nugget on top
+        typical = float(points.noise_variance[sites.chosen].mean())
+        result = fitted({"noise_variance": (typical, 2.0 * typical + 4.0 * float(np.var(residuals)))})
+        if "noise_variance" in result.at_bound:
+            result = fitted({"noise_variance": (typical, typical)})
+        nugget = max(float(result.prior.noise_variance) - typical, NO_NUGGET * typical)
+    prior = Prior(result.prior.kernel, nugget, task.mean)
     worth = effective_fields(prior.kernel, float(result.prior.noise_variance), X, residuals.T)
     return FittedPrior(
         prior=prior,
@@ -279,6 +298,8 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     from cagp_dist.likelihood.observed import spread_cells
 
     chosen = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
+    if not points.gridded:
+        return _stations(points, chosen, where=fitted_to(fit_to, observed=train.size, field=chosen.size))
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     gridded = whole_grid(latitude, longitude)
     if gridded is not None:
@@ -295,6 +316,23 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
         chosen = chosen[np.sort(cells)]
         where = f"{cells.size:,} points, in evenly spread blocks of neighbours, of {where}"
     return Sites(chosen, None, "blocks", where + at_times, times)
+
+
+def _stations(points: Points, chosen: Indices, *, where: str) -> Sites:
+    """Stations: fields share the places that they are fitted to."""
+    from cagp_dist.likelihood.blocks import BLOCK_POINTS
+    from cagp_dist.likelihood.observed import spread_cells
+
+    places, times = shared_places(~np.isnan(points.values[:, chosen]))
+    if places.sum() < chosen.size or times.size < points.times.size:
+        where = f"{int(places.sum()):,} of {where}, at {times.size:,} of {points.times.size:,} times"
+    chosen = chosen[places]
+    if chosen.size > MOST_POINTS:
+        X = unit_sphere(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
+        chosen = chosen[np.sort(spread_cells(X, MOST_POINTS, cell_size=BLOCK_POINTS))]
+    kept, at_times = _fitted_times(times.size, chosen.size)
+    method: Method = "dense" if chosen.size <= BLOCK_POINTS else "blocks"
+    return Sites(chosen, None, method, where + at_times, times[kept])
 
 
 def _fitted_times(times: int, points: int) -> tuple[Indices, str]:

@@ -28,7 +28,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 
     Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked, and a synthetic field
     drawn, only for times that are not in the store yet; a file is always read, so that one that was replaced
-    is noticed: its observations go into a store of their own.
+    is noticed: its observations go into a store of their own. A table is read and not stored.
 
     Parameters
     ----------
@@ -56,6 +56,9 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
         report(f"nothing to fetch, {_times(stored.sizes['time'])} in the store already")
         return stored
     field = _open(table, cache=job.root / "downloads", report=report)
+    if table.kind == "table":  # small and at hand: no copy is kept but that of the run
+        report(f"{field.attrs['dropped_missing']:,} rows without a value left out")
+        return field
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
     added = append(path, field)
     report(f"{_times(added.times_added)} added, {added.times_present} there already")
@@ -118,7 +121,12 @@ def available_times(job: Job, *, report: Report) -> Times:
     """Ask the source of a job which times it has, ascending; raises as `ingest`."""
     table = job.observations
     report(f"looking up the times of {table.source}")
-    return source_times(table.source, variable=table.variable, cache_directory=job.root / "downloads")
+    return source_times(
+        table.source,
+        variable=table.variable,
+        columns=None if table.columns is None else table.columns.named,
+        cache_directory=job.root / "downloads",
+    )
 
 
 def ingested_times(job: Job) -> Times | None:
@@ -145,6 +153,8 @@ def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
         cache_directory=cache,
         progress=report,
         synthetic=None if table.synthetic is None else _synthetic(table),
+        noise_std=table.noise_std,
+        columns=None if table.columns is None else table.columns.named,
     )
 
 

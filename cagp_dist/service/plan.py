@@ -13,10 +13,11 @@ from cagp_dist.service.design import Design, cells_of
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
-from cagp_dist.service.task import Task, choose, places_on_grid
+from cagp_dist.service.task import Task, choose, places_of, places_on_grid
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Solver
+from cagp_dist.tables import Places
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
 
@@ -32,6 +33,10 @@ class Size:
     mean_mapped : int
         Cells of a finer map of the mean alone. They are not part of the plan's bytes and seconds: one more
         row of the Gram matrix each, and no sweep.
+    folds : int
+        Of a cross-validation, in which the observed points are the test points; else 0.
+    places : int
+        Places of a table.
     """
 
     observed: int
@@ -39,6 +44,8 @@ class Size:
     mapped: int
     times: int
     mean_mapped: int = 0
+    folds: int = 0
+    places: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
@@ -46,7 +53,16 @@ class Size:
         cells = f"{self.mapped:,} map cells" + (
             f" and {self.mean_mapped:,} of the mean" if self.mean_mapped else ""
         )
-        return f"{self.observed:,} points observed, {self.tested:,} held out, {cells}, {times}"
+        tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"
+        places = f"{self.places:,} places of a table, " if self.places else ""
+        return f"{self.observed:,} points observed, {tested}, {cells}, {places}{times}"
+
+    @property
+    def targets(self) -> int:
+        """Points that one solve predicts, at most."""
+        if self.folds:
+            return max(-(-self.tested // self.folds), self.mapped + self.places)
+        return self.tested + self.mapped + self.places
 
 
 @dataclass(frozen=True)
@@ -141,7 +157,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, wor
     """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
     demand = Demand(
         n=size.observed,
-        q=size.tested + size.mapped,
+        q=size.targets,
         fields=size.times if solver.many_fields else 1,
         full_covariance=False,
         workers=workforce.workers,
@@ -154,7 +170,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, wor
 
 def size_of_task(task: Task) -> Size:
     """Count the points of a task."""
-    return _counted(task.points, task.design)
+    return _counted(task.points, task.design, places=_place_count(task.wanted))
 
 
 def size_of_job(job: Job) -> Size:
@@ -163,13 +179,19 @@ def size_of_job(job: Job) -> Size:
     return _size(job, _seen(job))
 
 
-def _counted(points: Points, design: Design) -> Size:
+def _place_count(wanted: Places | None) -> int:
+    return 0 if wanted is None else wanted.latitude_degrees.size
+
+
+def _counted(points: Points, design: Design, *, places: int) -> Size:
     return Size(
         observed=design.train.size,
         tested=design.test.size,
         mapped=0 if design.cells is None else design.cells.size,
         times=points.times.size,
         mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
+        folds=0 if design.folds is None else int(design.folds.max()) + 1,
+        places=places,
     )
 
 
@@ -180,8 +202,9 @@ def _seen(job: Job) -> tuple[Points, Design] | None:
 
 
 def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
+    places = _place_count(places_of(job))
     if seen is not None:
-        return _counted(*seen)
+        return _counted(*seen, places=places)
     design, table = job.design, job.observations
     times = table.listed_times
     if (
@@ -199,4 +222,11 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
         somewhere = design.map.model_copy(update={"area": area})
         found = cells_of(somewhere, np.empty(0), np.empty(0))
         mapped = [0 if cells is None else cells.size for cells in found]
-    return Size(design.train.count, design.test.count, mapped[0], len(times), mean_mapped=mapped[1])
+    return Size(
+        observed=design.train.count,
+        tested=design.test.count,
+        mapped=mapped[0],
+        times=len(times),
+        mean_mapped=mapped[1],
+        places=places,
+    )

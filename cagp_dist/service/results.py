@@ -10,6 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
+from cagp_dist.era5.canonical import Points
 from cagp_dist.gp import Prior
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.solve import Solution, Step
@@ -37,13 +38,13 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     prior : Prior
         The prior of the solve, for its noise.
     solution : Solution
-        Posterior at the test points, then the map cells, after every iteration.
+        Posterior at the test points, the map cells and the places of a table, after every iteration.
 
     Returns
     -------
     dict
-        Groups posterior, calibration, trace, observations and, if there is a map, map; and map_std if its
-        error bars are on a coarser grid.
+        Groups posterior, calibration, trace, observations and, if they were asked for, map and targets; and
+        map_std if the error bars of the map are on a coarser grid.
     """
     points, design, last = task.points, task.design, solution.steps[-1]
     q = design.test.size
@@ -53,6 +54,9 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
         "longitude_degrees": points.longitude_degrees[design.test],
     }
     observed = points.values[:, design.test]
+    nugget = prior.noise_number
+    noise, elsewhere = task.noise_at(design.test, nugget), task.typical_noise(nugget)
+    cells = 0 if design.cells is None else design.cells.size
     trace = [_scores(task, prior, step, observed) for step in solution.steps]
     unfinished = solution.computational_std
     groups = {
@@ -60,14 +64,14 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             **test,
             mean=last.mean[:, :q],
             std=last.std[:, :q],
-            noise_variance=prior.noise_number,
+            noise_variance=noise,
             observed=observed,
             computational_std=None if unfinished is None else unfinished[:, :q],
             variable=points.variable,
         ),
         "calibration": schema.calibration_group(
             **test,
-            pit=pit(last.mean[:, :q], _predictive(prior, last.std[:, :q]), observed),
+            pit=_pit(last.mean[:, :q], _predictive(noise, last.std[:, :q]), observed),
             scores=trace[-1],
             area_weight=design.test_weights,
             variable=points.variable,
@@ -91,10 +95,10 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
             longitude_degrees=design.cells.longitude_degrees,
-            mean=fields(last.mean[:, q:]),
-            std=fields(last.std[:, q:]),
-            noise_variance=prior.noise_number,
-            computational_std=None if unfinished is None else fields(unfinished[:, q:]),
+            mean=fields(last.mean[:, q : q + cells]),
+            std=fields(last.std[:, q : q + cells]),
+            noise_variance=elsewhere,
+            computational_std=None if unfinished is None else fields(unfinished[:, q : q + cells]),
             variable=points.variable,
         )
         if design.cells.blank:
@@ -110,6 +114,17 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             )
             if fine.blank:
                 groups["map"].attrs["blank_cells"] = fine.blank
+    if task.wanted is not None:
+        groups["targets"] = schema.targets_group(
+            times=points.times,
+            latitude_degrees=task.wanted.latitude_degrees,
+            longitude_degrees=task.wanted.longitude_degrees,
+            mean=last.mean[:, q + cells :],
+            std=last.std[:, q + cells :],
+            noise_variance=elsewhere,
+            computational_std=None if unfinished is None else unfinished[:, q + cells :],
+            variable=points.variable,
+        )
     return groups
 
 
@@ -131,13 +146,25 @@ def _computational_statement(std: Array, unfinished: Array | None, units: str) -
 
 
 def _scores(task: Task, prior: Prior, step: Step, observed: Array) -> Scores:
-    q = task.design.test.size
-    predictive_std = _predictive(prior, step.std[:, :q])
-    return scores(step.mean[:, :q], predictive_std, observed, weights=task.design.test_weights)
+    test, weights = task.design.test, task.design.test_weights
+    mean = step.mean[:, : test.size]
+    predictive_std = _predictive(task.noise_at(test, prior.noise_number), step.std[:, : test.size])
+    there = ~np.isnan(observed)
+    if there.all():
+        return scores(mean, predictive_std, observed, weights=weights)
+    # each observation with the weight of its place
+    return scores(mean[there], predictive_std[there], observed[there], weights=weights[np.nonzero(there)[1]])
 
 
-def _predictive(prior: Prior, std: Array) -> Array:
-    return np.asarray(np.sqrt(std**2 + prior.noise_number), dtype=np.float64)
+def _pit(mean: Array, predictive_std: Array, observed: Array) -> Array:
+    """PIT values (T, q), NaN where nothing was observed."""
+    values, there = np.full(observed.shape, np.nan), ~np.isnan(observed)
+    values[there] = pit(mean[there], predictive_std[there], observed[there])
+    return values
+
+
+def _predictive(noise_variance: float | Array, std: Array) -> Array:
+    return np.asarray(np.sqrt(std**2 + noise_variance), dtype=np.float64)
 
 
 def attributes_of(
@@ -166,7 +193,9 @@ def attributes_of(
         **{name: said for name, said in calibration.attrs.items() if name == "computational_statement"},
         "solver": _described(job.solver.model_dump()),
         "solver_calibrated": task.solver.calibrated,
-        "noise_variance": prior.noise_number,
+        "noise_variance": task.typical_noise(prior.noise_number),
+        **_known_noise(points),
+        **_cross_validation(task),
         "prior": {
             "kernel": job.prior.kernel,
             "mean": job.prior.mean,
@@ -193,6 +222,26 @@ def attributes_of(
         },
     }
     return attributes if fitted is None else {**attributes, "fit": fitted.attributes()}
+
+
+def _known_noise(points: Points) -> dict[str, object]:
+    """Give the errors of measurements where they are known; the ``noise_variance`` of the prior is beside."""
+    if points.noise_variance is None:
+        return {}
+    std = np.sqrt(points.noise_variance)
+    return {"known_noise_std": {"smallest": float(std.min()), "largest": float(std.max())}}
+
+
+def _cross_validation(task: Task) -> dict[str, object]:
+    folds = task.design.folds
+    if folds is None:
+        return {}
+    said = (
+        f"{int(folds.max()) + 1} folds: each observed place was predicted from the other folds, with the "
+        "prior mean fitted to them"
+    )
+    fitted = task.job.prior.numbers is None
+    return {"cross_validation": said + (", kernel and noise to all of them." if fitted else ".")}
 
 
 def _described(solver: Mapping[str, object]) -> str:

@@ -13,11 +13,12 @@ from cagp_dist.gp import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fit_sites
+from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of
-from cagp_dist.service.solve import Solution, solve
+from cagp_dist.service.solve import Solution
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import memory_limit, workers_of
@@ -180,11 +181,9 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
         stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
     with _compilation_noted(stage):
-        solution = solve(
+        solution = solve_task(
+            task,
             prior,
-            *task.observations,
-            task.new_inputs,
-            solver=task.solver,
             executor=executor,
             memory_limit_bytes=memory_limit(task.job, executor),
             on_plan=show,
@@ -209,6 +208,13 @@ def _compilation_noted(stage: Stage) -> Iterator[None]:
 
 
 def _described(field: "xr.Dataset") -> str:
+    if "point" in field.sizes:
+        name = next(iter(field.data_vars))
+        values, places, times = int(field[name].notnull().sum()), field.sizes["point"], field.sizes["time"]
+        return (
+            f"{values:,} values of {places:,} places at {times:,} time{'s' if times > 1 else ''} from "
+            f"{field.attrs['source']}"
+        )
     times, rows, columns = (field.sizes[name] for name in ("time", "latitude", "longitude"))
     return f"{times} x {rows} x {columns} values from {field.attrs['source']}"
 

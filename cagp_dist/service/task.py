@@ -1,21 +1,25 @@
 """What a job comes to once its field is known: points, values, prior, solver and the run's name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import Points, observation_points
-from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.era5.selection import shown
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
-from cagp_dist.means import FieldMean, mean_family
+from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.service.design import Design, MapCells, design_points
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of
@@ -23,6 +27,7 @@ from cagp_dist.solvers import Solver
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
+from cagp_dist.tables import Places, read_places
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,6 +50,8 @@ class Task:
         All points of the field.
     design : Design
         Which of them are observed and scored, and the cells of the map.
+    family : MeanFamily
+        What the prior mean is fitted from.
     mean : FieldMean
         The prior mean, fitted to the observed values.
     prior : Prior or None
@@ -54,17 +61,21 @@ class Task:
     places : LatLonGrid and array of int, or None
         Of a solver that works on grids: the grid, and where in it each observed point lies.
     provenance : mapping
-        Source of the field and digests of it, and of the climatology if the mean is one.
+        Source of the field and digests of it, of the climatology if the mean is one, and of the targets.
+    wanted : Places or None
+        Places of a table that are to be predicted.
     """
 
     job: Job
     points: Points
     design: Design
+    family: MeanFamily
     mean: FieldMean
     prior: Prior | None
     solver: Solver
     places: tuple[LatLonGrid, Indices] | None
     provenance: Mapping[str, str]
+    wanted: Places | None = None
 
     @property
     def inputs(self) -> Array:
@@ -89,14 +100,50 @@ class Task:
 
     @property
     def new_inputs(self) -> Array:
-        """Test points, then map cells, on the unit sphere, shape (q, 3)."""
+        """Test points, then map cells, then places of a table, on the unit sphere, shape (q, 3)."""
         test, cells = self.design.test, self.design.cells
         latitude = [self.points.latitude_degrees[test]]
         longitude = [self.points.longitude_degrees[test]]
         if cells is not None:
             for axis, values in zip((latitude, longitude), cells.points(), strict=True):
                 axis.append(values)
+        if self.wanted is not None:
+            latitude.append(self.wanted.latitude_degrees)
+            longitude.append(self.wanted.longitude_degrees)
         return unit_sphere(np.concatenate(latitude), np.concatenate(longitude))
+
+    def noise_at(self, chosen: Indices, nugget: float) -> float | Array:
+        """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
+        known = self.points.noise_variance
+        return nugget if known is None else known[chosen] + nugget
+
+    def typical_noise(self, nugget: float) -> float:
+        """Noise variance of an observation where none was made: the mean over the observed points."""
+        return float(np.mean(self.noise_at(self.design.train, nugget)))
+
+    def conditioned(self, prior: Prior) -> Prior:
+        """Prior whose number is the nugget, with the noise of each observed point instead."""
+        return Prior(prior.kernel, self.noise_at(self.design.train, prior.noise_number), prior.mean)
+
+    def folds(self) -> "Iterator[Task]":
+        """Tasks of a cross-validation: points of one fold are predicted from those of the others."""
+        design = self.design
+        for fold in range(0 if design.folds is None else int(design.folds.max()) + 1):
+            left = design.test[design.folds == fold]
+            yield self._part(np.setdiff1d(design.train, left, assume_unique=True), left)
+
+    def without_test(self) -> "Task":
+        """Task of what is predicted from all observed points: map cells and places."""
+        empty = np.arange(0)
+        return replace(self, design=replace(self.design, test=empty, test_weights=np.ones(0), folds=None))
+
+    def _part(self, train: Indices, test: Indices) -> "Task":
+        kept = self.design.train[np.isin(self.design.train, train)]  # in solver order
+        design = Design(train=kept, test=test, test_weights=np.ones(test.size), cells=None)
+        mean = fit_mean(self.family, self.points, kept)
+        prior = None if self.prior is None else replace(self.prior, mean=mean)
+        places = places_on_grid(self.solver, self.points, design)
+        return replace(self, design=design, mean=mean, prior=prior, places=places, wanted=None)
 
     @property
     def mean_inputs(self) -> Array | None:
@@ -111,7 +158,8 @@ class Task:
         Numbers that are fitted have no part in it: they follow from the job, the data and the versions.
         """
         blank = 0 if self.design.cells is None else self.design.cells.blank
-        contents = (self.provenance.get(name) for name in ("content_sha256", "climatology_sha256"))
+        names = ("content_sha256", "climatology_sha256", "targets_sha256")
+        contents = (self.provenance.get(name) for name in names)
         return run_key(
             job=self.job.canonical(),
             input_hash=" ".join(content for content in contents if content is not None),
@@ -156,13 +204,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         if cells is not None:
             family.check_covers(*cells.points())
     family.check_covers(points.latitude_degrees, points.longitude_degrees)
-    train = design.train
-    mean = family.fit(
-        points.latitude_degrees[train],
-        points.longitude_degrees[train],
-        points.values[:, train].T,
-        times=points.times,
-    )
+    mean = fit_mean(family, points, design.train)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
@@ -171,17 +213,100 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     if family.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
+    wanted = places_of(job)
+    if wanted is not None and job.design.targets is not None:
+        family.check_covers(wanted.latitude_degrees, wanted.longitude_degrees)
+        provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     solver = job.solver.build()
     return Task(
         job=job,
         points=points,
         design=design,
+        family=family,
         mean=mean,
         prior=prior_of(job, mean),
         solver=solver,
         places=places_on_grid(solver, points, design),
         provenance=provenance,
+        wanted=wanted,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class MeanByPattern:
+    """A prior mean of T fields with different gaps: those with the same gaps share a part.
+
+    Attributes
+    ----------
+    parts : tuple of (array of int, FieldMean)
+        Fields, and the mean of them.
+    """
+
+    parts: tuple[tuple[Indices, FieldMean], ...]
+
+    def __call__(self, X: Array) -> Array:
+        """Values at unit vectors X (n, 3), shape (n, T)."""
+        values = np.empty((len(X), sum(fields.size for fields, _ in self.parts)))
+        for fields, mean in self.parts:
+            values[:, fields] = mean(X)
+        return values
+
+
+def fit_mean(family: MeanFamily, points: Points, chosen: Indices) -> FieldMean:
+    """Fit a prior mean to the values at some points, each field to those that it has.
+
+    Raises
+    ------
+    DataError
+        If a field has no value at any of them.
+    """
+    latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
+    values = points.values[:, chosen]
+    present = ~np.isnan(values)
+    if present.all():
+        return family.fit(latitude, longitude, values.T, times=points.times)
+    parts = []
+    for fields in fields_by_pattern(present):
+        places = present[fields[0]]
+        if not places.any():
+            raise DataError(
+                f"nothing was observed at {shown(points.times[fields[0]])} at the {chosen.size:,} points "
+                "that predict the others; leave this time out, or use fewer folds or smaller blocks."
+            )
+        mean = family.fit(
+            latitude[places],
+            longitude[places],
+            values[np.ix_(fields, places)].T,
+            times=points.times[fields],
+        )
+        parts.append((fields, mean))
+    return MeanByPattern(tuple(parts))
+
+
+def targets_path(address: str) -> Path:
+    """Path of ``table:PATH``."""
+    return Path(address.partition(":")[2]).expanduser()
+
+
+def places_of(job: Job) -> Places | None:
+    """Read the places that a job asks for, if it does.
+
+    Raises
+    ------
+    ConfigurationError, DataError
+        If there is no such table, or it has no places.
+    """
+    if job.design.targets is None:
+        return None
+    path = targets_path(job.design.targets)
+    if not path.is_file():
+        raise DataError(
+            f"[design] targets: there is no table {path}. The path is relative to the working directory."
+        )
+    try:
+        return read_places(path)
+    except ArgumentError as error:
+        raise ConfigurationError(f"[design] targets: {error}") from error
 
 
 def places_on_grid(solver: Solver, points: Points, design: Design) -> tuple[LatLonGrid, Indices] | None:
@@ -245,6 +370,7 @@ def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
         points.longitude_degrees,
         table=job.design,
         block_size=block_size(job.solver.build()),
+        gridded=points.gridded,
     )
     if job.design.map is not None and job.design.map.mask == "observed":
         design = replace(

@@ -9,6 +9,7 @@
     calibration   pit (time, point)  area_weight (point)  pit_count (pit_interval)  pit_bin (pit_edge)
                   coverage coverage_standard_error (level)   rmse nll crps ks_statistic ks_pvalue ()
     trace         rmse nll crps ks_statistic ks_pvalue seconds (iteration)  coverage (iteration, level)
+    targets       t2m_mean t2m_std t2m_predictive_std (time, point)        latitude longitude (point)
     observations  t2m (time, point)                                        latitude longitude (point)
 
 A run of another variable has its name in place of ``t2m``, and its unit.
@@ -29,6 +30,9 @@ import xarray as xr
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS
 from cagp_dist.errors import StoreError
 from cagp_dist.variables import T2M, UNCHECKED, Variable, variable_of
+
+MISSING = "missing_observations"
+"""Attribute of a group: how many observations there are not, NaN in its arrays; left out if all are."""
 
 FORMAT_VERSION = 2
 """Raised when names, dimensions or meaning change, so that an old run is never taken for a new one."""
@@ -161,6 +165,7 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
         "posterior": dict.fromkeys((*posterior, variable), _POINTS),
         "map": {f"{variable}_mean": _GRID},
         "map_std": dict.fromkeys(posterior, _GRID),
+        "targets": dict.fromkeys(posterior, _POINTS),
         "calibration": {
             "pit": _POINTS,
             "area_weight": ("point",),
@@ -181,7 +186,12 @@ def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """Arrays that a group may hold or not, and their dimensions."""
     name = f"{variable}_std_computational"
     errors = (f"{variable}_std", f"{variable}_predictive_std", name)
-    return {"posterior": {name: _POINTS}, "map": dict.fromkeys(errors, _GRID), "map_std": {name: _GRID}}
+    return {
+        "posterior": {name: _POINTS},
+        "map": dict.fromkeys(errors, _GRID),
+        "map_std": {name: _GRID},
+        "targets": {name: _POINTS},
+    }
 
 
 DIMENSIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = dimensions_of(T2M.name)
@@ -206,7 +216,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     },
     **dict.fromkeys(("area_weight", "seconds", "iteration"), (0.0, np.inf)),
 }
-_ABOUT = ("posterior", "map", "map_std", "observations")
+_ABOUT = ("posterior", "map", "map_std", "targets", "observations")
 """Groups whose arrays carry the name of the variable."""
 
 _MAPS = ("map", "map_std")
@@ -251,7 +261,7 @@ def check(name: str, group: xr.Dataset) -> None:
     Parameters
     ----------
     name : str
-        ``"posterior"``, ``"map"``, ``"calibration"``, ``"trace"`` or ``"observations"``.
+        ``"posterior"``, ``"map"``, ``"targets"``, ``"calibration"``, ``"trace"`` or ``"observations"``.
     group : Dataset
         In memory, as it is about to be written or as it was read back.
 
@@ -289,6 +299,8 @@ def check(name: str, group: xr.Dataset) -> None:
             blank = int(group.attrs.get("blank_cells", 0)) * group.sizes["time"]
             there = ~np.isnan(values)
             values = values[there] if np.count_nonzero(~there) == blank else values
+        if key in (variable.name, "pit") and np.isnan(values).sum() == group.attrs.get(MISSING, 0):
+            values = values[~np.isnan(values)]  # stations do not all measure at all times
         if not np.isfinite(values).all():
             raise StoreError(
                 f"{name}/{key} holds {np.count_nonzero(~np.isfinite(values))} NaN or infinite values of "

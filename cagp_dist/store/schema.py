@@ -11,7 +11,7 @@ from cagp_dist.calibration.scores import Scores
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.store.layout import COORDINATES, SCORES, attributes_of, dimensions_of, optional_of
+from cagp_dist.store.layout import COORDINATES, MISSING, SCORES, attributes_of, dimensions_of, optional_of
 from cagp_dist.variables import T2M, Variable
 
 
@@ -22,7 +22,7 @@ def posterior_group(
     longitude_degrees: ArrayLike,
     mean: ArrayLike,
     std: ArrayLike,
-    noise_variance: float,
+    noise_variance: ArrayLike,
     observed: ArrayLike,
     computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
@@ -37,7 +37,7 @@ def posterior_group(
         In the unit of the variable; a vector (q,) when T is 1.
     std : array_like, shape (T, q) or (q,)
         Latent standard deviation in that unit, **without noise**; (q,) is repeated for each time.
-    noise_variance : float
+    noise_variance : float, or array_like, shape (q,)
         In its square; makes the predictive standard deviation.
     computational_std : array_like, shape (T, q) or (q,), optional
         Part of the latent standard deviation that is unfinished computation, at most.
@@ -50,7 +50,7 @@ def posterior_group(
         If a shape does not fit.
     """
     coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
-    return _dataset(
+    group = _dataset(
         "posterior",
         coordinates,
         {
@@ -60,6 +60,7 @@ def posterior_group(
         variable,
         title=f"Posterior {variable.long_name} at test points",
     )
+    return _counting_missing(group, variable.name)
 
 
 def map_group(
@@ -69,7 +70,7 @@ def map_group(
     longitude_degrees: ArrayLike,
     mean: ArrayLike,
     std: ArrayLike,
-    noise_variance: float,
+    noise_variance: ArrayLike,
     computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
 ) -> xr.Dataset:
@@ -136,6 +137,30 @@ def mean_group(
     del field.attrs["ancillary_variables"]
     field.attrs["comment"] = f"{field.attrs.get('comment', '')} Error bars: group map_std.".strip()
     return group
+
+
+def targets_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike,
+    noise_variance: float,
+    computational_std: ArrayLike | None = None,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``targets``: prediction at the places of a table, in the order of its rows.
+
+    Parameters and errors as for `posterior_group`.
+    """
+    return _dataset(
+        "targets",
+        _point_coordinates(times, latitude_degrees, np.mod(longitude_degrees, 360.0)),
+        _posterior(variable, mean, std, noise_variance, computational_std),
+        variable,
+        title=f"Posterior {variable.long_name} at places of a table",
+    )
 
 
 def calibration_group(
@@ -210,6 +235,7 @@ def calibration_group(
             "uniform_upper_95": counted.upper,
             "comment": "A count of independent uniform values lies between the bounds with probability 0.95.",
         }
+    group = _counting_missing(group, "pit")
     return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)
 
 
@@ -284,20 +310,21 @@ def observations_group(
         If a shape does not fit.
     """
     coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
-    return _dataset(
+    group = _dataset(
         "observations",
         coordinates,
         {variable.name: values},
         variable,
         title=f"Observed {variable.long_name}",
     )
+    return _counting_missing(group, variable.name)
 
 
 def _posterior(
     variable: Variable,
     mean: ArrayLike,
     std: ArrayLike,
-    noise_variance: float,
+    noise_variance: ArrayLike,
     computational_std: ArrayLike | None,
 ) -> dict[str, ArrayLike]:
     name = variable.name
@@ -317,6 +344,12 @@ def _axes(
         "latitude": _coordinate("latitude", "latitude", latitude_degrees, axis="Y"),
         "longitude": _coordinate("longitude", "longitude", longitude_degrees, axis="X"),
     }
+
+
+def _counting_missing(group: xr.Dataset, name: str) -> xr.Dataset:
+    """Say how many values of an array are missing, if there are any: else a run may not have them."""
+    missing = int(np.isnan(group[name].values).sum())
+    return group.assign_attrs({MISSING: missing}) if missing else group
 
 
 def _point_coordinates(

@@ -54,7 +54,10 @@ def test_files_and_stores_are_opened_by_prefix(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("other", r"'other' is not known; expected one of sample, synthetic, file:PATH, zarr:URL, cds\.$"),
+        (
+            "other",
+            r"'other' is not known; expected one of sample, synthetic, .*URL, cds, table:PATH\.$",
+        ),
         ("syntetic", "Did you mean 'synthetic'"),
         ("smaple", "Did you mean 'sample'"),
         ("arco-era5", "Did you mean 'zarr:arco-era5'"),

@@ -45,6 +45,9 @@ def test_a_job_is_frozen(job_text):
         parse_job(job_text).prior.variance = 1.0
 
 
+SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "table:PATH"'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -139,11 +142,15 @@ def test_a_job_is_frozen(job_text):
         (
             '"sample"',
             '"sampel"',
-            'expected "sample", "synthetic", "file:PATH", "zarr:URL" or "cds"; nearest: "sample"',
+            f'{SOURCES}; nearest: "sample"',
         ),
         ('"sample"', '"t2m.grib"', 'write "file:t2m.grib"'),
         ('"sample"', '"file:"', 'the address is missing after "file:", for example "file:field.grib"'),
-        ('"sample"', '"ftp:x"', 'expected "sample", "synthetic", "file:PATH", "zarr:URL" or "cds"'),
+        (
+            '"sample"',
+            '"ftp:x"',
+            SOURCES,
+        ),
         (
             "[design]",
             "[observations.synthetic]\nseed = 3\n[design]",

@@ -96,6 +96,19 @@ class SyntheticTable(Table):
     ] = "quadratic-latitude"
 
 
+class ColumnsTable(Table):
+    """``columns``: names of the columns of a table, where they are not the usual ones."""
+
+    latitude: Annotated[str | None, Field(description="the name of a column", examples=["LAT"])] = None
+    longitude: Annotated[str | None, Field(description="the name of a column", examples=["LON"])] = None
+    time: Annotated[str | None, Field(description="the name of a column", examples=["DATE"])] = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The names that were given."""
+        return self.model_dump(exclude_none=True)
+
+
 class Observations(Table):
     """``[observations]``: which field is observed."""
 
@@ -128,6 +141,18 @@ class Observations(Table):
     ] = None
     area: Annotated[Area | None, _AREA] = None
     grid_degrees: Annotated[float | None, _DEGREES] = None
+    noise_std: Annotated[
+        str | float | None,
+        Field(
+            description="a column of the table, or a number above zero: standard deviation of the error of a "
+            "measurement",
+            examples=["noise_std"],
+        ),
+    ] = None
+    columns: Annotated[
+        ColumnsTable | None,
+        Field(description="the keys latitude, longitude, time", examples=[{"latitude": "LAT"}]),
+    ] = None
     synthetic: Annotated[
         SyntheticTable | None,
         Field(
@@ -176,6 +201,13 @@ class Observations(Table):
                 f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
                 'write source = "synthetic"'
             )
+        if self.kind != "table" and not (self.noise_std is None and self.columns is None):
+            raise ValueError(
+                f'noise_std and columns are for tables, and the source is "{self.source}"; leave them out, '
+                'or write source = "table:PATH"'
+            )
+        if isinstance(self.noise_std, float) and not 0.0 < self.noise_std < float("inf"):
+            raise ValueError(f"noise_std = {self.noise_std:g}; expected a column or a number above zero")
         return self
 
 
@@ -205,6 +237,17 @@ class StridePoints(Table):
         if self.offset >= self.step:
             raise ValueError(f"offset = {self.offset} is not below step = {self.step}; use offset = 0")
         return self
+
+
+class FoldPoints(Table):
+    """``{ kind = "folds" }``: every observed place, predicted without its fold; blocks stay together."""
+
+    kind: Literal["folds"]
+    count: Annotated[
+        int, Field(description="an integer of at least 2", examples=[10], ge=2, le=_LARGEST_COUNT)
+    ] = 10
+    blocks_degrees: Annotated[float, _DEGREES] = 5.0
+    seed: Annotated[int, _SEED] = 0
 
 
 class AllPoints(Table):
@@ -244,7 +287,7 @@ class MapGrid(Table):
 
 
 class DesignTable(Table):
-    """``[design]``: which points are observed, scored and mapped."""
+    """``[design]``: which points are observed, scored and mapped, and places to predict."""
 
     train: Annotated[
         RandomPoints | StridePoints | AllPoints,
@@ -255,13 +298,21 @@ class DesignTable(Table):
         ),
     ]
     test: Annotated[
-        RandomPoints | StridePoints,
+        RandomPoints | StridePoints | FoldPoints,
         Field(
             discriminator="kind",
-            description="a table of kind random or stride",
+            description="a table of kind random, stride or folds",
             examples=[{"kind": "random", "count": 1000, "seed": 1}],
         ),
-    ]
+    ] = FoldPoints(kind="folds")
+    targets: Annotated[
+        str | None,
+        AfterValidator(values.places),
+        Field(
+            description='"table:PATH", a CSV or Parquet file of places to predict',
+            examples=["table:places.csv"],
+        ),
+    ] = None
     map: Annotated[
         MapGrid | None,
         Field(description="a table of kind grid", examples=[{"kind": "grid", "resolution_degrees": 4.0}]),
@@ -389,7 +440,7 @@ class Job(Table):
     """A checked job file."""
 
     observations: Annotated[Observations, Field(description="the keys source, variable, times")]
-    design: Annotated[DesignTable, Field(description="the keys train, test, map")]
+    design: Annotated[DesignTable, Field(description="the keys train, test, map, targets")]
     prior: Annotated[
         PriorTable, Field(description="the keys kernel, mean, fit_to, lengthscale, variance, noise_variance")
     ]
@@ -444,4 +495,8 @@ class Job(Table):
             del form["design"]["map"]["std_resolution_degrees"]
         if self.design.map is not None and self.design.map.mask == "observed":
             del form["design"]["map"]["mask"]  # the same; where it leaves cells blank, the run says so
+        new = {"noise_std": observations, "columns": observations, "targets": form["design"]}
+        for key, owner in new.items():
+            if owner[key] is None:
+                del owner[key]
         return form

@@ -172,6 +172,13 @@ def path(value: str) -> str:
     return value
 
 
+def places(value: str | None) -> str | None:
+    """Check that a table of places is named."""
+    if value is not None and not value.partition("table:")[2]:
+        raise ValueError(f'expected "table:PATH"; write "table:{value}"')
+    return value
+
+
 def parse_bytes(value: object) -> object:
     """``4GiB`` as a number of bytes."""
     example = 'for example "4GiB"'

@@ -1,0 +1,163 @@
+"""Observations at places of their own, such as weather stations, from a table: one row per measurement.
+
+They take the way of a field: one array, (time, place) instead of (time, latitude, longitude), in the unit of
+the variable. What a place did not measure at a time is NaN.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array, Times
+from cagp_dist.digest import file_sha256
+from cagp_dist.era5.selection import Selection, parse_times, time_positions
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.tables import Fields, Table, by_time_and_place, read_table
+from cagp_dist.variables import described, range_error
+
+COLUMNS = ("latitude", "longitude", "time")
+"""What a job may name columns for."""
+
+_NO_TIMES = (
+    '{path} has no column of times, so all its rows are of one time; say which: times = ["2017-04-27T12:00"].'
+)
+
+PLACE = "point"
+"""The dimension of the places."""
+
+
+def open_stations(
+    path: Path,
+    selection: Selection,
+    *,
+    noise_std: str | float | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> xr.Dataset:
+    """Read the selected measurements of a table.
+
+    Parameters
+    ----------
+    path : Path
+        CSV or Parquet, see `cagp_dist.tables.read_table`.
+    selection : Selection
+        ``variable`` is the name of a column. A table without times holds one, which ``times`` must name.
+    noise_std : str or float, optional
+        Column, or one number: standard deviation of the error of a measurement, in the unit of the values.
+    columns : mapping, optional
+        Names of the columns of ``latitude``, ``longitude`` and ``time``, where they are not the usual ones.
+
+    Returns
+    -------
+    xarray.Dataset
+        The variable (time, point) float64 in the unit of `cagp_dist.variables.VARIABLES`, NaN where nothing
+        was measured; coordinates ``latitude``, ``longitude`` in [0, 360) and, where it is known,
+        ``noise_std`` (point,) in the same unit. Attributes ``source``, ``source_sha256`` and
+        ``dropped_missing``, rows without a value.
+
+    Raises
+    ------
+    ConfigurationError
+        If a column is not there, times are needed, or the area holds no place.
+    DataError
+        If the table cannot be read, a wanted time is not in it, or values are not plausible.
+    """
+    if selection["grid_degrees"] is not None or selection["level"] is not None:
+        raise ConfigurationError(
+            "grid_degrees and level are for fields on a grid; leave them out where the source is a table."
+        )
+    table = _read(path, selection["variable"], noise_std, columns)
+    units = selection["units"] or table.units
+    variable, (factor, offset) = described(selection["variable"], {"units": units}, units=units)
+    variable = replace(variable, checked=selection["check_range"])
+    fields = _selected(by_time_and_place(table), selection, path)
+    values = factor * fields.values + offset
+    wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
+    if wrong is not None:
+        raise wrong
+    noise = fields.noise_std if fields.noise_std is None else abs(factor) * fields.noise_std
+    if variable.transform is not None:
+        if noise is not None:
+            raise ConfigurationError(
+                f"{variable.name} is transformed, and noise_std is that of the values as they are; leave "
+                "noise_std out."
+            )
+        values = variable.transform(values)
+    coordinates: dict[str, tuple[str, Array]] = {
+        "latitude": (PLACE, fields.latitude_degrees),
+        "longitude": (PLACE, np.mod(fields.longitude_degrees, 360.0)),
+    }
+    if noise is not None:
+        coordinates["noise_std"] = (PLACE, noise)
+    return xr.Dataset(
+        {variable.name: (("time", PLACE), values, variable.attributes())},
+        coords={"time": ("time", fields.times), **coordinates},
+        attrs={
+            "Conventions": "CF-1.13",
+            "source": f"table {path.name}",
+            "source_sha256": file_sha256(path),
+            "dropped_missing": table.dropped_missing,
+        },
+    )
+
+
+def station_times(path: Path, *, variable: str, columns: Mapping[str, str] | None = None) -> Times:
+    """List the times of a table, ascending, each once; raises as `open_stations`."""
+    times = _read(path, variable, None, columns).times
+    if times is None:
+        raise ConfigurationError(_NO_TIMES.format(path=path))
+    return np.unique(times)
+
+
+def _read(
+    path: Path, variable: str, noise_std: str | float | None, columns: Mapping[str, str] | None
+) -> Table:
+    if not path.is_file():
+        raise DataError(f"there is no table {path}. Check the path; it is relative to the working directory.")
+    try:
+        names = columns or {}
+        return read_table(
+            path,
+            value=variable,
+            noise_std=noise_std,
+            latitude=names.get("latitude"),
+            longitude=names.get("longitude"),
+            time=names.get("time"),
+        )
+    except ArgumentError as error:
+        raise ConfigurationError(
+            f"{error} In [observations], variable and noise_std name columns, and "
+            'columns = { latitude = "...", longitude = "...", time = "..." } those of places and times.'
+        ) from error
+
+
+def _selected(fields: Fields, selection: Selection, path: Path) -> Fields:
+    """Keep the wanted times and area, and the places that measured something then."""
+    wanted = None if selection["times"] is None else parse_times(selection["times"])
+    moments = fields.times
+    if moments is None:
+        if wanted is None or wanted.size != 1:
+            raise ConfigurationError(_NO_TIMES.format(path=path))
+        moments = wanted
+    rows = time_positions(moments, wanted)
+    inside = np.ones(fields.latitude_degrees.size, dtype=bool)
+    if selection["area"] is not None:
+        north, west, south, east = selection["area"]
+        width = 360.0 if abs(east - west) >= 360.0 else (east - west) % 360.0
+        inside = (
+            (fields.latitude_degrees <= north + 1e-6)
+            & (fields.latitude_degrees >= south - 1e-6)
+            & ((fields.longitude_degrees - west + 1e-6) % 360.0 <= width + 2e-6)
+        )
+    kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
+    if kept.size == 0:
+        raise ConfigurationError(f"{path} has no measurement in the area and at the times of the job.")
+    return Fields(
+        latitude_degrees=fields.latitude_degrees[kept],
+        longitude_degrees=fields.longitude_degrees[kept],
+        values=fields.values[np.ix_(rows, kept)],
+        times=moments[rows],
+        noise_std=None if fields.noise_std is None else fields.noise_std[kept],
+    )

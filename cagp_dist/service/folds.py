@@ -1,0 +1,115 @@
+"""Cross-validation of a job: one solve for each fold, and one with all points for what else is asked."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Plan
+from cagp_dist.gp import Prior
+from cagp_dist.runtime import Executor
+from cagp_dist.service.solve import Solution, Step, solve
+from cagp_dist.service.task import Task
+from cagp_dist.solvers import Status
+
+
+def solve_task(
+    task: Task,
+    prior: Prior,
+    *,
+    executor: Executor,
+    memory_limit_bytes: int | None = None,
+    on_plan: Callable[[Plan], None],
+    progress: Callable[[float, str], None],
+    X_mean: Array | None = None,
+) -> Solution:
+    """Predict test points, map cells and places of a task.
+
+    With folds, each test point is predicted from the points of the other folds, with a prior mean fitted to
+    them; kernel and noise are those of ``prior`` in all folds. Map and places are predicted from all points.
+
+    Parameters
+    ----------
+    task : Task
+        Points, values, design and solver.
+    prior : Prior
+        Kernel, nugget and mean; with the known noise of the points, if there is any, added by the task.
+    executor, memory_limit_bytes, on_plan, progress, X_mean
+        As for `cagp_dist.service.solve.solve`; the plan is that of the first solve.
+
+    Returns
+    -------
+    Solution
+        At ``task.new_inputs``.
+    """
+    parts = list(task.folds())
+    columns = [np.searchsorted(task.design.test, part.design.test) for part in parts]
+    total = len(task.new_inputs)
+    if not parts:
+        parts, columns = [task], [np.arange(total)]
+    elif total > task.design.test.size:
+        parts.append(task.without_test())
+        columns.append(np.arange(task.design.test.size, total))
+    solutions = []
+    for number, part in enumerate(parts):
+
+        def report(fraction: float, text: str, number: int = number) -> None:
+            which = f"solve {number + 1} of {len(parts)}, " if len(parts) > 1 else ""
+            progress((number + fraction) / len(parts), which + text)
+
+        conditioned = part.conditioned(prior if len(parts) == 1 else _with_mean(prior, part))
+        solutions.append(
+            solve(
+                conditioned,
+                *part.observations,
+                part.new_inputs,
+                solver=part.solver,
+                executor=executor,
+                memory_limit_bytes=memory_limit_bytes,
+                on_plan=on_plan if number == 0 else _unseen,
+                progress=report,
+                X_mean=X_mean if number == len(parts) - 1 else None,
+            )
+        )
+    return solutions[0] if len(parts) == 1 else _together(solutions, columns, total)
+
+
+def _with_mean(prior: Prior, part: Task) -> Prior:
+    return Prior(prior.kernel, prior.noise_variance, part.mean)
+
+
+def _unseen(plan: Plan) -> None:
+    """Leave a plan that is much like the first one unsaid."""
+
+
+def _together(solutions: list[Solution], columns: list[Indices], total: int) -> Solution:
+    """Put the columns of several solves in their places; one that was done early keeps its last step."""
+    steps = []
+    for iteration in range(max(len(solution.steps) for solution in solutions)):
+        states = [solution.steps[min(iteration, len(solution.steps) - 1)] for solution in solutions]
+        steps.append(
+            Step(
+                mean=_placed([state.mean for state in states], columns, total),
+                std=_placed([state.std for state in states], columns, total),
+                seconds=sum(state.seconds for state in states),
+            )
+        )
+    unfinished = [solution.computational_std for solution in solutions]
+    known = [values for values in unfinished if values is not None]
+    return Solution(
+        steps=tuple(steps),
+        status=Status.worst(solution.status for solution in solutions),
+        plan=(
+            *solutions[0].plan,
+            f"{len(solutions)} such solves, one for each fold and one with all points",
+        ),
+        fine_mean=solutions[-1].fine_mean,
+        computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,
+    )
+
+
+def _placed(parts: list[Array], columns: list[Indices], total: int) -> Array:
+    values = np.empty((len(parts[0]), total))
+    for part, at in zip(parts, columns, strict=True):
+        values[:, at] = part
+    return values

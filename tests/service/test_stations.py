@@ -1,0 +1,275 @@
+"""Jobs on tables of stations: cross-validation, map and places against dense formulas."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.calibration.folds import block_folds
+from cagp_dist.calibration.pit import pit
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.kernels import Matern32
+from cagp_dist.kriging.examples import PLACES, write_examples
+from cagp_dist.report import write_report
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.plan import plan_job
+from cagp_dist.service.run import run
+from cagp_dist.store.publish import verify
+
+from ..jobs import job_text, map_grid
+
+LENGTHSCALE, VARIANCE, NUGGET = 0.1, 30.0, 0.4
+DAYS = ("2020-06-01", "2020-06-02", "2020-06-03")
+
+
+def write(path, rows):
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    return path
+
+
+@pytest.fixture
+def stations(tmp_path):
+    """60 stations of Europe across Greenwich on three days, a tenth of the values missing, two noises."""
+    rng = np.random.default_rng(3)
+    latitude, longitude = rng.uniform(38.0, 62.0, 60), rng.uniform(-12.0, 30.0, 60)
+    noise = np.where(np.arange(60) % 2, 0.3, 1.5)
+    rows = [["station", "LAT", "LON", "date", "TAVG (degC)", "err"]]
+    for day, text in enumerate(DAYS):
+        value = 40.0 - 0.5 * latitude + 3.0 * np.sin(np.deg2rad(6.0 * longitude)) + day
+        value = value + noise * rng.standard_normal(60)
+        rows += [
+            [f"S{k}", latitude[k], longitude[k], text, f"{value[k]:.3f}", noise[k]]
+            for k in np.flatnonzero(rng.random(60) > 0.1)
+        ]
+    write(tmp_path / "stations.csv", rows)
+    write(tmp_path / "places.csv", [["name", "lat", "lon"], ["Berlin", 52.5, 13.4], ["Lisbon", 38.7, -9.1]])
+    return tmp_path
+
+
+def job(folder, *, observations=None, design=None, **tables):
+    settings = {
+        "observations": {
+            "source": f"table:{folder / 'stations.csv'}",
+            "variable": "TAVG",
+            "noise_std": "err",
+            **(observations or {}),
+        },
+        "design": {
+            "train": {"kind": "all"},
+            "test": {"kind": "folds", "count": 4, "blocks_degrees": 6.0},
+            "map": map_grid(6.0),
+            "targets": f"table:{folder / 'places.csv'}",
+            **(design or {}),
+        },
+        "prior": {
+            "mean": "constant",
+            "lengthscale": LENGTHSCALE,
+            "variance": VARIANCE,
+            "noise_variance": NUGGET,
+        },
+        "solver": {"name": "cholesky"},
+        "cluster": {"scheduler": "serial"},
+        "output": {"root": folder / "out"},
+    }
+    return parse_job(job_text(**settings | tables))
+
+
+def read(path, group):
+    with xr.open_zarr(path, group=group) as dataset:
+        return dataset.load()
+
+
+def dense(X, y, noise, X_new, latitude):
+    """Mean and latent variance of one field, about its mean weighted by cos(latitude)."""
+    kernel = Matern32(LENGTHSCALE, VARIANCE)
+    weights = np.cos(np.deg2rad(latitude))
+    centre = float(np.average(y, weights=weights))
+    G, V = kernel(X, X) + np.diag(noise), kernel(X_new, X)
+    return (
+        centre + V @ np.linalg.solve(G, y - centre),
+        kernel.diagonal(X_new) - np.einsum("qn,nq->q", V, np.linalg.solve(G, V.T)),
+    )
+
+
+def test_folds_map_and_places_are_those_of_dense_formulas(stations):
+    outcome = run(job(stations))
+    verify(outcome.path)
+    groups = {name: read(outcome.path, name) for name in ("posterior", "map", "targets", "calibration")}
+    posterior = groups["posterior"]
+    latitude, longitude = posterior.latitude.values, posterior.longitude.values
+    observed = posterior.TAVG.values
+    assert posterior.sizes == {"time": 3, "point": 60}
+    assert posterior.TAVG.attrs["units"] == "degC"
+    assert posterior.attrs["missing_observations"] == np.isnan(observed).sum() > 5
+    X, noise = unit_sphere(latitude, longitude), np.where(np.arange(60) % 2, 0.3, 1.5)
+    # places stand in the order in which the table has them first; the noise follows the station
+    with (stations / "stations.csv").open() as stream:
+        order = list(dict.fromkeys(row["station"] for row in csv.DictReader(stream)))
+    noise = noise[[int(name[1:]) for name in order]]
+    folds = block_folds(latitude, longitude, count=4, blocks_degrees=6.0, generator=np.random.default_rng(0))
+    cells = np.meshgrid(groups["map"].latitude, groups["map"].longitude, indexing="ij")
+    X_map = unit_sphere(cells[0].ravel(), cells[1].ravel())
+    X_places = unit_sphere(np.array([52.5, 38.7]), np.array([13.4, -9.1]))
+    for time in range(3):
+        there = ~np.isnan(observed[time])
+        for fold in range(4):
+            kept, left = there & (folds != fold), folds == fold
+            mean, variance = dense(
+                X[kept], observed[time, kept], noise[kept] ** 2 + NUGGET, X[left], latitude[kept]
+            )
+            np.testing.assert_allclose(posterior.TAVG_mean[time, left], mean, atol=1e-9)
+            np.testing.assert_allclose(posterior.TAVG_std[time, left], np.sqrt(variance), atol=1e-9)
+        arguments = X[there], observed[time, there], noise[there] ** 2 + NUGGET
+        mean, variance = dense(*arguments, X_map, latitude[there])
+        np.testing.assert_allclose(groups["map"].TAVG_mean[time].values.ravel(), mean, atol=1e-9)
+        np.testing.assert_allclose(groups["map"].TAVG_std[time].values.ravel(), np.sqrt(variance), atol=1e-9)
+        mean, variance = dense(*arguments, X_places, latitude[there])
+        np.testing.assert_allclose(groups["targets"].TAVG_mean[time], mean, atol=1e-9)
+        np.testing.assert_allclose(groups["targets"].TAVG_std[time], np.sqrt(variance), atol=1e-9)
+    np.testing.assert_allclose(groups["targets"].longitude, [13.4, 350.9])
+    # an observation is predicted with the noise of its own station
+    predictive = np.sqrt(posterior.TAVG_std.values**2 + noise**2 + NUGGET)
+    np.testing.assert_allclose(posterior.TAVG_predictive_std, predictive, rtol=1e-12)
+    there = ~np.isnan(observed)
+    expected = pit(posterior.TAVG_mean.values[there], predictive[there], observed[there])
+    np.testing.assert_allclose(groups["calibration"].pit.values[there], expected, atol=1e-12)
+    assert np.isnan(groups["calibration"].pit.values[~there]).all()
+    error = posterior.TAVG_mean.values[there] - observed[there]
+    np.testing.assert_allclose(groups["calibration"].rmse, np.sqrt(np.mean(error**2)), rtol=1e-12)
+
+
+def test_report_and_plan_of_a_station_job(stations):
+    parsed = job(stations, solver={"name": "block-gauss-seidel", "iterations": 3, "block_size": 16})
+    plan = plan_job(parsed)
+    assert plan.lines()
+    line = plan.size.line()
+    assert line.startswith("60 points observed, predicted in 4 folds, ")
+    assert line.endswith(", 2 places of a table, 3 times")
+    outcome = run(parsed)
+    assert outcome.status.ok
+    attributes = read(outcome.path, None).attrs
+    assert attributes["cross_validation"].startswith(
+        "4 folds: each observed place was predicted from the other"
+    )
+    page = write_report(outcome.path, stations / "report").read_text()
+    assert "degC" in page
+    trace = read(outcome.path, "trace")
+    assert trace.sizes["iteration"] == 4
+    np.testing.assert_allclose(trace.rmse[-1], read(outcome.path, "calibration").rmse)
+
+
+def test_numbers_are_fitted_beside_the_known_noise(stations):
+    parsed = job(stations, prior={"mean": "constant"})
+    outcome = run(parsed)
+    attributes = read(outcome.path, None).attrs
+    known = np.mean([0.3**2, 1.5**2])
+    prior = json.loads(attributes["prior"])
+    assert 0.0 < prior["noise_variance"] < known
+    assert attributes["noise_variance"] == pytest.approx(known + prior["noise_variance"], rel=0.05)
+    assert json.loads(attributes["known_noise_std"]) == {"smallest": 0.3, "largest": 1.5}
+    assert "kernel and noise to all of them" in attributes["cross_validation"]
+
+
+def test_a_job_without_a_test_is_cross_validated_in_ten_folds(stations):
+    lines = job(stations).text.splitlines()
+    kept = "\n".join(line for line in lines if not line.startswith("test ="))
+    outcome = run(parse_job(kept))
+    assert read(outcome.path, None).attrs["cross_validation"].startswith("10 folds")
+
+
+def test_the_name_of_a_run_follows_the_places(stations):
+    parsed = job(stations)
+    first = run(parsed)
+    assert run(parsed).already_done
+    write(stations / "places.csv", [["lat", "lon"], [60.0, 10.0]])
+    second = run(parsed)
+    assert second.path != first.path
+    assert read(second.path, "targets").sizes["point"] == 1
+
+
+def test_area_and_times_are_selected_and_known_quantities_converted(stations):
+    parsed = job(
+        stations,
+        observations={"times": [DAYS[1]], "area": [62.0, -12.0, 38.0, 5.0], "units": "K", "variable": "TAVG"},
+    )
+    posterior = read(run(parsed).path, "posterior")
+    assert posterior.time.values.astype("datetime64[D]").astype(str).tolist() == [DAYS[1]]
+    longitude = posterior.longitude.values
+    assert ((longitude >= 348.0) | (longitude <= 5.0)).all()
+    assert posterior.TAVG.attrs["units"] == "K"  # said to be kelvin: a free name, nothing is converted
+    renamed = (stations / "stations.csv").read_text().replace("TAVG (degC)", "tas (degC)")
+    (stations / "stations.csv").write_text(renamed)
+    tas = read(run(job(stations, observations={"variable": "tas"})).path, "posterior").tas
+    assert tas.attrs["units"] == "K"
+    assert 270.0 < float(tas.mean()) < 300.0
+
+
+WRONG = {
+    "a column that is not there": ({"observations": {"variable": "TMAX"}}, "has no column 'TMAX'; it has"),
+    "noise that is no column": ({"observations": {"noise_std": "sd"}}, "has no column 'sd'"),
+    "a level": ({"observations": {"level": 850}}, "grid_degrees and level are for fields on a grid"),
+    "an empty area": ({"observations": {"area": [-10.0, 0.0, -20.0, 5.0]}}, "no measurement in the area"),
+    "another time": ({"observations": {"times": ["2021-01-01"]}}, "1 of 1 selected times are not in"),
+    "too many folds": (
+        {"design": {"test": {"kind": "folds", "count": 50, "blocks_degrees": 40.0}}},
+        r"\[design\] test: the 60 places lie in \d+ blocks?, .* lower blocks_degrees",
+    ),
+    "no places": (
+        {"design": {"targets": "table:nowhere.csv"}},
+        r"\[design\] targets: there is no table nowhere",
+    ),
+}
+
+
+@pytest.mark.parametrize("changed", WRONG)
+def test_what_a_job_gets_wrong_is_said(stations, changed):
+    tables, message = WRONG[changed]
+    with pytest.raises((ConfigurationError, DataError), match=message):
+        run(job(stations, **tables))
+    assert not (stations / "out" / "CURRENT").exists()
+
+
+def test_a_table_without_times_needs_one(tmp_path):
+    rows = [["lat", "lon", "value"], *([40.0 + k, 10.0 + k, float(k)] for k in range(12))]
+    write(tmp_path / "stations.csv", rows)
+    settings = {"design": {"train": {"kind": "all"}, "test": {"kind": "folds", "count": 3}}}
+    bare = {"source": f"table:{tmp_path / 'stations.csv'}", "variable": "value"}
+    text = job_text(observations=bare, output={"root": tmp_path / "out"}, **settings)
+    with pytest.raises(ConfigurationError, match=r"no column of times.* say which: times = \["):
+        run(parse_job(text))
+    timed = job_text(observations={**bare, "times": [DAYS[0]]}, output={"root": tmp_path / "out"}, **settings)
+    assert run(parse_job(timed)).path is not None
+
+
+@pytest.mark.parametrize(
+    ("observations", "message"),
+    [
+        ({"source": "sample", "noise_std": 0.3}, "noise_std and columns are for tables"),
+        ({"source": "table:x.csv", "variable": "t", "noise_std": 0.0}, "a column or a number above zero"),
+        ({"source": "table:x.csv", "variable": "t", "columns": {"lattitude": "a"}}, "nearest"),
+    ],
+)
+def test_keys_of_tables_are_checked(observations, message):
+    with pytest.raises(ConfigurationError, match=message):
+        parse_job(job_text(observations=observations))
+
+
+def test_targets_must_be_a_table():
+    design = {"train": {"kind": "all"}, "targets": "places.csv"}
+    with pytest.raises(ConfigurationError, match=r'expected "table:PATH"; write "table:places\.csv"'):
+        parse_job(job_text(design=design))
+
+
+def test_the_job_of_the_documentation_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "stations.md").read_text()
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    write_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    outcome = run(parse_job(text))
+    assert outcome.status.ok
+    assert read(outcome.path, "targets").sizes["point"] == len(PLACES)
