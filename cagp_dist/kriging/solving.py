@@ -38,16 +38,6 @@ SOLVERS: dict[str, Solver] = {
 }
 """Solvers by their names, beside "auto"; any other is given as an object."""
 
-WORST_FIRST = (
-    Status.DIVERGED,
-    Status.BREAKDOWN,
-    Status.ILL_CONDITIONED,
-    Status.COMPLETED,
-    Status.CONVERGED,
-    Status.SOLVED,
-    Status.EXACT,
-)
-
 EXACT_IS_WORTH = 0.1
 """An exact solve may take ten times as long as sweeps that leave something to compute."""
 
@@ -157,7 +147,7 @@ def predict(
         computational_variance=computational,
         computational_variance_known=known,
         covariance=covariance,
-        status=min(statuses, key=WORST_FIRST.index),
+        status=Status.worst(statuses),
         solvers=tuple(dict.fromkeys(names)),
         plans=tuple(plans),
         executor=where,

@@ -9,6 +9,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.kriging.solving import SOLVERS
 
 
 def test_a_gappy_grid_gives_the_bits_of_condition(gappy, prior):
@@ -363,8 +364,16 @@ def test_sweeps_say_what_is_unfinished(stations, prior):
     assert few.attrs["status"] == "completed"
 
 
-def test_the_default_of_many_points_leaves_little_unfinished(stations, prior, monkeypatch):
+@pytest.mark.parametrize(("sweeps", "status"), [(200, "share-reached"), (1, "share-not-reached")])
+def test_the_default_of_many_points_leaves_little_unfinished_or_says_so(
+    stations, prior, monkeypatch, sweeps, status
+):
     monkeypatch.setattr("cagp_dist.kriging.solving.MOST_DENSE", 10)
+    small = cagp.BlockGaussSeidel(sweeps, block_size=8, computational_share=0.05)
+    monkeypatch.setitem(SOLVERS, "block-gauss-seidel", small)
     result = cagp.krige(stations, to={"lat": [0.0, 50.0], "lon": [0.0, 120.0]}, prior=prior)
-    assert result.attrs["solver"].startswith("BlockGaussSeidel(")
-    assert ((result["std_computational"] / result["std"]) ** 2 <= 0.05).all()
+    assert result.attrs["solver"] == repr(small)
+    assert result.attrs["status"] == status
+    unfinished = (result["std_computational"] / result["std"]) ** 2
+    assert float(unfinished.max()) > 0.0
+    assert bool((unfinished <= 0.05).all()) == (status == "share-reached")
