@@ -16,6 +16,7 @@ from cagp_dist.gp import Prior
 from cagp_dist.kernels import Elementary, Kernel, families_of
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.means import mean_family
+from cagp_dist.posterior.patterns import shared_places
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
@@ -31,9 +32,6 @@ MOST_DENSE = 2_000
 MOST_POINTS = 100_000
 MOST_FIELDS = 30
 """Points and times that a fit uses, evenly spread."""
-
-FEWEST_SHARED = 50
-"""Places observed at all times from which on these are what a fit uses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,11 +243,7 @@ def _decisive(observed: Observations) -> tuple[Mask, Indices, str]:
     from cagp_dist.likelihood.observed import spread_cells
 
     seen = ~np.isnan(observed.values)
-    fields = np.arange(len(seen))
-    shared: Mask = np.asarray(seen.all(axis=0))
-    if shared.sum() < max(FEWEST_SHARED, 0.5 * np.median(seen.sum(axis=1))):
-        # the pattern of gaps with the most values
-        shared, fields = max(observed.patterns(), key=lambda pattern: pattern[0].sum() * len(pattern[1]))
+    shared, fields = shared_places(seen)
     if fields.size > MOST_FIELDS:
         fields = fields[np.linspace(0, fields.size - 1, MOST_FIELDS).round().astype(int)]
     if shared.sum() > MOST_POINTS and not (shared.all() and observed.grid is not None):

@@ -12,6 +12,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.tables import TableLike, by_time_and_place, read_table
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
@@ -95,9 +96,7 @@ class Observations:
     def patterns(self) -> list[tuple[Mask, Indices]]:
         """Places observed, shape (n,), and the fields that were observed there, for each pattern of gaps."""
         seen = ~np.isnan(self.values)
-        masks, which = np.unique(seen, axis=0, return_inverse=True)
-        groups = [(mask, np.flatnonzero(which.ravel() == number)) for number, mask in enumerate(masks)]
-        return sorted(groups, key=lambda group: int(group[1][0]))
+        return [(seen[group[0]], group) for group in fields_by_pattern(seen)]
 
     def without(self, places: Mask) -> "Observations":
         """Leave out some places (n,)."""
