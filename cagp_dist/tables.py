@@ -46,6 +46,12 @@ MARKER_DISTANCE = 2.0
 """A marker is suspected when it lies this many ranges of the other values away from them."""
 
 
+_FIELDS = (
+    "A field in NetCDF, GRIB or Zarr is opened with xarray and passed as a dataset; a job reads it with "
+    'source = "file:PATH" or "zarr:PATH".'
+)
+
+
 @runtime_checkable
 class Frame(Protocol):
     """A data frame of pandas or polars: named columns that turn into arrays."""
@@ -373,6 +379,8 @@ def _read_file(path: Path) -> tuple[Frame, bool]:
     """Read a file as text or Parquet; says whether its decimal mark is a comma."""
     import pandas as pd
 
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; expected a CSV or Parquet file. {_FIELDS}")
     if not path.is_file():
         raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
     try:
@@ -385,6 +393,11 @@ def _read_file(path: Path) -> tuple[Frame, bool]:
     except ImportError as error:
         raise DataError(
             f"{path} is a Parquet file, and nothing is installed that reads it: pip install pyarrow."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not a text file in UTF-8 ({error.reason} at byte {error.start}); expected CSV or "
+            f"Parquet. Save a table as UTF-8. {_FIELDS}"
         ) from error
     except (OSError, ValueError) as error:  # of the parser, too
         raise DataError(f"cannot read {path} as a table: {error}") from error

@@ -187,3 +187,11 @@ def test_other_noise_is_another_column():
     fields = by_time_and_place(table)
     assert (fields.times, fields.values.tolist()) == (None, [[21.0, 20.0, 19.5]])
     assert fields.noise_std.tolist() == [1.0, 2.0, 1.0]
+
+
+def test_a_field_is_no_table_and_the_error_says_where_it_goes(tmp_path):
+    (tmp_path / "field.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(range(200, 256)))
+    with pytest.raises(DataError, match=r"field\.nc is not a text file in UTF-8 .* opened with xarray"):
+        read_table(tmp_path / "field.nc")
+    with pytest.raises(DataError, match=r"is a folder; expected a CSV or Parquet file\. A field in NetCDF"):
+        read_table(tmp_path)

@@ -6,6 +6,7 @@ the Climate Data Store since (``valid_time``, scalar ``number``, ``expver`` besi
 is loaded here.
 """
 
+import re
 from collections.abc import Hashable, Iterable
 
 import numpy as np
@@ -304,12 +305,36 @@ def _time_axis(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
             f"{field.name!r} of dimensions {field.dims} has no time; expected a coordinate 'time' or "
             f"'valid_time', and the dataset has {listed(dataset.variables)}."
         )
-    if along[0].dtype.kind != "M":
+    time = _from_years(along[0])
+    if time.dtype.kind != "M":
+        stated = time.attrs.get("units")
         raise DataError(
-            f"the times of {field.name!r} have type {along[0].dtype}; expected dates of the standard "
-            "calendar. Check the attributes units and calendar of the time."
+            f"the times of {field.name!r} have type {time.dtype} and "
+            f"{'no units' if stated is None else f'the units {stated!r}'}; expected dates of the standard "
+            'calendar: units such as "days since 1900-01-01", or "years" for decimal years such as 2019.5. '
+            "Set the attributes units and calendar of the time, or its values, with xarray and write the "
+            "file again."
         )
-    return along[0]
+    return time
+
+
+def _from_years(time: xr.DataArray) -> xr.DataArray:
+    """Decimal years (2019.5 is the middle of 2019) as times, to the hour; other times as they are."""
+    if time.dtype.kind not in "fiu" or not re.fullmatch(
+        r"(decimal )?years?( (a\.?d\.?|c\.?e\.?))?|common_years?|calendar_years?",
+        str(time.attrs.get("units", "")).strip().lower(),
+    ):
+        return time
+    years = np.asarray(time.values, dtype=np.float64)
+    if not ((years >= 1678.0) & (years < 2262.0)).all():  # of NaN, too
+        raise DataError(
+            f"the decimal years of the field reach from {years.min():g} to {years.max():g}; expected "
+            "1678..2261. Cut the file to these first."
+        )
+    whole = np.floor(years).astype(np.int64)
+    start, end = ((whole + more - 1970).astype("datetime64[Y]").astype("datetime64[h]") for more in (0, 1))
+    hours = np.rint((years - whole) * (end - start).astype(np.float64)).astype("timedelta64[h]")
+    return xr.DataArray((start + hours).astype("datetime64[ns]"), dims=time.dims)
 
 
 def _nanoseconds(time: xr.DataArray) -> NDArray[np.datetime64]:

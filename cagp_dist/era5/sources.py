@@ -34,6 +34,7 @@ def open_source(
     synthetic: "Synthetic | None" = None,
     noise_std: str | float | None = None,
     columns: Mapping[str, str] | None = None,
+    missing: float | None = None,
 ) -> "xr.Dataset":
     """Read the selected part of a field into canonical form.
 
@@ -69,7 +70,7 @@ def open_source(
         Called with lines of text while a source keeps one waiting.
     synthetic : Synthetic, optional
         What the source ``"synthetic"`` draws from; for no other source.
-    noise_std, columns
+    noise_std, columns, missing
         Of a table, see `cagp_dist.era5.stations.open_stations`; for no other source.
 
     Returns
@@ -125,9 +126,12 @@ def open_source(
         units=units,
         check_range=check_range,
     )
-    if name != "table" and not (noise_std is None and columns is None):
-        raise ConfigurationError(f"noise_std and columns are for a table; source {source!r} is none.")
-    return found.open(address, Request(selection, cache_directory, progress, synthetic, noise_std, columns))
+    if name != "table" and not (noise_std is None and columns is None and missing is None):
+        raise ConfigurationError(
+            f"noise_std, columns and missing are for a table; source {source!r} is none."
+        )
+    wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, missing)
+    return found.open(address, wanted)
 
 
 def source_times(
@@ -135,13 +139,14 @@ def source_times(
     *,
     variable: str = "t2m",
     columns: Mapping[str, str] | None = None,
+    missing: float | None = None,
     cache_directory: Path,
 ) -> "Times":
     """List the times that a source has, without reading any value of its field.
 
     Parameters
     ----------
-    source, variable, columns, cache_directory
+    source, variable, columns, missing, cache_directory
         As for `open_source`.
 
     Returns
@@ -177,7 +182,8 @@ def source_times(
             'from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     selection = Selection(variable=variable)
-    return found.times(address, Request(selection, cache_directory, None, None, columns=columns))
+    wanted = Request(selection, cache_directory, None, None, columns=columns, missing=missing)
+    return found.times(address, wanted)
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,7 @@ class Request:
     synthetic: "Synthetic | None"
     noise_std: str | float | None = None
     columns: Mapping[str, str] | None = None
+    missing: float | None = None
 
 
 @dataclass(frozen=True)
@@ -282,7 +289,11 @@ def _table(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.stations import open_stations
 
     return open_stations(
-        Path(address).expanduser(), wanted.selection, noise_std=wanted.noise_std, columns=wanted.columns
+        Path(address).expanduser(),
+        wanted.selection,
+        noise_std=wanted.noise_std,
+        columns=wanted.columns,
+        missing=wanted.missing,
     )
 
 
@@ -290,7 +301,10 @@ def _table_times(address: str, wanted: Request) -> "Times":
     from cagp_dist.era5.stations import station_times
 
     return station_times(
-        Path(address).expanduser(), variable=wanted.selection["variable"], columns=wanted.columns
+        Path(address).expanduser(),
+        variable=wanted.selection["variable"],
+        columns=wanted.columns,
+        missing=wanted.missing,
     )
 
 

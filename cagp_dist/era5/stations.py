@@ -35,6 +35,7 @@ def open_stations(
     *,
     noise_std: str | float | None = None,
     columns: Mapping[str, str] | None = None,
+    missing: float | None = None,
 ) -> xr.Dataset:
     """Read the selected measurements of a table.
 
@@ -48,6 +49,8 @@ def open_stations(
         Column, or one number: standard deviation of the error of a measurement, in the unit of the values.
     columns : mapping, optional
         Names of the columns of ``latitude``, ``longitude`` and ``time``, where they are not the usual ones.
+    missing : float, optional
+        What the table writes in place of a missing value, such as -9999.
 
     Returns
     -------
@@ -68,7 +71,7 @@ def open_stations(
         raise ConfigurationError(
             "grid_degrees and level are for fields on a grid; leave them out where the source is a table."
         )
-    table = _read(path, selection["variable"], noise_std, columns)
+    table = _read(path, selection["variable"], noise_std, columns, missing)
     units = selection["units"] or table.units
     variable, (factor, offset) = described(selection["variable"], {"units": units}, units=units)
     variable = replace(variable, checked=selection["check_range"])
@@ -103,16 +106,22 @@ def open_stations(
     )
 
 
-def station_times(path: Path, *, variable: str, columns: Mapping[str, str] | None = None) -> Times:
+def station_times(
+    path: Path, *, variable: str, columns: Mapping[str, str] | None = None, missing: float | None = None
+) -> Times:
     """List the times of a table, ascending, each once; raises as `open_stations`."""
-    times = _read(path, variable, None, columns).times
+    times = _read(path, variable, None, columns, missing).times
     if times is None:
         raise ConfigurationError(_NO_TIMES.format(path=path))
     return np.unique(times)
 
 
 def _read(
-    path: Path, variable: str, noise_std: str | float | None, columns: Mapping[str, str] | None
+    path: Path,
+    variable: str,
+    noise_std: str | float | None,
+    columns: Mapping[str, str] | None,
+    missing: float | None,
 ) -> Table:
     if not path.is_file():
         raise DataError(f"there is no table {path}. Check the path; it is relative to the working directory.")
@@ -125,6 +134,7 @@ def _read(
             latitude=names.get("latitude"),
             longitude=names.get("longitude"),
             time=names.get("time"),
+            missing=missing,
         )
     except ArgumentError as error:
         raise ConfigurationError(

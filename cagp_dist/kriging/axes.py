@@ -162,7 +162,8 @@ def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
     ]
     if len(fields) != 1:
         raise ArgumentError(
-            f"the dataset has {len(fields)} variables on its latitudes and longitudes ({listed}); say which "
+            f"the dataset has {len(fields)} variables on its latitudes and longitudes "
+            f"({', '.join(map(repr, fields)) or listed}); say which "
             'one is meant: value="NAME".'
         )
     return given[fields[0]]

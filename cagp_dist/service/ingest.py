@@ -125,6 +125,7 @@ def available_times(job: Job, *, report: Report) -> Times:
         table.source,
         variable=table.variable,
         columns=None if table.columns is None else table.columns.named,
+        missing=table.missing,
         cache_directory=job.root / "downloads",
     )
 
@@ -155,6 +156,7 @@ def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
         synthetic=None if table.synthetic is None else _synthetic(table),
         noise_std=table.noise_std,
         columns=None if table.columns is None else table.columns.named,
+        missing=table.missing,
     )
 
 

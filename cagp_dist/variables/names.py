@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.variables.table import T2M, VARIABLES
-from cagp_dist.variables.units import conversion
+from cagp_dist.variables.units import conversion, scaled
 from cagp_dist.variables.variable import UNCHECKED, Variable
 
 _RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
@@ -104,7 +104,8 @@ def described(
     attributes : mapping
         Of the array in the file.
     units : str, optional
-        What the values are measured in, whatever the attributes say.
+        What the values are measured in, whatever the attributes say; a number before it scales them:
+        ``"0.1 degC"``.
     level : str
         Where the field was cut out, such as ``"850 hPa"``.
 
@@ -137,8 +138,8 @@ def described(
         long_name = str(attributes.get("long_name", "") or known.name.replace("_", " "))
         standard = str(attributes.get("standard_name", ""))
         standard = "" if standard == "unknown" else standard
-        free = Variable(known.name, f"{long_name}{place}", stated, standard)
-        return free, (1.0, 0.0)
+        multiple, bare = (1.0, stated) if units is None else scaled(stated)
+        return Variable(known.name, f"{long_name}{place}", bare, standard), (multiple, 0.0)
     found = replace(known, long_name=f"{known.long_name}{place}")
     scale = conversion(stated, known.file_units)
     if scale is None:

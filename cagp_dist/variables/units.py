@@ -64,9 +64,34 @@ def conversion(units: str, target: str) -> tuple[float, float] | None:
     --------
     >>> conversion("hPa", "Pa"), conversion("m/s", "m s**-1"), conversion("psi", "Pa")
     ((100.0, 0.0), (1.0, 0.0), None)
+    >>> conversion("0.1 degC", "K")
+    (0.1, 273.15)
     """
-    came, expected = plain_units(units), plain_units(target)
-    return (1.0, 0.0) if came in ("", expected) else _CONVERSIONS.get((came, expected))
+    multiple, bare = scaled(units)
+    came, expected = plain_units(bare), plain_units(target)
+    known = (1.0, 0.0) if came in ("", expected) else _CONVERSIONS.get((came, expected))
+    return known and (multiple * known[0], known[1])
+
+
+def scaled(units: str) -> tuple[float, str]:
+    """Split a unit such as ``0.1 degC``, in which tenths of a degree are whole numbers.
+
+    Returns
+    -------
+    multiple : float
+        1 where there is no number before the unit.
+    units : str
+        Without it.
+
+    Examples
+    --------
+    >>> scaled("0.1 degC"), scaled("K"), scaled("1e-3")
+    ((0.1, 'degC'), (1.0, 'K'), (1.0, '1e-3'))
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)[ *]+([A-Za-z°%].*)", units.strip())
+    if found is None or float(found[1]) == 0.0:
+        return 1.0, units
+    return float(found[1]), found[2]
 
 
 def symbol(units: str) -> str:

@@ -14,6 +14,7 @@ from cagp_dist.variables import (
     variable_named,
     variable_of,
 )
+from cagp_dist.variables.units import conversion
 
 from .fields import raw_dataset
 
@@ -250,3 +251,43 @@ def test_a_level_is_chosen_by_its_value_and_needs_no_choice_if_it_is_the_only_on
 def test_a_field_without_levels_has_none_to_choose():
     with pytest.raises(DataError, match=r"'t2m' has no level, and level is 850\. Leave level out"):
         canonical(raw_dataset(), level=850)
+
+
+@pytest.mark.parametrize(
+    ("units", "target", "expected"),
+    [
+        ("0.1 degC", "K", (0.1, 273.15)),
+        ("0.1 K", "K", (0.1, 0.0)),
+        ("100 Pa", "Pa", (100.0, 0.0)),
+        ("1e-3", "K", None),
+        ("0.1 furlong", "K", None),
+    ],
+)
+def test_a_number_before_a_unit_multiplies(units, target, expected):
+    assert conversion(units, target) == expected
+
+
+def test_a_number_before_the_unit_that_a_job_states_scales_any_variable():
+    variable, scale = described("TMAX", {}, units="0.1 degC")
+    assert (variable.units, scale) == ("degC", (0.1, 0.0))
+    variable, scale = described("salinity", {"units": "0.001 kg m-3"})  # what a file says stays as it is
+    assert (variable.units, scale) == ("0.001 kg m-3", (1.0, 0.0))
+
+
+def decimal_years(years, units="year A.D."):
+    raw = cmip("tas", np.full((2, 3, 4), 280.0)).isel(time=[0] * len(years)).drop_vars(["time", "time_bnds"])
+    return raw.assign_coords(time=("time", years, {"units": units}))
+
+
+@pytest.mark.parametrize("units", ["year A.D.", "years", "decimal year", "Year"])
+def test_decimal_years_become_times_to_the_hour(units):
+    found = canonical(decimal_years([2019.0, 2019.5, 2020.5, 2020.0 + 59 / 366], units), variable="tas")
+    expected = ["2019-01-01T00", "2019-07-02T12", "2020-02-29T00", "2020-07-02T00"]
+    np.testing.assert_array_equal(found.time.values, np.array(expected, dtype="datetime64[ns]"))
+
+
+def test_other_numbers_are_no_times():
+    with pytest.raises(DataError, match="type float64 and the units 'fortnights'; expected dates"):
+        canonical(decimal_years([2019.0], "fortnights"), variable="tas")
+    with pytest.raises(DataError, match=r"decimal years of the field reach from 3 to 2019; expected 1678"):
+        canonical(decimal_years([3.0, 2019.0]), variable="tas")

@@ -377,3 +377,13 @@ def test_the_default_of_many_points_leaves_little_unfinished_or_says_so(
     unfinished = (result["std_computational"] / result["std"]) ** 2
     assert float(unfinished.max()) > 0.0
     assert bool((unfinished <= 0.05).all()) == (status == "share-reached")
+
+
+def test_the_fields_that_a_dataset_may_be_asked_for_are_named():
+    axes = {"latitude": [0.0, 10.0, 20.0], "longitude": [0.0, 10.0]}
+    field = xr.DataArray(np.zeros((3, 2)), axes, ["latitude", "longitude"])
+    data = xr.Dataset({"land_mask": field, "temperature": field, "climatology": field})
+    with pytest.raises(
+        ArgumentError, match=r"has 2 variables .* \('temperature', 'climatology'\); say which"
+    ):
+        cagp.krige(data)

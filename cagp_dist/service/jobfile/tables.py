@@ -153,6 +153,14 @@ class Observations(Table):
         ColumnsTable | None,
         Field(description="the keys latitude, longitude, time", examples=[{"latitude": "LAT"}]),
     ] = None
+    missing: Annotated[
+        float | None,
+        Field(
+            description="a number that the table writes in place of a missing value",
+            examples=[-9999],
+            allow_inf_nan=False,
+        ),
+    ] = None
     synthetic: Annotated[
         SyntheticTable | None,
         Field(
@@ -164,7 +172,9 @@ class Observations(Table):
     def reading(self) -> dict[str, object]:
         """How the values are read, apart from the times and places: every setting that is not the default."""
         return self.model_dump(
-            include={"variable", "level", "units", "check_range"}, exclude_defaults=True, mode="json"
+            include={"variable", "level", "units", "check_range", "missing"},
+            exclude_defaults=True,
+            mode="json",
         )
 
     @property
@@ -201,9 +211,11 @@ class Observations(Table):
                 f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
                 'write source = "synthetic"'
             )
-        if self.kind != "table" and not (self.noise_std is None and self.columns is None):
+        for_tables = (self.noise_std, self.columns, self.missing)
+        if self.kind != "table" and any(setting is not None for setting in for_tables):
             raise ValueError(
-                f'noise_std and columns are for tables, and the source is "{self.source}"; leave them out, '
+                f'noise_std, columns and missing are for tables, and the source is "{self.source}"; leave '
+                "them out, "
                 'or write source = "table:PATH"'
             )
         if isinstance(self.noise_std, float) and not 0.0 < self.noise_std < float("inf"):
@@ -489,7 +501,7 @@ class Job(Table):
         """
         form = self.model_dump(mode="json", exclude={"cluster", "output"})
         observations = form["observations"]
-        for key in {"level", "units", "check_range"} - self.observations.reading().keys():
+        for key in {"level", "units", "check_range", "missing"} - self.observations.reading().keys():
             del observations[key]  # jobs from before there were these keys keep their form, and their runs
         if form["design"]["map"] is not None and form["design"]["map"]["std_resolution_degrees"] is None:
             del form["design"]["map"]["std_resolution_degrees"]
