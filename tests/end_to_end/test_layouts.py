@@ -4,6 +4,8 @@ The sets are made here, with the names, units and attributes of the originals; w
 compared with dense formulas of the numbers that were written.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
-from cagp_dist.era5.sources import source_times
+from cagp_dist.era5.sources import open_source, source_times
 
 from ..jobs import job_text, map_grid, random_points
 
@@ -247,6 +249,20 @@ def test_berkeley_earth_is_told_what_to_do_without_units_of_time_or_with_another
     told = refused(cagp(tmp_path, **source))
     assert "variable 't2m' is missing; there is 'land_mask', 'temperature', 'climatology'" in told
     assert "has no time" in refused(cagp(tmp_path, variable="climatology", **source))
+
+
+def test_temperatures_of_berkeley_earth_as_the_documentation_makes_them(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "job.md").read_text()
+    script = page.partition("Berkeley Earth")[2].partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    anomaly = berkeley("Land_and_Ocean_LatLong1.nc").astype(float)
+    exec(script, {})
+    field = open_source("file:tas.nc", variable="tas", cache_directory=tmp_path)
+    assert str(field.time.values[0]).startswith("2019-01-16T05:00")
+    assert field.tas.attrs["units"] == "K"
+    usual = 27.0 - 40.0 * np.sin(np.deg2rad(LATITUDE))[:, None] ** 2
+    expected = np.roll(usual + anomaly + 273.15, LONGITUDE.size // 2, axis=2)  # longitudes from 5 to 355
+    np.testing.assert_allclose(field.tas, expected, atol=1e-4)
 
 
 # CMIP6: bounds of all axes, a scalar height, noon of every day, float32 with 1e20 for what is missing
