@@ -103,22 +103,29 @@ class Observations:
         return replace(self, values=np.where(places, np.nan, self.values))
 
     def with_poles_merged(self) -> "Observations":
-        """Make the copies of a pole, which are one place, one observation: their mean."""
+        """Make the copies of a pole, which are one place, one observation: their mean.
+
+        Its noise variance is the mean of those of the copies that were observed at any time.
+        """
         poles = is_pole(self.latitude_degrees)
         if self.where is None or self.where.axes is None or not poles.any():
             return self
         values = self.values.copy()
+        noise_std = None if self.noise_std is None else self.noise_std.copy()
         for sign in (-1.0, 1.0):
             copies = np.flatnonzero(poles & (sign * self.latitude_degrees > 0.0))
             if copies.size < 2:
                 continue
+            observed = copies[~np.isnan(values[:, copies]).all(axis=0)]
+            if noise_std is not None and observed.size:
+                noise_std[copies[0]] = np.sqrt(np.mean(noise_std[observed] ** 2))
             for field in values:
                 there = copies[~np.isnan(field[copies])]
                 if there.size:
                     mean = field[there].mean()
                     field[copies] = np.nan
                     field[copies[0]] = mean
-        return replace(self, values=values)
+        return replace(self, values=values, noise_std=noise_std)
 
 
 def observe(

@@ -130,8 +130,8 @@ def predict(
             memory_limit_bytes=memory_limit_bytes,
             full_covariance=full_covariance,
         )
-        means = posterior.mean.reshape(fields.size, q) if chosen.needs_grid else posterior.mean.T
-        mean[fields] = means
+        on_grid = chosen.needs_grid and targets.grid is not None  # (T, P, Q), of points (q, T)
+        mean[fields] = posterior.mean.reshape(fields.size, q) if on_grid else posterior.mean.T
         variance[fields] = posterior.variance.reshape(q)
         if covariance is not None:
             covariance[fields] = posterior.covariance

@@ -232,6 +232,17 @@ def test_a_layout_like_berkeley_earth(truth, prior):
     assert float(result.longitude[0]) == -170.0
 
 
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_times_with_the_same_gaps_at_places_beside_the_grid(truth, prior, gaps):
+    there = truth.where(np.random.default_rng(5).random(truth.shape[1:]) >= gaps)
+    places = {"lat": [10.0, -20.0, 35.0], "lon": [5.0, 170.0, -175.0]}
+    result = cagp.krige(there, to=places, prior=prior, solver="rings")
+    for time in range(2):
+        alone = cagp.krige(there[time], to=places, prior=prior, solver="cholesky")
+        np.testing.assert_allclose(result["mean"][time], alone["mean"], atol=1e-9)
+        np.testing.assert_allclose(result["std"][time], alone["std"], atol=1e-9)
+
+
 def test_poles_are_one_place(prior):
     latitude = np.array([-90.0, -45.0, 0.0, 45.0, 90.0])
     values = np.random.default_rng(0).normal(280.0, 3.0, (5, 8))
@@ -244,6 +255,25 @@ def test_poles_are_one_place(prior):
     np.testing.assert_allclose(by_rings["mean"], by_points["mean"], atol=1e-8)
     np.testing.assert_allclose(by_rings["std"], by_points["std"], atol=1e-8)
     np.testing.assert_allclose(by_rings["std"][0], by_rings["std"][0, 0], atol=1e-9)
+
+
+def test_a_pole_has_the_noise_of_its_copies_that_were_observed(prior):
+    latitude, longitude = np.array([30.0, 60.0, 90.0]), np.array([0.0, 120.0, 240.0])
+    values = np.array([[280.0, 281.0, 282.0], [277.0, 276.0, 275.0], [np.nan, 270.0, 268.0]])
+    noise_std = np.array([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [np.nan, 0.1, 0.7]])
+    data = xr.Dataset(
+        {"t": (("lat", "lon"), values), "error": (("lat", "lon"), noise_std)},
+        coords={"lat": latitude, "lon": longitude},
+    )
+    result = cagp.krige(
+        data, value="t", noise_std="error", kernel=prior.kernel, mean=280.0, to={"lat": [80.0], "lon": [10.0]}
+    )
+    X = cagp.unit_sphere([30.0, 30.0, 30.0, 60.0, 60.0, 60.0, 90.0], [*longitude, *longitude, 0.0])
+    own = cagp.Prior(prior.kernel, [0.25] * 6 + [(0.1**2 + 0.7**2) / 2], mean=280.0)
+    y, X_test = [*values[:2].ravel(), 269.0], cagp.unit_sphere([80.0], [10.0])
+    expected = cagp.condition(own, X, y, X_test, solver=cagp.Cholesky())
+    np.testing.assert_allclose(result["mean"], expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(result["std"] ** 2, expected.variance, rtol=1e-9)
 
 
 def test_a_regional_grid_is_exact_by_either_way(truth, prior):
