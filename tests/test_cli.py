@@ -330,6 +330,29 @@ def test_example_prints_a_job():
     assert parse_job(result.stdout).output.root == "out"
 
 
+def test_example_writes_a_job_on_stations_that_can_be_done(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = cagp("example", "--stations", "a folder")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.split("\n")[:-1] == [
+        f"a folder/{n}" for n in ("job.toml", "stations.csv", "places.csv")
+    ]
+    planned = cagp("plan", "a folder/job.toml")
+    assert planned.exit_code == 0, planned.stderr
+    assert "245 points observed, predicted in 10 folds" in planned.stdout
+    assert "4 places of a table" in planned.stdout
+    again = cagp("example", "--stations", "a folder")
+    assert again.exit_code == 2
+    assert "a folder/job.toml exists; it is not replaced. Name another folder." in again.stderr
+    Path("file").touch()
+    assert cagp("example", "--stations", "file").exit_code == 1
+
+
+def test_help_shows_the_brackets_of_tables():
+    assert "as [cluster] scheduler" in cagp("plan", "--help").stdout
+    assert "[prior]" in cagp("fit", "--help").stdout
+
+
 def test_version():
     import cagp_dist
 

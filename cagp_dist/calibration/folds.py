@@ -71,12 +71,14 @@ def block_folds(
     _, block = np.unique(blocks, axis=0, return_inverse=True)
     sizes = np.bincount(block.reshape(-1))
     if sizes.size < count:
+        apart = len(np.unique(np.stack([latitude, longitude], axis=1), axis=0))
         remedies = [f"lower count to {sizes.size}"] * (sizes.size > 1) + ["lower blocks_degrees"] * (
-            blocks_degrees is not None
+            sizes.size < apart
         )
+        places = f"{latitude.size} places lie" if latitude.size != 1 else "one place lies"
         raise ArgumentError(
-            f"the {latitude.size} places lie in {sizes.size} block{'s' if sizes.size != 1 else ''}, which "
-            f"cannot be dealt to {count} folds: {' or '.join(remedies) or 'observe more places'}."
+            f"the {places} in {sizes.size} block{'s' if sizes.size != 1 else ''}, which cannot be dealt to "
+            f"{count} folds: {' or '.join(remedies) or 'observe more places'}."
         )
     shuffled = generator.permutation(sizes.size)
     order = shuffled[np.argsort(-sizes[shuffled], kind="stable")]

@@ -36,7 +36,7 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Where to compute, as [cluster] scheduler of a job (`cagp run --help` lists the names); takes "
+        help="Where to compute, as \\[cluster] scheduler of a job (`cagp run --help` lists the names); takes "
         "precedence over the job file and DASK_SCHEDULER_ADDRESS.",
         show_default=False,
     ),
@@ -150,9 +150,9 @@ def plan(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: 
 
 @app.command(epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))
 def fit(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: Debug = False) -> None:
-    """Fit the three numbers of the prior to the observations and print them as a table for the job file.
+    r"""Fit the three numbers of the prior to the observations and print them as a table for the job file.
 
-    The observed points decide; with fit_to = "field" in [prior] the whole field does, test points included.
+    The observed points decide; with fit_to = "field" in \[prior] the whole field does, test points included.
     Numbers that the job states are not looked at. Nothing is published; the observations are
     kept, as by `cagp ingest`. Exit code 3 says that the fit did not end well.
     """
@@ -210,12 +210,31 @@ app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
 
 
-@app.command(epilog=_examples("cagp example > job.toml", "cagp run job.toml"))
-def example() -> None:
-    """Print a job file to start from."""
-    from cagp_dist.service.demo import demo_job_text
+@app.command(
+    epilog=_examples("cagp example > job.toml", "cagp example --stations europe", "cagp run europe/job.toml")
+)
+def example(
+    stations: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write a job on a table of stations, and its tables, to this folder instead.",
+            show_default=False,
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Print a job file to start from; or write one on a table of stations, with its tables."""
+    with reported_errors(debug=debug):
+        if stations is None:
+            from cagp_dist.service.demo import demo_job_text
 
-    typer.echo(demo_job_text("out"), nl=False)
+            typer.echo(demo_job_text("out"), nl=False)
+        else:
+            from cagp_dist.kriging.examples import write_stations_job
+
+            for path in write_stations_job(stations):
+                typer.echo(path)
 
 
 def _run(job: "Job", scheduler: str | None, *, publish_unconverged: bool) -> None:

@@ -1,5 +1,6 @@
 """Small files to try kriging with, made from the built-in field: stations, places, a gappy grid, a month."""
 
+import json
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from cagp_dist.era5.sample import open_sample
+from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.gram import RingGram
 from cagp_dist.kernels import Matern32
 from cagp_dist.latlon import LatLonWindow
@@ -22,6 +24,30 @@ CLOUDY = 0.35
 
 DAYS = 30
 PLACES = {"Lisbon": (38.7, -9.1), "Munich": (48.1, 11.6), "Kiruna": (67.9, 20.2), "Athens": (38.0, 23.7)}
+
+STATIONS_JOB = """\
+[observations]
+source = {stations}
+variable = "temperature"          # the column of the values; its unit is in brackets, temperature (degC)
+noise_std = "noise_std"           # a column, or one number: standard deviation of the error of a measurement
+times = ["2017-04-27T12:00"]      # the table has no column of times
+
+[design]
+train = {{ kind = "all" }}
+test = {{ kind = "folds", count = 10, blocks_degrees = 5.0 }}
+map = {{ kind = "grid", resolution_degrees = 1.0 }}
+targets = {places}
+
+[prior]                           # its numbers are fitted first
+kernel = "matern32"
+mean = "constant"
+
+[solver]
+name = "cholesky"                 # exact; for more than some 10,000 stations take block-gauss-seidel
+
+[output]
+root = {root}
+"""
 
 
 def write_examples(folder: str | PathLike[str]) -> None:
@@ -38,20 +64,65 @@ def write_examples(folder: str | PathLike[str]) -> None:
     grid is the field at 1.5 degrees where clouds leave a third of it out; the month is the same part of the
     world with a random field added for each day.
     """
-    where, generator = Path(folder), np.random.default_rng(2017)
-    with TemporaryDirectory() as scratch:
-        field = open_sample(area=(70.0, -15.0, 33.0, 36.0), scratch=Path(scratch))["t2m"]
-    field = field.assign_coords(
-        longitude=("longitude", (field.longitude.values + 180.0) % 360.0 - 180.0, field.longitude.attrs)
-    ).sortby("longitude")
-    _stations(field, generator).to_csv(where / "stations.csv", index=False)
-    places = [(name, *position) for name, position in PLACES.items()]
-    pd.DataFrame(places, columns=["name", "latitude", "longitude"]).to_csv(where / "places.csv", index=False)
+    where, generator, field = Path(folder), np.random.default_rng(2017), _europe()
+    _write_tables(where, field, generator)
     coarse = field.isel(latitude=slice(None, None, 2), longitude=slice(None, None, 2))
     clouds = _weather(coarse.isel(time=0), generator, days=1)[0]
     cloudy = coarse.where(clouds < np.quantile(clouds, 1.0 - CLOUDY))
     cloudy.to_netcdf(where / "era5.nc", engine="h5netcdf")
     _month(coarse, generator).to_netcdf(where / "month.nc", engine="h5netcdf")
+
+
+def write_stations_job(folder: str | PathLike[str]) -> list[Path]:
+    """Write ``job.toml``, a job on stations, and its tables ``stations.csv`` and ``places.csv``.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there. The job names its tables and its output by this path, which is relative to
+        the working directory unless it is absolute.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    ConfigurationError
+        If one of them is there already.
+    StoreError
+        If they cannot be written.
+    """
+    where = Path(folder)
+    paths = [where / name for name in ("job.toml", "stations.csv", "places.csv")]
+    for path in paths:
+        if path.exists():
+            raise ConfigurationError(f"{path} exists; it is not replaced. Name another folder.")
+    job, stations, places = paths
+    names = {"stations": f"table:{stations}", "places": f"table:{places}", "root": str(where / "out")}
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        _write_tables(where, _europe(), np.random.default_rng(2017))
+        job.write_text(STATIONS_JOB.format(**{name: json.dumps(text) for name, text in names.items()}))
+    except OSError as error:
+        raise StoreError(f"cannot write to {where}: {error.strerror}. Name another folder.") from error
+    return paths
+
+
+def _europe() -> xr.DataArray:
+    """Open the built-in field over Europe, longitudes ascending from west of Greenwich."""
+    with TemporaryDirectory() as scratch:
+        field = open_sample(area=(70.0, -15.0, 33.0, 36.0), scratch=Path(scratch))["t2m"]
+    return field.assign_coords(
+        longitude=("longitude", (field.longitude.values + 180.0) % 360.0 - 180.0, field.longitude.attrs)
+    ).sortby("longitude")
+
+
+def _write_tables(where: Path, field: xr.DataArray, generator: np.random.Generator) -> None:
+    _stations(field, generator).to_csv(where / "stations.csv", index=False)
+    places = [(name, *position) for name, position in PLACES.items()]
+    pd.DataFrame(places, columns=["name", "latitude", "longitude"]).to_csv(where / "places.csv", index=False)
 
 
 def _stations(field: xr.DataArray, generator: np.random.Generator) -> pd.DataFrame:

@@ -57,7 +57,8 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
         return stored
     field = _open(table, cache=job.root / "downloads", report=report)
     if table.kind == "table":  # small and at hand: no copy is kept but that of the run
-        report(f"{field.attrs['dropped_missing']:,} rows without a value left out")
+        if dropped := int(field.attrs["dropped_missing"]):
+            report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
         return field
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
     added = append(path, field)

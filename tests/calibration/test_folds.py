@@ -60,6 +60,11 @@ def test_what_cannot_be_split_is_refused():
         ArgumentError, match=r"2 places lie in 1 block, .* to 3 folds: lower blocks_degrees\."
     ):
         folds([0.1, 0.2], [0.1, 0.2], count=3)
+    for alone in ([0.1], [0.1, 0.1]):  # no smaller blocks tell one place from itself
+        with pytest.raises(ArgumentError, match=r"in 1 block, .* to 3 folds: observe more places\."):
+            folds(alone, alone, count=3)
+    with pytest.raises(ArgumentError, match=r"2 blocks, .* to 3 folds: lower count to 2\."):
+        folds([0.1, 50.0], [0.1, 0.1], count=3)
     with pytest.raises(ArgumentError, match=r"to 3 folds: lower count to 2 or lower blocks_degrees\."):
         folds([0.1, 0.2, 50.0], [0.1, 0.2, 0.0], count=3)
     with pytest.raises(ArgumentError, match="expected"):

@@ -15,11 +15,13 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern32
 from cagp_dist.kriging.examples import PLACES, write_examples
 from cagp_dist.report import write_report
+from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
 from cagp_dist.store.publish import verify
 
+from ..clusters import local_cluster
 from ..jobs import job_text, map_grid
 
 LENGTHSCALE, VARIANCE, NUGGET = 0.1, 30.0, 0.4
@@ -163,6 +165,34 @@ def test_report_and_plan_of_a_station_job(stations):
     np.testing.assert_allclose(trace.rmse[-1], read(outcome.path, "calibration").rmse)
 
 
+@pytest.mark.parametrize(
+    ("solver", "prior"),
+    [
+        ({"name": "block-gauss-seidel", "iterations": 3, "block_size": 16}, None),
+        pytest.param({"name": "conjugate-gradient", "iterations": 8}, None, marks=pytest.mark.exhaustive),
+        pytest.param(
+            {"name": "block-gauss-seidel", "iterations": 3, "block_size": 16},
+            {"mean": "quadratic-latitude"},
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(stations, solver, prior):
+    tables = {"solver": solver} | ({} if prior is None else {"prior": prior})
+    serial = run(job(stations, **tables)).path
+    with local_cluster(2) as client:
+        where = {"cluster": {"scheduler": client.scheduler.address}, "output": {"root": stations / "dask"}}
+        parallel = run(job(stations, **tables, **where)).path
+    assert parallel.stem == serial.stem
+    assert read(parallel, None).attrs["executor"].startswith("Dask cluster")
+    for group in ("posterior", "map", "targets", "calibration", "trace", "observations"):
+        one, other = read(serial, group), read(parallel, group)
+        assert one.variables.keys() == other.variables.keys()
+        for name in one.variables.keys() - {"seconds"}:
+            values = one[name].values
+            assert np.array_equal(values, other[name].values, equal_nan=values.dtype.kind == "f"), name
+
+
 def test_numbers_are_fitted_beside_the_known_noise(stations):
     parsed = job(stations, prior={"mean": "constant"})
     outcome = run(parsed)
@@ -190,6 +220,25 @@ def test_the_name_of_a_run_follows_the_places(stations):
     second = run(parsed)
     assert second.path != first.path
     assert read(second.path, "targets").sizes["point"] == 1
+    table = stations / "stations.csv"
+    written = table.read_text().splitlines()
+    table.write_text("\n".join(written[:-1]) + "\n")  # one measurement less
+    third = run(parsed)
+    assert not third.already_done
+    assert third.path not in (first.path, second.path)
+
+
+@pytest.mark.parametrize(("missing", "notes"), [(0, []), (1, ["1 row without a value left out"])])
+def test_rows_without_a_value_are_counted_if_there_are_any(stations, missing, notes):
+    table = stations / "stations.csv"
+    head, *rows = table.read_text().splitlines()
+    for number in range(missing):
+        cells = rows[number].split(",")
+        rows[number] = ",".join([*cells[:4], "", cells[5]])
+    table.write_text("\n".join([head, *rows]) + "\n")
+    said = []
+    ingest(job(stations), report=said.append)
+    assert said == notes
 
 
 def test_area_and_times_are_selected_and_known_quantities_converted(stations):
