@@ -191,15 +191,24 @@ NUMBERS = "lengthscale = 0.3\nvariance = 22.0\nnoise_variance = 0.5\n"
 
 
 def test_a_prior_that_the_data_do_not_hold_is_refused_with_what_to_do(folder):
-    """Without any noise in the field, the noise variance ends on its lower bound."""
+    """Of noise alone, no lengthscale can be told: it ends on its lower bound, or anywhere."""
+    rng = np.random.default_rng(0)
+    field = temperature()
+    field["t2m"][:] = 280.0 + rng.normal(0.0, 3.0, field.t2m.shape).astype("f4")
+    field.to_netcdf("field.nc", engine="scipy")
     result = run(job=JOB.replace(NUMBERS, ""))
     assert_refused(
         result,
         3,
         "the fit of the prior to the 120 observed points",
-        "noise_variance",
         "put them into the job",
     )
+
+
+def test_a_noise_too_small_to_be_told_from_none_is_said_and_does_not_stop_a_job(folder):
+    result = run(job=JOB.replace(NUMBERS, ""))
+    assert result.exit_code == 0, result.output
+    assert "the noise is too small to be told from none" in " ".join(result.output.split())
 
 
 def test_a_field_with_a_gap_is_fitted_at_its_observed_points(folder):

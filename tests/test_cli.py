@@ -405,10 +405,10 @@ def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch):
     import cagp_dist.service.run as service
     from cagp_dist.solvers import Status
 
-    solve = service.solve
+    solve = service.solve_task
     monkeypatch.setattr(
         service,
-        "solve",
+        "solve_task",
         lambda *arguments, **settings: dataclasses.replace(
             solve(*arguments, **settings), status=Status.BREAKDOWN
         ),

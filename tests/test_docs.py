@@ -60,7 +60,7 @@ def test_names_that_pages_mention_exist():
     mentioned = set()
     for page in pages():
         text = page.read_text()
-        mentioned |= {("cagp_dist", name) for name in re.findall(r"\bcagp\.([A-Za-z_]\w*)", text)}
+        mentioned |= {("cagp_dist", name) for name in re.findall(r"(?<![\w.])cagp\.([A-Za-z_]\w*)", text)}
         mentioned |= set(re.findall(r"`(cagp_dist(?:\.\w+)*)\.(\w+)[`(]", text))
     assert ("cagp_dist", "condition") in mentioned
     for module, name in sorted(mentioned):

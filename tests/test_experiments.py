@@ -264,7 +264,7 @@ def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, 
 
 
 def test_figures_of_the_documentation_are_small_and_used():
-    text = (REPOSITORY / "docs" / "experiments.md").read_text()
+    text = "".join(page.read_text() for page in (REPOSITORY / "docs").rglob("*.md"))
     for figure in (REPOSITORY / "docs" / "figures").iterdir():
         assert figure.stat().st_size < FIGURE_BYTES, figure.name
         assert f"figures/{figure.name}" in text

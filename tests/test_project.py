@@ -85,7 +85,7 @@ def test_lock_files_hold_what_is_needed_and_no_more() -> None:
 
 def test_the_demo_installs_what_it_needs_to_run_alone() -> None:
     recipe = subprocess.run(
-        ["make", "--dry-run", "--always-make", "demo"],
+        ["make", "--no-print-directory", "--dry-run", "--always-make", "demo"],
         cwd=REPOSITORY,
         check=True,
         capture_output=True,

@@ -53,7 +53,7 @@ def decode_here(monkeypatch):
         if _decode.main() != 0:
             files._raise_told(Path(job["folder"]), path)
 
-    monkeypatch.setattr(files, "_run_child", run)
+    monkeypatch.setattr(files, "run_child", run)
 
 
 def asked(request):

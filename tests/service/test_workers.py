@@ -19,6 +19,12 @@ from cagp_dist.solvers.registry import SOLVERS
 from ..jobs import job_text, random_points
 
 
+def notes_of_the_solve(events):
+    """What was said about the solve, but for the compilation that a cold cache needs."""
+    notes = [event.text for event in events if (event.stage, event.kind) == ("Solve", "note")]
+    return [note for note in notes if not note.startswith("compiling functions")]
+
+
 def job(root, *, scheduler="serial", **cluster):
     text = job_text(
         observations={"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01", "2020-01-02"]},
@@ -90,8 +96,7 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
     events = []
     run(job(tmp_path), observe=events.append)
     assert len(plans) == 2
-    notes = [event.text for event in events if (event.stage, event.kind) == ("Solve", "note")]
-    assert notes == [
+    assert notes_of_the_solve(events) == [
         "on serial",
         *plans[0].lines(),
         "2 such solves, one for each time: the solver follows the values",
@@ -102,6 +107,7 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
 def test_cagp_plan_foretells_the_plan_of_the_run_for_every_solver(name, tmp_path):
     keys = SOLVER_TABLES[name].model_fields
     settings = {key: field.examples[0] for key, field in keys.items() if field.examples}
+    settings.pop("computational_share", None)  # which may not be reached within two iterations
     settings |= {"block_size": 64} if "block_size" in keys else {}
     settings |= {"iterations": 2} if "iterations" in keys else {}
     text = job_text(
@@ -116,8 +122,7 @@ def test_cagp_plan_foretells_the_plan_of_the_run_for_every_solver(name, tmp_path
     foretold = plan_job(parse_job(text)).lines()
     outcome = run(parse_job(text), observe=events.append)
     assert outcome.status.ok
-    notes = [event.text for event in events if (event.stage, event.kind) == ("Solve", "note")]
-    assert notes == ["on serial", *foretold]
+    assert notes_of_the_solve(events) == ["on serial", *foretold]
 
 
 @pytest.mark.parametrize("do", [plan_job, run])
