@@ -60,6 +60,15 @@ def coordinates(observed: Observations, targets: Targets) -> dict[str, xr.Variab
     return {**fields, **targets.coordinates}
 
 
+LONGEST_CHORD = 2.0
+"""That of two antipodes."""
+
+BEYOND = (
+    "A chord above 2 is longer than the diameter of the Earth and has no length in kilometres: the field "
+    "varies like a trend, which the prior mean may describe better, for example mean='quadratic-latitude'."
+)
+
+
 def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
     """CF attributes of the variables of a result, from those of the variable that was observed."""
     units = {"units": observed.attributes["units"]} if "units" in observed.attributes else {}
@@ -120,6 +129,8 @@ def attributes(
         "executor": prediction.executor,
         "fit_status": "given" if result is None else result.status.value,
     }
+    if max(learned.lengthscales) > LONGEST_CHORD:
+        said["lengthscale_comment"] = BEYOND
     if units:
         said["noise_units"] = units
     if result is not None:

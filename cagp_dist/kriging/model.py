@@ -16,7 +16,7 @@ from cagp_dist.checks import as_numbers, check_count, check_positive
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres, kilometres_of_chord
 from cagp_dist.gp import Prior
-from cagp_dist.kriging.dataset import as_dataset, coordinates, field_dims
+from cagp_dist.kriging.dataset import BEYOND, LONGEST_CHORD, as_dataset, coordinates, field_dims
 from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.learning import KernelLike, Learned, MeanLike, learn
 from cagp_dist.kriging.observations import Observations, Source, observe, observe_arrays
@@ -451,6 +451,8 @@ class Kriging:
             *(
                 f"lengthscale  {kilometres_of_chord(chord):.4g} km (chord {chord:.4g}, Earth of "
                 f"{EARTH_RADIUS_KILOMETRES} km)"
+                if chord <= LONGEST_CHORD
+                else f"lengthscale  chord {chord:.4g}. {BEYOND}"
                 for chord in learned.lengthscales
             ),
             f"prior std    {sqrt(kernel.variance):.4g}{unit}",

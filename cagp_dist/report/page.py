@@ -34,6 +34,7 @@ LEAVES_NOTHING = {Status.EXACT.value, Status.SOLVED.value}
 
 
 _ALIKE = "The test points were drawn in proportion to area: counting them alike weights by area."
+_ALL_PLACES = "Every place that was observed is a test point, and all are counted alike."
 _BY_AREA = "By area, each test point counts with the area that it stands for."
 
 
@@ -76,7 +77,7 @@ def render(run: PublishedRun, figures: Mapping[str, str], every_time: str = "") 
         scores=_rows(tables.score_rows(run), numbers=(1, 2)),
         coverage=_rows(tables.coverage_rows(run), numbers=(1, 2, 3)),
         ks_note=escape(CORRELATED_TEST_POINTS),
-        weighting=_ALIKE if run.calibration.by_area_is_the_same else _BY_AREA,
+        weighting=_weighting(run),
         computing=_computing(run, framed.get("convergence", "")),
         job=escape(attributes.text("job") or "not recorded"),
         record=_rows(tables.record_rows(run), numbers=()),
@@ -217,10 +218,21 @@ def _plain(run: PublishedRun) -> str:
     return "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
 
 
+def _weighting(run: PublishedRun) -> str:
+    if not run.calibration.by_area_is_the_same:
+        return _BY_AREA
+    return _ALL_PLACES if run.attributes.text("cross_validation") else _ALIKE
+
+
 def _shown_time(run: PublishedRun, every_time: str) -> str:
     shown = escape(f"The maps show the first of {len(run.times)} times, {when(run.times[0])}.")
+    gaps = bool(np.isnan(run.points.observed).any())
     pooled = (
-        "All times were observed at the same places and solved together; scores and PIT pool all of them."
+        "Not every place was observed at every time, and times with different gaps were solved apart; scores "
+        "and PIT pool all of them."
+        if gaps
+        else "All times were observed at the same places and solved together; scores and PIT pool all of "
+        "them."
     )
     link = ' <a href="#every-time">Every time</a> is drawn below.' if every_time else ""
     chooser = '\n<div id="choose-time"></div>' if every_time else ""

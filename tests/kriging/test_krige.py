@@ -417,3 +417,14 @@ def test_the_fields_that_a_dataset_may_be_asked_for_are_named():
         ArgumentError, match=r"has 2 variables .* \('temperature', 'climatology'\); say which"
     ):
         cagp.krige(data)
+
+
+def test_a_lengthscale_beyond_the_diameter_of_the_earth_is_explained(stations):
+    model = cagp.Kriging(lengthscale=3.0, variance=4.0, noise_std=0.3).fit(stations)
+    result = model.predict({"lat": [50.0], "lon": [10.0]})
+    assert np.isnan(result.attrs["lengthscale_km"])
+    assert "longer than the diameter of the Earth" in result.attrs["lengthscale_comment"]
+    assert "lengthscale  chord 3. A chord above 2" in model.summary()
+    assert "nan" not in model.summary()
+    short = cagp.Kriging(lengthscale=0.3, variance=4.0, noise_std=0.3).fit(stations)
+    assert "lengthscale_comment" not in short.predict({"lat": [50.0], "lon": [10.0]}).attrs

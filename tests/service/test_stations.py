@@ -160,6 +160,13 @@ def test_report_and_plan_of_a_station_job(stations):
     )
     page = write_report(outcome.path, stations / "report").read_text()
     assert "degC" in page
+    words = " ".join(page.split())
+    assert (
+        "Not every place was observed at every time, and times with different gaps were solved apart" in words
+    )
+    assert "observed at the same places" not in words
+    assert "Every place that was observed is a test point, and all are counted alike." in words
+    assert "drawn in proportion to area" not in words
     trace = read(outcome.path, "trace")
     assert trace.sizes["iteration"] == 4
     np.testing.assert_allclose(trace.rmse[-1], read(outcome.path, "calibration").rmse)
