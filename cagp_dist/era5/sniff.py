@@ -73,4 +73,7 @@ def _describe(head: bytes) -> tuple[str, str]:
     for magic, looks, advice in _REFUSED:
         if text.startswith(magic):
             return looks, advice
-    return "of an unknown format", "Check the path, or fetch the file again."
+    advice = "Check the path, or fetch the file again."
+    if text.startswith(b"PAR1") or (text.isascii() and any(mark in text for mark in b",;\t")):
+        advice = 'A table of stations is read with source = "table:PATH".'
+    return "of an unknown format", advice

@@ -91,6 +91,8 @@ def test_grib_times_are_found_by_their_headers(write, scratch):
         (b"PK\x05\x06" + b"\0" * 18, "is a zip archive without members"),
         (b"CDF\x05rest", "is the 64-bit data variant of NetCDF-3 .* nccopy -k netCDF-4"),
         (b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer .* git lfs pull"),
+        (b"station,latitude\nS1,48.1", r'is of an unknown format .* is read with source = "table:PATH"'),
+        (b"PAR1\x15\x04", r'is of an unknown format .* is read with source = "table:PATH"'),
         (b"\x00\x01\x02", r"is of an unknown format \(first bytes b'\\x00\\x01\\x02'\)"),
     ],
 )

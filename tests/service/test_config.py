@@ -145,6 +145,7 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
             f'{SOURCES}; nearest: "sample"',
         ),
         ('"sample"', '"t2m.grib"', 'write "file:t2m.grib"'),
+        ('"sample"', '"stations.csv"', 'write "table:stations.csv"'),
         ('"sample"', '"file:"', 'the address is missing after "file:", for example "file:field.grib"'),
         (
             '"sample"',

@@ -122,6 +122,9 @@ def sources(value: object) -> object:
     return ";".join([value[0], *(item.removeprefix("file:") for item in value[1:])])
 
 
+_TABLES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".pq")
+
+
 def source(value: str) -> str:
     """Where observations come from: a name, or a kind and its address."""
     kind, colon, address = value.partition(":")
@@ -131,7 +134,8 @@ def source(value: str) -> str:
     if known is not None and bool(known.address) == bool(colon) and "\0" not in address:
         return value
     if not colon and "." in value:
-        raise ValueError(f'expected {EXPECTED_SOURCE}; write "file:{value}"')
+        kind = "table" if value.lower().endswith(_TABLES) else "file"
+        raise ValueError(f'expected {EXPECTED_SOURCE}; write "{kind}:{value}"')
     raise ValueError(f"expected {EXPECTED_SOURCE}{resembling(kind, SOURCES)}")
 
 
