@@ -8,6 +8,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Prior
 from cagp_dist.runtime import Executor
+from cagp_dist.service.plan import size_of_task
 from cagp_dist.service.solve import Solution, Step, solve
 from cagp_dist.service.task import Task
 from cagp_dist.solvers import Status
@@ -71,7 +72,7 @@ def solve_task(
                 X_mean=X_mean if number == len(parts) - 1 else None,
             )
         )
-    return solutions[0] if len(parts) == 1 else _together(solutions, columns, total)
+    return solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
 
 
 def _with_mean(prior: Prior, part: Task) -> Prior:
@@ -82,7 +83,7 @@ def _unseen(plan: Plan) -> None:
     """Leave a plan that is much like the first one unsaid."""
 
 
-def _together(solutions: list[Solution], columns: list[Indices], total: int) -> Solution:
+def _together(task: Task, solutions: list[Solution], columns: list[Indices], total: int) -> Solution:
     """Put the columns of several solves in their places; one that was done early keeps its last step."""
     steps = []
     for iteration in range(max(len(solution.steps) for solution in solutions)):
@@ -101,7 +102,7 @@ def _together(solutions: list[Solution], columns: list[Indices], total: int) -> 
         status=Status.worst(solution.status for solution in solutions),
         plan=(
             *solutions[0].plan,
-            f"{len(solutions)} such solves, one for each fold and one with all points",
+            size_of_task(task).solves_line(),
         ),
         fine_mean=solutions[-1].fine_mean,
         computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,

@@ -18,6 +18,7 @@ from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Solver
 from cagp_dist.tables import Places
+from cagp_dist.text import rough_duration
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
 
@@ -58,6 +59,16 @@ class Size:
         return f"{self.observed:,} points observed, {tested}, {cells}, {places}{times}"
 
     @property
+    def solves(self) -> int:
+        """How often a solve is done for the folds of a cross-validation and for what all points predict."""
+        return max(1, self.folds + bool(self.mapped + self.places))
+
+    def solves_line(self) -> str:
+        """Say how many solves a cross-validation takes."""
+        rest = " and one with all points" if self.solves > self.folds else ""
+        return f"{self.solves} such solves, one for each fold{rest}"
+
+    @property
     def targets(self) -> int:
         """Points that one solve predicts, at most."""
         if self.folds:
@@ -92,6 +103,9 @@ class JobPlan:
         text = [self.fit] * bool(self.fit) + self.plan.lines()
         if self.solves > 1:
             text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
+        if self.size.folds:
+            total = rough_duration(self.size.solves * self.solves * self.plan.seconds)
+            text.append(f"{self.size.solves_line()}: about {total} in all")
         return text
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,7 @@ def stations(tmp_path):
 
 
 def job(folder, *, observations=None, design=None, **tables):
+    """A job; None leaves a key of the design out."""
     settings = {
         "observations": {
             "source": f"table:{folder / 'stations.csv'}",
@@ -78,6 +80,7 @@ def job(folder, *, observations=None, design=None, **tables):
         "cluster": {"scheduler": "serial"},
         "output": {"root": folder / "out"},
     }
+    settings["design"] = {key: value for key, value in settings["design"].items() if value is not None}
     return parse_job(job_text(**settings | tables))
 
 
@@ -198,6 +201,20 @@ def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(sta
         for name in one.variables.keys() - {"seconds"}:
             values = one[name].values
             assert np.array_equal(values, other[name].values, equal_nan=values.dtype.kind == "f"), name
+
+
+@pytest.mark.parametrize(
+    ("design", "said"),
+    [
+        ({}, "5 such solves, one for each fold and one with all points: about 2.0 h in all"),
+        ({"map": None, "targets": None}, "4 such solves, one for each fold: about 1.6 h in all"),
+    ],
+)
+def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
+    plan = plan_job(job(stations, design=design))
+    assert replace(plan, plan=replace(plan.plan, seconds=1440.0)).lines()[-1] == said
+    outcome = run(job(stations, design=design))
+    assert json.loads(read(outcome.path, None).attrs["plan"])[-1] == said.partition(":")[0]
 
 
 def test_numbers_are_fitted_beside_the_known_noise(stations):
