@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
+    from cagp_dist.gram.cells import CellMeans, cell_means
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.kriging import Kriging, krige
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
@@ -47,6 +48,8 @@ _HOME = {
     "Step": "posterior.trace",
     "condition": "gp",
     "posterior_mean": "gp",
+    "CellMeans": "gram.cells",
+    "cell_means": "gram.cells",
     "DenseGram": "gram",
     "Kriging": "kriging",
     "krige": "kriging",
@@ -90,6 +93,7 @@ __all__ = [
     "SSOR",
     "BlockGaussSeidel",
     "BlockJacobi",
+    "CellMeans",
     "Cholesky",
     "ConjugateGradient",
     "DenseGram",
@@ -121,6 +125,7 @@ __all__ = [
     "Sum",
     "TiledGram",
     "area_weights",
+    "cell_means",
     "condition",
     "fit",
     "krige",

@@ -33,6 +33,9 @@ TASK_SECONDS = 5e-5
 DASK_TASK_SECONDS = 1e-3
 """What it costs to hand out a task, to a thread and through a Dask scheduler."""
 
+CELL_ENTRIES = 2 * 2**20
+"""Kernel values that a task which averages over cells holds at a time, and their products by weights."""
+
 TASK_BYTES = 1500
 TASK_TILE_BYTES = 300
 """What a task that was handed out takes in this process, and for each of its tiles (measured)."""
@@ -92,6 +95,8 @@ class Demand:
         The grid that was observed, where it is one.
     mean_targets : int
         Points at which the mean alone is wanted, beside the q.
+    cell_nodes : int
+        Where targets are means over cells, nodes of all of them; 0 where they are points.
     """
 
     n: int
@@ -104,6 +109,12 @@ class Demand:
     p: int = 3
     grid: "GridSize | None" = None
     mean_targets: int = 0
+    cell_nodes: int = 0
+
+    @property
+    def target_points(self) -> int:
+        """Points whose covariances with the observed ones are evaluated: the targets, or nodes of cells."""
+        return self.cell_nodes or self.q
 
 
 @dataclass(frozen=True)
@@ -392,7 +403,7 @@ def plan_sweeps(
     # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
     sweeps = stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
     factored = 1 if keep_factors else stages * iterations
-    entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * q
+    entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * demand.target_points
     entries += 0 if diagonals_alone else blocks * factored * size * size
     flops = (
         round(2 * n * n * q * sweeps)
@@ -428,11 +439,13 @@ def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors
     """
     n, q, used = demand.n, demand.q, min(iterations, demand.n)
     peak = _common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
-    entries, flops = products * n * n // 2 + n * q * used, 2 * n * n * used
+    entries, flops = products * n * n // 2 + n * demand.target_points * used, 2 * n * n * used
     if demand.grid is not None and used > 0:
         grid, at_once = demand.grid, 2 * used // products
         peak += grid.block_bytes + grid.task_bytes * demand.workers + 6 * DOUBLE * grid.size * at_once
-        entries = grid.size * grid.latitudes // 2 + (0 if grid.targets_are_grid else n * q * used)
+        entries = grid.size * grid.latitudes // 2 + (
+            0 if grid.targets_are_grid else n * demand.target_points * used
+        )
         flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + 8 * used)
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
@@ -448,7 +461,7 @@ def plan_exact(demand: Demand) -> Plan:
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "exact Cholesky", peak, Remedy.BLOCK_GAUSS_SEIDEL)
     flops = n**3 // 3 + n * n * (q + fields)
-    return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * q, flops, 1)
+    return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * demand.target_points, flops, 1)
 
 
 def plan_ring_sweeps(
@@ -592,7 +605,11 @@ def _common_bytes(demand: Demand, iterations: int) -> int:
     squares = 8 * demand.q**2 if demand.full_covariance else 0
     # coordinates; the mean in pieces, as a whole, and with the prior's
     means = demand.mean_targets * (3 * demand.p + 3 * demand.fields)
-    return DOUBLE * (inputs + outputs + squares + means)
+    # nodes, weights and their copies; values of mean and of actions there; covariances that are averaged
+    nodes = demand.cell_nodes * (4 * demand.p + 8 + 3 * demand.fields)
+    nodes += (CELL_ENTRIES * (demand.workers + 1)) if demand.cell_nodes else 0
+    nodes += demand.cell_nodes * demand.q if demand.full_covariance else 0
+    return DOUBLE * (inputs + outputs + squares + means + nodes)
 
 
 def _rows_that_fit(blocks: int, tiles: int) -> tuple[int, ...]:

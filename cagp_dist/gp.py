@@ -28,6 +28,8 @@ from cagp_dist.kernels import Kernel
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
+    from cagp_dist.gram.cells import CellMeans
+    from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.posterior.certificate import Certificate, JointCertificate
     from cagp_dist.posterior.trace import Step, Trace
@@ -227,7 +229,7 @@ def condition(
     prior: Prior,
     X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: "ArrayLike | LatLonGrid",
+    X_test: "ArrayLike | LatLonGrid | CellMeans",
     *,
     solver: "Solver",
     covariance: Literal["diagonal", "full"] = "diagonal",
@@ -249,8 +251,8 @@ def condition(
         Observations. In (n, T), and on a grid, NaN is where nothing was observed. Fields that were observed
         at the same points share one solve; each other pattern of gaps is a solve of its own. The Q copies of
         a pole of a grid are one observation, their mean.
-    X_test : array_like, shape (q, p), or LatLonGrid
-        Where the posterior is wanted: points, or all points of a grid.
+    X_test : array_like, shape (q, p), LatLonGrid or CellMeans
+        Where the posterior is wanted: points, all points of a grid, or means over cells (`cell_means`).
     solver : Solver
         `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `ConjugateGradient`,
         `RandomActions`, `Cholesky`, or on a grid `Rings`.
@@ -301,7 +303,7 @@ def condition(
     if covariance not in ("diagonal", "full"):
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
 
-    from cagp_dist.gram.base import target_points
+    from cagp_dist.gram.targets import averaged, target_points
     from cagp_dist.posterior.certificate import Certificate
     from cagp_dist.posterior.patterns import Solved, joined, plan_together
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
@@ -329,7 +331,7 @@ def condition(
         ends = []
         for number, part in enumerate(parts):
             problem = problems.of(part)
-            trace = Trace(problem, part.mean_at(prior, points))
+            trace = Trace(problem, averaged(targets, part.mean_at(prior, points)))
             status, residual = Status.COMPLETED, None
             if solver.iterations > 0 and problem.q > 0:
                 for state in solver.states(problem, executor=executor, plan=plans[number]):
@@ -391,7 +393,7 @@ def posterior_mean(
     prior: Prior,
     X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: "ArrayLike | LatLonGrid",
+    X_test: "ArrayLike | LatLonGrid | CellMeans",
     *,
     solver: "Affine",
     executor: "Executor | None" = None,
@@ -430,7 +432,7 @@ def posterior_mean(
     """
     _check_prior(prior)
 
-    from cagp_dist.gram.base import target_points
+    from cagp_dist.gram.targets import averaged, target_points
     from cagp_dist.posterior.patterns import in_order, joint_bytes, less_memory
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
     from cagp_dist.runtime import ThreadExecutor
@@ -460,7 +462,7 @@ def posterior_mean(
             plans.append(solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid)))
         for part, plan in zip(parts, plans, strict=True):
             found = solver.mean(problems.of(part), executor=executor, plan=plan)
-            means.append(found + part.mean_at(prior, points))
+            means.append(found + averaged(targets, part.mean_at(prior, points)))
     mean = in_order(means, groups)
     return _shaped(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]
 
@@ -470,11 +472,11 @@ def _check_prior(prior: object) -> None:
         raise ArgumentError(f"prior is a {type(prior).__name__}; expected a cagp_dist.Prior.")
 
 
-def _shaped(
-    mean: Array, variance: Array, *, targets: "Array | LatLonGrid", single: bool
-) -> tuple[Array, Array]:
+def _shaped(mean: Array, variance: Array, *, targets: "Targets", single: bool) -> tuple[Array, Array]:
     """Means (q, T) and variances (q,) or (q, T) in the shape that users get."""
-    if isinstance(targets, np.ndarray):
+    from cagp_dist.latlon.grid import LatLonGrid
+
+    if not isinstance(targets, LatLonGrid):
         return (mean[:, 0] if single else mean), variance
     fields = np.ascontiguousarray(mean.T).reshape(-1, *targets.shape)
     variances = np.ascontiguousarray(variance.T).reshape(*variance.shape[1:], *targets.shape)

@@ -6,12 +6,9 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.targets import Targets
 from cagp_dist.kernels import Kernel
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.runtime import Executor
-
-Targets = Array | LatLonGrid
-"""Where a posterior is wanted: points (q, p), or all points of a grid."""
 
 
 class ExactSolve(Protocol):
@@ -94,16 +91,6 @@ class Gram(Protocol):
     def exact(self, *, executor: Executor) -> ExactSolve | None:
         """Exact solves that use the structure of this Gram, or None if there are none."""
         ...
-
-
-def target_points(targets: Targets) -> Array:
-    """Targets as points, shape (q, p)."""
-    return targets.points if isinstance(targets, LatLonGrid) else targets
-
-
-def target_count(targets: Targets) -> int:
-    """Count the targets, q."""
-    return targets.size if isinstance(targets, LatLonGrid) else len(targets)
 
 
 def check_noise(noise_variance: Array, *, n: int) -> None:

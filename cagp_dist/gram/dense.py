@@ -7,7 +7,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.base import ExactSolve, Targets, check_noise, target_points
+from cagp_dist.gram.base import ExactSolve, check_noise
+from cagp_dist.gram.targets import Targets, averaged, covariance_with, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE, cholesky_in_place
 from cagp_dist.runtime import Executor
@@ -64,7 +65,7 @@ class DenseGram:
         self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
     ) -> Array:
         """``k(targets, X) @ columns``, shape (q, r); 8 n q bytes."""
-        return np.asarray(self.kernel(target_points(targets), self.X) @ columns)
+        return averaged(targets, np.asarray(self.kernel(target_points(targets), self.X) @ columns))
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
@@ -133,7 +134,7 @@ class CholeskySolve(NamedTuple):
 
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q); n^2 q flops."""
-        half = self.gram.half_solve(self.gram.kernel(self.gram.X, target_points(targets)))
+        half = self.gram.half_solve(covariance_with(self.gram.kernel, self.gram.X, targets))
         return half.T @ half if full else np.asarray(np.einsum("ij,ij->j", half, half))
 
 

@@ -15,10 +15,12 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.base import Gram, Targets, target_points
+from cagp_dist.gram.base import Gram
+from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.targets import Targets, as_list, covariance_with, part, prior_variance
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Kernel
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
@@ -50,7 +52,7 @@ class ExactVariance:
     ----------
     gram : Gram
         The observed points, their noise and the kernel.
-    targets : array (q, p), or LatLonGrid
+    targets : array (q, p), LatLonGrid or CellMeans
         Where the variance is wanted.
 
     Notes
@@ -61,7 +63,7 @@ class ExactVariance:
     """
 
     def __init__(self, gram: Gram, targets: Targets) -> None:
-        rings = _complete_rings(gram)
+        rings = None if isinstance(targets, CellMeans) else _complete_rings(gram)
         self.known = rings is not None or gram.shape[0] <= FEW_POINTS
         """Whether the variance itself is found, and both bounds are it."""
         # not the Gram matrix of the solve, which may keep factors and an executor that closes
@@ -84,14 +86,14 @@ class ExactVariance:
             if self._rings is None:
                 assert self._X is not None
                 self._found = neighbour_bounds(
-                    self._kernel, self._X, self._noise, target_points(self._targets), executor=executor
+                    self._kernel, self._X, self._noise, as_list(self._targets), executor=executor
                 )
             else:
                 grid, noise = self._rings
                 gram = RingGram(grid, self._kernel, noise_variance=noise, executor=executor)
                 with single_threaded_blas():
                     downdate = gram.exact(executor=executor).downdate(self._targets, full=False)
-                variance = self._kernel.diagonal(target_points(self._targets)) - downdate
+                variance = prior_variance(self._kernel, self._targets) - downdate
                 self._found = np.stack([variance, variance])
         return self._found
 
@@ -103,7 +105,9 @@ def _complete_rings(gram: Gram) -> RingGram | None:
     return gram if isinstance(gram, RingGram) else None
 
 
-def neighbour_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, *, executor: Executor) -> Array:
+def neighbour_bounds(
+    kernel: Kernel, X: Array, noise: Array, targets: Array | CellMeans, *, executor: Executor
+) -> Array:
     """Bounds (2, q) of the exact posterior variance at targets (q, p), given points X (n, p).
 
     Parameters
@@ -112,8 +116,8 @@ def neighbour_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, *, 
         Covariance of the field.
     X, noise : array, shape (n, p) and (n,)
         Observed points and the variance of the noise at each.
-    targets : array, shape (q, p)
-        Where the variance is wanted.
+    targets : array, shape (q, p), or CellMeans
+        Where the variance is wanted; the neighbours of a cell are those of its centre.
     executor : Executor
         Where the groups of targets are worked on.
 
@@ -129,9 +133,10 @@ def neighbour_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, *, 
         return bounds
     with single_threaded_blas():
         points, variances = executor.submit(identity, X), executor.submit(identity, noise)
-        groups = list(_groups(kernel, X, targets))
+        where = targets.centres if isinstance(targets, CellMeans) else targets
+        groups = list(_groups(kernel, X, where))
         done: list[Handle[Array]] = [
-            executor.submit(group_bounds, kernel, points, variances, targets[here], members, home=home)
+            executor.submit(group_bounds, kernel, points, variances, part(targets, here), members, home=home)
             for home, (here, members) in enumerate(groups)
         ]
         for (here, _), found in zip(groups, executor.gather(done), strict=True):
@@ -162,15 +167,17 @@ def _groups(kernel: Kernel, X: Array, targets: Array) -> Iterator[tuple[Indices,
             yield here, members
 
 
-def group_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, members: Indices) -> Array:
+def group_bounds(
+    kernel: Kernel, X: Array, noise: Array, targets: Array | CellMeans, members: Indices
+) -> Array:
     """Bounds (2, c) for a group of targets (c, p), from the trial problem of some observed points (m,).
 
     m^3 / 3 flops, and n m evaluations and 2 n m c flops for the residual where it does not have all points.
     """
     matrix = kernel(X[members], X[members])
     matrix[np.diag_indices(len(members))] += noise[members]
-    seen = kernel(X[members], targets)
-    prior = kernel.diagonal(targets)
+    seen = covariance_with(kernel, X[members], targets)
+    prior = prior_variance(kernel, targets)
     trial = _solved(matrix, seen)
     if trial is None:
         return np.stack([np.zeros_like(prior), prior])
@@ -184,7 +191,7 @@ def group_bounds(kernel: Kernel, X: Array, noise: Array, targets: Array, members
     rows = max(1, ENTRIES // max(len(members), len(targets)))
     for start in range(0, len(X), rows):
         here = X[start : start + rows]
-        residual = kernel(here, targets) - kernel(here, X[members]) @ trial
+        residual = covariance_with(kernel, here, targets) - kernel(here, X[members]) @ trial
         own = (members >= start) & (members < start + len(here))
         residual[members[own] - start] -= noise[members[own], None] * trial[own]
         left += (1.0 / noise[start : start + rows]) @ residual**2

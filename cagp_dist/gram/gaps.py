@@ -25,10 +25,10 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import FEW_MISSING, GRID_COLUMNS, solves_window
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.base import Targets, target_points
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.gram.window import WindowSolve
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout

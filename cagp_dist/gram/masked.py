@@ -20,8 +20,9 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.budget import MOST_PRODUCTS
 from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.base import ExactSolve, Targets, target_points
+from cagp_dist.gram.base import ExactSolve
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.targets import Targets, averaged, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
 from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
@@ -146,7 +147,9 @@ class MaskedRings:
         if isinstance(targets, LatLonGrid) and targets.same_points(self.rings.grid):
             fields = self.rows_of_poles.prior_product(self._layout.embed(columns.T))
             return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
-        return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+        return averaged(
+            targets, cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+        )
 
     def exact(self, *, executor: Executor) -> ExactSolve:
         """Solves by an identity where few points of the grid, or of a window, are missing; else iterative.

@@ -16,8 +16,9 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.gram.base import ExactSolve, Targets, target_points
+from cagp_dist.gram.base import ExactSolve
 from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
+from cagp_dist.gram.targets import Targets, averaged, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import SAME_ON_SPHERE, Kernel
 from cagp_dist.latlon.grid import LatLonGrid, as_fields
@@ -216,7 +217,9 @@ class RingGram:
         if isinstance(targets, LatLonGrid) and targets.same_points(self.grid):
             image = self @ columns if product is None else product
             return np.asarray(image - self.noise_variance[:, None] * columns)
-        return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+        return averaged(
+            targets, cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+        )
 
     def exact(self, *, executor: Executor) -> ExactSolve:
         """Solves by the factors, on the executor that keeps them."""

@@ -13,7 +13,8 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import ExactSolve, Targets, check_noise, target_points
+from cagp_dist.gram.base import ExactSolve, check_noise
+from cagp_dist.gram.targets import Targets, averaged, target_points
 from cagp_dist.kernels import Kernel, Parameters, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
@@ -124,7 +125,9 @@ class TiledGram:
         self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
     ) -> Array:
         """``k(targets, X) @ columns``, shape (q, r); q n evaluations, 2 q n r flops."""
-        return cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+        return averaged(
+            targets, cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
+        )
 
     def exact(self, *, executor: Executor) -> ExactSolve | None:
         """None: tiles are swept; for an exact solve store them (`DenseGram`)."""

@@ -19,7 +19,8 @@ from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
-from cagp_dist.gram.base import Targets, target_points
+from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
@@ -242,16 +243,16 @@ def noise_of(noise_variance: float | Array, seen: Observed) -> Array:
     return np.asarray(seen.layout.restrict(merged[:, seen.given.any(axis=1)])[0])
 
 
-def as_targets(X_test: ArrayLike | LatLonGrid, *, columns: int) -> Targets:
-    """Check targets: points with ``columns`` coordinates, or a grid.
+def as_targets(X_test: ArrayLike | LatLonGrid | CellMeans, *, columns: int) -> Targets:
+    """Check targets: points with ``columns`` coordinates, a grid, or means over cells.
 
     Raises
     ------
     ArgumentError
         If they have other coordinates than the observed points.
     """
-    targets: Targets = X_test if isinstance(X_test, LatLonGrid) else as_points("X_test", X_test)
-    found = 3 if isinstance(targets, LatLonGrid) else targets.shape[1]
+    targets: Targets = X_test if isinstance(X_test, LatLonGrid | CellMeans) else as_points("X_test", X_test)
+    found = 3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1]
     if found != columns:
         raise ArgumentError(
             f"X has {columns} columns, X_test {found}; both need the same coordinates (those of a grid are "
@@ -370,7 +371,8 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
         workers=executor.workers,
         shares_memory=executor.shares_memory,
         memory_limit_bytes=memory_limit_bytes,
-        p=target_points(targets).shape[1],
+        p=3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1],
+        cell_nodes=len(targets.nodes) if isinstance(targets, CellMeans) else 0,
         grid=None
         if not isinstance(gram, (RingGram, MaskedRings))
         else _size_of(gram, targets if isinstance(targets, LatLonGrid) else None),

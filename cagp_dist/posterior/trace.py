@@ -6,7 +6,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.base import target_points
+from cagp_dist.gram.targets import prior_covariance, prior_variance
 from cagp_dist.solvers.base import Problem, State
 
 VARIANCE_ROUNDING = 1e-8
@@ -50,10 +50,9 @@ class Trace:
     def __init__(self, problem: Problem, prior_mean: Array) -> None:
         self._problem = problem
         self._kernel = problem.gram.kernel
-        points = target_points(problem.targets)
-        q, fields = len(points), problem.residuals.shape[1]
+        q, fields = problem.q, problem.residuals.shape[1]
         self._prior_mean = np.broadcast_to(prior_mean, (q, fields))
-        self._prior_variance = self._kernel.diagonal(points)
+        self._prior_variance = prior_variance(self._kernel, problem.targets)
         self._downdate = np.zeros((q, q)) if problem.full_covariance else None
         self._steps: dict[int, tuple[Array, Array]] = {}
         self._add_step(0)
@@ -127,7 +126,6 @@ class Trace:
         """Posterior covariance (q, q), if it was asked for."""
         if self._downdate is None:
             return None
-        points = target_points(self._problem.targets)
-        covariance = self._kernel(points, points)
+        covariance = prior_covariance(self._kernel, self._problem.targets)
         covariance -= self._downdate
         return 0.5 * (covariance + covariance.T)

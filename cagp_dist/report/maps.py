@@ -73,7 +73,7 @@ def draw_maps(
     """
     points, grid, frame = run.points, run.grid, map_frame(run)
     stamp = when(run.times[0])
-    where = "on the map grid" if grid else "at the test points"
+    where = "at the test points" if not grid else "means over cells" if grid.of_cells else "on the map grid"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
     mean_grid: Grid | MeanMap | None = grid
     if run.fine is not None:

@@ -93,20 +93,32 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
     """Name, drawing and caption of every figure."""
     if run.grid:
         rows, columns = run.grid.mean.shape
-        grids = f"a grid of {rows} x {columns} points"
+        what = "cells" if run.grid.of_cells else "points"
+        grids = f"a grid of {rows} x {columns} {what}"
         if run.fine is not None:
             rows, columns = run.fine.mean.shape
-            grids = f"a grid of {rows} x {columns} points, the error bars on {grids},"
-        drawn = f"Computed on {grids} and shaded bilinearly between them."
+            grids = f"a grid of {rows} x {columns} {what}, the error bars on {grids},"
+        if run.grid.of_cells:
+            drawn = f"Means over the cells of {grids}, shaded bilinearly between their centres."
+        else:
+            drawn = f"Computed on {grids} and shaded bilinearly between them."
     else:
         drawn = "The job asked for no map: the dots are the test points, and nothing is interpolated."
     noun, units = run.variable.noun, run.variable.units
     bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
+    uncertain = (
+        f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
+        f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top."
+    )
+    if run.grid and run.grid.of_cells:
+        uncertain = (
+            f"Uncertainty of the mean {noun} of each cell, mathematical and computational together. That of "
+            "the field at a point is larger: what differs between points of a cell averages out."
+        )
     captions = {
         "mean": drawn,
-        "std": f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
-        f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top.",
+        "std": uncertain,
         "computational": "What more iterations would take away from the error bars, at most. Variances add "
         "up: a part of 0.3 in an error bar of 1 is 9 % of the variance; without it the error bar is 0.95.",
         "residual": f"On average {signed_amount(bias, units, 2)}{over}. Red and blue should look scattered: "

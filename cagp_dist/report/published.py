@@ -11,7 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
-from cagp_dist.store.layout import FORMAT_VERSION, MISSING, SCORES, variable_in
+from cagp_dist.store.layout import FORMAT_VERSION, MISSING, NODES_PER_CELL, SCORES, variable_in
 from cagp_dist.variables import T2M, Variable
 
 if TYPE_CHECKING:
@@ -61,13 +61,17 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Posterior of the first time on a latitude-longitude grid; fields have shape (P, Q)."""
+    """Posterior of the first time on a latitude-longitude grid; fields have shape (P, Q).
+
+    With ``of_cells`` they are means over the cells of the grid, else values at their centres.
+    """
 
     longitude_degrees: Array
     latitude_degrees: Array
     mean: Array
     std: Array
     computational_std: Array | None = None
+    of_cells: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,6 +295,7 @@ def _map_of(fields: "xr.Dataset", name: str, index: int) -> Grid:
         mean=_values(at, f"{name}_mean", "latitude", "longitude", blank=blank),
         std=_values(at, f"{name}_std", "latitude", "longitude", blank=blank),
         computational_std=_optional(at, f"{name}_std_computational", "latitude", "longitude", blank=blank),
+        of_cells=NODES_PER_CELL in fields.attrs,
     )
 
 

@@ -13,6 +13,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.folds import block_folds
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
+from cagp_dist.gram.cells import CellMeans, box_nodes
 from cagp_dist.service.jobfile.tables import (
     AllPoints,
     DesignTable,
@@ -24,6 +25,9 @@ from cagp_dist.service.jobfile.tables import (
 
 NEARER = 1e-6
 """Points whose distances differ by less, relatively, are equally near."""
+
+FEWEST_NODES, MOST_NODES = 2, 8
+"""Nodes along a side of a cell of which the mean is wanted."""
 
 MOST_CELLS = 10_000_000
 """Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""
@@ -42,11 +46,14 @@ class MapCells:
         is no full circle: then longitudes west of Greenwich are negative.
     shown : array of bool, shape (rows, columns), or None
         Cells that are predicted; the others stay blank. None for all of them.
+    sides_degrees : (float, float) or None
+        Height and width of a cell, where its mean is wanted; None where the field at its centre is.
     """
 
     latitude_degrees: Array
     longitude_degrees: Array
     shown: Mask | None = None
+    sides_degrees: tuple[float, float] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -71,6 +78,41 @@ class MapCells:
         if self.shown is None:
             return latitude.ravel(), longitude.ravel()
         return latitude[self.shown], longitude[self.shown]
+
+    def nodes_per_side(self, spacing_degrees: float) -> int:
+        """Nodes along a side of a cell whose mean is wanted; 0 where the field at the centre is.
+
+        One more than observed points, so that little is left of how far those are from single nodes.
+        """
+        if self.sides_degrees is None:
+            return 0
+        beside = self.sides_degrees[0] / spacing_degrees if spacing_degrees > 0.0 else np.inf
+        return int(min(max(1.0 + np.ceil(beside), FEWEST_NODES), MOST_NODES))
+
+    def covered(self) -> tuple[Array, Array]:
+        """Latitude and longitude of where the field is wanted: centres, or corners of cells."""
+        latitude, longitude = self.points()
+        if self.sides_degrees is None:
+            return latitude, longitude
+        height, width = self.sides_degrees
+        corners = [(-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5)]
+        return (
+            np.clip(np.concatenate([latitude + height * up for up, _ in corners]), -90.0, 90.0),
+            np.concatenate([longitude + width * east for _, east in corners]),
+        )
+
+    def inputs(self, spacing_degrees: float) -> Array | CellMeans:
+        """Predicted cells on the unit sphere: their centres (size, 3), or means where these are wanted."""
+        latitude, longitude = self.points()
+        if self.sides_degrees is None:
+            return unit_sphere(latitude, longitude)
+        height, width = (0.5 * side for side in self.sides_degrees)
+        per_side = self.nodes_per_side(spacing_degrees)
+        sides = latitude - height, latitude + height, longitude - width, longitude + width
+        nodes = box_nodes(*sides, nodes_per_side=per_side)
+        weights = nodes[2].ravel()
+        counts = np.full(latitude.size, per_side**2)
+        return CellMeans(unit_sphere(nodes[0].ravel(), nodes[1].ravel()), weights, counts)
 
     def fields(self, values: Array) -> Array:
         """Values of the predicted cells (T, size) as fields (T, rows, columns), NaN where they are blank."""
@@ -408,7 +450,22 @@ def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array)
         longitude_degrees=_ascending(
             _centres(west, east, table.resolution_degrees), full_circle=east - west > 360.0 - 1e-9
         ),
+        sides_degrees=None
+        if table.kind == "grid"
+        else ((north - south) / _count(rows), (east - west) / _count(columns)),
     )
+
+
+def spacing_degrees(latitude_degrees: Array, longitude_degrees: Array) -> float:
+    """Median angle between a point and the one next to it; infinite for one point."""
+    from scipy.spatial import cKDTree
+
+    if latitude_degrees.size < 2:
+        return np.inf
+    points = unit_sphere(latitude_degrees, longitude_degrees)
+    distances = np.asarray(cKDTree(points).query(points, k=2)[0])
+    chord = float(np.median(distances[:, 1]))
+    return float(np.rad2deg(2.0 * np.arcsin(0.5 * chord)))
 
 
 def _ascending(eastward: Array, *, full_circle: bool) -> Array:
@@ -419,8 +476,13 @@ def _ascending(eastward: Array, *, full_circle: bool) -> Array:
     return np.where(wrapped > wrapped[-1], wrapped - 360.0, wrapped)
 
 
+def _count(extent: float) -> int:
+    """Count the cells along an extent in units of the resolution."""
+    return max(1, round(extent))
+
+
 def _centres(start: float, stop: float, resolution: float) -> Array:
-    count = max(1, round((stop - start) / resolution))
+    count = _count((stop - start) / resolution)
     centres = start + (np.arange(count) + 0.5) * ((stop - start) / count)
     return np.asarray(centres, dtype=np.float64)
 

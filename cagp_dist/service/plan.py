@@ -9,11 +9,11 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.problem import grid_size
-from cagp_dist.service.design import Design, cells_of
+from cagp_dist.service.design import MOST_NODES, Design, cells_of
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
-from cagp_dist.service.task import Task, choose, places_of, places_on_grid
+from cagp_dist.service.task import Task, choose, places_of, places_on_grid, spacing_of
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Solver
@@ -38,6 +38,8 @@ class Size:
         Of a cross-validation, in which the observed points are the test points; else 0.
     places : int
         Places of a table.
+    nodes_per_cell : int
+        Of map cells whose mean is wanted; 0 where the field at their centres is.
     """
 
     observed: int
@@ -47,6 +49,7 @@ class Size:
     mean_mapped: int = 0
     folds: int = 0
     places: int = 0
+    nodes_per_cell: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
@@ -54,6 +57,8 @@ class Size:
         cells = f"{self.mapped:,} map cells" + (
             f" and {self.mean_mapped:,} of the mean" if self.mean_mapped else ""
         )
+        if self.nodes_per_cell:
+            cells += f", means over {self.nodes_per_cell} nodes each"
         tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"
         places = f"{self.places:,} places of a table, " if self.places else ""
         return f"{self.observed:,} points observed, {tested}, {cells}, {places}{times}"
@@ -74,6 +79,14 @@ class Size:
         if self.folds:
             return max(-(-self.tested // self.folds), self.mapped + self.places)
         return self.tested + self.mapped + self.places
+
+    @property
+    def cell_nodes(self) -> int:
+        """Nodes of the targets of one solve, at most; 0 where no means over cells are wanted."""
+        if not self.nodes_per_cell:
+            return 0
+        others = self.mapped * self.nodes_per_cell + self.places
+        return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, wor
         shares_memory=workforce.shares_memory,
         memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
         grid=grid,
+        cell_nodes=size.cell_nodes,
     )
     return JobPlan(size=size, plan=solver.plan(demand))
 
@@ -206,6 +220,9 @@ def _counted(points: Points, design: Design, *, places: int) -> Size:
         mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
         folds=0 if design.folds is None else int(design.folds.max()) + 1,
         places=places,
+        nodes_per_cell=0
+        if design.cells is None
+        else design.cells.nodes_per_side(spacing_of(points, design)) ** 2,
     )
 
 
@@ -243,4 +260,5 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
         times=len(times),
         mean_mapped=mapped[1],
         places=places,
+        nodes_per_cell=0 if design.map is None or design.map.kind == "grid" else MOST_NODES**2,
     )

@@ -12,9 +12,10 @@ from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
 from cagp_dist.era5.canonical import Points
 from cagp_dist.gp import Prior
+from cagp_dist.service.design import MapCells
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.solve import Solution, Step
-from cagp_dist.service.task import Task
+from cagp_dist.service.task import Task, spacing_of
 from cagp_dist.store import schema
 from cagp_dist.variables.units import amount
 
@@ -91,6 +92,11 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
         fields = design.cells.fields
         fine, mean = design.mean_cells, solution.fine_mean
         name = "map" if fine is None else "map_std"
+        spacing = spacing_of(points, design)
+
+        def nodes_of(shown: MapCells) -> int:
+            return shown.nodes_per_side(spacing) ** 2
+
         groups[name] = schema.map_group(
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
@@ -100,6 +106,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             noise_variance=elsewhere,
             computational_std=None if unfinished is None else fields(unfinished[:, q : q + cells]),
             variable=points.variable,
+            nodes_per_cell=nodes_of(design.cells),
         )
         if design.cells.blank:
             groups[name].attrs["blank_cells"] = design.cells.blank
@@ -111,6 +118,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
                 longitude_degrees=axes[1],
                 mean=fine.fields(mean),
                 variable=points.variable,
+                nodes_per_cell=nodes_of(fine),
             )
             if fine.blank:
                 groups["map"].attrs["blank_cells"] = fine.blank

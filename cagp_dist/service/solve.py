@@ -8,6 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
+from cagp_dist.gram.cells import CellMeans
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import Model
@@ -77,14 +78,14 @@ def solve(
     prior: Prior,
     X: Array | LatLonGrid,
     y: Array,
-    X_new: Array,
+    X_new: Array | CellMeans,
     *,
     solver: Solver,
     executor: Executor,
     memory_limit_bytes: int | None = None,
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
-    X_mean: Array | None = None,
+    X_mean: Array | CellMeans | None = None,
 ) -> Solution:
     """Condition on all times.
 
@@ -99,17 +100,18 @@ def solve(
         Observed points in solver order, or the grid that was observed.
     y : array, shape (n, T), or (T, P, Q) on a grid
         In their unit; NaN where nothing was observed. Times with different gaps are solves of their own.
-    X_new : array, shape (q, 3)
-        Points where the posterior is wanted.
+    X_new : array, shape (q, 3), or CellMeans
+        Points where the posterior is wanted, or means.
     solver, executor, memory_limit_bytes
         As for `cagp_dist.condition`.
     on_plan : callable
         Called once, with the plan that is then carried out for every time.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
-    X_mean : array, shape (r, 3), optional
-        More points, where the mean alone is wanted, of an affine solver: that of its last iteration. Where a
-        ``computational_share`` ended some groups of points before others it is that of the last of them.
+    X_mean : array, shape (r, 3), or CellMeans, optional
+        More points, or means, where the mean alone is wanted, of an affine solver: that of its last
+        iteration. Where a ``computational_share`` ended some groups of points before others it is that of the
+        last of them.
 
     Returns
     -------

@@ -16,11 +16,12 @@ from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
+from cagp_dist.gram.cells import CellMeans
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.service.design import Design, MapCells, design_points
+from cagp_dist.service.design import Design, MapCells, design_points, spacing_degrees
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Solver
@@ -99,18 +100,26 @@ class Task:
         return grid, fields.reshape(-1, *grid.shape)
 
     @property
-    def new_inputs(self) -> Array:
-        """Test points, then map cells, then places of a table, on the unit sphere, shape (q, 3)."""
+    def new_inputs(self) -> Array | CellMeans:
+        """Test points, then map cells, then places of a table, on the unit sphere: (q, 3), or cells."""
         test, cells = self.design.test, self.design.cells
         latitude = [self.points.latitude_degrees[test]]
         longitude = [self.points.longitude_degrees[test]]
+        means = None
         if cells is not None:
-            for axis, values in zip((latitude, longitude), cells.points(), strict=True):
-                axis.append(values)
+            mapped = cells.inputs(spacing_of(self.points, self.design))
+            if isinstance(mapped, CellMeans):
+                means = CellMeans.of_points(unit_sphere(latitude.pop(), longitude.pop())).followed_by(mapped)
+            else:
+                for axis, values in zip((latitude, longitude), cells.points(), strict=True):
+                    axis.append(values)
         if self.wanted is not None:
             latitude.append(self.wanted.latitude_degrees)
             longitude.append(self.wanted.longitude_degrees)
-        return unit_sphere(np.concatenate(latitude), np.concatenate(longitude))
+        if means is not None and not latitude:
+            return means
+        points = unit_sphere(np.concatenate(latitude), np.concatenate(longitude))
+        return points if means is None else means.followed_by(CellMeans.of_points(points))
 
     def noise_at(self, chosen: Indices, nugget: float) -> float | Array:
         """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
@@ -146,10 +155,10 @@ class Task:
         return replace(self, design=design, mean=mean, prior=prior, places=places, wanted=None)
 
     @property
-    def mean_inputs(self) -> Array | None:
-        """Map cells where the mean alone is wanted, on the unit sphere, shape (r, 3)."""
+    def mean_inputs(self) -> Array | CellMeans | None:
+        """Map cells where the mean alone is wanted, on the unit sphere: points (r, 3), or means."""
         cells = self.design.mean_cells
-        return None if cells is None else unit_sphere(*cells.points())
+        return None if cells is None else cells.inputs(spacing_of(self.points, self.design))
 
     @property
     def run_key(self) -> str:
@@ -202,7 +211,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     family = mean_family(job.prior.mean, variable=job.observations.variable)
     for cells in (design.cells, design.mean_cells):
         if cells is not None:
-            family.check_covers(*cells.points())
+            family.check_covers(*cells.covered())
     family.check_covers(points.latitude_degrees, points.longitude_degrees)
     mean = fit_mean(family, points, design.train)
     provenance = {
@@ -281,6 +290,13 @@ def fit_mean(family: MeanFamily, points: Points, chosen: Indices) -> FieldMean:
         )
         parts.append((fields, mean))
     return MeanByPattern(tuple(parts))
+
+
+def spacing_of(points: Points, design: Design) -> float:
+    """Distance of observed points from each other in degrees; 0 where no map asks for means over cells."""
+    if design.cells is None or design.cells.sides_degrees is None:
+        return 0.0
+    return spacing_degrees(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
 
 
 def targets_path(address: str) -> Path:

@@ -10,8 +10,9 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
 from cagp_dist.checks import check_between
-from cagp_dist.gram.base import Gram, target_points
+from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
+from cagp_dist.gram.targets import prior_variance
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.base import Problem, State
@@ -82,7 +83,8 @@ class Affine(ABC):
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
         size = self.points_per_block
-        if size is not None and demand.grid is not None and demand.grid.has_rings:
+        rings = demand.grid is not None and demand.grid.has_rings and not demand.cell_nodes
+        if size is not None and demand.grid is not None and rings:
             return plan_ring_sweeps(
                 demand, demand.grid, method=self.label, iterations=self.iterations, block_size=size
             )
@@ -120,7 +122,7 @@ class Affine(ABC):
         share = self.computational_share
         if share is None:
             return None
-        prior = problem.gram.kernel.diagonal(target_points(problem.targets))
+        prior = prior_variance(problem.gram.kernel, problem.targets)
         least, _ = problem.exact_variance.bounds(executor)
 
         def enough(group: Range, downdate: Array) -> bool:

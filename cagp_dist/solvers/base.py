@@ -8,8 +8,9 @@ from typing import Protocol
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Gram, Targets, target_count
+from cagp_dist.gram.base import Gram
 from cagp_dist.gram.exact_variance import ExactVariance
+from cagp_dist.gram.targets import Targets, target_count
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
 
@@ -63,8 +64,8 @@ class Problem:
         ``G`` of n observed points.
     residuals : array, shape (n, T)
         ``b = y - m0(X)``, one column per field.
-    targets : array (q, p) or LatLonGrid
-        ``X'``; ``V = k(X', X)``.
+    targets : array (q, p), LatLonGrid or CellMeans
+        ``X'``; ``V = k(X', X)``, averaged over cells.
     full_covariance : bool
         Whether the whole downdate ``V D V'`` is wanted, not only its diagonal.
     start : State, optional

@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Targets
+from cagp_dist.gram.targets import Targets
 from cagp_dist.solvers.base import State
 from cagp_dist.solvers.stages import Stage
 from cagp_dist.solvers.status import Status

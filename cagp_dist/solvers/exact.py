@@ -64,6 +64,8 @@ class Rings:
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
+        if demand.cell_nodes:
+            raise ArgumentError(NO_CELLS)
         if demand.grid is None:
             raise ArgumentError(NO_GRID)
         return plan_exact_grid(demand, demand.grid)
@@ -81,6 +83,11 @@ class Rings:
 NO_GRID = (
     "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, "
     "with NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
+)
+
+NO_CELLS = (
+    "X_test are means over cells; Rings predicts points alone. Use BlockGaussSeidel, or Cholesky for up to "
+    "20,000 points; or give points."
 )
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Gram, Targets, target_points
+from cagp_dist.gram.base import Gram
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import coordinates
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout

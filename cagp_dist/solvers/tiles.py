@@ -19,7 +19,8 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Targets, target_points
+from cagp_dist.gram.cells import CellMeans, averaged_panel
+from cagp_dist.gram.targets import Targets, as_list, averaged, part, target_points
 from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_tile_row
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
@@ -92,7 +93,7 @@ class TileSystem:
         n = gram.shape[0]
         self._fields = residuals.shape[1]
         self._full = problem.full_covariance
-        self._targets = target_points(problem.targets)
+        self._targets = as_list(problem.targets)
         self._blocks = block_ranges(n, plan.block_size)
         self._row_tile = row_tile_size(plan.block_size)
         self._tiles = block_ranges(n, self._row_tile)
@@ -139,7 +140,7 @@ class TileSystem:
         home = place * len(self.panels)
         here = slice(*columns)
         if start is None:
-            rows = self.cross_panels(self._targets[here], home=home)
+            rows = self.cross_panels(part(self._targets, here), home=home)
             sums = self._executor.submit(no_sums, columns[1] - columns[0], self._fields, self._full)
         else:
             downdate = start.downdate if self._full else start.downdate[here]
@@ -203,13 +204,14 @@ class TileSystem:
     def mean(self, work: Panels, targets: Targets) -> Array:
         """``V A b`` after forward stages, shape (q, T); n q evaluations and 2 n q T flops."""
         # on every Gram by tiles: that of a grid would make factors, which no plan of tiles counts
-        return cross_product(
+        at_points = cross_product(
             self._gram.kernel,
             target_points(targets),
             self._gram.X,
             self.weights(work),
             executor=self._executor,
         )
+        return averaged(targets, at_points)
 
     def _pieces(self, points: Array, ranges: Sequence[Range], homes: Sequence[int]) -> list[Handle[Array]]:
         return [
@@ -217,9 +219,14 @@ class TileSystem:
             for (start, stop), home in zip(ranges, homes, strict=True)
         ]
 
-    def cross_panels(self, points: Array, *, home: int = 0) -> list[Handle[Array]]:
-        """``k(X, points)`` by panels: the start ``Y = V'`` of the adjoint sweeps; points (r, p)."""
-        Z = self._executor.submit(identity, np.ascontiguousarray(points.T), home=home)
+    def cross_panels(self, targets: Array | CellMeans, *, home: int = 0) -> list[Handle[Array]]:
+        """``k(X, targets)`` by panels: the start ``Y = V'`` of the adjoint sweeps; r points, or cells."""
+        if isinstance(targets, CellMeans):
+            return [
+                self._executor.submit(averaged_panel, self._kernel, points, targets, home=home + index)
+                for index, points in enumerate(self._panel_points)
+            ]
+        Z = self._executor.submit(identity, np.ascontiguousarray(targets.T), home=home)
         return [
             self._executor.submit(kernel_panel, self._kernel, self._panel_points[index], Z, home=home + index)
             for index in range(len(self.panels))

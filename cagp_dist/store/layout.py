@@ -164,7 +164,7 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     return {
         "posterior": dict.fromkeys((*posterior, variable), _POINTS),
         "map": {f"{variable}_mean": _GRID},
-        "map_std": dict.fromkeys(posterior, _GRID),
+        "map_std": dict.fromkeys(posterior[:2], _GRID),
         "targets": dict.fromkeys(posterior, _POINTS),
         "calibration": {
             "pit": _POINTS,
@@ -189,7 +189,7 @@ def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     return {
         "posterior": {name: _POINTS},
         "map": dict.fromkeys(errors, _GRID),
-        "map_std": {name: _GRID},
+        "map_std": dict.fromkeys(errors[1:], _GRID),
         "targets": {name: _POINTS},
     }
 
@@ -216,6 +216,12 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     },
     **dict.fromkeys(("area_weight", "seconds", "iteration"), (0.0, np.inf)),
 }
+NODES_PER_CELL = "nodes_per_cell"
+"""Attribute of a map whose values are means over its cells: nodes of quadrature in each."""
+
+OF_CELLS = ", mean over the cell"
+"""How the long names of such a map end."""
+
 _ABOUT = ("posterior", "map", "map_std", "targets", "observations")
 """Groups whose arrays carry the name of the variable."""
 
@@ -247,7 +253,8 @@ def variable_in(group: xr.Dataset) -> Variable | None:
     for key, said in ((f"{name}_mean", "posterior mean of "), (name, "observed ")):
         if key in group and group[key].attrs:
             attributes = dict(group[key].attrs)
-            attributes["long_name"] = str(attributes.get("long_name", "")).removeprefix(said)
+            said_of = str(attributes.get("long_name", "")).removeprefix(said)
+            attributes["long_name"] = said_of.removesuffix(OF_CELLS)
             return variable_of(name, attributes)
     return variable_of(name, {})
 
@@ -285,10 +292,11 @@ def check(name: str, group: xr.Dataset) -> None:
             raise StoreError(f"group {name!r} lacks the variable {key!r} with dimensions {dimensions}.")
         if group[key].dims != dimensions:
             raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {dimensions}.")
-    if name == "map" and (f"{variable.name}_std" in group) != (f"{variable.name}_predictive_std" in group):
+    pair = f"{variable.name}_std" in group, f"{variable.name}_predictive_std" in group
+    if name in _MAPS and pair != (pair[0], pair[0] and NODES_PER_CELL not in group.attrs):
         raise StoreError(
-            f"group 'map' has one of {variable.name}_std and {variable.name}_predictive_std; expected both "
-            f"with dimensions {_GRID}, or none and a group map_std."
+            f"group {name!r} has one of {variable.name}_std and {variable.name}_predictive_std; expected "
+            f"both with dimensions {_GRID}, or none and a group map_std; of means over cells the first alone."
         )
     for found, variable_ in group.variables.items():
         key = str(found)

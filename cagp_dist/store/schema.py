@@ -11,7 +11,16 @@ from cagp_dist.calibration.scores import Scores
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.store.layout import COORDINATES, MISSING, SCORES, attributes_of, dimensions_of, optional_of
+from cagp_dist.store.layout import (
+    COORDINATES,
+    MISSING,
+    NODES_PER_CELL,
+    OF_CELLS,
+    SCORES,
+    attributes_of,
+    dimensions_of,
+    optional_of,
+)
 from cagp_dist.variables import T2M, Variable
 
 
@@ -73,6 +82,7 @@ def map_group(
     noise_variance: ArrayLike,
     computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
+    nodes_per_cell: int = 0,
 ) -> xr.Dataset:
     """Group ``map``, or ``map_std`` beside a finer mean: prediction on a latitude-longitude grid.
 
@@ -91,19 +101,23 @@ def map_group(
         Part of the latent standard deviation that is unfinished computation, at most.
     variable : Variable
         What is analysed.
+    nodes_per_cell : int
+        Where values are means over cells, nodes of quadrature in each; there is then no predictive standard
+        deviation, for nobody observes a mean. 0 where they are those of the field at the points.
 
     Raises
     ------
     ArgumentError
         If a shape does not fit.
     """
-    return _dataset(
+    group = _dataset(
         "map",
         _axes(times, latitude_degrees, longitude_degrees),
         _posterior(variable, mean, std, noise_variance, computational_std),
         variable,
         title=f"Posterior {variable.long_name} on a grid",
     )
+    return _of_cells(group, variable.name, nodes_per_cell) if nodes_per_cell else group
 
 
 def mean_group(
@@ -113,12 +127,13 @@ def mean_group(
     longitude_degrees: ArrayLike,
     mean: ArrayLike,
     variable: Variable = T2M,
+    nodes_per_cell: int = 0,
 ) -> xr.Dataset:
     """Group ``map`` where its error bars are in ``map_std``, on a coarser grid: the mean alone.
 
     Parameters
     ----------
-    times, latitude_degrees, longitude_degrees, mean, variable
+    times, latitude_degrees, longitude_degrees, mean, variable, nodes_per_cell
         As for `map_group`.
 
     Raises
@@ -136,6 +151,25 @@ def mean_group(
     field = group[f"{variable.name}_mean"]
     del field.attrs["ancillary_variables"]
     field.attrs["comment"] = f"{field.attrs.get('comment', '')} Error bars: group map_std.".strip()
+    return _of_cells(group, variable.name, nodes_per_cell) if nodes_per_cell else group
+
+
+def _of_cells(group: xr.Dataset, name: str, nodes_per_cell: int) -> xr.Dataset:
+    """Say of a map that its values are means over cells."""
+    group = group.drop_vars(f"{name}_predictive_std", errors="ignore")
+    group.attrs |= {NODES_PER_CELL: nodes_per_cell, "title": f"{group.attrs['title']}, means over its cells"}
+    for field in group.data_vars.values():
+        field.attrs["long_name"] += OF_CELLS
+    mean = group[f"{name}_mean"].attrs
+    mean["cell_methods"] = f"{mean['cell_methods']} area: mean"
+    if f"{name}_std" in group:
+        mean["ancillary_variables"] = f"{name}_std"
+        group[f"{name}_std"].attrs |= {
+            "cell_methods": "area: mean",
+            "comment": "Latent: the uncertainty of the mean of the noise-free field over the cell, "
+            "mathematical and computational together. WITHOUT noise; that of a value at a point in the cell "
+            "is larger.",
+        }
     return group
 
 

@@ -271,11 +271,13 @@ class AllPoints(Table):
 class MapGrid(Table):
     """``{ kind = "grid" }``: cell centres about ``resolution_degrees`` apart, over ``area``.
 
+    With ``kind = "cells"`` not the field at the centres is wanted but its mean over each cell.
+
     With ``std_resolution_degrees``, which is coarser, the error bars have cells of their own: a fine map of
     the mean costs little, one of error bars does not.
     """
 
-    kind: Literal["grid"]
+    kind: Literal["grid", "cells"]
     resolution_degrees: Annotated[float, _DEGREES]
     area: Annotated[Area | None, _AREA] = None
     std_resolution_degrees: Annotated[float | None, _STD_DEGREES] = None
@@ -327,7 +329,10 @@ class DesignTable(Table):
     ] = None
     map: Annotated[
         MapGrid | None,
-        Field(description="a table of kind grid", examples=[{"kind": "grid", "resolution_degrees": 4.0}]),
+        Field(
+            description="a table of kind grid or cells",
+            examples=[{"kind": "grid", "resolution_degrees": 4.0}],
+        ),
     ] = None
 
 
@@ -475,6 +480,11 @@ class Job(Table):
     def _the_mean_comes_by_itself(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
         design = info.data.get("design")
         table = None if design is None else design.map
+        if table is not None and table.kind == "cells" and solver.build().needs_grid:
+            raise ValueError(
+                f'{solver.name} predicts points, not the means over cells that kind = "cells" of [design] '
+                'map asks for; use block-gauss-seidel or cholesky, or kind = "grid"'
+            )
         if table is None or table.std_resolution_degrees is None or isinstance(solver.build(), Affine):
             return solver
         able = ", ".join(name for name, known in SOLVERS.items() if issubclass(known, Affine))

@@ -1,0 +1,61 @@
+"""What posteriors are wanted of: points, all points of a grid, or means over cells; covariances of each."""
+
+from typing import overload
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.gram.cells import CellMeans, averaged_panel, variance_of_means
+from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.latlon.grid import LatLonGrid
+
+Targets = Array | LatLonGrid | CellMeans
+"""What a posterior is wanted of: the field at points (q, p) or on a whole grid, or its means over cells."""
+
+
+def target_points(targets: Targets) -> Array:
+    """Points where the field has a part in the targets: themselves, shape (q, p), or the nodes of cells."""
+    if isinstance(targets, CellMeans):
+        return targets.nodes
+    return targets.points if isinstance(targets, LatLonGrid) else targets
+
+
+def target_count(targets: Targets) -> int:
+    """Count the targets, q."""
+    return targets.size if isinstance(targets, LatLonGrid) else len(targets)
+
+
+def averaged(targets: Targets, values: Array) -> Array:
+    """Values at `target_points` (N, T), as those of the targets (q, T): averaged over cells."""
+    return targets.averaged(values) if isinstance(targets, CellMeans) else values
+
+
+def as_list(targets: Targets) -> Array | CellMeans:
+    """Targets one by one, of which `part` can be taken."""
+    return targets.points if isinstance(targets, LatLonGrid) else targets
+
+
+@overload
+def part(targets: Array, chosen: slice | Indices) -> Array: ...
+@overload
+def part(targets: Array | CellMeans, chosen: slice | Indices) -> Array | CellMeans: ...
+def part(targets: Array | CellMeans, chosen: slice | Indices) -> Array | CellMeans:
+    """Take some of the targets."""
+    return targets.part(chosen) if isinstance(targets, CellMeans) else targets[chosen]
+
+
+def covariance_with(kernel: Kernel, X: Array, targets: Targets) -> Array:
+    """``V' = k(X, targets)``, shape (m, q) for X (m, p)."""
+    if isinstance(targets, CellMeans):
+        return averaged_panel(kernel.parameters, coordinates(X), targets)
+    return kernel(X, target_points(targets))
+
+
+def prior_variance(kernel: Kernel, targets: Targets) -> Array:
+    """Prior variance of each target, shape (q,)."""
+    if isinstance(targets, CellMeans):
+        return variance_of_means(kernel, targets)
+    return kernel.diagonal(target_points(targets))
+
+
+def prior_covariance(kernel: Kernel, targets: Targets) -> Array:
+    """Prior covariance of the targets, shape (q, q); of cell means 8 q N bytes beside it for N nodes."""
+    return averaged(targets, covariance_with(kernel, target_points(targets), targets))

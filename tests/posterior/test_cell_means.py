@@ -1,0 +1,244 @@
+"""Means over cells: the joint posterior of the nodes, averaged."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram import DenseGram
+from cagp_dist.gram.cells import CellMeans, box_nodes
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+
+from ..oracle import assert_close, assert_same_bits, block_stage, compose
+from ..problems import regression_problem
+
+SOLVERS = [
+    cagp.BlockGaussSeidel(3, block_size=70),
+    cagp.GaussSeidel(2),
+    cagp.BlockJacobi(2, block_size=70),
+    cagp.Cholesky(),
+    cagp.ConjugateGradient(12),
+    cagp.RandomActions(20, seed=3),
+]
+
+
+def ragged(counts=(3, 1, 9, 4, 1, 600, 2, 25), *, width=1.0):
+    """Cells of a few and of many nodes, and W as a matrix."""
+    rng = np.random.default_rng(0)
+    corners = rng.uniform(high=1.0 - width, size=(len(counts), 2))
+    nodes = np.repeat(corners, counts, axis=0) + width * rng.uniform(size=(sum(counts), 2))
+    parts = [rng.uniform(size=count) for count in counts]
+    weights = np.concatenate([part / part.sum() for part in parts])
+    W = np.zeros((len(counts), len(nodes)))
+    W[np.repeat(np.arange(len(counts)), counts), np.arange(len(nodes))] = weights
+    return cagp.CellMeans(nodes, weights, counts), W
+
+
+def of_cells(problem, cells):
+    return replace(problem, X_test=cells)
+
+
+def of_nodes(problem, cells):
+    return replace(problem, X_test=cells.nodes)
+
+
+@pytest.mark.parametrize("fields", [None, 3])
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
+def test_averages_of_the_joint_posterior_of_the_nodes(solver, fields):
+    if fields is not None and not solver.many_fields:
+        fields = 1
+    problem = regression_problem(200, q=1, fields=fields)
+    cells, W = ragged()
+    found = of_cells(problem, cells).condition(solver)
+    nodes = of_nodes(problem, cells).condition(solver)
+    assert_close(found.mean, W @ nodes.mean)
+    assert_close(found.covariance, W @ nodes.covariance @ W.T, relative=1e-8)
+    assert_close(found.variance, np.diagonal(W @ nodes.covariance @ W.T), relative=1e-8)
+    alone = of_cells(problem, cells).condition(solver, covariance="diagonal")
+    assert_close(alone.variance, found.variance, relative=1e-8)
+
+
+def test_dense_formulas():
+    problem = regression_problem(200, q=1)
+    cells, W = ragged()
+    dense = of_nodes(problem, cells).dense
+    A, _, _ = compose(dense.G, 3 * [block_stage(dense.G, 70)])
+    for solver, (mean, covariance) in (
+        (SOLVERS[0], dense.belief(A)),
+        (cagp.Cholesky(), dense.exact()),
+    ):
+        found = of_cells(problem, cells).condition(solver)
+        assert_close(found.mean, W @ mean)
+        assert_close(found.variance, np.diagonal(W @ covariance @ W.T), relative=1e-8)
+        first = found.trace[0]
+        assert_close(first.mean, W @ dense.centre)
+        assert_close(first.variance, np.diagonal(W @ dense.K2 @ W.T))
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
+def test_cells_of_one_node_are_points_to_the_bit(solver, covariance):
+    problem = regression_problem(200, q=600)
+    cells = CellMeans.of_points(problem.X_test)
+    same = [problem, replace(problem, X_test=cells)]
+    found, points = (case.condition(solver, covariance=covariance) for case in reversed(same))
+    assert_same_bits(found, points)
+
+
+def test_tiny_cells_are_points():
+    problem = regression_problem(200, q=30)
+    offsets = 1e-9 * np.array([[-1.0, -1.0], [1.0, 1.0], [-1.0, 1.0], [1.0, -1.0]])
+    nodes = (problem.X_test[:, None] + offsets).reshape(-1, 2)
+    cells = cagp.CellMeans(nodes, np.full(120, 0.25), np.full(30, 4))
+    points = problem.condition(SOLVERS[0])
+    found = of_cells(problem, cells).condition(SOLVERS[0])
+    assert_close(found.mean, points.mean, relative=1e-7)
+    assert_close(found.variance, points.variance, relative=1e-6)
+
+
+def test_a_mean_is_surer_than_its_nodes():
+    problem = regression_problem(200, q=1, noise_variance=0.5)
+    cells, W = ragged()
+    found = of_cells(problem, cells).condition(cagp.Cholesky(), covariance="diagonal")
+    nodes = of_nodes(problem, cells).condition(cagp.Cholesky(), covariance="diagonal")
+    several = cells.counts > 1
+    assert (found.variance[several] < (W @ nodes.variance)[several]).all()
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_threads_change_no_bit(covariance):
+    problem = of_cells(regression_problem(700, q=1, fields=2), ragged()[0])
+    solver = cagp.BlockGaussSeidel(2, block_size=64)
+    reference = problem.condition(solver, executor=SerialExecutor(), covariance=covariance)
+    for threads in (2, 5):
+        with ThreadExecutor(threads) as executor:
+            assert_same_bits(problem.condition(solver, executor=executor, covariance=covariance), reference)
+
+
+def test_mean_alone_is_that_of_the_posterior():
+    problem = of_cells(regression_problem(200, q=1, fields=2), ragged()[0])
+    mean = cagp.posterior_mean(problem.prior, problem.X, problem.y, problem.X_test, solver=SOLVERS[0])
+    assert_close(mean, problem.condition(SOLVERS[0]).mean)
+
+
+@pytest.mark.parametrize("n", [200, 1500])
+def test_computational_variance_is_bracketed(n):
+    cells, W = ragged(width=0.1)
+    problem = of_cells(regression_problem(n, q=1), cells)
+    found = problem.condition(cagp.BlockGaussSeidel(1, block_size=70), covariance="diagonal")
+    gram = DenseGram(problem.prior.kernel, problem.X, noise_variance=np.full(n, problem.prior.noise_variance))
+    half = gram.half_solve(problem.prior.kernel(problem.X, cells.nodes) @ W.T)
+    K2 = problem.prior.kernel(cells.nodes, cells.nodes)
+    exact = np.diagonal(W @ K2 @ W.T) - np.einsum("ij,ij->j", half, half)
+    low, high = found.computational_variance_bounds
+    scale = found.variance.max()
+    assert (low <= found.variance - exact + 1e-9 * scale).all()
+    assert (high >= found.variance - exact - 1e-9 * scale).all()
+    if n <= 1024:
+        assert_close(found.computational_variance, found.variance - exact, relative=1e-6)
+
+
+def test_a_share_of_cells_is_reached():
+    problem = of_cells(regression_problem(200, q=1), ragged()[0])
+    solver = cagp.BlockGaussSeidel(200, block_size=70, computational_share=0.1)
+    found = problem.condition(solver, covariance="diagonal")
+    assert found.status is cagp.Status.SHARE_REACHED
+    assert (found.computational_variance_bounds[1] <= 0.1 * found.variance).all()
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("solver", [SOLVERS[0], cagp.Cholesky(), cagp.ConjugateGradient(10)])
+def test_observed_grids(solver, missing):
+    grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 7), 12)
+    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
+    field = np.random.default_rng(4).normal(size=grid.shape)
+    seen = np.ones(grid.shape, dtype=bool)
+    if missing:
+        field[2, 3] = np.nan
+        seen[2, 3] = False
+    cells = cagp.cell_means([-80.0, -20.0, 0.0, 40.0], [10.0, 50.0, 90.0])
+    found = cagp.condition(prior, grid, field, cells, solver=solver)
+    points = cagp.condition(prior, grid.points[seen.ravel()], field[seen], cells, solver=cagp.Cholesky())
+    assert found.mean.shape == found.variance.shape == (6,)
+    if isinstance(solver, cagp.Cholesky):
+        assert_close(found.mean, points.mean)
+        assert_close(found.variance, points.variance)
+    assert (found.variance >= (1.0 - 1e-9) * points.variance).all()
+
+
+def test_rings_refuse_them():
+    grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 7), 12)
+    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
+    cells = cagp.cell_means([0.0, 40.0], [10.0, 50.0])
+    with pytest.raises(ArgumentError, match="Rings predicts points alone"):
+        cagp.condition(prior, grid, np.ones(grid.shape), cells, solver=cagp.Rings())
+
+
+def test_nodes_integrate_over_areas():
+    south, north, west, east = (np.array([degrees]) for degrees in (30.0, 60.0, 350.0, 380.0))
+    latitude, longitude, weights = (part[0] for part in box_nodes(south, north, west, east, nodes_per_side=5))
+    low, high = np.sin(np.deg2rad([30.0, 60.0]))
+    assert weights.sum() == pytest.approx(1.0)
+    sine = np.sin(np.deg2rad(latitude))
+    assert weights @ sine**2 == pytest.approx((high**3 - low**3) / 3.0 / (high - low))
+    assert weights @ longitude == pytest.approx(365.0)
+    assert ((longitude > 350.0) & (longitude < 380.0)).all()
+
+
+def test_nodes_of_a_grid_of_cells_are_in_their_cells():
+    cells = cagp.cell_means([-90.0, -45.0, 0.0, 90.0], [0.0, 180.0, 360.0], nodes_per_side=3)
+    latitude = np.rad2deg(np.arcsin(cells.nodes[:, 2])).reshape(3, 2, 9)
+    for row, (south, north) in enumerate(((-90.0, -45.0), (-45.0, 0.0), (0.0, 90.0))):
+        assert ((latitude[row] > south) & (latitude[row] < north)).all()
+    y = cells.nodes[:, 1].reshape(3, 2, 9)
+    assert (y[:, 0] > 0.0).all()
+    assert (y[:, 1] < 0.0).all()
+
+
+def test_the_plan_counts_covariances_of_all_nodes():
+    problem = regression_problem(200, q=8)
+    cells, _ = ragged()
+    for solver in SOLVERS:
+        points = problem.condition(solver, covariance="diagonal").stats
+        found = of_cells(problem, cells).condition(solver, covariance="diagonal").stats
+        more = len(cells.nodes) - len(cells)
+        actions = {cagp.ConjugateGradient: 12, cagp.RandomActions: 20}.get(type(solver), 1)
+        assert found.gram_entries - points.gram_entries == actions * 200 * more
+        assert found.plan.peak_bytes > points.plan.peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (([[0.0], [1.0]], [0.5], [2]), "a weight for each node"),
+        (([[0.0], [1.0]], [0.5, 0.5], [1]), "each node in one cell"),
+        (([[0.0], [1.0]], [0.5, 0.6], [2]), "sum 1 in each cell"),
+        (([[0.0], [1.0]], [1.5, -0.5], [2]), "at least zero"),
+        (([[0.0], [1.0]], [0.5, 0.5], [2, 0]), "one integer of at least 1"),
+    ],
+)
+def test_bad_cells(arguments, expected):
+    with pytest.raises(ArgumentError, match=expected):
+        cagp.CellMeans(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [
+        (([0.0, -10.0], [0.0, 10.0]), "latitude_edges_degrees .* strictly ascending"),
+        (([0.0, 10.0], [0.0]), "longitude_edges_degrees .* at least two edges"),
+        (([0.0, 91.0], [0.0, 10.0]), "cells reach from latitude 0 to 91; expected -90 to 90"),
+        (([0.0, 10.0], [0.0, 370.0]), "more than 360 degrees"),
+    ],
+)
+def test_bad_edges(edges, expected):
+    with pytest.raises(ArgumentError, match=expected):
+        cagp.cell_means(*edges)
+
+
+def test_cells_in_other_coordinates_are_refused():
+    problem = regression_problem(20, q=1)
+    with pytest.raises(ArgumentError, match="X has 2 columns, X_test 3"):
+        of_cells(problem, cagp.cell_means([0.0, 1.0], [0.0, 1.0])).condition(cagp.Cholesky())
