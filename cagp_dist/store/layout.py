@@ -164,7 +164,7 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     return {
         "posterior": dict.fromkeys((*posterior, variable), _POINTS),
         "map": {f"{variable}_mean": _GRID},
-        "map_std": dict.fromkeys(posterior[:2], _GRID),
+        "map_std": dict.fromkeys(posterior, _GRID),
         "targets": dict.fromkeys(posterior, _POINTS),
         "calibration": {
             "pit": _POINTS,
@@ -189,7 +189,7 @@ def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     return {
         "posterior": {name: _POINTS},
         "map": dict.fromkeys(errors, _GRID),
-        "map_std": dict.fromkeys(errors[1:], _GRID),
+        "map_std": {name: _GRID},
         "targets": {name: _POINTS},
     }
 
@@ -278,24 +278,25 @@ def check(name: str, group: xr.Dataset) -> None:
         Naming the group and the variable. Ranges: of 2 metre temperature, observations 150-350 K, posterior
         mean 100-400 K, standard deviation 0-200 K, of other variables in proportion to what is plausible for
         them; probabilities 0-1. The axes of a map must ascend. Only as many cells of a map are NaN as its
-        attribute ``blank_cells`` says.
+        attribute ``blank_cells`` says. Maps of means over cells have no predictive standard deviation.
     """
     if name not in DIMENSIONS:
         raise StoreError(f"a run has no group {name!r}; expected one of {', '.join(DIMENSIONS)}.")
     variable = (variable_in(group) if name in _ABOUT else None) or T2M
     ranges = {**_RANGES, **_plausible(variable)}
     optional = optional_of(variable.name).get(name, {})
+    of_cells = name in _MAPS and NODES_PER_CELL in group.attrs
     for key, dimensions in {**dimensions_of(variable.name)[name], **optional}.items():
         if key not in group:
-            if key in optional:
+            if key in optional or (of_cells and key == f"{variable.name}_predictive_std"):
                 continue
             raise StoreError(f"group {name!r} lacks the variable {key!r} with dimensions {dimensions}.")
         if group[key].dims != dimensions:
             raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {dimensions}.")
     pair = f"{variable.name}_std" in group, f"{variable.name}_predictive_std" in group
-    if name in _MAPS and pair != (pair[0], pair[0] and NODES_PER_CELL not in group.attrs):
+    if name == "map" and pair != (pair[0], pair[0] and not of_cells):
         raise StoreError(
-            f"group {name!r} has one of {variable.name}_std and {variable.name}_predictive_std; expected "
+            f"group 'map' has one of {variable.name}_std and {variable.name}_predictive_std; expected "
             f"both with dimensions {_GRID}, or none and a group map_std; of means over cells the first alone."
         )
     for found, variable_ in group.variables.items():

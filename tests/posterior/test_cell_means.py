@@ -141,8 +141,8 @@ def test_computational_variance_is_bracketed(n):
 
 
 def test_a_share_of_cells_is_reached():
-    problem = of_cells(regression_problem(200, q=1), ragged()[0])
-    solver = cagp.BlockGaussSeidel(200, block_size=70, computational_share=0.1)
+    problem = of_cells(regression_problem(200, q=1, noise_variance=0.5), ragged(width=0.1)[0])
+    solver = cagp.BlockGaussSeidel(50, block_size=70, computational_share=0.1)
     found = problem.condition(solver, covariance="diagonal")
     assert found.status is cagp.Status.SHARE_REACHED
     assert (found.computational_variance_bounds[1] <= 0.1 * found.variance).all()
