@@ -64,7 +64,7 @@ class CellMeans:
     >>> cell = cagp.CellMeans(nodes[:, None], weights=np.full(20, 0.05), counts=[20])
     >>> posterior = cagp.condition(prior, X, np.sin(6.0 * X[:, 0]), cell, solver=cagp.Cholesky())
     >>> posterior.mean.round(3), np.sqrt(posterior.variance).round(3)
-    (array([0.007]), array([0.014]))
+    (array([0.007]), array([0.015]))
     """
 
     nodes: Array
