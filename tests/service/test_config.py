@@ -94,7 +94,11 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         ('"quadratic-latitude"', '"climatology"', 'the address is missing after "climatology:"'),
         ('"quadratic-latitude"', '"climatolgy:a.zarr"', 'nearest: "climatology"'),
         ('"quadratic-latitude"', "3", '[prior] mean = 3 is not allowed; expected "constant", "quadratic'),
-        ('kind = "grid"', 'kind = "gird"', '[design] map.kind = "gird" is not allowed; expected "grid"'),
+        (
+            'kind = "grid"',
+            'kind = "gird"',
+            '[design] map.kind = "gird" is not allowed; expected one of "grid", "cells"',
+        ),
         ("resolution_degrees = 4.0", "resolution_degrees = 0", "map.resolution_degrees = 0 is not allowed"),
         (
             "resolution_degrees = 4.0",
