@@ -10,6 +10,7 @@ import gzip
 import lzma
 import os
 import re
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -392,7 +393,8 @@ def _read_file(path: Path) -> tuple[Frame, bool]:
         return frame, separator == ";"
     except ImportError as error:
         raise DataError(
-            f"{path} is a Parquet file, and nothing is installed that reads it: pip install pyarrow."
+            f"{path} is a Parquet file, and nothing is installed that reads it; run: {sys.executable} -m pip "
+            "install pyarrow."
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(

@@ -85,7 +85,7 @@ def test_parquet_is_read_or_the_error_says_what_is_needed(tmp_path):
         assert read_table(path).values.tolist() == ROWS["value"]
     else:
         path.write_bytes(b"PAR1")
-        with pytest.raises(DataError, match="pip install pyarrow"):
+        with pytest.raises(DataError, match="-m pip install pyarrow"):
             read_table(path)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export.groups import edges
+from cagp_dist.remedies import installation
 from cagp_dist.store.files import whole_file
 
 _MODEL_PIXEL_SCALE, _MODEL_TIEPOINT, _GEO_KEY_DIRECTORY = 33550, 33922, 34735
@@ -71,8 +72,8 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
         import tifffile
     except ImportError as error:
         raise ConfigurationError(
-            "GeoTIFF is written with tifffile, which is not installed. Run `pip install tifffile`, or in a "
-            'clone pip install ".[geotiff]". NetCDF needs no extra, and GDAL reads it as well.'
+            "GeoTIFF is written with tifffile, which is not installed. In the clone of cagp_dist run: "
+            f"{installation('geotiff')}. NetCDF needs no extra, and GDAL reads it as well."
         ) from error
     variable = group[name]
     order, longitudes = westmost_first(group["longitude"].values)
