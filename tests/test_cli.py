@@ -129,6 +129,15 @@ def test_run_shows_its_stages_on_standard_error(done):
     assert any("300 points observed, 40 held out, 32 map cells, 1 time" in line for line in lines)
     assert any("Gram matrix 300 x 300" in line for line in lines)
     assert any("100%  iteration 2 of 2" in line for line in lines)
+    assert any(line.startswith("done") and line.endswith("completed after 2 iterations") for line in lines)
+
+
+def test_a_single_iteration_is_said_in_the_singular(tmp_path, field):
+    path = tmp_path / "job.toml"
+    path.write_text(
+        f'{small(field)}[output]\nroot = "{tmp_path}/out"\n'.replace("iterations = 2", "iterations = 1")
+    )
+    assert "completed after 1 iteration\n" in cagp("run", path).stderr
 
 
 def test_run_again_does_nothing(done):

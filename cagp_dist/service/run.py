@@ -190,7 +190,8 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
             progress=stage.progress,
             X_mean=task.mean_inputs,
         )
-    stage.summary = f"{solution.status.value} after {len(solution.steps) - 1} iterations"
+    done = len(solution.steps) - 1
+    stage.summary = f"{solution.status.value} after {done} iteration{'s' if done != 1 else ''}"
     return solution
 
 
