@@ -401,7 +401,8 @@ def posterior_mean(
 ) -> Array:
     """Posterior mean alone, for many targets: the stages themselves instead of their adjoints.
 
-    The same mean as that of `condition`, ``m0(X') + V v`` with ``v = A b``, up to rounding (T2). The stages
+    The same mean as that of `condition` after all iterations, ``m0(X') + V v`` with ``v = A b``, up to
+    rounding (T2). The stages
     carry the T fields instead of the q targets, so that a fine map costs little more than a coarse one.
 
     Parameters
@@ -409,7 +410,7 @@ def posterior_mean(
     prior, X, y, X_test, executor, memory_limit_bytes
         As for `condition`.
     solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi or BlockJacobi
-        An affine solver.
+        An affine solver. All its iterations are done, whatever its `computational_share`.
 
     Returns
     -------
@@ -443,6 +444,7 @@ def posterior_mean(
             f"solver is {solver!r}; its mean does not come from stages, as that of GaussSeidel or "
             "BlockGaussSeidel does. Use condition()."
         )
+    solver = replace(solver, computational_share=None)  # without variances there are no shares of them
     parts = patterns(X, y)
     groups = [part.fields for part in parts]
     targets = as_targets(X_test, columns=parts[0].columns)

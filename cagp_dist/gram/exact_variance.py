@@ -9,11 +9,14 @@ Here u solves the problem of the observed points near the target alone. Covarian
 screen what lies further off, so that both bounds usually agree in several digits.
 """
 
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import DOUBLE, Demand, plan_exact_grid
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.cells import CellMeans
@@ -96,6 +99,23 @@ class ExactVariance:
                 variance = prior_variance(self._kernel, self._targets) - downdate
                 self._found = np.stack([variance, variance])
         return self._found
+
+
+def bounds_bytes(demand: Demand) -> int:
+    """Bytes that `ExactVariance.bounds` takes for a problem of this size, beside the observed points."""
+    if demand.grid is not None and demand.grid.has_rings and not demand.cell_nodes:
+        alone = replace(demand, fields=1, full_covariance=False, memory_limit_bytes=sys.maxsize)
+        return plan_exact_grid(alone, demand.grid).peak_bytes
+    n, q = demand.n, demand.q
+    if n <= FEW_POINTS:
+        task = 3 * n**2 + 6 * n * min(q, FEW_POINTS)
+        return DOUBLE * task * min(demand.workers, -(-q // FEW_POINTS))
+    # a factor; or the kernel values of some rows, their residuals and the squares of these
+    rows = min(n, ENTRIES // GROUP)
+    task = max(3 * MOST_MEMBERS**2, 5 * rows * GROUP) + 6 * MOST_MEMBERS * GROUP
+    # neighbours and their distances, members of all groups, and coordinates in two trees
+    search = 3 * NEIGHBOURS * q + 3 * demand.p * (n + q)
+    return DOUBLE * (task * min(demand.workers, q) + search)
 
 
 def _complete_rings(gram: Gram) -> RingGram | None:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -12,6 +12,7 @@ from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
 from cagp_dist.checks import check_between
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
+from cagp_dist.gram.exact_variance import bounds_bytes
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
@@ -82,6 +83,13 @@ class Affine(ABC):
     @final
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
+        # the exact variance stands beside the sweeps, which it may stop
+        kept = 0 if self.computational_share is None else bounds_bytes(demand)
+        left = max(demand.memory_limit_bytes - kept, 0)
+        plan = self._plan_stages(replace(demand, memory_limit_bytes=left))
+        return replace(plan, peak_bytes=plan.peak_bytes + kept)
+
+    def _plan_stages(self, demand: Demand) -> Plan:
         size = self.points_per_block
         rings = demand.grid is not None and demand.grid.has_rings and not demand.cell_nodes
         if size is not None and demand.grid is not None and rings:

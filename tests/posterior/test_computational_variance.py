@@ -1,12 +1,13 @@
 """The computational part of a variance against dense formulas (T4), and the rule that stops on it."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram import exact_variance as module
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
@@ -171,7 +172,7 @@ def test_every_group_of_targets_stops_for_itself(groups_that_differ, backwards):
     targets = targets[::-1] if backwards else targets
     case, y = (prior, X, targets), X[:, 0]
     # batches one after the other, as memory has it
-    alone = solved(case, y, memory_limit_bytes=7_000_000)
+    alone = solved(case, y, memory_limit_bytes=30_000_000)
     assert len(alone.stats.plan.batches) == 2
     whole = solved(case, y)
     assert len(whole.stats.plan.batches) == 1
@@ -195,7 +196,7 @@ def test_every_group_of_targets_stops_for_itself(groups_that_differ, backwards):
 def test_a_group_that_misses_the_share_is_not_forgotten(groups_that_differ):
     """The first of two batches uses all iterations, the second ends early."""
     _, X, _ = groups_that_differ
-    posterior = solved(groups_that_differ, X[:, 0], m=2, memory_limit_bytes=7_000_000)
+    posterior = solved(groups_that_differ, X[:, 0], m=2, memory_limit_bytes=30_000_000)
     assert len(posterior.stats.plan.batches) == 2
     assert posterior.status is cagp.Status.SHARE_NOT_REACHED
 
@@ -228,3 +229,40 @@ def test_a_share_is_a_number_between_none_and_all(share):
     for make in AFFINE.values():
         with pytest.raises(ArgumentError, match=re.escape(f"computational_share is {share!r}; expected")):
             make(2, computational_share=share)
+
+
+@pytest.mark.parametrize("n", [1000, 3000])
+def test_the_plan_counts_what_the_share_needs(n):
+    generator = np.random.default_rng(4)
+    X = np.sort(generator.uniform(-1.0, 1.0, (n, 1)), axis=0)
+    X_test = generator.uniform(-1.0, 1.0, (100, 1))
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.3), noise_variance=0.1)
+    solver = cagp.BlockGaussSeidel(1, block_size=50, computational_share=0.3)
+    plans = []
+    with ThreadExecutor(2) as executor:
+        cagp.condition(prior, X[:60], X[:60, 0], X_test[:2], solver=solver, executor=executor)  # compiles
+        tracemalloc.start()
+        try:
+            cagp.condition(prior, X, X[:, 0], X_test, solver=solver, executor=executor, on_plan=plans.append)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= plans[0].peak_bytes
+        without = cagp.BlockGaussSeidel(1, block_size=50)
+        cagp.condition(prior, X, X[:, 0], X_test, solver=without, executor=executor, on_plan=plans.append)
+        assert plans[1].peak_bytes < peak
+        with pytest.raises(BudgetError):
+            cagp.condition(
+                prior, X, X[:, 0], X_test, solver=solver, executor=executor, memory_limit_bytes=peak // 2
+            )
+
+
+def test_the_mean_alone_goes_through_all_iterations():
+    X = np.linspace(-1.0, 1.0, 60)[:, None]
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.3), noise_variance=0.1)
+    stops = cagp.BlockGaussSeidel(5, block_size=7, computational_share=0.9)
+    all_done = cagp.BlockGaussSeidel(5, block_size=7)
+    expected = cagp.condition(prior, X, X[:, 0], X, solver=all_done).mean
+    assert cagp.condition(prior, X, X[:, 0], X, solver=stops).stats.iterations < 5
+    found = cagp.posterior_mean(prior, X, X[:, 0], X, solver=stops)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
