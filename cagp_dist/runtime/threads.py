@@ -18,7 +18,7 @@ from typing import Generic, Self, TypeVar, cast
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.memory import available_bytes
-from cagp_dist.runtime.base import Handle
+from cagp_dist.runtime.base import Handle, single_threaded_blas
 
 T = TypeVar("T")
 
@@ -155,7 +155,9 @@ class ThreadExecutor:
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
-            task.run()
+            # tasks go on while whoever gathers them looks at a step, outside of its own limit
+            with single_threaded_blas():
+                task.run()
             self._finish(task)
             del task  # else an idle thread would keep the last value alive
 

@@ -13,6 +13,8 @@ from cagp_dist.store.layout import check, variable_in
 from cagp_dist.store.publish import verify
 from cagp_dist.variables import T2M
 
+pytestmark = pytest.mark.exhaustive
+
 JOB = """
 [observations]
 source = "file:{path}"

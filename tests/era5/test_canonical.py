@@ -193,7 +193,10 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
         (lambda d: d.isel(valid_time=[]), "holds no time at all"),
         (lambda d: d.isel(latitude=[]), "the grid is 0 x 4"),
         (lambda d: d.drop_vars("valid_time"), "has no time; expected a coordinate 'time' or 'valid_time'"),
-        (lambda d: d.assign_coords(valid_time=[0, 1]), "have type int64; expected dates of the standard"),
+        (
+            lambda d: d.assign_coords(valid_time=[0, 1]),
+            "have type int64 and no units; expected dates of the standard",
+        ),
         (lambda d: d.drop_vars("latitude"), "the latitude of 't2m' is absent"),
         (
             lambda d: (

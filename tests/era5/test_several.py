@@ -17,6 +17,8 @@ from cagp_dist.service.run import ingest_only
 
 from .fields import netcdf3, netcdf4, raw_dataset, zipped
 
+pytestmark = pytest.mark.exhaustive
+
 DAYS = ("2020-01-31", "2020-02-01", "2020-02-02", "2020-03-01")
 FIELDS = Path(__file__).parents[3] / "shared" / "data" / "fields"  # as beside a checkout; absent elsewhere
 ROWS, COLUMNS = np.array([52.0, 51.0, 50.0]), np.array([-2.0, -1.0, 0.0, 1.0])

@@ -188,6 +188,7 @@ def test_executors_change_no_bit(noise):
 
 
 @pytest.mark.cluster
+@pytest.mark.exhaustive
 def test_dask_changes_no_bit():
     with local_cluster(2) as client:
         for solver, noise in itertools.product(SOME, (0.05, GRID_NOISE)):

@@ -89,6 +89,14 @@ def test_solves_that_overlap_share_one_limit(two_blas_threads):
     assert blas_threads() == {2}
 
 
+def test_a_task_has_one_blas_thread_whoever_waits_for_it(two_blas_threads):
+    """A generator of steps gives BLAS back between them, while tasks of the next step run."""
+    with ThreadExecutor(2) as executor:
+        seen = executor.gather([executor.submit(blas_threads) for _ in range(4)])
+    assert seen == [{1}] * 4
+    assert blas_threads() == {2}
+
+
 def test_a_solve_in_any_thread_limits_blas_and_gives_it_back(two_blas_threads):
     """Although this thread was the first to set a limit, which is the one that threadpoolctl heeds."""
     seen = []
