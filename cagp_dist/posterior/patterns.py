@@ -44,12 +44,15 @@ def fields_by_pattern(present: Mask) -> list[Indices]:
     return [np.array(fields) for fields in patterns.values()]
 
 
-FEWEST_SHARED = 50
-"""Points observed in all fields from which on these are worth more than one field's own."""
+LEAST_SHARED = 0.5
+"""Part of the points of the fullest field that several fields must share, to stand for all of it."""
 
 
 def shared_places(present: Mask) -> tuple[Mask, Indices]:
-    """Choose points at which several fields were observed: for what needs fields without gaps.
+    """Choose fields and the points at which all of these were observed: for what needs fields without gaps.
+
+    Fields are added from the fullest one on, those with the same gaps together; of what their points have in
+    common, the largest number of values is chosen that has at least half of the points of the fullest field.
 
     Parameters
     ----------
@@ -60,8 +63,7 @@ def shared_places(present: Mask) -> tuple[Mask, Indices]:
     -------
     places : array of bool, shape (n,)
     fields : array of int
-        All fields, at the points that they share, if these are many; else the fields of the pattern that has
-        the most values.
+        Ascending.
 
     Examples
     --------
@@ -69,12 +71,18 @@ def shared_places(present: Mask) -> tuple[Mask, Indices]:
     >>> places.tolist(), fields.tolist()
     ([True, True, True], [0, 2])
     """
-    shared: Mask = np.asarray(present.all(axis=0))
-    if shared.all() or shared.sum() >= max(FEWEST_SHARED, 0.5 * np.median(present.sum(axis=1))):
-        return shared, np.arange(len(present))
     groups = fields_by_pattern(present)
-    fields = max(groups, key=lambda group: int(present[group[0]].sum()) * group.size)
-    return np.asarray(present[fields[0]]), fields
+    groups.sort(key=lambda group: (int(present[group[0]].sum()), group.size), reverse=True)
+    shared = np.asarray(present[groups[0][0]])
+    fullest, chosen, best = int(shared.sum()), (shared, groups[0]), 0
+    fields: Indices = np.arange(0)
+    for group in groups:
+        shared, fields = shared & present[group[0]], np.concatenate([fields, group])
+        if shared.sum() < LEAST_SHARED * fullest:
+            break
+        if (values := int(shared.sum()) * fields.size) > best:
+            chosen, best = (shared, np.sort(fields)), values
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)

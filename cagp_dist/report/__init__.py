@@ -32,7 +32,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     -------
     Path
         ``report.html``. Cost: a few seconds and about 2 MB, whatever the size of the map. Of several times
-        all are drawn, the more the smaller: 31 take some seconds more and 0.6 MB, 744 half a minute and 4 MB.
+        all are drawn, the more the smaller: 31 take some seconds more and 0.6 MB, 744 a minute and 4 MB.
 
     Raises
     ------

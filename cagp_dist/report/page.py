@@ -165,6 +165,8 @@ def _lede(run: PublishedRun) -> str:
     observed = run.attributes.count("train_count")
     count = "Observations" if observed is None else f"{observed:,} observations"
     each = " at each time" if len(run.times) > 1 else ""
+    if observed is not None and np.isnan(run.points.observed).any():
+        count, each = f"{observed:,} observed places", ", not all of them at each time"
     exact = run.attributes.text("status") in LEAVES_NOTHING
     bars = "solved exactly" if exact else "error bars that count the computation that was not done"
     return f"{count}{each}; {bars}; checked at {run.points.latitude_degrees.size:,} held-out points."

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.posterior.certificate import Certificate
-from cagp_dist.posterior.patterns import Solved, fields_by_pattern, joined
+from cagp_dist.posterior.patterns import Solved, fields_by_pattern, joined, shared_places
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.affine import Affine
@@ -405,3 +405,24 @@ def test_noise_that_is_even_where_each_field_was_observed_is_solved_exactly():
         alone = on_grid(cagp.Rings(), y=fields[t], noise=own, mean=0.0)
         assert_close(together.mean[:, t], alone.mean, relative=1e-12)
         assert_close(together.variance[:, t], alone.variance, relative=1e-12)
+
+
+def test_fields_share_the_places_that_have_most_values_together():
+    rng = np.random.default_rng(0)
+    present = rng.random((4, 200)) > 0.1
+    places, fields = shared_places(present)
+    assert fields.tolist() == [0, 1, 2, 3]
+    np.testing.assert_array_equal(places, present.all(axis=0))
+    present[2] = rng.random(200) > 0.6  # with it, less than half would be left
+    places, fields = shared_places(present)
+    assert fields.tolist() == [0, 1, 3]
+    np.testing.assert_array_equal(places, present[[0, 1, 3]].all(axis=0))
+
+
+def test_fields_without_gaps_share_everything_and_different_ones_nothing():
+    places, fields = shared_places(np.ones((3, 5), dtype=bool))
+    assert places.all()
+    assert fields.tolist() == [0, 1, 2]
+    places, fields = shared_places(np.array([[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]) > 0)
+    assert places.tolist() == [False, False, True, True]
+    assert fields.tolist() == [1, 2]

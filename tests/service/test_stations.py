@@ -163,6 +163,7 @@ def test_report_and_plan_of_a_station_job(stations):
     )
     page = write_report(outcome.path, stations / "report").read_text()
     assert "degC" in page
+    assert "60 observed places, not all of them at each time" in page
     words = " ".join(page.split())
     assert (
         "Not every place was observed at every time, and times with different gaps were solved apart" in words
