@@ -141,6 +141,9 @@ def test_cluster_of_one_node_listens_on_loopback_alone_and_a_cancelled_job_leave
     _wait_for(
         lambda: cluster_log.exists() and cluster_log.read_text().count("Registered to") == 2, tmp_path, 60
     )
+    # the solve has begun: before, a child that decodes the field may outlive a cancelled job by a second
+    job_log = tmp_path / "cagp-job.log"
+    _wait_for(lambda: "on Dask cluster" in job_log.read_text(), tmp_path, 120)
     listening = [
         (connection.laddr.ip, process["name"])
         for process in _working_in(tmp_path)
