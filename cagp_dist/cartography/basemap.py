@@ -1,6 +1,6 @@
 """An empty map with its rim, parallels and meridians, and what is laid on it: fields, dots and coastlines."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -59,8 +59,12 @@ def shade(
     *,
     colours: str,
     norm: "Normalize",
+    aspect: Literal["equal", "auto"] = "equal",
 ) -> "AxesImage":
-    """Shade a gridded field (P, Q), bilinear between its points, under the coastlines."""
+    """Shade a gridded field (P, Q), bilinear between its points, under the coastlines.
+
+    ``aspect`` is "auto" where the axes have the shape of the map already.
+    """
     left, right, bottom, top = frame.extent()
     image = axes.imshow(
         resample(grid, values, *frame.pixels(RASTER_WIDTH)),
@@ -68,6 +72,7 @@ def shade(
         norm=norm,
         extent=(left, right, bottom, top),
         interpolation="none",
+        aspect=aspect,
         zorder=1,
     )
     image.set_clip_path(rim)

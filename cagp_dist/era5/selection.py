@@ -5,7 +5,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ConfigurationError, DataError
 
 Area = tuple[float, float, float, float]
@@ -136,17 +136,27 @@ def inside_area(latitude: Array, longitude: Array, area: Area) -> tuple[Indices,
     ConfigurationError
         If the box is upside down or empty of grid points.
     """
-    check_area(area)
-    north, west, south, east = area
-    rows = np.flatnonzero((latitude <= north + 1e-6) & (latitude >= south - 1e-6))
-    width = 360.0 if abs(east - west) >= 360.0 else (east - west) % 360.0
-    columns = np.flatnonzero((longitude - west + 1e-6) % 360.0 <= width + 2e-6)
+    rows, columns = (np.flatnonzero(inside) for inside in area_masks(latitude, longitude, area))
     if rows.size == 0 or columns.size == 0:
         raise ConfigurationError(
             f"area {list(area)} (north, west, south, east) holds no grid point; the field covers latitudes "
             f"{latitude.min():g}..{latitude.max():g} and longitudes {longitude.min():g}..{longitude.max():g}."
         )
     return rows, columns
+
+
+def area_masks(latitude: Array, longitude: Array, area: Area) -> tuple[Mask, Mask]:
+    """Tell which latitudes and which longitudes lie inside a box; arguments and errors as for `inside_area`.
+
+    An empty box is no error.
+    """
+    check_area(area)
+    north, west, south, east = area
+    width = 360.0 if abs(east - west) >= 360.0 else (east - west) % 360.0
+    return (
+        (latitude <= north + 1e-6) & (latitude >= south - 1e-6),
+        (longitude - west + 1e-6) % 360.0 <= width + 2e-6,
+    )
 
 
 def check_area(area: Sequence[float]) -> None:

@@ -13,13 +13,10 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5.selection import Selection, parse_times, time_positions
+from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_positions
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.tables import Fields, Table, by_time_and_place, read_table
 from cagp_dist.variables import described, range_error
-
-COLUMNS = ("latitude", "longitude", "time")
-"""What a job may name columns for."""
 
 _NO_TIMES = (
     '{path} has no column of times, so all its rows are of one time; say which: times = ["2017-04-27T12:00"].'
@@ -154,13 +151,10 @@ def _selected(fields: Fields, selection: Selection, path: Path) -> Fields:
     rows = time_positions(moments, wanted)
     inside = np.ones(fields.latitude_degrees.size, dtype=bool)
     if selection["area"] is not None:
-        north, west, south, east = selection["area"]
-        width = 360.0 if abs(east - west) >= 360.0 else (east - west) % 360.0
-        inside = (
-            (fields.latitude_degrees <= north + 1e-6)
-            & (fields.latitude_degrees >= south - 1e-6)
-            & ((fields.longitude_degrees - west + 1e-6) % 360.0 <= width + 2e-6)
+        rows_inside, columns_inside = area_masks(
+            fields.latitude_degrees, fields.longitude_degrees, selection["area"]
         )
+        inside = rows_inside & columns_inside
     kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
     if kept.size == 0:
         raise ConfigurationError(f"{path} has no measurement in the area and at the times of the job.")

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.cartography.basemap import RASTER_WIDTH, graticule
+from cagp_dist.cartography.basemap import graticule, shade
 from cagp_dist.cartography.frame import Frame, coastlines, frame_of
-from cagp_dist.cartography.raster import half_cell, resample
+from cagp_dist.cartography.raster import half_cell
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import Grid, MeanMap, Points, PublishedRun
 from cagp_dist.report.wording import when
@@ -229,23 +229,7 @@ def _field(
     axes.add_patch(rim)
     limits = Normalize(scale.low, scale.high)
     if grid is not None:
-        left, right, bottom, top = frame.extent()
-        pixels = resample(grid, values, *frame.pixels(RASTER_WIDTH))
-        image = axes.imshow(
-            pixels,
-            cmap=scale.colours,
-            norm=limits,
-            extent=(left, right, bottom, top),
-            interpolation="none",
-            aspect="auto",
-            zorder=1,
-        )
-        image.set_clip_path(rim)
-        # White over a wider dark line: one of the two stands out from every colour of a map.
-        for colour, width, alpha in (("black", 1.3, 0.3), ("white", 0.55, 0.95)):
-            line = axes.plot(*coastlines(frame), color=colour, linewidth=width, alpha=alpha, zorder=4)[0]
-            line.set_clip_path(rim)
-        return image
+        return shade(axes, frame, rim, grid, values, colours=scale.colours, norm=limits, aspect="auto")
     # A fixed pale ground under diverging dots: on a dark page, too, small residuals are the quiet ones.
     axes.fill(*frame.outline(), facecolor=PANEL, edgecolor="none", zorder=0)
     line = axes.plot(*coastlines(frame), color="#8d98a3", linewidth=0.55, zorder=2)[0]

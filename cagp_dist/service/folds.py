@@ -59,10 +59,9 @@ def solve_task(
             which = f"solve {number + 1} of {len(parts)}, " if len(parts) > 1 else ""
             progress((number + fraction) / len(parts), which + text)
 
-        conditioned = part.conditioned(prior if len(parts) == 1 else _with_mean(prior, part))
         solutions.append(
             solve(
-                conditioned,
+                part.conditioned(prior),
                 *part.observations,
                 part.new_inputs,
                 solver=part.solver,
@@ -74,10 +73,6 @@ def solve_task(
             )
         )
     return solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
-
-
-def _with_mean(prior: Prior, part: Task) -> Prior:
-    return Prior(prior.kernel, prior.noise_variance, part.mean)
 
 
 def _unseen(plan: Plan) -> None:

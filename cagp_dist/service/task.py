@@ -131,15 +131,15 @@ class Task:
         return float(np.mean(self.noise_at(self.design.train, nugget)))
 
     def conditioned(self, prior: Prior) -> Prior:
-        """Prior whose number is the nugget, with the noise of each observed point instead."""
-        return Prior(prior.kernel, self.noise_at(self.design.train, prior.noise_number), prior.mean)
+        """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""
+        return Prior(prior.kernel, self.noise_at(self.design.train, prior.noise_number), self.mean)
 
     def folds(self) -> "Iterator[Task]":
         """Tasks of a cross-validation: points of one fold are predicted from those of the others."""
         design = self.design
         for fold in range(0 if design.folds is None else int(design.folds.max()) + 1):
             left = design.test[design.folds == fold]
-            yield self._part(np.setdiff1d(design.train, left, assume_unique=True), left)
+            yield self._part(design.train[~np.isin(design.train, left)], left)
 
     def without_test(self) -> "Task":
         """Task of what is predicted from all observed points: map cells and places."""
@@ -147,12 +147,10 @@ class Task:
         return replace(self, design=replace(self.design, test=empty, test_weights=np.ones(0), folds=None))
 
     def _part(self, train: Indices, test: Indices) -> "Task":
-        kept = self.design.train[np.isin(self.design.train, train)]  # in solver order
-        design = Design(train=kept, test=test, test_weights=np.ones(test.size), cells=None)
-        mean = fit_mean(self.family, self.points, kept)
-        prior = None if self.prior is None else replace(self.prior, mean=mean)
+        design = Design(train=train, test=test, test_weights=np.ones(test.size), cells=None)
+        mean = fit_mean(self.family, self.points, train)
         places = places_on_grid(self.solver, self.points, design)
-        return replace(self, design=design, mean=mean, prior=prior, places=places, wanted=None)
+        return replace(self, design=design, mean=mean, prior=None, places=places, wanted=None)
 
     @property
     def mean_inputs(self) -> Array | CellMeans | None:
