@@ -313,8 +313,15 @@ def warm_grids():
             cagp.condition(prior, grid, field, grid.points[:3] + 0.01, solver=solver, covariance="full")
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("gaps", ON_GRIDS)
+@pytest.mark.parametrize(
+    ("gaps", "workers"),
+    [
+        ("whole", 0),
+        ("few gaps", 2),
+        pytest.param("whole", 2, marks=pytest.mark.exhaustive),
+        pytest.param("few gaps", 0, marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.parametrize(
     ("solver", "q", "fields", "covariance"),
     [

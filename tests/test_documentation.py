@@ -91,6 +91,7 @@ kernelspec:
 
 
 @pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.exhaustive
 def test_the_build_shows_the_figures_whatever_the_environment_says_and_fails_without(tmp_path, lost):
     """`make` exports MPLBACKEND; a build whose kernel is given it nevertheless is one that loses figures."""
     folder = tmp_path / "docs"

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from cagp_dist.arrays import Array
+if TYPE_CHECKING:
+    from cagp_dist.arrays import Array
 
 UNCHECKED = "not checked"
 """Value of the attribute ``plausible_range`` of a field whose values may be anything."""
@@ -42,8 +42,10 @@ class Log1p:
     factor: float
     unit: str
 
-    def __call__(self, values: Array) -> Array:
+    def __call__(self, values: "Array") -> "Array":
         """Transform values of any shape; NaN stays."""
+        import numpy as np  # names of variables are needed by the help of the command, which shall be quick
+
         return np.asarray(np.log1p(np.maximum(values, 0.0) * self.factor), dtype=np.float64)
 
 

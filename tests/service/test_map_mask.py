@@ -1,6 +1,7 @@
 """Maps of sources with missing values: cells without any stay blank, unless all are asked for."""
 
 import numpy as np
+import pytest
 
 from cagp_dist.cartography.raster import resample
 from cagp_dist.report import write_report
@@ -46,6 +47,7 @@ def test_cells_without_values_are_blank_and_not_solved_for(tmp_path):
     assert page.stat().st_size > 10_000
 
 
+@pytest.mark.exhaustive
 def test_a_fine_mean_and_coarse_error_bars_are_blank_alike(tmp_path):
     path = run(job(tmp_path, std_resolution_degrees=5.0)).path
     fine, coarse = read_group(path, "map"), read_group(path, "map_std")

@@ -52,6 +52,7 @@ def test_rings_and_cholesky_publish_the_same_posterior(tmp_path, train):
             np.testing.assert_allclose(ours, exact, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_a_regional_file_is_solved_exactly_by_all_of_its_points(tmp_path):
     """The file is part of a circle of 480; more of which is missing than a whole-grid identity takes."""
     groups = {}

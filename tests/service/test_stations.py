@@ -188,6 +188,7 @@ def test_report_and_plan_of_a_station_job(stations):
         ),
     ],
 )
+@pytest.mark.exhaustive
 def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(stations, solver, prior):
     tables = {"solver": solver} | ({} if prior is None else {"prior": prior})
     serial = run(job(stations, **tables)).path

@@ -74,7 +74,10 @@ def test_the_problem_exercises_panels_groups_and_kept_tiles(points, reference):
     assert reference["blocks", "narrow"].stats.plan.panels == 1
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(3, marks=pytest.mark.exhaustive)],
+)
 def test_threads(points, reference, workers):
     with ThreadExecutor(workers) as executor:
         for case in CASES:
@@ -100,7 +103,10 @@ def test_sums_do_not_depend_on_where_a_solution_lies_in_memory(full):
     np.testing.assert_array_equal(here.downdate, there.downdate)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(1, marks=pytest.mark.exhaustive), pytest.param(2, marks=pytest.mark.exhaustive), 3],
+)
 def test_threads_that_pretend_to_be_processes(points, reference, workers):
     """Between processes the next block is solved before its panel is updated, and no tile is kept."""
     with ThreadExecutor(workers) as executor:
