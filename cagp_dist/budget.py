@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from cagp_dist.errors import BudgetError
 from cagp_dist.remedies import Remedy
-from cagp_dist.text import bytes_text, rough_duration
+from cagp_dist.text import bytes_text, counted, rough_duration
 from cagp_dist.tiling import (
     COLUMN_GROUP,
     POINT_TILE,
@@ -229,6 +229,8 @@ class Plan:
     solves : int
         Solves that follow each other, one for each pattern of gaps. Work and time are the sum of all; n is
         that of the pattern with the most observed points, blocks and memory those of the largest solve.
+    direct : bool
+        Whether the solve is no iteration; ``iterations`` is then 1.
     """
 
     method: str
@@ -249,6 +251,7 @@ class Plan:
     seconds: float
     rings_per_block: int = 0
     solves: int = 1
+    direct: bool = False
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""
@@ -269,8 +272,9 @@ class Plan:
         """Return the plan as sentences for people."""
         groups = sum(len(batch) for batch in self.batches)
         text = [
-            f"{self.method}: {self.n:,} observed points, {self.q:,} test points, "
-            f"{self.fields} field{'s' if self.fields != 1 else ''}, {self.iterations} iterations",
+            f"{self.method}: {counted(self.n, 'observed point')}, {counted(self.q, 'test point')}, "
+            + counted(self.fields, "field")
+            + ("" if self.direct else f", {counted(self.iterations, 'iteration')}"),
             f"Gram matrix {self.n:,} x {self.n:,} would take {bytes_text(DOUBLE * self.n**2)}; "
             f"{self.gram_entries:.3g} entries are computed where they are used",
         ]
@@ -281,22 +285,23 @@ class Plan:
             )
         if self.rings_per_block:
             text.append(
-                f"blocks are bands of {self.rings_per_block} "
-                f"latitude{'s' if self.rings_per_block > 1 else ''} of the grid, and mirror images on a "
-                f"mirrored one, {self.tasks:,} tasks"
+                f"blocks are bands of {counted(self.rings_per_block, 'latitude')} of the grid, and mirror "
+                f"images on a mirrored one, {self.tasks:,} tasks"
             )
         elif groups:
             blocks = len(block_ranges(self.n, self.block_size))
             text.append(
-                f"{blocks} blocks of {self.block_size} points, {groups} column groups in "
-                f"{len(self.batches)} batches, {self.panels} row panels, {self.tasks:,} tasks"
+                f"{counted(blocks, 'block')} of {self.block_size} points, "
+                f"{counted(groups, 'column group')} in {len(self.batches)} "
+                f"batch{'es' if len(self.batches) > 1 else ''}, "
+                f"{counted(self.panels, 'row panel')}, {self.tasks:,} tasks"
             )
         if self.cached_tiles:
             kept = self.cached_tiles * DOUBLE * self.block_size**2
             text.append(f"{self.cached_tiles} tiles ({bytes_text(kept)}) are kept between sweeps")
         text.append(
             f"peak memory about {bytes_text(self.peak_bytes)}, time about {rough_duration(self.seconds)} "
-            f"on {self.workers} worker{'s' if self.workers != 1 else ''}"
+            f"on {counted(self.workers, 'worker')}"
         )
         return text
 
@@ -461,7 +466,8 @@ def plan_exact(demand: Demand) -> Plan:
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "exact Cholesky", peak, Remedy.BLOCK_GAUSS_SEIDEL)
     flops = n**3 // 3 + n * n * (q + fields)
-    return _plan_without_tiles(demand, "exact Cholesky", 1, peak, n * n + n * demand.target_points, flops, 1)
+    entries = n * n + n * demand.target_points
+    return _plan_without_tiles(demand, "exact Cholesky", None, peak, entries, flops, 1)
 
 
 def plan_ring_sweeps(
@@ -550,7 +556,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     seen = (targets if many else views) + (0 if grid.targets_are_grid else targets)
     entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
-    return _plan_without_tiles(demand, "exact on the grid", 1, peak, entries, flops, 16)
+    return _plan_without_tiles(demand, "exact on the grid", None, peak, entries, flops, 16)
 
 
 def _plan_window(demand: Demand, grid: GridSize) -> Plan:
@@ -571,18 +577,20 @@ def _plan_window(demand: Demand, grid: GridSize) -> Plan:
         raise _too_large(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
     entries = grid.latitudes * points + (points + demand.n) * demand.q
     flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
-    return _plan_without_tiles(demand, "exact on the regional grid", 1, peak, entries, flops, 16)
+    return _plan_without_tiles(demand, "exact on the regional grid", None, peak, entries, flops, 16)
 
 
 def _plan_without_tiles(
-    demand: Demand, method: str, iterations: int, peak: int, entries: int, flops: int, tasks: int
+    demand: Demand, method: str, iterations: int | None, peak: int, entries: int, flops: int, tasks: int
 ) -> Plan:
+    """Plan a solve whose columns are not batched; with no iterations to count it is a direct one."""
     return Plan(
         method=method,
         n=demand.n,
         q=demand.q,
         fields=demand.fields,
-        iterations=iterations,
+        iterations=1 if iterations is None else iterations,
+        direct=iterations is None,
         block_size=min(POINT_TILE, max(demand.n, 1)),
         batches=(),
         panels=0,

@@ -52,6 +52,17 @@ def rough_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun, in the plural unless it is one.
+
+    Examples
+    --------
+    >>> counted(1, "iteration"), counted(1200, "point"), counted(0, "time")
+    ('1 iteration', '1,200 points', '0 times')
+    """
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
 def alternatives(names: Iterable[str], *others: str) -> str:
     """Write names in quotes, and other things as they are, with "or" before the last.
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tracemalloc
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
-from cagp_dist.budget import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS, Demand, Plan
+from cagp_dist.budget import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS, Demand, GridSize, Plan
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram import tiled
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.text import counted
 from cagp_dist.tiling import COLUMN_GROUP, POINT_TILE, block_ranges, row_tile_size
 
 MIB = 2**20
@@ -140,10 +142,15 @@ def test_a_plan_is_told_in_sentences(solver, asked):
     if plan is None:
         return
     lines = plan.lines()
-    assert f"{asked.n:,} observed points, {asked.q:,} test points" in lines[0]
-    assert f"{asked.fields} field" in lines[0]
+    sizes = (
+        (asked.n, "observed point"),
+        (asked.q, "test point"),
+        (asked.fields, "field"),
+        (plan.iterations, "iteration"),
+    )
+    assert lines[0].endswith(": " + ", ".join(counted(size, noun) for size, noun in sizes))
     assert f"Gram matrix {asked.n:,} x {asked.n:,} would take" in lines[1]
-    assert any("column groups" in line for line in lines) == bool(plan.batches)
+    assert any("column group" in line for line in lines) == bool(plan.batches)
     assert any("are kept between sweeps" in line for line in lines) == bool(plan.cached_tiles)
     assert "peak memory about" in lines[-1]
     assert lines[-1].endswith("1 worker" if asked.workers == 1 else f"{asked.workers} workers")
@@ -166,7 +173,19 @@ def test_durations_have_a_fitting_unit(n, q, iterations, text):
 def test_kept_tiles_are_told():
     lines = cagp.BlockGaussSeidel(3, 500).plan(demand(2000, 50)).lines()
     assert "10 tiles (19.1 MiB) are kept between sweeps" in lines
-    assert "4 blocks of 500 points, 1 column groups in 1 batches" in lines[2]
+    assert "4 blocks of 500 points, 1 column group in 1 batch, 4 row panels, " in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("solver", "grid", "method"),
+    [
+        (cagp.Cholesky(), None, "exact Cholesky"),
+        (cagp.Rings(), GridSize(18, 36), "exact on the grid"),
+    ],
+)
+def test_a_direct_solve_has_no_iterations_to_tell(solver, grid, method):
+    plan = solver.plan(replace(demand(648, 50), grid=grid))
+    assert plan.lines()[0] == f"{method}: 648 observed points, 50 test points, 1 field"
 
 
 def test_bytes_have_a_fitting_unit():

@@ -17,6 +17,7 @@ from cagp_dist.report.thumbnails import Picture, Scale, picture_of, scales_of, t
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
 from cagp_dist.service.runs import COVERAGE_LEVEL, RunEntry, list_runs
 from cagp_dist.store.files import whole_file
+from cagp_dist.text import counted
 from cagp_dist.variables.units import amount
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
 
 
 def _lede(runs: Sequence[RunEntry]) -> str:
-    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    count = counted(len(runs), "run")
     dated = [run.times for run in runs if run.times.size]
     if not dated:
         return f"{count}."

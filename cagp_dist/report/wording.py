@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.calibration.pit import Histogram
 from cagp_dist.solvers.status import Status
+from cagp_dist.text import counted
 from cagp_dist.variables.units import symbol
 
 MONTHS = (
@@ -130,7 +131,7 @@ def reading(histogram: Histogram, comparatives: tuple[str, str] = ("warmer", "co
     points = round(total)
     scale = noticed_scale(points)
     if scale > LARGEST_SCALE:
-        return f"{points:,} point{'s' if points != 1 else ''} cannot tell a shape from chance."
+        return f"{counted(points, 'point')} cannot tell a shape from chance."
     return (
         f"Close to flat, as far as {points:,} points can tell: were they independent, error bars {scale:.2f} "
         "times too narrow would have shown as a U in 95 % of cases; smaller faults need not show."
@@ -164,7 +165,7 @@ def noticed_scale(points: int) -> float:
 
 def computed(status: str, iterations: int) -> str:
     """Say how much of the computational part of the error bars is left, by how the solve ended."""
-    steps = f"{iterations} iteration{'' if iterations == 1 else 's'}"
+    steps = counted(iterations, "iteration")
     if status == Status.EXACT.value:
         return "here the solver did all of it, so that this part is zero."
     if status == Status.SOLVED.value:

@@ -46,18 +46,20 @@ def solve_task(
     """
     parts = list(task.folds())
     columns = [np.searchsorted(task.design.test, part.design.test) for part in parts]
+    names = [f"fold {number + 1} of {len(parts)}" for number in range(len(parts))]
     total = len(task.new_inputs)
     if not parts:
-        parts, columns = [task], [np.arange(total)]
+        parts, columns, names = [task], [np.arange(total)], [""]
     elif total > task.design.test.size:
         parts.append(task.without_test())
         columns.append(np.arange(task.design.test.size, total))
+        names.append("all points")
     solutions = []
     for number, part in enumerate(parts):
 
         def report(fraction: float, text: str, number: int = number) -> None:
-            which = f"solve {number + 1} of {len(parts)}, " if len(parts) > 1 else ""
-            progress((number + fraction) / len(parts), which + text)
+            which = names[number]
+            progress((number + fraction) / len(parts), ", ".join(filter(None, (which, text))))
 
         solutions.append(
             solve(

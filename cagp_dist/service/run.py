@@ -25,6 +25,7 @@ from cagp_dist.service.workers import memory_limit, workers_of
 from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import current_run, output_lock, publish, published, verify
+from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -190,8 +191,9 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
             progress=stage.progress,
             X_mean=task.mean_inputs,
         )
-    done = len(solution.steps) - 1
-    stage.summary = f"{solution.status.value} after {done} iteration{'s' if done != 1 else ''}"
+    done = f"after {counted(len(solution.steps) - 1, 'iteration')}"
+    direct = solution.status in (Status.EXACT, Status.SOLVED)
+    stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
     return solution
 
 
@@ -213,8 +215,7 @@ def _described(field: "xr.Dataset") -> str:
         name = next(iter(field.data_vars))
         values, places, times = int(field[name].notnull().sum()), field.sizes["point"], field.sizes["time"]
         return (
-            f"{values:,} values of {places:,} places at {times:,} time{'s' if times > 1 else ''} from "
-            f"{field.attrs['source']}"
+            f"{values:,} values of {places:,} places at {counted(times, 'time')} from {field.attrs['source']}"
         )
     times, rows, columns = (field.sizes[name] for name in ("time", "latitude", "longitude"))
     return f"{times} x {rows} x {columns} values from {field.attrs['source']}"

@@ -128,10 +128,12 @@ def solve(
         def report(state: Progress, number: int = number, clock: dict[int, float] = clock) -> None:
             clock[state.iteration] = state.seconds
             done = (number + state.fraction) / len(times)
-            which = f"time {number + 1} of {len(times)}, " if len(times) > 1 else ""
-            if state.batches > 1:
-                which += f"batch {state.batch} of {state.batches}, "
-            progress(done, f"{which}iteration {state.iteration} of {state.iterations}")
+            counted = {
+                "time": (number + 1, len(times)),
+                "batch": (state.batch, state.batches),
+                "iteration": (state.iteration, state.iterations),
+            }
+            progress(done, ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1))
 
         posteriors.append(
             condition(

@@ -155,8 +155,14 @@ def test_report_and_plan_of_a_station_job(stations):
     line = plan.size.line()
     assert line.startswith("60 points observed, predicted in 4 folds, ")
     assert line.endswith(", 2 places of a table, 3 times")
-    outcome = run(parsed)
+    events = []
+    outcome = run(parsed, observe=events.append)
     assert outcome.status.ok
+    solving = [event.text for event in events if (event.stage, event.kind) == ("Solve", "progress")]
+    # three times with gaps of their own, three sweeps each
+    parts = [f"batch {part} of 3, iteration {sweep} of 3" for part in (1, 2, 3) for sweep in (1, 2, 3)]
+    which = [f"fold {number} of 4" for number in (1, 2, 3, 4)] + ["all points"]
+    assert solving[-len(which) * len(parts) :] == [f"{name}, {part}" for name in which for part in parts]
     attributes = read(outcome.path, None).attrs
     assert attributes["cross_validation"].startswith(
         "4 folds: each observed place was predicted from the other"
@@ -346,6 +352,9 @@ def test_the_job_of_the_documentation_runs(tmp_path, monkeypatch):
     text = page.partition("```toml\n")[2].partition("```")[0]
     write_examples(tmp_path)
     monkeypatch.chdir(tmp_path)
-    outcome = run(parse_job(text))
+    events = []
+    outcome = run(parse_job(text), observe=events.append)
     assert outcome.status.ok
+    solving = [event.text for event in events if event.stage == "Solve"]
+    assert solving[-12:] == [*(f"fold {number} of 10" for number in range(1, 11)), "all points", "exact"]
     assert read(outcome.path, "targets").sizes["point"] == len(PLACES)
