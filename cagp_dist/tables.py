@@ -1,25 +1,29 @@
 """Tables of observations and of places: one row per measurement, read from files or data frames.
 
 Columns are found by their usual names, whatever their letter case, or named by the caller. Everything that
-cannot be an observation (latitude 91, a date that is none, noise of zero) is an error that names its row;
-rows without a value are left out and counted.
+cannot be an observation (latitude 91, a date that is none, noise of zero) is an error that names its row, of
+a text file its line; rows without a value are left out and counted.
 """
 
 import bz2
+import csv
 import gzip
 import lzma
 import os
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TextIO, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.text import nearest
 
@@ -31,10 +35,18 @@ LONGITUDE = (
 TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
 NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
 VALUE = ("value", "values", "observation", "obs", "measurement", "data_value")
-"""Usual names of columns, in lower case and without units."""
+NAME = (
+    *("name", "station_name", "station", "site_name", "site", "place", "city", "location"),
+    *("station_id", "stationid", "station_code", "stn_id", "stn", "wmo_id", "wmo", "id"),
+)
+"""Usual names of columns, in lower case and without units; of several that name places the first is taken."""
+
+NAMES_PER_PLACE = 1.5
+"""A column that has more different names than this for each place names something else, such as rows."""
 
 NO_VALUE = re.compile(
     r"(.*_)?(id|index|number|nr|code|flags?|attributes|quality|qc)|unnamed.*|name|station.*|wmo|country|"
+    r"site(_name)?|place|city|location|"
     r"elev(ation)?|alt(itude)?|height|z|depth|x|y|year|month|day|hour|minute|second|source"
 )
 """Names of columns that say where or when something was measured, or how well, but not what."""
@@ -42,6 +54,11 @@ NO_VALUE = re.compile(
 MARKERS = (-99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0, 999.9, 9999.0, 9999.9)
 MARKERS_BEYOND = (99999.0, 1e20, 9.969209968386869e36)
 """Numbers that files write where a value is missing."""
+
+EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "-")
+"""What stands in an empty cell, in lower case."""
+
+WHITESPACE = r"\s+"
 
 MARKER_DISTANCE = 2.0
 """A marker is suspected when it lies this many ranges of the other values away from them."""
@@ -65,6 +82,8 @@ class Frame(Protocol):
 
 TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Frame"
 
+Names: TypeAlias = NDArray[np.str_]
+
 
 @dataclass(frozen=True, eq=False)
 class Places:
@@ -74,10 +93,13 @@ class Places:
     ----------
     latitude_degrees, longitude_degrees : array of float64, shape (n,)
         Degrees north and degrees east, in the order and convention of the table.
+    names : array of str, shape (n,), or None
+        What they are called, empty where one has no name; None if the table does not say.
     """
 
     latitude_degrees: Array
     longitude_degrees: Array
+    names: Names | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +122,8 @@ class Table:
         Their units, where the name of the column or the caller says so; else empty.
     dropped_missing : int
         Rows that were left out because they have no value.
+    names : array of str, shape (n,), or None
+        Of the place of each measurement, as in `Places`.
     """
 
     latitude_degrees: Array
@@ -110,6 +134,7 @@ class Table:
     name: str
     units: str
     dropped_missing: int = 0
+    names: Names | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +151,8 @@ class Fields:
     times : array of datetime64[ns], shape (T,), or None
         Ascending; None if the table has no times, and T is 1.
     noise_std : array of float64, shape (n,), or None
+    names : array of str, shape (n,), or None
+        Of the places; one whose rows have several names has them all, "A; B".
     """
 
     latitude_degrees: Array
@@ -133,6 +160,7 @@ class Fields:
     values: Array
     times: Times | None
     noise_std: Array | None
+    names: Names | None = None
 
 
 def read_table(
@@ -157,7 +185,8 @@ def read_table(
         Names of columns. By default the usual names are looked for, whatever their letter case; the value is
         the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
         0..360 or -180..180. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
-        20170427.
+        20170427. Names of the places are taken from a column such as ``name`` or ``station``, if there is
+        one.
     noise_std : str or number, optional
         Column, or one number for all rows: standard deviation of the error of a measurement. By default a
         column named ``noise_std``, if there is one.
@@ -204,7 +233,7 @@ def read_table(
     kept = np.flatnonzero(~np.isnan(values))
     if kept.size == 0:
         raise DataError(f"column {column!r} of {frame.title} has no value in any of its {values.size} rows.")
-    places = _places(frame, str(names["latitude"]), str(names["longitude"]), kept)
+    places = _places(frame, str(names["latitude"]), str(names["longitude"]), kept, taken={*used, column})
     return Table(
         latitude_degrees=places.latitude_degrees,
         longitude_degrees=places.longitude_degrees,
@@ -214,6 +243,7 @@ def read_table(
         name=_bare(column),
         units=_units_in(column) if units is None else units,
         dropped_missing=values.size - kept.size,
+        names=places.names,
     )
 
 
@@ -222,14 +252,15 @@ def read_places(source: TableLike, *, latitude: str | None = None, longitude: st
 
     Examples
     --------
-    >>> read_places({"lat": [48.1], "lon": [11.6]}).longitude_degrees
-    array([11.6])
+    >>> places = read_places({"name": ["Munich"], "lat": [48.1], "lon": [11.6]})
+    >>> places.names, places.longitude_degrees
+    (array(['Munich'], dtype='<U6'), array([11.6]))
     """
     frame = _Columns.open(source)
     names = frame.find("latitude", latitude, LATITUDE), frame.find("longitude", longitude, LONGITUDE)
     if frame.rows == 0:
         raise DataError(f"{frame.title} has no rows; expected at least one place.")
-    return _places(frame, str(names[0]), str(names[1]), np.arange(frame.rows))
+    return _places(frame, str(names[0]), str(names[1]), np.arange(frame.rows), taken=set(map(str, names)))
 
 
 def by_time_and_place(table: Table) -> Fields:
@@ -268,7 +299,19 @@ def by_time_and_place(table: Table) -> Fields:
         values=values,
         times=moments,
         noise_std=None if table.noise_std is None else table.noise_std[first],
+        names=None if table.names is None else _joined(table.names, place, table.names[first]),
     )
+
+
+def _joined(names: Names, place: Indices, found: Names) -> Names:
+    """Add to the first name of each place, ``found``, the others that its rows have."""
+    others = np.flatnonzero((names != found[place]) & (names != ""))
+    if others.size == 0:
+        return found
+    every = [dict.fromkeys([name] if name else []) for name in found.tolist()]
+    for row in others:
+        every[place[row]][str(names[row])] = None
+    return np.array(["; ".join(several) for several in every])
 
 
 def _nth_of_its_kind(kinds: Array) -> Indices:
@@ -285,18 +328,20 @@ def _nth_of_its_kind(kinds: Array) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """The columns of a table by their names, and what to call the table in messages."""
+    """The columns of a table by their names, and what to call the table and its rows in messages."""
 
     columns: Mapping[str, NDArray[Any]]
     title: str
-    decimal_comma: bool = False
+    decimal_comma: bool
+    where: Callable[[int], str]
 
     @classmethod
     def open(cls, source: TableLike) -> "_Columns":
-        comma, title = False, "the table"
+        title, layout = "the table", None
         if isinstance(source, (str, os.PathLike)):
             title = str(Path(source))
-            source, comma = _read_file(Path(source))
+            source, layout = _read_file(Path(source))
+        where = partial(_row, source) if layout is None else layout.line
         if isinstance(source, Mapping):
             columns = {str(name): np.asarray(column) for name, column in source.items()}
         elif isinstance(source, Frame):
@@ -312,7 +357,7 @@ class _Columns:
             raise ArgumentError(
                 f"the columns of {title} have shapes {sorted(lengths)}; expected vectors of one length."
             )
-        return cls(columns, title, comma)
+        return cls(columns, title, layout is not None and layout.separator == ";", where)
 
     @property
     def rows(self) -> int:
@@ -364,20 +409,65 @@ class _Columns:
         return out
 
     def _number(self, cell: object, name: str, row: int) -> float:
-        text = "" if cell is None else str(cell).strip()
-        if text.lower() in ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "-"):
+        text = str(cell).strip()
+        if text.lower() in EMPTY:
             return np.nan
         try:
             return float(text.replace(",", ".") if self.decimal_comma else text)
         except ValueError as error:
             raise DataError(
-                f"column {name!r} of {self.title} holds {text!r} in row {row}; expected a number, or an "
-                "empty cell where there is none."
+                f"column {name!r} of {self.title} holds {text!r} in {self.where(row)}; expected a number, or "
+                "an empty cell where there is none."
             ) from error
 
 
-def _read_file(path: Path) -> tuple[Frame, bool]:
-    """Read a file as text or Parquet; says whether its decimal mark is a comma."""
+@dataclass(frozen=True)
+class _Layout:
+    """How a text file is laid out: what stands between its columns, and what begins a comment."""
+
+    path: Path
+    separator: str
+    comment: str
+
+    def line(self, row: int) -> str:
+        """Say in which line a row stands, all lines counted from 1."""
+        number = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal number
+            with _text(self.path) as stream:
+                for number, line in enumerate(stream, start=1):  # noqa: B007
+                    if line.strip() and not line.startswith(self.comment):
+                        yield line
+
+        between = " " if self.separator == WHITESPACE else self.separator
+        records = csv.reader(lines(), delimiter=between, skipinitialspace=True)
+        next(islice(records, row + 1, None), None)  # the first is the header
+        return f"line {number}"
+
+
+def _row(source: object, row: int) -> str:
+    """Say which row of a frame is meant, with its index where that is another number."""
+    index = getattr(source, "index", None)
+    label = row if index is None or callable(index) else index[row]
+    return f"row {row}, counted from 0" + ("" if label == row else f", index {label}")
+
+
+def _such(wrong: Mask) -> str:
+    """``3 such rows``."""
+    count = int(wrong.sum())
+    return f"{count:,} such row{'s' if count > 1 else ''}"
+
+
+def _text(path: Path) -> AbstractContextManager[TextIO]:
+    """Open a text file that may be compressed."""
+    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    opened: AbstractContextManager[TextIO] = packed.get(path.suffix.lower(), open)(path, "rt")
+    return opened
+
+
+def _read_file(path: Path) -> tuple[Frame, _Layout | None]:
+    """Read a file as text or Parquet; the latter has no layout."""
     import pandas as pd
 
     if path.is_dir():
@@ -387,10 +477,10 @@ def _read_file(path: Path) -> tuple[Frame, bool]:
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             frame: Frame = pd.read_parquet(path)
-            return frame, False
-        separator, comment = _separator(path)
-        frame = pd.read_csv(path, sep=separator, comment=comment, skipinitialspace=True)
-        return frame, separator == ";"
+            return frame, None
+        layout = _layout(path)
+        frame = pd.read_csv(path, sep=layout.separator, comment=layout.comment, skipinitialspace=True)
+        return frame, layout
     except ImportError as error:
         raise DataError(
             f"{path} is a Parquet file, and nothing is installed that reads it; run: {sys.executable} -m pip "
@@ -405,19 +495,17 @@ def _read_file(path: Path) -> tuple[Frame, bool]:
         raise DataError(f"cannot read {path} as a table: {error}") from error
 
 
-def _separator(path: Path) -> tuple[str, str]:
+def _layout(path: Path) -> _Layout:
     """Find what stands between the columns of a text file, by its first line, and what begins a comment."""
-    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-
     header = comment = ""
-    with packed.get(path.suffix.lower(), open)(path, "rt") as lines:
+    with _text(path) as lines:
         for line in lines:
             header = str(line)
             if header.strip() and header[0] not in "#%":
                 break
             comment = header[:1].strip() or comment
     marks = max((",", ";", "\t"), key=header.count)
-    return (marks if marks in header else r"\s+"), comment or "#"
+    return _Layout(path, marks if marks in header else WHITESPACE, comment or "#")
 
 
 def _index_levels(frame: Frame) -> dict[str, NDArray[Any]]:
@@ -462,7 +550,7 @@ def _check_values(values: Array, name: str, frame: _Columns) -> None:
     if np.isinf(values).any():
         row = int(np.isinf(values).argmax())
         raise DataError(
-            f"column {name!r} of {frame.title} is infinite in row {row}; expected finite numbers."
+            f"column {name!r} of {frame.title} is infinite in {frame.where(row)}; expected finite numbers."
         )
     known = values[~np.isnan(values)]
     for marker in (*MARKERS, *MARKERS_BEYOND):
@@ -479,7 +567,10 @@ def _check_values(values: Array, name: str, frame: _Columns) -> None:
             )
 
 
-def _places(frame: _Columns, latitude: str, longitude: str, kept: Indices) -> Places:
+def _places(
+    frame: _Columns, latitude: str, longitude: str, kept: Indices, *, taken: Collection[str]
+) -> Places:
+    """Read the places of some rows, with their names if a column that is not taken holds any."""
     north, east = frame.numbers(latitude)[kept], frame.numbers(longitude)[kept]
     for name, axis, low, high in ((latitude, north, -90.0, 90.0), (longitude, east, -180.0, 360.0)):
         wrong = ~((axis >= low) & (axis <= high))  # of NaN, too
@@ -488,10 +579,28 @@ def _places(frame: _Columns, latitude: str, longitude: str, kept: Indices) -> Pl
             swapped = " Check that latitude and longitude were not swapped." if name == latitude else ""
             found = "empty" if np.isnan(axis[first]) else f"{axis[first]:g}"
             raise DataError(
-                f"column {name!r} of {frame.title} is {found} in row {int(kept[first])} ({int(wrong.sum())} "
-                f"such rows); expected {low:g}..{high:g} degrees.{swapped}"
+                f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
+                f"({_such(wrong)}); expected {low:g}..{high:g} degrees.{swapped}"
             )
-    return Places(north, east)
+    return Places(north, east, _names(frame, np.column_stack([north, np.mod(east, 360.0)]), kept, taken))
+
+
+def _names(frame: _Columns, places: Array, kept: Indices, taken: Collection[str]) -> Names | None:
+    """Find what the places (n, 2) of some rows are called."""
+    usual = [name for name in frame.columns if _plain(name) in NAME and name not in taken]
+    for column in sorted(usual, key=lambda name: NAME.index(_plain(name))):
+        names = np.array([_name(cell) for cell in frame.columns[column][kept].tolist()])
+        if names.any() and np.unique(names).size <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
+            return names
+    return None
+
+
+def _name(cell: object) -> str:
+    """Write a cell as a name: a number that is whole without decimals, nothing where the cell is empty."""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    text = " ".join(str(cell).split())
+    return "" if text.lower() in EMPTY else text
 
 
 def _times(frame: _Columns, name: str, kept: Indices) -> Times:
@@ -512,9 +621,8 @@ def _times(frame: _Columns, name: str, kept: Indices) -> Times:
     if wrong.any():
         first = int(wrong.argmax())
         raise DataError(
-            f"column {name!r} of {frame.title} holds {written[first]!r} in row {int(kept[first])}, which is "
-            f"no time ({int(wrong.sum())} such rows); expected ISO 8601, such as 2017-04-27T12:00, or "
-            "20170427."
+            f"column {name!r} of {frame.title} holds {written[first]!r} in {frame.where(int(kept[first]))}, "
+            f"which is no time ({_such(wrong)}); expected ISO 8601, such as 2017-04-27T12:00, or 20170427."
         )
     return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
 
@@ -532,7 +640,7 @@ def _noise(frame: _Columns, name: str | None, given: str | float | None, kept: I
         whose = "noise_std" if name is None else f"column {name!r} of {frame.title}"
         found = "empty" if np.isnan(noise[first]) else f"{noise[first]:g}"
         raise DataError(
-            f"{whose} is {found} in row {int(kept[first])} ({int(wrong.sum())} such rows); expected the "
-            "standard deviation of its error, above zero."
+            f"{whose} is {found} in {frame.where(int(kept[first]))} ({_such(wrong)}); expected the standard "
+            "deviation of its error, above zero."
         )
     return noise

@@ -114,13 +114,19 @@ def test_noise_is_a_column_or_a_number():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"latitude": [48.1, 91.0, 0.0]}, r"'latitude' of the table is 91 in row 1 \(1 such rows\)"),
-        ({"longitude": [48.1, 9.0, 361.0]}, "'longitude' of the table is 361 in row 2"),
-        ({"longitude": [48.1, None, 3.0]}, "'longitude' of the table is empty in row 1"),
-        ({"time": ["2020-01-01", "soon", "2020-01-02"]}, "holds 'soon' in row 1, which is no time"),
+        (
+            {"latitude": [48.1, 91.0, 0.0]},
+            r"'latitude' of the table is 91 in row 1, counted from 0 \(1 such row\)",
+        ),
+        ({"longitude": [48.1, 9.0, 361.0]}, "'longitude' of the table is 361 in row 2, counted from 0"),
+        ({"longitude": [48.1, None, 3.0]}, "'longitude' of the table is empty in row 1, counted"),
+        (
+            {"time": ["2020-01-01", "soon", "2020-01-02"]},
+            "holds 'soon' in row 1, counted from 0, which is no",
+        ),
         ({"time": ["2020-01-01", "2020-02-31", ""]}, "holds '2020-02-31' in row 1.*2 such rows"),
         ({"time": [12.5, 13.0, 14.0]}, "which is no time"),
-        ({"value": ["1", "M", "2"]}, "holds 'M' in row 1; expected a number"),
+        ({"value": ["1", "M", "2"]}, "holds 'M' in row 1, counted from 0; expected a number"),
         ({"value": [np.nan] * 3}, "no value in any of its 3 rows"),
         ({"value": [1.0, np.inf, 2.0]}, "infinite in row 1"),
         ({"value": [10.0, -9999.0, 12.0]}, "holds -9999 in 1 rows.*missing=-9999"),
@@ -130,6 +136,34 @@ def test_noise_is_a_column_or_a_number():
 def test_rows_that_cannot_be_observations_are_named(changes, text):
     with pytest.raises(DataError, match=text):
         read_table(rows(**changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("lat,lon,v\n1,2,3\n4,95,M\n", 3),
+        ("# made by hand\n\nlat,lon,v\n1,2,3\n\n  \n# a remark\n1,2,\n4,95,M\n5,6,M\n", 9),
+        ('name,lat,lon,v\n"two\nlines",1,2,3\na,4,95,M\n', 4),
+        ("lat lon v\n1 2 3\n4 95 M\n", 3),
+        ("% by hand\nlat;lon;v\n1;2;3\n4;95;M\n", 4),
+    ],
+)
+def test_rows_of_a_text_file_are_named_by_its_lines(tmp_path, text, line):
+    path = tmp_path / "stations.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=rf"holds 'M' in line {line}; expected a number"):
+        read_table(path)
+    path.write_text(text.replace("95", "395").replace("M", "7"))
+    with pytest.raises(DataError, match=rf"'lon' of .*stations\.csv is 395 in line {line} \(1 such row\)"):
+        read_table(path)
+
+
+def test_rows_of_a_frame_are_named_by_their_index_too():
+    frame = pd.DataFrame(rows(value=["1", "M", "2"]))
+    with pytest.raises(DataError, match="holds 'M' in row 1, counted from 0; expected"):
+        read_table(frame)
+    with pytest.raises(DataError, match="holds 'M' in row 0, counted from 0, index 1; expected"):
+        read_table(frame[1:])
 
 
 def test_a_marker_of_what_is_missing_is_left_out_when_it_is_named():
@@ -160,8 +194,10 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_places():
-    places = read_places({"lat": [1.0, 2.0], "lon": [-3.0, 359.0], "name": ["a", "b"]})
+    places = read_places({"lat": [1.0, 2.0], "lon": [-3.0, 359.0], "name": ["a", None]})
     assert places.longitude_degrees.tolist() == [-3.0, 359.0]
+    assert places.names.tolist() == ["a", ""]
+    assert read_places({"lat": [1.0], "lon": [2.0], "name": [None]}).names is None
     with pytest.raises(DataError, match="no rows"):
         read_places({"lat": [], "lon": []})
 
@@ -180,6 +216,27 @@ def test_measurements_are_arranged_by_time_and_place():
     np.testing.assert_array_equal(fields.values, expected)
     assert fields.latitude_degrees.tolist() == [5.0, 1.0, 5.0]
     assert (np.diff(fields.times) == np.timedelta64(1, "D")).all()
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ({"station": ["A", "B", "A", "B"], "id": [1, 2, 3, 4]}, ["A", "B"]),
+        ({"STATION": ["A", "B", "A", "B"], "Name": ["Jena ", "Nice", "Jena", "Nice, Cote d'Azur"]},
+         ["Jena", "Nice; Nice, Cote d'Azur"]),
+        ({"wmo": [10384.0, np.nan, 10384.0, np.nan]}, ["10384", ""]),
+        ({"id": [1, 2, 3, 4]}, None),
+        ({"elevation": [1, 2, 3, 4]}, None),
+    ],
+)  # fmt: skip
+def test_places_keep_their_names(columns, names):
+    table = read_table(
+        columns
+        | {"lat": [5.0, 1.0, 5.0, 1.0], "lon": [0.0, 0.0, 360.0, 0.0]}
+        | {"date": [2020, 2020, 2021, 2021], "temperature": [1.0, 2.0, 3.0, 4.0]}
+    )
+    found = by_time_and_place(table).names
+    assert (found if found is None else found.tolist()) == names
 
 
 def test_other_noise_is_another_column():

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.store.layout import STATION_NAME
+from cagp_dist.tables import Names
 from cagp_dist.variables import T2M, Variable, variable_of
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,8 @@ class Points:
         What is known of the error of the measurements at each place, squared unit of the variable.
     gridded : bool
         Whether they are points of a grid, each of which stands for the area of its cell.
+    names : array of str, shape (n,), or None
+        What the stations are called, where that is known.
     """
 
     latitude_degrees: Array
@@ -58,6 +62,7 @@ class Points:
     missing_degrees: Array = dataclasses.field(default_factory=lambda: np.empty((0, 2)))
     noise_variance: Array | None = None
     gridded: bool = True
+    names: Names | None = None
 
     @property
     def values_kelvin(self) -> Array:
@@ -146,7 +151,7 @@ def observation_points(field: xr.Dataset) -> Points:
 
 
 def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Points:
-    noise_std = field.coords.get("noise_std")
+    noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
     return Points(
         latitude_degrees=field["latitude"].values,
         longitude_degrees=field["longitude"].values,
@@ -157,6 +162,7 @@ def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Points:
         variable=variable,
         noise_variance=None if noise_std is None else noise_std.values.astype(np.float64) ** 2,
         gridded=False,
+        names=None if names is None else names.values,
     )
 
 

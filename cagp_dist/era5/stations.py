@@ -15,7 +15,8 @@ from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_positions
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.tables import Fields, Table, by_time_and_place, read_table
+from cagp_dist.store.layout import STATION_NAME
+from cagp_dist.tables import Fields, Names, Table, by_time_and_place, read_table
 from cagp_dist.variables import described, range_error
 
 _NO_TIMES = (
@@ -53,9 +54,9 @@ def open_stations(
     -------
     xarray.Dataset
         The variable (time, point) float64 in the unit of `cagp_dist.variables.VARIABLES`, NaN where nothing
-        was measured; coordinates ``latitude``, ``longitude`` in [0, 360) and, where it is known,
-        ``noise_std`` (point,) in the same unit. Attributes ``source``, ``source_sha256`` and
-        ``dropped_missing``, rows without a value.
+        was measured; coordinates ``latitude``, ``longitude`` in [0, 360) and, where they are known,
+        ``noise_std`` (point,) in the same unit and ``station_name`` (point,). Attributes ``source``,
+        ``source_sha256`` and ``dropped_missing``, rows without a value.
 
     Raises
     ------
@@ -85,12 +86,14 @@ def open_stations(
                 "noise_std out."
             )
         values = variable.transform(values)
-    coordinates: dict[str, tuple[str, Array]] = {
+    coordinates: dict[str, tuple[str, Array | Names]] = {
         "latitude": (PLACE, fields.latitude_degrees),
         "longitude": (PLACE, np.mod(fields.longitude_degrees, 360.0)),
     }
     if noise is not None:
         coordinates["noise_std"] = (PLACE, noise)
+    if fields.names is not None:
+        coordinates[STATION_NAME] = (PLACE, fields.names)
     return xr.Dataset(
         {variable.name: (("time", PLACE), values, variable.attributes())},
         coords={"time": ("time", fields.times), **coordinates},
@@ -164,4 +167,5 @@ def _selected(fields: Fields, selection: Selection, path: Path) -> Fields:
         values=fields.values[np.ix_(rows, kept)],
         times=moments[rows],
         noise_std=None if fields.noise_std is None else fields.noise_std[kept],
+        names=None if fields.names is None else fields.names[kept],
     )

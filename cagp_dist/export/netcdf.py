@@ -58,6 +58,9 @@ def write_netcdf(group: xr.Dataset, path: Path) -> Path:
     if "time" in plain.coords:
         plain = plain.assign_coords(time=_seconds(plain["time"].variable))
     for name, variable in plain.variables.items():
+        if variable.dtype.kind in "OUT":
+            plain = plain.assign_coords({name: _text(variable)})
+    for name, variable in plain.variables.items():
         plain[name].encoding = {}
         plain[name].attrs = _characters(variable.attrs | _kind_of_temperature(variable.attrs))
     plain.attrs = _characters(plain.attrs)
@@ -87,6 +90,12 @@ def _seconds(time: xr.Variable) -> xr.Variable:
     return xr.Variable(time.dims, since, time.attrs | _TIME)
 
 
+def _text(variable: xr.Variable) -> xr.Variable:
+    """Text as bytes of UTF-8, which are written as characters of fixed length."""
+    coded = np.array([str(text).encode() for text in variable.values.tolist()])
+    return xr.Variable(variable.dims, coded, variable.attrs | {"_Encoding": "utf-8"})
+
+
 def _kind_of_temperature(attributes: Mapping[str, object]) -> dict[str, str]:
     """Say whether a temperature is one or the difference of two, as CF-1.11 asks (section 3.1.2)."""
     name, _, modifier = str(attributes.get("standard_name", "")).partition(" ")
@@ -110,6 +119,8 @@ def _encodings(group: xr.Dataset) -> dict[str, dict[str, object]]:
                 1 if dim == "time" and variable.ndim > 1 else n for dim, n in variable.sizes.items()
             )
             encodings[name]["chunksizes"] = chunk_shape(shape, item_bytes=variable.dtype.itemsize)
+        if variable.dtype.kind == "S":
+            encodings[name] = {"char_dim_name": f"{name}_length"}
     return encodings
 
 

@@ -11,6 +11,7 @@ import xarray as xr
 
 from cagp_dist.export.groups import GRIDDED, POINT, kind_of
 from cagp_dist.store.files import whole_file
+from cagp_dist.store.layout import STATION_NAME
 
 SIDECAR = "-metadata.json"
 """What the W3C recommendation on tabular metadata appends to the name of a CSV file."""
@@ -19,9 +20,9 @@ SIDECAR = "-metadata.json"
 def write_csv(group: xr.Dataset, path: Path) -> Path:
     """Write a group of places, and beside it ``<name>.csv-metadata.json``: units, meaning, attributes.
 
-    Columns are ``time`` (ISO 8601, UTC), ``latitude``, ``longitude``, and the variables that have a value at
-    each place; one line of names, no comments, so that every program reads it. Numbers have as many digits as
-    their float64 needs; a missing one is empty.
+    Columns are ``time`` (ISO 8601, UTC), ``latitude``, ``longitude``, ``station_name`` where places have
+    names, and the variables that have a value at each place; one line of names, no comments, so that every
+    program reads it. Numbers have as many digits as their float64 needs; a missing one is empty.
 
     Parameters
     ----------
@@ -42,9 +43,12 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     """
     places = ("latitude", "longitude") if kind_of(group) == GRIDDED else (POINT,)
     names = [
-        str(name)
-        for name, variable in group.data_vars.items()
-        if set(places) <= set(variable.dims) <= {"time", *places}
+        *([STATION_NAME] if STATION_NAME in group.coords else []),
+        *(
+            str(name)
+            for name, variable in group.data_vars.items()
+            if set(places) <= set(variable.dims) <= {"time", *places}
+        ),
     ]
     with (
         whole_file(path.with_name(path.name + SIDECAR)) as sidecar,
@@ -96,7 +100,7 @@ def _metadata(group: xr.Dataset, name: str, names: list[str]) -> str:
         column: dict[str, object] = {
             "name": key,
             "titles": key,
-            "datatype": "dateTime" if key == "time" else "number",
+            "datatype": {"time": "dateTime", STATION_NAME: "string"}.get(key, "number"),
         }
         if "long_name" in attributes:
             column["dc:title"] = attributes["long_name"]

@@ -13,7 +13,7 @@ from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.tables import TableLike, by_time_and_place, read_table
+from cagp_dist.tables import Names, TableLike, by_time_and_place, read_table
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
 
@@ -44,6 +44,8 @@ class Observations:
         Units, standard_name and long_name, where the source has them.
     dropped_missing : int
         Values that were not there.
+    names : array of str, shape (n,), or None
+        Of the places of a table.
     """
 
     latitude_degrees: Array
@@ -56,6 +58,7 @@ class Observations:
     name: str
     attributes: Mapping[str, str]
     dropped_missing: int
+    names: Names | None = None
 
     @property
     def times(self) -> Times | None:
@@ -181,6 +184,7 @@ def observe(
         name=table.name,
         attributes={"units": table.units} if table.units else {},
         dropped_missing=table.dropped_missing,
+        names=fields.names,
     )
 
 

@@ -16,7 +16,8 @@ from cagp_dist.geometry import unit_sphere, widest_gap
 from cagp_dist.kriging.axes import Horizontal, horizontal
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.latlon import LatLonGrid
-from cagp_dist.tables import Frame, TableLike, read_places
+from cagp_dist.store.layout import COORDINATES, STATION_NAME
+from cagp_dist.tables import Frame, Names, TableLike, read_places
 
 To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"
 
@@ -91,7 +92,7 @@ def find_targets(to: To, observed: Observations) -> Targets:
         return of_grid(_resolution(to.get("resolution"), region), region)
     if isinstance(to, (Mapping, str, os.PathLike, Frame)):
         places = read_places(to)
-        return of_places(places.latitude_degrees, places.longitude_degrees)
+        return of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
     if isinstance(to, Sequence) and np.shape(to) == (4,):
         region = _region(to)
         return of_grid(_resolution(None, region), region)
@@ -101,14 +102,22 @@ def find_targets(to: To, observed: Observations) -> Targets:
     )
 
 
-def of_places(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike, *, dim: str = "place") -> Targets:
-    """Places one by one."""
+def of_places(
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    *,
+    dim: str = "place",
+    names: Names | None = None,
+) -> Targets:
+    """Places one by one, with their names where they have any."""
     latitude = np.asarray(latitude_degrees, dtype=np.float64)
     longitude = np.asarray(longitude_degrees, dtype=np.float64)
     coordinates = {
         "latitude": xr.Variable(dim, latitude, _attributes("latitude")),
         "longitude": xr.Variable(dim, longitude, _attributes("longitude")),
     }
+    if names is not None:  # as objects: Zarr 3 knows no text of fixed width
+        coordinates[STATION_NAME] = xr.Variable(dim, names.astype(object), COORDINATES[STATION_NAME])
     return Targets(latitude, longitude, (dim,), latitude.shape, coordinates)
 
 

@@ -64,7 +64,12 @@ def cross_validate(
 def _dataset(observed: Observations, learned: Learned, fold: Indices, mean: Array, std: Array) -> xr.Dataset:
     """Predictions and scores; places without an observation have no values."""
     places = fold >= 0
-    part = of_places(observed.latitude_degrees[places], observed.longitude_degrees[places], dim="observation")
+    part = of_places(
+        observed.latitude_degrees[places],
+        observed.longitude_degrees[places],
+        dim="observation",
+        names=None if observed.names is None else observed.names[places],
+    )
     values = observed.values[:, places]
     noise = learned.noise_variance if learned.noise_variance.ndim == 0 else learned.noise_variance[places]
     predictive = np.sqrt(std[:, places] ** 2 + noise)

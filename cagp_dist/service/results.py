@@ -54,6 +54,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
         "latitude_degrees": points.latitude_degrees[design.test],
         "longitude_degrees": points.longitude_degrees[design.test],
     }
+    names = None if points.names is None else points.names[design.test]
     observed = points.values[:, design.test]
     nugget = prior.noise_number
     noise, elsewhere = task.noise_at(design.test, nugget), task.typical_noise(nugget)
@@ -69,6 +70,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             observed=observed,
             computational_std=None if unfinished is None else unfinished[:, :q],
             variable=points.variable,
+            names=names,
         ),
         "calibration": schema.calibration_group(
             **test,
@@ -76,6 +78,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             scores=trace[-1],
             area_weight=design.test_weights,
             variable=points.variable,
+            names=names,
         ).assign_attrs(_computational_statement(last.std[:, :q], unfinished, points.variable.units)),
         "trace": schema.trace_group(
             trace, seconds=[step.seconds for step in solution.steps], variable=points.variable
@@ -86,6 +89,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             longitude_degrees=points.longitude_degrees[design.train],
             values=points.values[:, design.train],
             variable=points.variable,
+            names=None if points.names is None else points.names[design.train],
         ),
     }
     if design.cells is not None:
@@ -132,6 +136,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             noise_variance=elsewhere,
             computational_std=None if unfinished is None else unfinished[:, q + cells :],
             variable=points.variable,
+            names=task.wanted.names,
         )
     return groups
 

@@ -7,6 +7,7 @@ one asks for it, so that nobody could tell it from a missing one. Every array is
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -244,7 +245,7 @@ def content_sha256(dataset: xr.Dataset) -> str:
     Parameters
     ----------
     dataset : xarray.Dataset
-        Variables of kind float, int, bool or datetime64; attributes and encodings do not count.
+        Variables of kind float, int, bool, datetime64 or text; attributes and encodings do not count.
 
     Returns
     -------
@@ -254,15 +255,20 @@ def content_sha256(dataset: xr.Dataset) -> str:
     Raises
     ------
     ArgumentError
-        If a variable holds text or objects.
+        If a variable holds objects.
     """
     digest = hashlib.sha256()
     for key in sorted(map(str, dataset.variables)):
         values = dataset.variables[key].values
-        if values.dtype.kind not in "fiubM":
-            raise ArgumentError(f"variable {key!r} has dtype {values.dtype}; expected numbers or times.")
-        digest.update(f"{key}{dataset.variables[key].dims}{values.shape}{values.dtype.str}".encode())
-        digest.update(np.ascontiguousarray(values).tobytes())
+        if values.dtype.kind not in "fiubMU":
+            raise ArgumentError(
+                f"variable {key!r} has dtype {values.dtype}; expected numbers, times or text."
+            )
+        is_text = values.dtype.kind == "U"
+        kind = "text" if is_text else values.dtype.str
+        digest.update(f"{key}{dataset.variables[key].dims}{values.shape}{kind}".encode())
+        plain = np.ascontiguousarray(values)
+        digest.update(json.dumps(plain.tolist()).encode() if is_text else plain.tobytes())
     return digest.hexdigest()
 
 

@@ -12,7 +12,8 @@
     targets       t2m_mean t2m_std t2m_predictive_std (time, point)        latitude longitude (point)
     observations  t2m (time, point)                                        latitude longitude (point)
 
-A run of another variable has its name in place of ``t2m``, and its unit.
+A run of another variable has its name in place of ``t2m``, and its unit. Groups of points have the coordinate
+``station_name`` (point) as well, if the table that they come from names its places.
 
 Everything that is averaged over test points, histogram and coverage included, comes a second time with the
 suffix ``_area_weighted``: each point counted with the area that it stands for, ``area_weight``.
@@ -139,10 +140,14 @@ def attributes_of(variable: Variable) -> Mapping[str, Attributes]:
 VARIABLES: Mapping[str, Attributes] = attributes_of(T2M)
 """Of a run of 2 metre temperature."""
 
+STATION_NAME = "station_name"
+"""Coordinate of points whose names are known; empty where one has none."""
+
 COORDINATES: Mapping[str, Attributes] = {
     "time": {"standard_name": "time", "long_name": "time", "axis": "T"},
     "latitude": {"standard_name": "latitude", "long_name": "latitude", "units": "degrees_north"},
     "longitude": {"standard_name": "longitude", "long_name": "longitude", "units": "degrees_east"},
+    STATION_NAME: {"standard_name": "platform_name", "long_name": "name of the place"},
     "level": {"units": "1", "long_name": "level of the central prediction interval"},
     "iteration": {"units": "1", "long_name": "solver iteration, 0 is the prior"},
 }

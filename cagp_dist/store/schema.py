@@ -17,6 +17,7 @@ from cagp_dist.store.layout import (
     NODES_PER_CELL,
     OF_CELLS,
     SCORES,
+    STATION_NAME,
     attributes_of,
     dimensions_of,
     optional_of,
@@ -35,6 +36,7 @@ def posterior_group(
     observed: ArrayLike,
     computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
+    names: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Group ``posterior``: prediction and observation at the test points.
 
@@ -52,13 +54,15 @@ def posterior_group(
         Part of the latent standard deviation that is unfinished computation, at most.
     variable : Variable
         What is analysed.
+    names : array_like of str, shape (q,), optional
+        Of the points.
 
     Raises
     ------
     ArgumentError
         If a shape does not fit.
     """
-    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
+    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees, names)
     group = _dataset(
         "posterior",
         coordinates,
@@ -183,6 +187,7 @@ def targets_group(
     noise_variance: float,
     computational_std: ArrayLike | None = None,
     variable: Variable = T2M,
+    names: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Group ``targets``: prediction at the places of a table, in the order of its rows.
 
@@ -190,7 +195,7 @@ def targets_group(
     """
     return _dataset(
         "targets",
-        _point_coordinates(times, latitude_degrees, np.mod(longitude_degrees, 360.0)),
+        _point_coordinates(times, latitude_degrees, np.mod(longitude_degrees, 360.0), names),
         _posterior(variable, mean, std, noise_variance, computational_std),
         variable,
         title=f"Posterior {variable.long_name} at places of a table",
@@ -206,6 +211,7 @@ def calibration_group(
     scores: Scores,
     area_weight: ArrayLike | None = None,
     variable: Variable = T2M,
+    names: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Group ``calibration``: PIT values at the test points, their histogram, and the pooled scores.
 
@@ -214,7 +220,7 @@ def calibration_group(
 
     Parameters
     ----------
-    times, latitude_degrees, longitude_degrees : array_like
+    times, latitude_degrees, longitude_degrees, names : array_like
         As in `posterior_group`.
     pit : array_like, shape (T, q)
         PIT values of the observations, noise included; NaN where nothing was observed.
@@ -242,7 +248,7 @@ def calibration_group(
         coverage_test(values, levels=scores.levels, cells=cells, weights=given) for given in (None, shares)
     ]
     verdict = judge(*tests, observations=values.size)
-    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
+    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees, names)
     coordinates["level"] = _coordinate("level", "level", scores.levels)
     group = _dataset(
         "calibration",
@@ -326,6 +332,7 @@ def observations_group(
     longitude_degrees: ArrayLike,
     values: ArrayLike,
     variable: Variable = T2M,
+    names: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Group ``observations``: the training points and what was observed there.
 
@@ -337,13 +344,15 @@ def observations_group(
         In the unit of the variable; a vector (n,) when T is 1.
     variable : Variable
         What was observed.
+    names : array_like of str, shape (n,), optional
+        Of the points.
 
     Raises
     ------
     ArgumentError
         If a shape does not fit.
     """
-    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees)
+    coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees, names)
     group = _dataset(
         "observations",
         coordinates,
@@ -387,12 +396,14 @@ def _counting_missing(group: xr.Dataset, name: str) -> xr.Dataset:
 
 
 def _point_coordinates(
-    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike
+    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike, names: ArrayLike | None
 ) -> dict[str, xr.Variable]:
+    named = {} if names is None else {STATION_NAME: _coordinate(STATION_NAME, "point", names)}
     return {
         "time": _coordinate("time", "time", times),
         "latitude": _coordinate("latitude", "point", latitude_degrees),
         "longitude": _coordinate("longitude", "point", longitude_degrees),
+        **named,
     }
 
 

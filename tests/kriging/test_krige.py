@@ -116,6 +116,18 @@ def test_it_can_be_written_and_read_again(gappy, prior, tmp_path):
         np.testing.assert_array_equal(again["mean"], result["mean"])
 
 
+def test_places_of_a_table_keep_their_names(gappy, prior, tmp_path):
+    places = {"city": ["Zürich", "Lima"], "lat": [47.4, -12.0], "lon": [8.5, -77.0]}
+    result = cagp.krige(gappy, to=places, prior=prior)
+    result.to_netcdf(tmp_path / "places.nc", engine="h5netcdf")
+    result.to_zarr(tmp_path / "places.zarr", consolidated=False)
+    with xr.open_dataset(tmp_path / "places.nc", engine="h5netcdf") as again:
+        assert again.station_name.values.tolist() == ["Zürich", "Lima"]
+    with xr.open_zarr(tmp_path / "places.zarr", consolidated=False) as again:
+        lima = again.set_xindex("station_name").sel(station_name="Lima")
+        assert float(lima["mean"]) == float(result["mean"][1])
+
+
 def test_numbers_that_are_not_given_are_fitted(truth):
     result = cagp.krige(truth, to={"lat": [1.0], "lon": [2.0]})
     grid = cagp.LatLonGrid.from_axes(truth.lat, truth.lon)

@@ -128,6 +128,7 @@ def test_cross_validation_predicts_each_fold_from_the_others(model, stations, pr
     assert float(result.coverage.sel(level=0.9)) == pytest.approx(float(inside.mean()))
     assert result.pit.min() > 0.0
     assert result.observed.attrs["units"] == "K"
+    assert result.station_name.values.tolist() == stations["id"]
 
 
 def test_cross_validation_of_several_times_with_gaps(truth):

@@ -12,6 +12,7 @@ import xarray as xr
 from cagp_dist.calibration.folds import block_folds
 from cagp_dist.calibration.pit import pit
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.export import export_run
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern32
 from cagp_dist.kriging.examples import PLACES, write_examples
@@ -137,6 +138,23 @@ def test_folds_map_and_places_are_those_of_dense_formulas(stations):
         np.testing.assert_allclose(groups["targets"].TAVG_mean[time], mean, atol=1e-9)
         np.testing.assert_allclose(groups["targets"].TAVG_std[time], np.sqrt(variance), atol=1e-9)
     np.testing.assert_allclose(groups["targets"].longitude, [13.4, 350.9])
+    # names go with the places, into the groups and out of them
+    assert groups["posterior"].station_name.values.tolist() == order
+    assert groups["calibration"].station_name.values.tolist() == order
+    assert read(outcome.path, "observations").station_name.values.tolist() == order
+    assert groups["targets"].station_name.values.tolist() == ["Berlin", "Lisbon"]
+    assert groups["targets"].station_name.attrs["standard_name"] == "platform_name"
+    table, netcdf = (
+        export_run(outcome.path, to=form, groups=["targets"], output=stations)[0]
+        for form in ("csv", "netcdf")
+    )
+    with table.open() as stream:
+        assert [row["station_name"] for row in csv.DictReader(stream)] == 3 * ["Berlin", "Lisbon"]
+    columns = json.loads((stations / "targets.csv-metadata.json").read_text())["tableSchema"]["columns"]
+    assert (columns[3]["name"], columns[3]["datatype"]) == ("station_name", "string")
+    with xr.open_dataset(netcdf, engine="h5netcdf") as dataset:
+        assert dataset.station_name.values.tolist() == ["Berlin", "Lisbon"]
+        assert dataset.station_name.encoding["dtype"] == np.dtype("S1")
     # an observation is predicted with the noise of its own station
     predictive = np.sqrt(posterior.TAVG_std.values**2 + noise**2 + NUGGET)
     np.testing.assert_allclose(posterior.TAVG_predictive_std, predictive, rtol=1e-12)
