@@ -335,9 +335,9 @@ def test_two_processes_publish_once(tmp_path):
     [
         ('name = "gauss-seidel"\niterations = 2', True),
         ('name = "conjugate-gradient"\niterations = 4', False),
-        ('name = "random-actions"\niterations = 3', True),
-        ('name = "cholesky"', True),
-        ('name = "block-gauss-seidel"\niterations = 0', True),
+        pytest.param('name = "random-actions"\niterations = 3', True, marks=pytest.mark.exhaustive),
+        pytest.param('name = "cholesky"', True, marks=pytest.mark.exhaustive),
+        pytest.param('name = "block-gauss-seidel"\niterations = 0', True, marks=pytest.mark.exhaustive),
     ],
 )
 def test_every_solver_does_several_times(tmp_path, solver, many):

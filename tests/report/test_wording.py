@@ -91,6 +91,7 @@ def test_few_points_are_not_overread() -> None:
 
 
 @pytest.mark.parametrize("points", [20, 50, 400])
+@pytest.mark.exhaustive
 def test_the_fault_that_is_named_is_seen_in_95_percent_of_histograms(points: int) -> None:
     # binomial standard error of 0.95 over 500 histograms: 0.01; the count is discrete, so that the share
     # may be higher by one step. A U is not read as one in the rare case of raised ends alone.

@@ -23,7 +23,7 @@ def job(root, *, source=GAPS, **keys):
             design={
                 "train": random_points(200),
                 "test": random_points(20, seed=1),
-                "map": {**map_grid(1.5), **keys},
+                "map": {**map_grid(2.0), **keys},
             },
             output={"root": root},
         )
