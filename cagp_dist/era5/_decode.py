@@ -6,8 +6,11 @@ standard input; the answer is plain arrays, or ``error.json``, in a folder that 
 """
 
 import json
+import os
 import shutil
 import sys
+import threading
+import time
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -38,6 +41,8 @@ def main() -> int:
         ``error.json``: the class of the error and its text.
     """
     job = json.load(sys.stdin)
+    if "parent" in job:
+        threading.Thread(target=_end_with, args=(job["parent"],), daemon=True).start()
     folder = Path(job["folder"])
     try:
         with warnings.catch_warnings():
@@ -51,6 +56,13 @@ def main() -> int:
     except Exception as error:  # decoders raise whatever they like on damaged bytes
         return _fail(folder, "DataError", _damage(error))
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent does: a job that was killed leaves nobody behind who decodes."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
 
 
 def _decode_one(job: dict[str, Any], folder: Path) -> None:

@@ -173,7 +173,7 @@ def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -
     try:
         child = subprocess.run(
             [sys.executable, "-P", "-m", "cagp_dist.era5._decode"],
-            input=json.dumps(job),
+            input=json.dumps({**job, "parent": os.getpid()}),
             env=environment,
             capture_output=True,
             text=True,

@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import select
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -193,6 +196,27 @@ def test_a_decoder_that_dies_or_hangs_costs_one_error(write, scratch, tmp_path, 
     with pytest.raises(DataError, match=f"{path} {message}"):
         open_file(path, scratch=scratch, time_limit_seconds=0.5)
     assert list(scratch.iterdir()) == []
+
+
+JOB_THAT_IS_KILLED = """
+import os, sys
+from pathlib import Path
+from cagp_dist.era5.files import run_child
+folder = Path(sys.argv[1])
+job = {"path": str(folder / "pipe"), "folder": str(folder), "selection": {}}
+run_child(job, "a pipe that nobody writes to", 60.0)
+"""
+
+
+def test_a_decoder_ends_with_the_job_that_started_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen([sys.executable, "-c", JOB_THAT_IS_KILLED, tmp_path]) as job:
+        pipe = os.open(tmp_path / "pipe", os.O_WRONLY)  # waits until the decoder opens it
+        job.kill()
+    gone = select.poll()
+    gone.register(pipe, 0)  # tells when nobody reads any more
+    assert gone.poll(30_000) == [(pipe, select.POLLERR)]
+    os.close(pipe)
 
 
 def test_the_decoder_is_not_given_the_key(write, scratch, tmp_path, monkeypatch):
