@@ -1,7 +1,7 @@
 """From a published run to files that other programs read.
 
-``groups`` opens the groups of a run and gives each what it needs to stand alone, ``rights`` says whose data
-it is made from; ``netcdf``, ``table`` and ``geotiff`` write one format each.
+``groups`` opens the groups of a run and gives each what it needs to stand alone; ``netcdf``, ``table`` and
+``geotiff`` write one format each.
 """
 
 import os

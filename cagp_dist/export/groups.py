@@ -12,9 +12,10 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
-from cagp_dist.export.rights import rights_of
 from cagp_dist.store.arrays import open_group
 from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.rights import rights_of
+from cagp_dist.variables.units import square_of
 
 GRIDDED, PLACED, TABULAR = "gridded", "placed", "tabular"
 CONVENTIONS = "CF-1.11, ACDD-1.3"
@@ -114,7 +115,7 @@ def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[s
     }
     units = next((variable.attrs.get("units") for variable in group.data_vars.values()), None)
     if "noise_variance" in described and units and kind_of(group) != TABULAR and units != "1":
-        described["noise_variance_units"] = f"{units}2"
+        described.setdefault("noise_variance_units", square_of(units))
     return {
         attribute: str(value).lower() if isinstance(value, bool | np.bool_) else value
         for attribute, value in described.items()

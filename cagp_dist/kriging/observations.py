@@ -1,6 +1,6 @@
 """What was observed, from an xarray object or a table, as arrays of places and times."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension,
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.tables import Names, TableLike, by_time_and_place, read_table
+from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
 
@@ -156,7 +157,7 @@ def observe(
         return (
             observed
             if units is None
-            else replace(observed, attributes={**observed.attributes, "units": units})
+            else replace(observed, attributes={**observed.attributes, "units": cf_units(units)})
         )
     table = read_table(
         source,
@@ -182,7 +183,7 @@ def observe(
         coordinates=coordinates,
         where=None,
         name=table.name,
-        attributes={"units": table.units} if table.units else {},
+        attributes={"units": cf_units(table.units)} if table.units else {},
         dropped_missing=table.dropped_missing,
         names=fields.names,
     )
@@ -256,9 +257,15 @@ def _from_xarray(
         coordinates=coordinates,
         where=where,
         name=str(field.name) if field.name is not None else "value",
-        attributes={key: str(field.attrs[key]) for key in KEPT_ATTRIBUTES if field.attrs.get(key)},
+        attributes=_kept(field.attrs),
         dropped_missing=int(np.isnan(values).sum()),
     )
+
+
+def _kept(attributes: Mapping[Hashable, object]) -> dict[str, str]:
+    """Attributes that results have too, units as CF writes them."""
+    kept = {key: str(attributes[key]) for key in KEPT_ATTRIBUTES if attributes.get(key)}
+    return kept | ({"units": cf_units(kept["units"])} if "units" in kept else {})
 
 
 def _noise(

@@ -17,7 +17,8 @@ from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.solve import Solution, Step
 from cagp_dist.service.task import Task, spacing_of
 from cagp_dist.store import schema
-from cagp_dist.variables.units import amount
+from cagp_dist.store.rights import rights_of
+from cagp_dist.variables.units import amount, square_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -235,6 +236,33 @@ def attributes_of(
         },
     }
     return attributes if fitted is None else {**attributes, "fit": fitted.attributes()}
+
+
+def self_contained(
+    groups: "Mapping[str, xr.Dataset]", attributes: Mapping[str, object], task: Task
+) -> "dict[str, xr.Dataset]":
+    """Give each group what the root says of origin, rights and noise, so that it can stand alone.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        From `groups_of`.
+    attributes : mapping of str to object
+        From `attributes_of`.
+    task : Task
+        What the run was made from.
+    """
+    source, units = task.provenance["source"], task.points.variable.units
+    rights, software = rights_of(source, task.points.times), f"cagp_dist {version('cagp-dist')}"
+    said = {
+        "history": f"created by {software}: run {task.run_key}",
+        "source": f"Gaussian-process regression ({software}) of observations from {source}",
+        "license": rights.license,
+        "acknowledgement": rights.attribution,
+        "noise_variance": attributes["noise_variance"],
+        **({"noise_variance_units": square_of(units)} if units else {}),
+    }
+    return {name: group.assign_attrs(said) for name, group in groups.items()}
 
 
 def _known_noise(points: Points) -> dict[str, object]:

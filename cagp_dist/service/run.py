@@ -17,7 +17,7 @@ from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
-from cagp_dist.service.results import attributes_of, groups_of
+from cagp_dist.service.results import attributes_of, groups_of, self_contained
 from cagp_dist.service.solve import Solution
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.service.times import resolved
@@ -116,7 +116,8 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
             seconds=clock.seconds,
         )
         with clock.stage("Publication"):
-            path = publish(job.root, groups, run_key=task.run_key, attributes=attributes)
+            whole = self_contained(groups, attributes, task)
+            path = publish(job.root, whole, run_key=task.run_key, attributes=attributes)
     return Outcome(path, solution.status, groups["calibration"], already_done=False)
 
 

@@ -33,6 +33,7 @@ from cagp_dist.store.arrays import content_sha256, open_group, write_group
 from cagp_dist.store.batches import DIMENSIONS, list_batches, publish_batch, read_batch
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.variables import variable_of
+from cagp_dist.variables.units import cf_units
 
 BATCH_BYTES = 64 * 2**20
 """A longer ingest becomes several batches, so that a kill loses at most one."""
@@ -235,7 +236,7 @@ def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
 
 def _check_variable(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:
     held, given = (
-        [f"{name} [{values.attrs.get('units', '')}]" for name, values in dataset.data_vars.items()]
+        [f"{name} [{cf_units(values.attrs.get('units', ''))}]" for name, values in dataset.data_vars.items()]
         for dataset in (batch, field)
     )
     if held != given:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.variables.table import T2M, VARIABLES
-from cagp_dist.variables.units import conversion, scaled
+from cagp_dist.variables.units import cf_units, conversion, scaled
 from cagp_dist.variables.variable import UNCHECKED, Variable
 
 _RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
@@ -80,7 +80,7 @@ def variable_of(name: str, attributes: Mapping[object, object]) -> Variable:
     def text(key: str) -> str:
         return str(attributes.get(key, ""))
 
-    known, units = VARIABLES.get(name), text("units")
+    known, units = VARIABLES.get(name), cf_units(text("units"))
     long_name = text("long_name") or (known.long_name if known else name.replace("_", " "))
     if known is None or (units and units != known.units) or _is_anomaly(attributes):
         return Variable(name, long_name, units, text("standard_name"))
@@ -139,7 +139,7 @@ def described(
         standard = str(attributes.get("standard_name", ""))
         standard = "" if standard == "unknown" else standard
         multiple, bare = (1.0, stated) if units is None else scaled(stated)
-        return Variable(known.name, f"{long_name}{place}", bare, standard), (multiple, 0.0)
+        return Variable(known.name, f"{long_name}{place}", cf_units(bare), standard), (multiple, 0.0)
     found = replace(known, long_name=f"{known.long_name}{place}")
     scale = conversion(stated, known.file_units)
     if scale is None:

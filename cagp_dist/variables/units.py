@@ -34,6 +34,14 @@ _CONVERSIONS: Mapping[tuple[str, str], tuple[float, float]] = {
 }
 """From one unit to another: factor and offset."""
 
+_NAME = r"[A-Za-z%°µ_]+"
+_POWER = rf"{_NAME}(-?\d)?"
+_PURE = ("(0 - 1)", "(0-1)", "0-1", "~", "none", "proportion", "fraction", "dimensionless", "unitless",
+         "numeric")  # fmt: skip
+_UDUNITS = {"celsius": "degC", "k": "K", "pa": "Pa", "hpa": "hPa", "m s-1": "m s-1", "%": "%",
+            **dict.fromkeys(_PURE, "1")}  # fmt: skip
+"""How UDUNITS writes what is spelled in many ways, by `plain_units`."""
+
 
 def plain_units(units: str) -> str:
     """One spelling of each unit: ``m s**-1``, ``m/s`` and ``m s^-1`` are ``m s-1``."""
@@ -92,6 +100,47 @@ def scaled(units: str) -> tuple[float, str]:
     if found is None or float(found[1]) == 0.0:
         return 1.0, units
     return float(found[1]), found[2]
+
+
+def cf_units(units: str) -> str:
+    """Write a unit as CF and UDUNITS do; one that is not understood stays as it is.
+
+    Examples
+    --------
+    >>> cf_units("m s**-1"), cf_units("W/m^2"), cf_units("°C"), cf_units("(0 - 1)"), cf_units("hPa")
+    ('m s-1', 'W m-2', 'degC', '1', 'hPa')
+    """
+    plain = plain_units(units)
+    if plain in _UDUNITS:
+        return _UDUNITS[plain]
+    text = " ".join(units.replace("**", "").replace("^", "").replace("·", " ").split())
+    first, *below = (part.strip() for part in text.split("/"))
+    if not below:
+        return text
+    parts = [f"{part}1" if re.fullmatch(_NAME, part) else part for part in below]
+    if not re.fullmatch(rf"{_POWER}( {_POWER})*|1", first) or not all(
+        re.fullmatch(rf"{_NAME}\d", part) for part in parts
+    ):
+        return units
+    inverse = [f"{part[:-1]}-{part[-1]}" for part in parts]
+    return " ".join([*([] if first == "1" else [first]), *inverse])
+
+
+def square_of(units: str) -> str:
+    """Write the square of a unit as CF and UDUNITS do; of a temperature, that of a difference of two.
+
+    Examples
+    --------
+    >>> square_of("K"), square_of("m s-1"), square_of("degC"), square_of("1")
+    ('K2', 'm2 s-2', 'K2', '1')
+    """
+    if units == "1":
+        return units
+    if plain_units(units) == "celsius":
+        return "K2"
+    powers = [re.fullmatch(rf"({_NAME})(-?\d*)", part) for part in units.split()]
+    found = [f"{power[1]}{2 * int(power[2] or 1)}" for power in powers if power is not None]
+    return " ".join(found) if len(found) == len(powers) else f"({units})2"
 
 
 def symbol(units: str) -> str:

@@ -160,7 +160,7 @@ def test_of_an_anomaly_in_celsius_nothing_is_added_to(attribute):
     field = canonical(raw, variable="temperature")
     np.testing.assert_array_equal(field.temperature, values)
     variable = variable_of("temperature", field.temperature.attrs)
-    assert (variable.units, variable.is_temperature, variable.low) == ("degree C", False, -np.inf)
+    assert (variable.units, variable.is_temperature, variable.low) == ("degC", False, -np.inf)
     with pytest.raises(DataError, match="is an anomaly by its long name"):
         canonical(raw.rename(temperature="t2m"))
 
@@ -267,10 +267,33 @@ def test_a_number_before_a_unit_multiplies(units, target, expected):
     assert conversion(units, target) == expected
 
 
+@pytest.mark.parametrize(
+    ("units", "published"),
+    [
+        ("m s**-1", "m s-1"),
+        ("J m**-2", "J m-2"),
+        ("kg/m^2/s", "kg m-2 s-1"),
+        ("m**3 m**-3", "m3 m-3"),
+        ("degrees Celsius", "degC"),
+        ("kelvin", "K"),
+        ("Proportion", "1"),
+        ("~", "1"),
+        ("1/s", "s-1"),
+        ("psu", "psu"),
+        ("deg / 100 km", "deg / 100 km"),
+        ("", ""),
+    ],
+)
+def test_units_are_published_as_cf_writes_them(units, published):
+    """Also those of a store that was written before they were."""
+    assert described("any", {"units": units})[0].units == published
+    assert variable_of("any", {"units": units}).units == published
+
+
 def test_a_number_before_the_unit_that_a_job_states_scales_any_variable():
     variable, scale = described("TMAX", {}, units="0.1 degC")
     assert (variable.units, scale) == ("degC", (0.1, 0.0))
-    variable, scale = described("salinity", {"units": "0.001 kg m-3"})  # what a file says stays as it is
+    variable, scale = described("salinity", {"units": "0.001 kg m-3"})  # a file's own number stays in it
     assert (variable.units, scale) == ("0.001 kg m-3", (1.0, 0.0))
 
 

@@ -182,6 +182,13 @@ def test_report_and_plan_of_a_station_job(stations):
     which = [f"fold {number} of 4" for number in (1, 2, 3, 4)] + ["all points"]
     assert solving[-len(which) * len(parts) :] == [f"{name}, {part}" for name in which for part in parts]
     attributes = read(outcome.path, None).attrs
+    for group in ("posterior", "map", "targets", "calibration", "trace", "observations"):
+        said = read(outcome.path, group).attrs
+        assert said["source"].endswith("of observations from table stations.csv")
+        assert said["license"].startswith("that of the observations, table stations.csv")
+        assert said["acknowledgement"].startswith("Made from table stations.csv.")
+        assert said["history"].endswith(f"run {outcome.path.stem}")
+        assert (said["noise_variance"], said["noise_variance_units"]) == (attributes["noise_variance"], "K2")
     assert attributes["cross_validation"].startswith(
         "4 folds: each observed place was predicted from the other"
     )

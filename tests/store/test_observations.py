@@ -53,6 +53,15 @@ def test_attributes_of_the_variables_are_kept(store):
     assert open_observations(store).t2m.attrs == given_field.t2m.attrs
 
 
+def test_another_spelling_of_its_unit_is_no_other_variable(store):
+    old, new = (field([step]).rename(t2m="wind") for step in (0, 1))
+    old.wind.attrs, new.wind.attrs = {"units": "m s**-1"}, {"units": "m s-1"}
+    append(store, old)
+    assert append(store, new) == Appended(times_added=1, times_present=0)
+    with pytest.raises(StoreError, match=r"holds wind \[hPa\], and .* holds wind \[m s-1\]"):
+        append(store, new.assign(wind=new.wind.assign_attrs(units="hPa")))
+
+
 def test_a_time_that_is_there_already_is_skipped_and_others_are_inserted(store):
     append(store, field([2, 5]))
     assert append(store, field([2, 5])) == Appended(times_added=0, times_present=2)
