@@ -504,7 +504,8 @@ def plan_ring_sweeps(
         raise _too_large(demand, f"{method} on the grid", peak, Remedy.COARSER_GRID)
     width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * iterations)
-    entries = grid.size * grid.latitudes // 2 * len(groups[:1]) + (0 if on_grid else grid.size * demand.q)
+    entries = grid.size * grid.latitudes // 2 * len(groups[:1])
+    entries += 0 if on_grid else grid.size * demand.target_points
     tasks = tasks_of_a_sweep * (2 + iterations) * len(groups)
     return replace(
         _plan_without_tiles(demand, method, iterations, peak, entries, flops, tasks),
@@ -553,7 +554,9 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     # the prior seen by each view, and for the mean at other points than the grid's by each of them
-    seen = (targets if many else views) + (0 if grid.targets_are_grid else targets)
+    points = demand.target_points if targets else 0
+    of_views = points if many or grid.target_views is None else views
+    seen = of_views + (0 if grid.targets_are_grid else points)
     entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
     return _plan_without_tiles(demand, "exact on the grid", None, peak, entries, flops, 16)
@@ -575,7 +578,7 @@ def _plan_window(demand: Demand, grid: GridSize) -> Plan:
     peak = _common_bytes(demand, 1) + factor + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
-    entries = grid.latitudes * points + (points + demand.n) * demand.q
+    entries = grid.latitudes * points + (points + demand.n) * demand.target_points
     flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
     return _plan_without_tiles(demand, "exact on the regional grid", None, peak, entries, flops, 16)
 

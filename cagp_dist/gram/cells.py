@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers, as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import unit_sphere
+from cagp_dist.geometry import degrees, unit_sphere
 from cagp_dist.kernels import Kernel, Parameters, coordinates
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.views import SAME_DEGREES, Views
 
 NODES_AT_ONCE = 512
 """Nodes whose covariances are held at a time, whole cells; a constant, so that no bit depends on workers."""
@@ -31,9 +33,9 @@ SQUARE_NODES = 256
 class CellMeans:
     """Means of the field over q cells, each a weighted mean over some nodes.
 
-    A target of `cagp_dist.condition` and `cagp_dist.posterior_mean`, of every solver but `Rings`. The
-    posterior is that of the means: the mean of node means, and the variance of the mean, in which what nodes
-    do not share averages out. A cell with one node is a point.
+    A target of `cagp_dist.condition` and `cagp_dist.posterior_mean`, of every solver. The posterior is that
+    of the means: the mean of node means, and the variance of the mean, in which what nodes do not share
+    averages out. A cell with one node is a point.
 
     Parameters
     ----------
@@ -112,6 +114,11 @@ class CellMeans:
     def starts(self) -> Indices:
         """First node of each cell, shape (q,)."""
         return np.asarray(np.cumsum(self.counts) - self.counts)
+
+    @property
+    def points(self) -> Indices:
+        """Which cells are points: those of one node."""
+        return np.flatnonzero(self.counts == 1)
 
     @property
     def centres(self) -> Array:
@@ -212,6 +219,41 @@ def box_nodes(
     return np.repeat(latitude, k, axis=1), np.tile(longitude, (1, k)), weights
 
 
+def views_of_cells(cells: CellMeans, grid: LatLonGrid) -> tuple[CellMeans, Indices, Indices]:
+    """Cells that see a grid differently up to rotation by whole grid steps, as `Views` are of points.
+
+    Parameters
+    ----------
+    cells : CellMeans
+        On the unit sphere.
+    grid : LatLonGrid
+        What is seen.
+
+    Returns
+    -------
+    seeing : CellMeans
+        One cell of each view.
+    view, steps : array of int, shape (q,)
+        View of each cell, and its rotation to the east of that one.
+    """
+    turns = Views.of(cells.nodes[cells.starts], grid).steps
+    latitude, longitude = degrees(cells.nodes)
+    spacing = 360.0 / grid.n_longitudes
+    eastward = np.rint((longitude - np.repeat(turns, cells.counts) * spacing) / SAME_DEGREES)
+    # where each node lies once the first one was turned to the first column of the grid; and its weight
+    alike = np.column_stack(
+        [np.rint(latitude / SAME_DEGREES), np.mod(eastward, np.rint(360.0 / SAME_DEGREES)), cells.weights]
+    )
+    first: dict[bytes, int] = {}
+    ends = cells.starts + cells.counts
+    known = [
+        first.setdefault(alike[start:end].tobytes(), cell)
+        for cell, (start, end) in enumerate(zip(cells.starts, ends, strict=True))
+    ]
+    chosen, view = np.unique(np.array(known, dtype=np.intp), return_inverse=True)
+    return cells.part(chosen), view.reshape(-1), turns - turns[chosen][view.reshape(-1)]
+
+
 def averaged_panel(kernel: Parameters, points: Array, cells: CellMeans) -> Array:
     """``k(points, nodes) W'`` for the rows of a panel (p, m): shape (m, q); a task of executors."""
     from cagp_dist.compiled import evaluate
@@ -221,8 +263,10 @@ def averaged_panel(kernel: Parameters, points: Array, cells: CellMeans) -> Array
     for chosen in _runs(cells, NODES_AT_ONCE):
         part = cells.part(chosen)
         Z = coordinates(part.nodes)
-        for start in range(0, m, ROWS_AT_ONCE):
-            rows = slice(start, min(start + ROWS_AT_ONCE, m))
+        # fewer rows for a cell that has more nodes
+        together = max(1, min(ROWS_AT_ONCE, ROWS_AT_ONCE * NODES_AT_ONCE // Z.shape[1]))
+        for start in range(0, m, together):
+            rows = slice(start, min(start + together, m))
             values = np.empty((rows.stop - start, Z.shape[1]))
             evaluate(*kernel, np.ascontiguousarray(points[:, rows]), Z, values)
             values *= part.weights
@@ -235,11 +279,15 @@ def variance_of_means(kernel: Kernel, cells: CellMeans) -> Array:
     variance = np.empty(len(cells))
     for chosen in _runs(cells, SQUARE_NODES):
         part = cells.part(chosen)
+        if len(part.nodes) > SQUARE_NODES:  # one cell
+            seen = averaged_panel(kernel.parameters, coordinates(part.nodes), part)
+            variance[chosen] = part.weights @ seen
+            continue
         square = part.weights[:, None] * kernel(part.nodes, part.nodes)
         square *= part.weights
         square *= np.equal.outer(*[np.repeat(np.arange(len(part)), part.counts)] * 2)
         variance[chosen] = np.add.reduceat(square.sum(axis=1), part.starts)
-    points = cells.counts == 1
+    points = cells.points
     variance[points] = kernel.diagonal(cells.nodes[cells.starts[points]])
     return variance
 

@@ -66,7 +66,7 @@ class ExactVariance:
     """
 
     def __init__(self, gram: Gram, targets: Targets) -> None:
-        rings = None if isinstance(targets, CellMeans) else _complete_rings(gram)
+        rings = _complete_rings(gram)
         self.known = rings is not None or gram.shape[0] <= FEW_POINTS
         """Whether the variance itself is found, and both bounds are it."""
         # not the Gram matrix of the solve, which may keep factors and an executor that closes
@@ -103,7 +103,7 @@ class ExactVariance:
 
 def bounds_bytes(demand: Demand) -> int:
     """Bytes that `ExactVariance.bounds` takes for a problem of this size, beside the observed points."""
-    if demand.grid is not None and demand.grid.has_rings and not demand.cell_nodes:
+    if demand.grid is not None and demand.grid.has_rings:
         alone = replace(demand, fields=1, full_covariance=False, memory_limit_bytes=sys.maxsize)
         return plan_exact_grid(alone, demand.grid).peak_bytes
     n, q = demand.n, demand.q

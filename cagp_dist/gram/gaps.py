@@ -12,7 +12,7 @@ many missing, or noise that varies along a latitude
     conjugate gradients preconditioned by the whole grid (`cagp_dist.gram.masked`).
 
 A test point sees the grid through ``k* = k(X, x*)``; points of equal latitude that lie equally between
-longitudes of the grid see it rotated, and share one solve. Where the targets are the grid itself and nothing
+longitudes of the grid see it rotated, and share one solve, and so do means over cells. Where the targets are the grid itself and nothing
 is missing, ``diag(K G^-1 K) = diag(K) - N + N^2 diag(G^-1)`` with the noise N, which one pass over the
 factors gives.
 """
@@ -25,10 +25,11 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import FEW_MISSING, GRID_COLUMNS, solves_window
 from cagp_dist.errors import NumericalError
+from cagp_dist.gram.cells import CellMeans, views_of_cells
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
-from cagp_dist.gram.targets import Targets, target_points
+from cagp_dist.gram.targets import Targets, as_list, part, seen_from, target_points
 from cagp_dist.gram.window import WindowSolve
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
@@ -118,7 +119,7 @@ class GridSolve:
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q)."""
         if full or not self._targets_are_whole_grid(targets):
-            return self._system.downdate(target_points(targets), full=full)
+            return self._system.downdate(as_list(targets), full=full)
         if self._rings.noise_by_latitude.max() <= LOUDEST * self._rings.kernel.variance:
             return self._whole_downdate()
         # latitude by latitude: one solve at a time, so that the plan need not know of the noise
@@ -191,22 +192,22 @@ class FewMissing:
             weights[:, self.rows, self.columns] = 0.0  # up to rounding it is
         return weights
 
-    def downdate(self, points: Array, *, full: bool) -> Array:
+    def downdate(self, targets: Array | CellMeans, *, full: bool) -> Array:
         """``k*' G_o^-1 k*`` from one whole-grid solve for each view; (q,) or (q, q)."""
         from scipy.linalg import solve_triangular
 
         grid, kernel = self.rings.grid, self.rings.kernel
-        views = Views.of(points, grid)
-        q, observed = len(points), self.rings.X
+        seeing, view, turned = _views(targets, grid)
+        q, observed = len(targets), self.rings.X
         own = np.zeros(q)
         at_missing = np.zeros((self.rows.size, q))
         solved = np.zeros((q, grid.size)) if full else np.zeros((0, 0))
-        for group in _batches(len(views.latitude_degrees)):
-            seen = kernel(views.points[group], observed)
+        for group in _batches(len(seeing)):
+            seen = seen_from(kernel, part(seeing, group), observed)
             u = self.rings.solve(seen.reshape(-1, *grid.shape))
             quadratic = np.einsum("vn,vn->v", seen, u.reshape(len(u), -1))
-            for i in np.flatnonzero((views.view >= group.start) & (views.view < group.stop)):
-                v, steps = views.view[i] - group.start, views.steps[i]
+            for i in np.flatnonzero((view >= group.start) & (view < group.stop)):
+                v, steps = view[i] - group.start, turned[i]
                 own[i] = quadratic[v]
                 at_missing[:, i] = u[v, self.rows, (self.columns - steps) % grid.n_longitudes]
                 if full:
@@ -216,7 +217,7 @@ class FewMissing:
             half = solve_triangular(self.factor, at_missing, lower=True, check_finite=False)
         if not full:
             return np.asarray(own - np.einsum("mi,mi->i", half, half))
-        whole = kernel(points, observed) @ solved.T
+        whole = seen_from(kernel, targets, observed) @ solved.T
         return np.asarray(0.5 * (whole + whole.T) - half.T @ half)
 
 
@@ -250,20 +251,28 @@ class ManyMissing:
             )
         return solution.value
 
-    def downdate(self, points: Array, *, full: bool) -> Array:
-        """``k_o*' G_o^-1 k_o*`` by one solve for each test point."""
+    def downdate(self, targets: Array | CellMeans, *, full: bool) -> Array:
+        """``k_o*' G_o^-1 k_o*`` by one solve for each target."""
         kernel, observed = self._masked.kernel, self._masked.X
-        q = len(points)
+        q = len(targets)
         out = np.zeros((q, q) if full else q)
-        whole = kernel(points, observed) if full else np.zeros((0, 0))
+        whole = seen_from(kernel, targets, observed) if full else np.zeros((0, 0))
         for group in _batches(q):
-            seen = kernel(points[group], observed)
+            seen = seen_from(kernel, part(targets, group), observed)
             solved = self._solved(seen.T)
             if full:
                 out[:, group] = whole @ solved.T
             else:
                 out[group] = np.einsum("in,in->i", seen, solved)
         return 0.5 * (out + out.T) if full else out
+
+
+def _views(targets: Array | CellMeans, grid: LatLonGrid) -> tuple[Array | CellMeans, Indices, Indices]:
+    """Targets that see the grid differently up to rotation; for each target which, and its rotation."""
+    if isinstance(targets, CellMeans):
+        return views_of_cells(targets, grid)
+    views = Views.of(targets, grid)
+    return views.points, views.view, views.steps
 
 
 def _batches(count: int) -> Iterator[slice]:

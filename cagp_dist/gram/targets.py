@@ -49,6 +49,13 @@ def covariance_with(kernel: Kernel, X: Array, targets: Targets) -> Array:
     return kernel(X, target_points(targets))
 
 
+def seen_from(kernel: Kernel, targets: Targets, X: Array) -> Array:
+    """``V = k(targets, X)``, shape (q, m) for X (m, p)."""
+    if isinstance(targets, CellMeans):
+        return covariance_with(kernel, X, targets).T
+    return kernel(target_points(targets), X)
+
+
 def prior_variance(kernel: Kernel, targets: Targets) -> Array:
     """Prior variance of each target, shape (q,)."""
     if isinstance(targets, CellMeans):

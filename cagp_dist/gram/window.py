@@ -20,7 +20,9 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import GRID_COLUMNS
 from cagp_dist.errors import NumericalError
 from cagp_dist.geometry import degrees, unit_sphere
+from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.targets import part, seen_from
 from cagp_dist.kernels import Kernel
 from cagp_dist.krylov import Preconditioned, conjugate_gradients
 from cagp_dist.latlon.layout import Layout
@@ -93,18 +95,18 @@ class WindowSolve:
         whole[..., self._columns] = weights
         return whole
 
-    def downdate(self, points: Array, *, full: bool) -> Array:
-        """``k*' G_o^-1 k*`` for points (q, 3); (q,) or (q, q)."""
+    def downdate(self, targets: Array | CellMeans, *, full: bool) -> Array:
+        """``k*' G_o^-1 k*`` for points (q, 3) or cells; (q,) or (q, q)."""
         from scipy.linalg import solve_triangular
 
         if full:
-            own, at_missing = self._of_points(points, full=True)
+            own, at_missing = self._anywhere(targets, full=True)
         else:
-            own, at_missing = np.empty(len(points)), np.empty((self._rows.size, len(points)))
-            index, rows, places = self._in_window(points)
+            own, at_missing = np.empty(len(targets)), np.empty((self._rows.size, len(targets)))
+            index, rows, places = self._in_window(targets)
             own[index], at_missing[:, index] = self._of_window(rows, places)
-            others = np.setdiff1d(np.arange(len(points)), index)
-            own[others], at_missing[:, others] = self._of_points(points[others], full=False)
+            others = np.setdiff1d(np.arange(len(targets)), index)
+            own[others], at_missing[:, others] = self._anywhere(part(targets, others), full=False)
         if self._rows.size:
             at_missing = solve_triangular(self._factor, at_missing, lower=True, check_finite=False)
         if not full:
@@ -119,10 +121,10 @@ class WindowSolve:
         same = (self._rows[:, None] == rows) & (self._places[:, None] == places)
         return own, same - noise * self._inverse_at(rows, places, same=same)
 
-    def _of_points(self, points: Array, *, full: bool) -> tuple[Array, Array]:
-        """Find the same of points anywhere by a solve for each; with ``full`` the whole ``V G^-1 V'``."""
-        q, (P, W) = len(points), self._gram.shape
-        seen = self.kernel(points, self._points)
+    def _anywhere(self, targets: Array | CellMeans, *, full: bool) -> tuple[Array, Array]:
+        """Find the same of any targets by a solve for each; with ``full`` the whole ``V G^-1 V'``."""
+        q, (P, W) = len(targets), self._gram.shape
+        seen = seen_from(self.kernel, targets, self._points)
         own = np.zeros((q, q) if full else q)
         at_missing = np.zeros((self._rows.size, q))
         for start in range(0, q, BATCH_COLUMNS):
@@ -136,9 +138,13 @@ class WindowSolve:
                 own[group] = np.einsum("in,in->i", seen[group], flat)
         return own, at_missing
 
-    def _in_window(self, points: Array) -> tuple[Indices, Indices, Indices]:
+    def _in_window(self, targets: Array | CellMeans) -> tuple[Indices, Indices, Indices]:
         """Which targets are points of the window, and their rows and places in it."""
-        none = np.empty(0, dtype=np.intp)
+        if isinstance(targets, CellMeans):
+            alone = targets.points
+            index, rows, places = self._in_window(targets.nodes[targets.starts[alone]])
+            return alone[index], rows, places
+        points, none = targets, np.empty(0, dtype=np.intp)
         if self._noise.max() > LOUDEST * self.kernel.diagonal(self._points[:1])[0] or not len(points):
             return none, none, none
         grid = self.layout.grid

@@ -91,8 +91,7 @@ class Affine(ABC):
 
     def _plan_stages(self, demand: Demand) -> Plan:
         size = self.points_per_block
-        rings = demand.grid is not None and demand.grid.has_rings and not demand.cell_nodes
-        if size is not None and demand.grid is not None and rings:
+        if size is not None and demand.grid is not None and demand.grid.has_rings:
             return plan_ring_sweeps(
                 demand, demand.grid, method=self.label, iterations=self.iterations, block_size=size
             )

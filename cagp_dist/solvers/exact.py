@@ -43,7 +43,8 @@ class Rings:
     """The exact posterior where X is a latitude-longitude grid, complete or with gaps (math 7).
 
     With up to 8,192 missing points it takes a whole-grid solve for each latitude that has any; with more,
-    each test point needs conjugate gradients of its own. A million points take seconds.
+    each test point needs conjugate gradients of its own. A million points take seconds. Means over cells take
+    a solve as points do: one for all cells that lie alike between the longitudes of the grid.
 
     Examples
     --------
@@ -64,8 +65,6 @@ class Rings:
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
-        if demand.cell_nodes:
-            raise ArgumentError(NO_CELLS)
         if demand.grid is None:
             raise ArgumentError(NO_GRID)
         return plan_exact_grid(demand, demand.grid)
@@ -83,11 +82,6 @@ class Rings:
 NO_GRID = (
     "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, "
     "with NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
-)
-
-NO_CELLS = (
-    "X_test are means over cells; Rings predicts points alone. Use BlockGaussSeidel, or Cholesky for up to "
-    "20,000 points; or give points."
 )
 
 

@@ -15,7 +15,9 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-from cagp_dist.kernels import Parameters, coordinates
+from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.targets import seen_from
+from cagp_dist.kernels import Kernel, Parameters
 from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
@@ -132,18 +134,15 @@ def grid_range(
 def column_range(
     sectors: list[Whitened], columns: Columns, right: Columns, full: bool, on_grid: bool
 ) -> Piece:
-    """``Y`` from columns that are not whitened yet: ``V'`` of points, or what a solve has left over."""
+    """``Y`` from columns that are not whitened yet: ``V'`` of targets, or what a solve has left over."""
     return _piece(whitened_columns(sectors, columns), right, full, on_grid)
 
 
-def point_columns(
-    kernel: Parameters, points: Array, grid: LatLonGrid, wavenumbers: Wavenumbers
+def seen_columns(
+    kernel: Kernel, targets: Array | CellMeans, grid: LatLonGrid, wavenumbers: Wavenumbers
 ) -> list[Columns]:
-    """``V'`` of points (p, q), by range of wavenumbers and sector; 8 n q bytes several times."""
-    from cagp_dist.compiled import evaluate
-
-    seen = np.empty((points.shape[1], grid.size))
-    evaluate(*kernel, points, coordinates(grid.points), seen)
+    """``V'`` of q targets, by range of wavenumbers and sector; 8 n q bytes several times."""
+    seen = seen_from(kernel, targets, grid.points)
     sectors = wavenumbers.split(seen.reshape(-1, *grid.shape))
     return [[sector[first:last].copy() for sector in sectors] for first, last in wavenumbers.ranges()]
 

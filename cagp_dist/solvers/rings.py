@@ -16,8 +16,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
-from cagp_dist.gram.targets import Targets, target_points
-from cagp_dist.kernels import coordinates
+from cagp_dist.gram.targets import Targets, as_list, part
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.runtime import Executor, Handle
@@ -28,9 +27,9 @@ from cagp_dist.solvers.ring_tasks import (
     Whitened,
     column_range,
     grid_range,
-    point_columns,
     range_of,
     right_piece,
+    seen_columns,
     seen_range,
     stage_range,
     sums_of,
@@ -72,7 +71,7 @@ class RingSystem:
         self._plan, self._executor, self._full = plan, executor, problem.full_covariance
         targets, grid = problem.targets, self._rings.grid
         on_grid = isinstance(targets, LatLonGrid) and targets.same_points(grid) and not self._full
-        self._points = None if on_grid else target_points(targets)
+        self._targets = None if on_grid else as_list(targets)
         self._wavenumbers = self._rings.wavenumbers
         self._ranges = self._wavenumbers.ranges()
         self._noise = self._wavenumbers.by_ring(self._rings.noise_by_latitude)
@@ -97,7 +96,7 @@ class RingSystem:
     def open(self, columns: Range, place: int, start: State | None) -> Pieces:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
         function, arguments = self._beginnings(slice(*columns), start)
-        on_grid = self._points is None
+        on_grid = self._targets is None
         parts = [
             self._executor.submit(function, sectors, argument, b, self._full, on_grid, home=home)
             for home, (sectors, argument, b) in enumerate(
@@ -110,12 +109,15 @@ class RingSystem:
         """Task that makes the columns of a range, and what it makes them from, for each range."""
         if start is not None:
             return column_range, self._columns_of(start, here)
-        if self._points is None:
+        if self._targets is None:
             return grid_range, [self._noise] * len(self._ranges)
         # evaluated and transformed by one task: too much to be sent with others
-        points, grid = coordinates(self._points[here]), self._rings.grid
         columns = self._executor.submit(
-            point_columns, self._rings.kernel.parameters, points, grid, self._wavenumbers
+            seen_columns,
+            self._rings.kernel,
+            part(self._targets, here),
+            self._rings.grid,
+            self._wavenumbers,
         )
         return column_range, [
             self._executor.submit(range_of, columns, index) for index in range(len(self._ranges))
@@ -124,9 +126,9 @@ class RingSystem:
     def _columns_of(self, start: State, here: slice) -> list[Columns]:
         """Give what a state has left over, as columns of each range."""
         left, sectors = [] if start.leftover is None else start.leftover(), len(self._wavenumbers.sizes)
-        if self._points is not None and len(left) == 1:
+        if self._targets is not None and len(left) == 1:
             return self._split(self._layout.spread(left[0][:, here].T))
-        if self._points is None and len(left) == sectors * len(self._ranges):
+        if self._targets is None and len(left) == sectors * len(self._ranges):
             return [left[index : index + sectors] for index in range(0, len(left), sectors)]
         raise ArgumentError(
             "the state to start from kept no leftover, or that of other targets. Ask for the state with "
@@ -166,7 +168,7 @@ class RingSystem:
 
     def _read(self, work: Pieces) -> tuple[Array, Array]:
         parts = self._executor.gather([self._executor.submit(sums_of, part) for part in work.parts])
-        if self._points is None:
+        if self._targets is None:
             sectors = zip(*(part.mean for part in parts), strict=True)
             fields = self._wavenumbers.join([np.concatenate(sector) for sector in sectors])
             mean = fields.reshape(len(fields), -1).T
@@ -193,14 +195,14 @@ class RingSystem:
                 for home, (sectors, part) in enumerate(zip(self._whitened(), work.parts, strict=True))
             ]
         )
-        if self._points is None:
+        if self._targets is None:
             return [array for part in parts for array in part]
         fields = self._wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
         return [np.ascontiguousarray(self._layout.restrict(fields).T)]
 
     def mean(self, work: Pieces, targets: Targets) -> Array:
         """``V A b`` after forward stages, shape (q, T)."""
-        if self._points is not None:
+        if self._targets is not None:
             return self._gram.cross(targets, self.weights(work), executor=self._executor)
         parts = self._executor.gather(
             [

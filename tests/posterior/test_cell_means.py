@@ -8,10 +8,10 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import DenseGram
-from cagp_dist.gram.cells import CellMeans, box_nodes
+from cagp_dist.gram.cells import CellMeans, box_nodes, views_of_cells
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
-from ..oracle import assert_close, assert_same_bits, block_stage, compose
+from ..oracle import assert_close, assert_same_bits, block_stage, compose, dense
 from ..problems import regression_problem
 
 SOLVERS = [
@@ -148,32 +148,96 @@ def test_a_share_of_cells_is_reached():
     assert (found.computational_variance_bounds[1] <= 0.1 * found.variance).all()
 
 
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("solver", [SOLVERS[0], cagp.Cholesky(), cagp.ConjugateGradient(10)])
-def test_observed_grids(solver, missing):
-    grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 7), 12)
-    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
-    field = np.random.default_rng(4).normal(size=grid.shape)
-    seen = np.ones(grid.shape, dtype=bool)
-    if missing:
-        field[2, 3] = np.nan
-        seen[2, 3] = False
-    cells = cagp.cell_means([-80.0, -20.0, 0.0, 40.0], [10.0, 50.0, 90.0])
-    found = cagp.condition(prior, grid, field, cells, solver=solver)
-    points = cagp.condition(prior, grid.points[seen.ravel()], field[seen], cells, solver=cagp.Cholesky())
-    assert found.mean.shape == found.variance.shape == (6,)
-    if isinstance(solver, cagp.Cholesky):
-        assert_close(found.mean, points.mean)
-        assert_close(found.variance, points.variance)
-    assert (found.variance >= (1.0 - 1e-9) * points.variance).all()
+GRID = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 7), 12, first_longitude_degrees=-180.0)
+ON_SPHERE = cagp.Prior(cagp.Matern32(0.5, variance=2.0), noise_variance=0.1)
+GAPS = {
+    "none": np.s_[:0, :0],
+    "a point": np.s_[2, 3],
+    "two thirds of the circle": np.s_[:, 4:],  # a window with a gap
+    "more than an identity takes": np.s_[::2, ::3],
+}
+MAPPED = cagp.cell_means([-80.0, -20.0, 0.0, 40.0], [10.0, 50.0, 90.0]).followed_by(
+    CellMeans.of_points(np.concatenate([GRID.points[[0, 25, 27]], cagp.unit_sphere([12.0], [33.0])]))
+)
+EXACT = (cagp.Cholesky, cagp.Rings)
 
 
-def test_rings_refuse_them():
-    grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 7), 12)
-    prior = cagp.Prior(cagp.Matern32(0.5), noise_variance=0.1)
-    cells = cagp.cell_means([0.0, 40.0], [10.0, 50.0])
-    with pytest.raises(ArgumentError, match="Rings predicts points alone"):
-        cagp.condition(prior, grid, np.ones(grid.shape), cells, solver=cagp.Rings())
+def on_grid(gaps):
+    """A field with gaps, which points were observed, and the dense posterior at the nodes, averaged."""
+    field = np.random.default_rng(4).normal(size=GRID.shape)
+    field[GAPS[gaps]] = np.nan
+    if gaps == "two thirds of the circle":
+        field[3, 1] = np.nan
+    seen = ~np.isnan(field)
+    W = np.zeros((len(MAPPED), len(MAPPED.nodes)))
+    W[np.repeat(np.arange(len(MAPPED)), MAPPED.counts), np.arange(len(MAPPED.nodes))] = MAPPED.weights
+    mean, covariance = dense(ON_SPHERE, GRID.points[seen.ravel()], field[seen], MAPPED.nodes).exact()
+    return field, W @ mean, W @ covariance @ W.T
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize(
+    "solver", [cagp.BlockGaussSeidel(2, 24), *(made() for made in EXACT), cagp.ConjugateGradient(10)], ids=repr
+)
+def test_observed_grids(solver, gaps, monkeypatch):
+    if gaps != "a point":
+        monkeypatch.setattr("cagp_dist.gram.gaps.FEW_MISSING", 20)
+        monkeypatch.setattr("cagp_dist.budget.FEW_MISSING", 20)
+    field, mean, covariance = on_grid(gaps)
+    for wanted in ("full", "diagonal"):
+        found = cagp.condition(ON_SPHERE, GRID, field, MAPPED, solver=solver, covariance=wanted)
+        if isinstance(solver, EXACT):
+            assert found.status in (cagp.Status.EXACT, cagp.Status.SOLVED)
+            np.testing.assert_allclose(found.mean, mean, rtol=0.0, atol=1e-8)
+            np.testing.assert_allclose(found.variance, np.diag(covariance), rtol=0.0, atol=1e-8)
+        assert (found.variance >= np.diag(covariance) - 1e-8).all()
+        low, high = found.computational_variance_bounds
+        np.testing.assert_allclose(low, high)
+        np.testing.assert_allclose(found.variance - high, np.diag(covariance), rtol=0.0, atol=1e-8)
+        if wanted == "full" and isinstance(solver, EXACT):
+            np.testing.assert_allclose(found.covariance, covariance, rtol=0.0, atol=1e-8)
+
+
+def test_sweeps_on_a_complete_grid_are_over_bands_of_rings():
+    """As for points; the mean alone and the nodes one by one agree."""
+    field, solver = on_grid("none")[0], cagp.BlockGaussSeidel(2, block_size=24)
+    found = cagp.condition(ON_SPHERE, GRID, field, MAPPED, solver=solver)
+    assert found.stats.plan.rings_per_block == 2
+    nodes = cagp.condition(ON_SPHERE, GRID, field, MAPPED.nodes, solver=solver, covariance="full")
+    W = np.zeros((len(MAPPED), len(MAPPED.nodes)))
+    W[np.repeat(np.arange(len(MAPPED)), MAPPED.counts), np.arange(len(MAPPED.nodes))] = MAPPED.weights
+    assert_close(found.mean, W @ nodes.mean)
+    assert_close(found.variance, np.diagonal(W @ nodes.covariance @ W.T), relative=1e-8)
+    assert_close(cagp.posterior_mean(ON_SPHERE, GRID, field, MAPPED, solver=solver), found.mean)
+
+
+@pytest.mark.parametrize("shift", [0.0, 11.0])
+def test_cells_that_lie_alike_between_the_longitudes_are_one_view(shift):
+    edges = np.linspace(-90.0, 90.0, 4), shift + np.linspace(0.0, 360.0, 25)
+    cells = cagp.cell_means(*edges, nodes_per_side=3)
+    seeing, view, steps = views_of_cells(cells, GRID)
+    assert len(seeing) == 3 * 2  # cells of 15 degrees begin on a longitude of the grid, or between two
+    turn = np.deg2rad(30.0 * steps).repeat(9)
+    x, y, z = seeing.part(view).nodes.T
+    turned = np.stack([x * np.cos(turn) - y * np.sin(turn), x * np.sin(turn) + y * np.cos(turn), z], axis=1)
+    np.testing.assert_allclose(turned, cells.nodes, rtol=0.0, atol=1e-12)
+    other = CellMeans(cells.nodes, cells.weights[::-1], cells.counts[::-1])
+    nearly = CellMeans(cells.nodes, np.roll(cells.weights, 1), cells.counts)
+    assert len(views_of_cells(other, GRID)[0]) == 6  # weights of a cell are symmetric
+    assert len(views_of_cells(cells.followed_by(nearly), GRID)[0]) == 12
+    assert len(views_of_cells(cells.part(slice(0)), GRID)[0]) == 0
+
+
+def test_a_cell_may_have_many_nodes(monkeypatch):
+    """More than are held at a time: fewer rows of points are then."""
+    problem, (cells, _) = regression_problem(200, q=1), ragged()
+    expected = of_cells(problem, cells).condition(SOLVERS[0])
+    monkeypatch.setattr("cagp_dist.gram.cells.NODES_AT_ONCE", 4)
+    monkeypatch.setattr("cagp_dist.gram.cells.ROWS_AT_ONCE", 30)
+    monkeypatch.setattr("cagp_dist.gram.cells.SQUARE_NODES", 4)
+    found = of_cells(problem, cells).condition(SOLVERS[0])
+    assert_close(found.mean, expected.mean)
+    assert_close(found.covariance, expected.covariance)
 
 
 def test_nodes_integrate_over_areas():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ConfigurationError
 from cagp_dist.gram.cells import CellMeans
 from cagp_dist.report import write_report
 from cagp_dist.service.design import MapCells, spacing_degrees
@@ -130,11 +129,6 @@ def test_the_plan_counts_their_nodes(tmp_path):
 def test_jobs_of_points_keep_their_names(tmp_path):
     assert the_job(tmp_path, kind="grid").canonical()["design"]["map"]["kind"] == "grid"
     assert set(the_job(tmp_path).canonical()["design"]["map"]) == {"kind", "resolution_degrees", "area"}
-
-
-def test_rings_refuse_cells(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"rings predicts points, not the means over cells"):
-        the_job(tmp_path, solver={"name": "rings"})
 
 
 def test_nodes_follow_the_distance_of_observations():

@@ -24,9 +24,9 @@ PRIOR = {"lengthscale": 0.4, "variance": 22.0, "noise_variance": 0.5}
 STRIDE = {"kind": "stride", "step": 2}
 
 
-def job(root, *, train, solver, **tables):
+def job(root, *, train, solver, kind="grid", **tables):
     text = job_text(
-        design={"train": train, "test": random_points(12, seed=1), "map": map_grid(40.0)},
+        design={"train": train, "test": random_points(12, seed=1), "map": {**map_grid(40.0), "kind": kind}},
         **{"observations": SYNTHETIC, "prior": PRIOR, **tables},
         solver={"name": solver},
         cluster=None,
@@ -35,12 +35,16 @@ def job(root, *, train, solver, **tables):
     return parse_job(text)
 
 
-@pytest.mark.parametrize("train", [ALL, STRIDE], ids=["all but the test points", "stride"])
-def test_rings_and_cholesky_publish_the_same_posterior(tmp_path, train):
+@pytest.mark.parametrize(
+    ("train", "kind"),
+    [(ALL, "grid"), (ALL, "cells"), (STRIDE, "grid")],
+    ids=["all but the test points", "means over cells", "stride"],
+)
+def test_rings_and_cholesky_publish_the_same_posterior(tmp_path, train, kind):
     groups = {}
     for solver in ("rings", "cholesky"):
         root = tmp_path / solver
-        outcome = run(job(root, train=train, solver=solver))
+        outcome = run(job(root, train=train, solver=solver, kind=kind))
         assert outcome.status.value == "exact"
         for name in ("posterior", "map"):
             groups[solver, name] = read_group(outcome.path, name)

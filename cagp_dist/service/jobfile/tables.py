@@ -480,11 +480,6 @@ class Job(Table):
     def _the_mean_comes_by_itself(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
         design = info.data.get("design")
         table = None if design is None else design.map
-        if table is not None and table.kind == "cells" and solver.build().needs_grid:
-            raise ValueError(
-                f'{solver.name} predicts points, not the means over cells that kind = "cells" of [design] '
-                'map asks for; use block-gauss-seidel or cholesky, or kind = "grid"'
-            )
         if table is None or table.std_resolution_degrees is None or isinstance(solver.build(), Affine):
             return solver
         able = ", ".join(name for name, known in SOLVERS.items() if issubclass(known, Affine))
