@@ -97,6 +97,8 @@ class Demand:
         Points at which the mean alone is wanted, beside the q.
     cell_nodes : int
         Where targets are means over cells, nodes of all of them; 0 where they are points.
+    bounds : bool
+        Whether bounds of the computational variance are wanted beside the posterior.
     """
 
     n: int
@@ -110,6 +112,7 @@ class Demand:
     grid: "GridSize | None" = None
     mean_targets: int = 0
     cell_nodes: int = 0
+    bounds: bool = False
 
     @property
     def target_points(self) -> int:
@@ -369,7 +372,7 @@ def plan_sweeps(
     keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
     # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
     in_flight = DOUBLE * size * (2 * depth + (2 + at_once) * widest) * workers
-    fixed = _common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
+    fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
     group_bytes = (3 + at_once + (not demand.shares_memory)) * DOUBLE * n * widest + stages * blocks * (
@@ -443,7 +446,7 @@ def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors
     as actions where they are taken one by one, and two for all of them at once.
     """
     n, q, used = demand.n, demand.q, min(iterations, demand.n)
-    peak = _common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
+    peak = common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
     entries, flops = products * n * n // 2 + n * demand.target_points * used, 2 * n * n * used
     if demand.grid is not None and used > 0:
         grid, at_once = demand.grid, 2 * used // products
@@ -462,7 +465,7 @@ def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors
 def plan_exact(demand: Demand) -> Plan:
     """Plan the exact solve by a dense Cholesky factor."""
     n, q, fields = demand.n, demand.q, demand.fields
-    peak = _common_bytes(demand, 1) + DOUBLE * (2 * n * n + 3 * n * (q + fields))
+    peak = common_bytes(demand, 1) + DOUBLE * (2 * n * n + 3 * n * (q + fields))
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "exact Cholesky", peak, Remedy.BLOCK_GAUSS_SEIDEL)
     flops = n**3 // 3 + n * n * (q + fields)
@@ -494,7 +497,7 @@ def plan_ring_sweeps(
     columns = grid.block_bytes if on_grid else 2 * DOUBLE * (grid.size + 2 * grid.latitudes) * widest
     # the columns, what they are made from, and those of the tasks in flight
     peak = (
-        _common_bytes(demand, iterations)
+        common_bytes(demand, iterations)
         + whitened
         + columns * 2
         + (columns * 4 // tasks_of_a_sweep + grid.task_bytes) * demand.workers
@@ -550,7 +553,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
         in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * grid.size * demand.q
-    peak = _common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
+    peak = common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     # the prior seen by each view, and for the mean at other points than the grid's by each of them
@@ -575,7 +578,7 @@ def _plan_window(demand: Demand, grid: GridSize) -> Plan:
     in_flight += 3 * DOUBLE * missing * (missing + demand.q)
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * points * demand.q
-    peak = _common_bytes(demand, 1) + factor + in_flight
+    peak = common_bytes(demand, 1) + factor + in_flight
     if peak > demand.memory_limit_bytes:
         raise _too_large(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
     entries = grid.latitudes * points + (points + demand.n) * demand.target_points
@@ -608,7 +611,7 @@ def _plan_without_tiles(
     )
 
 
-def _common_bytes(demand: Demand, iterations: int) -> int:
+def common_bytes(demand: Demand, iterations: int) -> int:
     """Count copies of the inputs, and the posterior after every iteration twice (sums, and the trace)."""
     inputs = demand.n * (5 * demand.p + 3 * demand.fields)
     outputs = demand.q * (2 * (demand.fields + 1) * (iterations + 1) + 3 * demand.p)

@@ -184,7 +184,8 @@ class Posterior:
     -----
     The variance is the sum of a mathematical part, that of the exact posterior, and a computational part,
     which more iterations take away (math 0). How large the second is follows from the points, the noise and
-    the kernel alone. It is worked out when it is first asked for, on all cores of this process: 50 to
+    the kernel alone. It is worked out when it is first asked for, on all cores of this process, or on so many
+    as fit into what the solve was allowed to allocate (`BudgetError` where not one does): 50 to
     130 n q nanoseconds of one core, a tenth to a third of a sweep over 10,000 points and less over more; by
     Cholesky for up to 1,024 observed points, by rings on complete grids.
     """
@@ -235,6 +236,7 @@ def condition(
     covariance: Literal["diagonal", "full"] = "diagonal",
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
+    computational_bounds: bool = False,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Posterior:
@@ -262,6 +264,9 @@ def condition(
         Where tasks run; by default all cores of this process. See `cagp_dist.runtime.open_executor`.
     memory_limit_bytes : int, optional
         What the solve may allocate; by default four fifths of the free memory.
+    computational_bounds : bool
+        Whether `Posterior.computational_variance_bounds` will be asked for: the plan then counts what these
+        take, so that they fit.
     progress : callable, optional
         Called with a `Progress` after every iteration.
     on_plan : callable, optional
@@ -303,6 +308,7 @@ def condition(
     if covariance not in ("diagonal", "full"):
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
 
+    from cagp_dist.gram.exact_variance import beside_posterior
     from cagp_dist.gram.targets import averaged, target_points
     from cagp_dist.posterior.certificate import Certificate
     from cagp_dist.posterior.patterns import Solved, joined, plan_together
@@ -324,8 +330,13 @@ def condition(
             executor = stack.enter_context(ThreadExecutor())
         limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
-        demands = [demand_of(problems.of(part), executor, limit) for part in parts]
-        plans, plan = plan_together(solver, demands)
+        demands, plans, plan = plan_together(
+            solver,
+            [
+                replace(demand_of(problems.of(part), executor, limit), bounds=computational_bounds)
+                for part in parts
+            ],
+        )
         if on_plan is not None:
             on_plan(plan)
         ends = []
@@ -346,7 +357,11 @@ def condition(
             elif status.ok and (variance < 0.0).any():
                 status = Status.ILL_CONDITIONED
             exact = status in (Status.EXACT, Status.SOLVED)
-            certificate = Certificate(variance, None if exact else problem.exact_variance)
+            certificate = Certificate(
+                variance,
+                None if exact else problem.exact_variance,
+                beside_posterior(demands[number], plans[number]),
+            )
             ends.append(Solved(part.fields, trace.steps(), trace.covariance(), status, residual, certificate))
         description = executor.description
     found = joined(ends)

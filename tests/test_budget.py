@@ -310,7 +310,107 @@ def test_planned_bytes_bound_what_is_allocated(n, q, fields, solver, covariance,
     assert planned <= 6 * peak  # and the bound is worth something
 
 
+def sphere(generator, count, *, spread=np.inf):
+    """Points of the sphere, all over or so near to one of them."""
+    points = generator.normal(size=(count, 3)) * min(spread, 1.0) + (spread < 1.0)
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def traced(solve):
+    """What ``solve`` returns, and the most that it allocated."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        found = solve()
+        return found, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+@pytest.mark.parametrize(
+    ("n", "q", "nodes", "solver", "spread", "limit"),
+    [
+        (1000, 300, 1, cagp.ConjugateGradient(2), np.inf, None),  # known, by a Cholesky factor
+        (1000, 1100, 1, cagp.GaussSeidel(0), np.inf, None),
+        (1000, 12, 3000, cagp.GaussSeidel(0), np.inf, None),
+        (3000, 200, 1, cagp.BlockGaussSeidel(1, 512), np.inf, None),
+        (3000, 200, 1, cagp.BlockGaussSeidel(1, 512), np.inf, 70 * MIB),  # two tasks at once
+        (3000, 100, 1, cagp.RandomActions(2), np.inf, None),
+        (20_000, 64, 1, cagp.GaussSeidel(0), 0.001, None),  # few neighbours, many points beside them
+        (20_000, 64, 25, cagp.GaussSeidel(0), 0.001, None),
+        (None, 100, 1, cagp.BlockGaussSeidel(1, 480), np.inf, None),  # on a grid, by its rings
+        (None, 40, 25, cagp.BlockGaussSeidel(1, 480), np.inf, None),
+    ],
+    ids=repr,
+)
+def test_plans_count_the_bounds_of_the_computational_variance(
+    n, q, nodes, solver, spread, limit, workers, warm, warm_grids
+):
+    generator, prior = np.random.default_rng(0), cagp.Prior(cagp.Matern32(0.1), 0.1)
+    targets = sphere(generator, q * nodes, spread=spread)
+    if nodes > 1:
+        targets = cagp.CellMeans(targets, np.full(q * nodes, 1.0 / nodes), np.full(q, nodes))
+    X = GRID if n is None else sphere(generator, n)
+    y = np.ones(GRID.shape if n is None else n)
+    with ExitStack() as stack:
+        executor = stack.enter_context(ThreadExecutor(workers)) if workers else SerialExecutor()
+
+        def solve():
+            posterior = cagp.condition(
+                prior,
+                X,
+                y,
+                targets,
+                solver=solver,
+                executor=executor,
+                memory_limit_bytes=limit,
+                computational_bounds=True,
+            )
+            return posterior, posterior.certificate.bounds(executor)
+
+        (posterior, bounds), peak = traced(solve)
+        planned = posterior.stats.plan.peak_bytes
+        assert peak <= planned + MIB / 4
+        assert planned <= 12 * peak
+        if limit is not None:
+            assert planned <= limit
+            unlimited = cagp.condition(
+                prior, X, y, targets, solver=solver, executor=executor, computational_bounds=True
+            )
+            assert (unlimited.stats.plan.peak_bytes > limit) == (workers == 3)
+            np.testing.assert_array_equal(unlimited.certificate.bounds(executor), bounds)
+
+
+@pytest.mark.parametrize("on_grid", [False, True])
+def test_bounds_are_refused_where_not_one_task_of_them_fits(on_grid):
+    """Before any work if they are wanted from the beginning, else when they are asked for."""
+    X = GRID if on_grid else sphere(np.random.default_rng(0), 3000)
+    y, prior = np.ones(GRID.shape if on_grid else 3000), cagp.Prior(cagp.Matern32(0.1), 0.1)
+    solver = cagp.GaussSeidel(0)
+    text = (
+        r"is unfinished computation needs about .* MiB beside the posterior, more than the .* for it\. Raise "
+    )
+    begun = []
+    with pytest.raises(BudgetError, match=text):
+        cagp.condition(
+            prior,
+            X,
+            y,
+            np.eye(3),
+            solver=solver,
+            memory_limit_bytes=8 * MIB,
+            computational_bounds=True,
+            on_plan=begun.append,
+        )
+    assert not begun
+    posterior = cagp.condition(prior, X, y, np.eye(3), solver=solver, memory_limit_bytes=8 * MIB)
+    with pytest.raises(BudgetError, match=text):
+        _ = posterior.computational_variance_bounds
+
+
 GRID = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 60), 120)
+CELLS = cagp.cell_means(np.linspace(-90.0, 90.0, 10), np.linspace(3.0, 363.0, 13))
 ON_GRIDS = {
     "whole": np.zeros(GRID.shape, dtype=bool),
     "few gaps": np.random.default_rng(1).uniform(size=GRID.shape) < 0.01,
@@ -348,6 +448,9 @@ def warm_grids():
         (cagp.Rings(), 100, 1, "diagonal"),
         (cagp.Rings(), 100, 1, "full"),
         (cagp.Rings(), 10, 40, "diagonal"),
+        (cagp.Rings(), "cells", 1, "diagonal"),
+        (cagp.Rings(), "cells", 2, "full"),
+        (cagp.BlockGaussSeidel(2, 480), "cells", 1, "diagonal"),
         (cagp.BlockGaussSeidel(2, 480), None, 1, "diagonal"),
         (cagp.BlockGaussSeidel(2, 480), 300, 1, "diagonal"),
         (cagp.BlockGaussSeidel(2, 480), 300, 1, "full"),
@@ -366,17 +469,15 @@ def test_planned_bytes_bound_what_is_allocated_on_grids(
         q = 500  # all points of the grid in tiles take long
     field = np.random.default_rng(0).normal(size=(fields, *GRID.shape))
     field[:, ON_GRIDS[gaps]] = np.nan
-    targets = GRID if q is None else GRID.points[:q] + 0.01
+    targets = GRID if q is None else CELLS if q == "cells" else GRID.points[:q] + 0.01
     prior = cagp.Prior(cagp.Matern32(0.1), 0.1)
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadExecutor(workers)) if workers else SerialExecutor()
-        tracemalloc.start()
-        stack.callback(tracemalloc.stop)
-        before = tracemalloc.get_traced_memory()[0]
-        posterior = cagp.condition(
-            prior, GRID, field, targets, solver=solver, covariance=covariance, executor=executor
+        posterior, peak = traced(
+            lambda: cagp.condition(
+                prior, GRID, field, targets, solver=solver, covariance=covariance, executor=executor
+            )
         )
-        peak = tracemalloc.get_traced_memory()[1] - before
     planned = posterior.stats.plan.peak_bytes
     assert peak <= planned + MIB / 4
     assert planned <= 12 * peak

@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget import DOUBLE, Demand, plan_exact_grid
-from cagp_dist.errors import NumericalError
+from cagp_dist.budget import DOUBLE, Demand, Plan, common_bytes, plan_exact_grid
+from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.dense import cholesky_lower
@@ -26,7 +26,10 @@ from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import Targets, as_list, covariance_with, part, prior_variance
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Kernel
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
+from cagp_dist.text import bytes_text
+from cagp_dist.tiling import block_ranges
 
 FEW_POINTS = 1024
 """Observed points up to which a Cholesky factor gives the exact variance in no time."""
@@ -38,7 +41,7 @@ GROUP = 64
 """Targets that share one trial problem, at most: those of all of them together."""
 
 MOST_MEMBERS = 1024
-"""Observed points of such a problem, at most; its matrix takes 8 MB."""
+"""Observed points of such a problem, at most; its matrix takes 8 MB, as does the factor."""
 
 ENTRIES = 2**20
 """Kernel values that a task holds at a time, 8 MB."""
@@ -61,8 +64,9 @@ class ExactVariance:
     Notes
     -----
     Bounds take 50 n q nanoseconds on one core, up to 130 where targets are few and far from each other: a
-    tenth to a third of a sweep over 10,000 points, and a tenth of that over 100,000; 30 MB for each task that
-    runs at once, and the observed points.
+    tenth to a third of a sweep over 10,000 points, and a tenth of that over 100,000. Each task that runs at
+    once takes 25 MB, up to 46 MB where at most 1,024 points were observed, and 8 MB more for means over cells
+    (measured); and there are the observed points and the targets.
     """
 
     def __init__(self, gram: Gram, targets: Targets) -> None:
@@ -70,30 +74,51 @@ class ExactVariance:
         self.known = rings is not None or gram.shape[0] <= FEW_POINTS
         """Whether the variance itself is found, and both bounds are it."""
         # not the Gram matrix of the solve, which may keep factors and an executor that closes
-        self._rings = None if rings is None else (rings.grid, rings.noise_by_latitude)
+        self._rings = (
+            None if rings is None else (rings.grid, rings.noise_by_latitude, rings.memory_limit_bytes)
+        )
         self._kernel, self._noise, self._targets = gram.kernel, gram.noise_variance, targets
         self._X = gram.X if rings is None else None
         self._found: Array | None = None
 
-    def bounds(self, executor: Executor) -> Array:
+    def bounds(self, executor: Executor, *, demand: Demand | None = None) -> Array:
         """Lower and upper bound, shape (2, q), worked out on the first call; latent, without noise.
 
         The same bits for every executor on one kind of processor.
 
+        Parameters
+        ----------
+        executor : Executor
+            Where they are worked out.
+        demand : Demand, optional
+            Size of the problem, and what may be allocated: where that is little, fewer tasks run at once.
+
         Raises
         ------
-        BudgetError, NumericalError
-            On a grid, if its factors do not fit into memory or cannot be made.
+        BudgetError
+            If not one task fits into what ``demand`` allows, or the factors of a grid do not.
+        NumericalError
+            If the factors of a grid cannot be made.
         """
         if self._found is None:
+            at_once = executor.workers
+            if demand is not None:
+                at_once = bounds_workers(replace(demand, workers=executor.workers))
             if self._rings is None:
                 assert self._X is not None
                 self._found = neighbour_bounds(
-                    self._kernel, self._X, self._noise, as_list(self._targets), executor=executor
+                    self._kernel,
+                    self._X,
+                    self._noise,
+                    as_list(self._targets),
+                    executor=executor,
+                    at_once=at_once,
                 )
             else:
-                grid, noise = self._rings
-                gram = RingGram(grid, self._kernel, noise_variance=noise, executor=executor)
+                grid, noise, limit = self._rings
+                gram = RingGram(
+                    grid, self._kernel, noise_variance=noise, executor=executor, memory_limit_bytes=limit
+                )
                 with single_threaded_blas():
                     downdate = gram.exact(executor=executor).downdate(self._targets, full=False)
                 variance = prior_variance(self._kernel, self._targets) - downdate
@@ -107,15 +132,52 @@ def bounds_bytes(demand: Demand) -> int:
         alone = replace(demand, fields=1, full_covariance=False, memory_limit_bytes=sys.maxsize)
         return plan_exact_grid(alone, demand.grid).peak_bytes
     n, q = demand.n, demand.q
+    values = ENTRIES if demand.cell_nodes else 0  # at nodes of cells, before they are averaged
     if n <= FEW_POINTS:
-        task = 3 * n**2 + 6 * n * min(q, FEW_POINTS)
+        # the matrix and its factor; covariances of the targets, the trial solution, and what it leaves over
+        task = 5 * n**2 // 2 + 4 * n * min(q, FEW_POINTS) + values
         return DOUBLE * task * min(demand.workers, -(-q // FEW_POINTS))
-    # a factor; or the kernel values of some rows, their residuals and the squares of these
-    rows = min(n, ENTRIES // GROUP)
-    task = max(3 * MOST_MEMBERS**2, 5 * rows * GROUP) + 6 * MOST_MEMBERS * GROUP
-    # neighbours and their distances, members of all groups, and coordinates in two trees
-    search = 3 * NEIGHBOURS * q + 3 * demand.p * (n + q)
+    # a factor; or the kernel values of some rows and their residuals
+    task = 3 * max(MOST_MEMBERS**2, ENTRIES) + 6 * MOST_MEMBERS * GROUP + values
+    # members of the groups, coordinates in two trees; and targets as the tasks have them
+    search = MOST_MEMBERS * -(-q // GROUP) + 3 * demand.p * (n + q) + (demand.p + 1) * demand.target_points
     return DOUBLE * (task * min(demand.workers, q) + search)
+
+
+def bounds_workers(demand: Demand) -> int:
+    """Tasks of the bounds that fit side by side into the memory of a demand, at most its workers.
+
+    Raises
+    ------
+    BudgetError
+        If not one does.
+    """
+    for workers in range(demand.workers, 0, -1):
+        if bounds_bytes(replace(demand, workers=workers)) <= demand.memory_limit_bytes:
+            return workers
+    needed = bounds_bytes(replace(demand, workers=1))
+    raise BudgetError(
+        f"to say how much of the variance at {demand.q:,} targets is unfinished computation needs about "
+        f"{bytes_text(needed)} beside the posterior, more than the {bytes_text(demand.memory_limit_bytes)} "
+        "that may be used for it.",
+        remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_TEST_POINTS),
+    )
+
+
+def beside_posterior(demand: Demand, plan: Plan) -> Demand:
+    """Demand of the bounds, after a solve: what the posterior takes is gone from the memory."""
+    taken = common_bytes(demand, plan.iterations)
+    return replace(demand, memory_limit_bytes=max(demand.memory_limit_bytes - taken, 0))
+
+
+def with_bounds(plan: Plan, demand: Demand) -> Plan:
+    """Plan of a solve, and of the bounds after it where these are wanted."""
+    if not demand.bounds or demand.q == 0:
+        return plan
+    after = beside_posterior(demand, plan)
+    taken = common_bytes(demand, plan.iterations)
+    needed = taken + bounds_bytes(replace(after, workers=bounds_workers(after)))
+    return replace(plan, peak_bytes=max(plan.peak_bytes, needed))
 
 
 def _complete_rings(gram: Gram) -> RingGram | None:
@@ -126,7 +188,13 @@ def _complete_rings(gram: Gram) -> RingGram | None:
 
 
 def neighbour_bounds(
-    kernel: Kernel, X: Array, noise: Array, targets: Array | CellMeans, *, executor: Executor
+    kernel: Kernel,
+    X: Array,
+    noise: Array,
+    targets: Array | CellMeans,
+    *,
+    executor: Executor,
+    at_once: int | None = None,
 ) -> Array:
     """Bounds (2, q) of the exact posterior variance at targets (q, p), given points X (n, p).
 
@@ -140,6 +208,8 @@ def neighbour_bounds(
         Where the variance is wanted; the neighbours of a cell are those of its centre.
     executor : Executor
         Where the groups of targets are worked on.
+    at_once : int, optional
+        How many of them at once, at most; by default as many as the executor has workers.
 
     Returns
     -------
@@ -155,12 +225,16 @@ def neighbour_bounds(
         points, variances = executor.submit(identity, X), executor.submit(identity, noise)
         where = targets.centres if isinstance(targets, CellMeans) else targets
         groups = list(_groups(kernel, X, where))
-        done: list[Handle[Array]] = [
-            executor.submit(group_bounds, kernel, points, variances, part(targets, here), members, home=home)
-            for home, (here, members) in enumerate(groups)
-        ]
-        for (here, _), found in zip(groups, executor.gather(done), strict=True):
-            bounds[:, here] = found
+        together = len(groups) if at_once is None or at_once >= executor.workers else at_once
+        for first, last in block_ranges(len(groups), together):
+            done: list[Handle[Array]] = [
+                executor.submit(
+                    group_bounds, kernel, points, variances, part(targets, here), members, home=home
+                )
+                for home, (here, members) in enumerate(groups[first:last], start=first)
+            ]
+            for (here, _), found in zip(groups[first:last], executor.gather(done), strict=True):
+                bounds[:, here] = found
     return bounds
 
 
@@ -175,12 +249,12 @@ def _groups(kernel: Kernel, X: Array, targets: Array) -> Iterator[tuple[Indices,
         return
     own = np.array([part.inverse_lengthscales(X.shape[1]) for part in kernel.parts])
     scale = own.max(axis=0)  # where each coordinate has a lengthscale, near is what is alike
-    near: Indices = np.asarray(KDTree(X * scale).query(targets * scale, k=NEIGHBOURS)[1])
+    observed = KDTree(X * scale)
     order = KDTree(targets * scale, leafsize=GROUP).indices  # leaf by leaf: compact
     pending = [order[start : start + GROUP] for start in range(0, len(order), GROUP)]
     while pending:
         here = pending.pop()
-        members = np.unique(near[here])
+        members = np.unique(observed.query(targets[here] * scale, k=NEIGHBOURS)[1])
         if len(members) > MOST_MEMBERS and len(here) > 1:  # far from each other
             pending += np.array_split(here, 2)
         else:

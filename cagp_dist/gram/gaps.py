@@ -12,9 +12,9 @@ many missing, or noise that varies along a latitude
     conjugate gradients preconditioned by the whole grid (`cagp_dist.gram.masked`).
 
 A test point sees the grid through ``k* = k(X, x*)``; points of equal latitude that lie equally between
-longitudes of the grid see it rotated, and share one solve, and so do means over cells. Where the targets are the grid itself and nothing
-is missing, ``diag(K G^-1 K) = diag(K) - N + N^2 diag(G^-1)`` with the noise N, which one pass over the
-factors gives.
+longitudes of the grid see it rotated, and share one solve, and so do means over cells. Where the targets are
+the grid itself and nothing is missing, ``diag(K G^-1 K) = diag(K) - N + N^2 diag(G^-1)`` with the noise N,
+which one pass over the factors gives.
 """
 
 from collections.abc import Iterator

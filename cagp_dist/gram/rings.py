@@ -147,6 +147,11 @@ class RingGram:
         return self._kernel
 
     @property
+    def memory_limit_bytes(self) -> int | None:
+        """What the factors may take, where it was said."""
+        return self._memory_limit_bytes
+
+    @property
     def noise_by_latitude(self) -> Array:
         """Noise variances, shape (P,); read-only."""
         return self._noise_by_latitude

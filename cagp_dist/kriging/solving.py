@@ -135,7 +135,7 @@ def predict(
         variance[fields] = posterior.variance.reshape(q)
         if covariance is not None:
             covariance[fields] = posterior.covariance
-        computational[fields] = posterior.computational_variance_bounds[1].reshape(q)
+        computational[fields] = posterior.certificate.bounds(executor)[1]
         known &= posterior.certificate.known
         statuses.append(posterior.status)
         names.append(repr(chosen))
@@ -188,6 +188,7 @@ def choose_solver(
         workers=executor.workers,
         shares_memory=executor.shares_memory,
         memory_limit_bytes=executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes,
+        bounds=True,
     )
     sweeps, exact = SOLVERS["block-gauss-seidel"], []
     if window is not None:
@@ -249,6 +250,7 @@ def _condition(
             covariance="full" if full_covariance else "diagonal",
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
+            computational_bounds=True,
         )
     X, y = points_of(observed)[places], observed.values[np.ix_(fields, places)].T
     if not isinstance(solver, Cholesky):
@@ -265,4 +267,5 @@ def _condition(
         covariance="full" if full_covariance else "diagonal",
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
+        computational_bounds=True,
     )

@@ -1,10 +1,11 @@
 """How much of a variance is unfinished computation (math 0): itself where it is known, or bounds of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Demand
 from cagp_dist.gram.exact_variance import ExactVariance
 from cagp_dist.runtime import Executor
 
@@ -19,10 +20,13 @@ class Certificate:
         Of the posterior, latent.
     exact_variance : ExactVariance or None
         That of the exact posterior; None if this is it.
+    demand : Demand or None
+        Size of the problem, and what the bounds may allocate beside the posterior; None: what they need.
     """
 
     variance: Array
     exact_variance: ExactVariance | None
+    demand: Demand | None = None
 
     @property
     def known(self) -> bool:
@@ -34,10 +38,20 @@ class Certificate:
 
         What rounding makes of a difference of nearly equal variances, about 1e-15 of that of the prior, is
         in neither bound.
+
+        Raises
+        ------
+        BudgetError
+            If they do not fit into what may be allocated.
         """
         if self.exact_variance is None:
             return np.zeros((2, len(self.variance)))
-        least, most = self.exact_variance.bounds(executor)
+        demand = self.demand
+        if demand is not None and executor.shares_memory and not demand.shares_memory:
+            # solved on a cluster, whose memory is not that of this process
+            limit = min(demand.memory_limit_bytes, executor.memory_bytes)
+            demand = replace(demand, memory_limit_bytes=limit)
+        least, most = self.exact_variance.bounds(executor, demand=demand)
         lower = np.maximum(self.variance - most, 0.0)
         return np.stack([lower, np.maximum(self.variance - least, lower)])
 

@@ -152,8 +152,17 @@ def joined(parts: Sequence[Solved]) -> Solved:
     )
 
 
-def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Plan], Plan]:
+def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Demand], list[Plan], Plan]:
     """Plan the solve of each pattern in the memory that the results of all leave; and all of them as one.
+
+    Returns
+    -------
+    demands : list of Demand
+        With what may be allocated for each.
+    plans : list of Plan
+        Of each.
+    plan : Plan
+        Of all.
 
     Raises
     ------
@@ -164,8 +173,9 @@ def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Plan]
     if len(demands) > 1:
         somehow = [solver.plan(replace(demand, memory_limit_bytes=sys.maxsize)) for demand in demands]
         kept = joint_bytes(demands, iterations=max(plan.iterations for plan in somehow))
-    plans = [solver.plan(demand) for demand in less_memory(demands, kept)]
-    return plans, joint_plan(plans, joint_bytes=kept)
+    left = less_memory(demands, kept)
+    plans = [solver.plan(demand) for demand in left]
+    return left, plans, joint_plan(plans, joint_bytes=kept)
 
 
 def joint_bytes(demands: Sequence[Demand], *, iterations: int) -> int:

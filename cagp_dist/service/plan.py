@@ -13,6 +13,7 @@ from cagp_dist.service.design import MOST_NODES, Design, cells_of
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
+from cagp_dist.service.solve import bounds_are_cheap
 from cagp_dist.service.task import Task, choose, places_of, places_on_grid, spacing_of
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
@@ -192,6 +193,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, wor
         memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
         grid=grid,
         cell_nodes=size.cell_nodes,
+        bounds=bounds_are_cheap(solver, observed=size.observed),
     )
     return JobPlan(size=size, plan=solver.plan(demand))
 

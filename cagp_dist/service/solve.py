@@ -9,6 +9,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
 from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import Model
@@ -74,6 +75,14 @@ def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
     return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
 
 
+def bounds_are_cheap(solver: Solver, *, observed: int) -> bool:
+    """Whether a run says how much of its variances is unfinished computation, and plans for that.
+
+    It does where this costs little beside the solve, or is no more than a Cholesky factor.
+    """
+    return isinstance(solver, Affine) or observed <= FEW_POINTS
+
+
 def solve(
     prior: Prior,
     X: Array | LatLonGrid,
@@ -122,6 +131,7 @@ def solve(
     times = [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(fields)]
     posteriors: list[Posterior] = []
     seconds: list[dict[int, float]] = []
+    observed = int((~np.isnan(y)).sum(axis=(1, 2) if on_grid else 0).max())
     for number, columns in enumerate(times):
         clock = {0: 0.0}
 
@@ -144,6 +154,7 @@ def solve(
                 solver=solver,
                 executor=executor,
                 memory_limit_bytes=memory_limit_bytes,
+                computational_bounds=bounds_are_cheap(solver, observed=observed),
                 on_plan=on_plan if number == 0 else None,
                 progress=report,
             )
@@ -178,13 +189,13 @@ def _computational_std(
     certificates = [posterior.certificate for posterior in posteriors]
     if not isinstance(solver, Affine) and not all(certificate.known for certificate in certificates):
         return None
-    bounds = [certificate.bounds(executor)[1] for certificate in certificates]
-    return np.sqrt(_by_time(bounds, fields=fields))
+    return _std_by_time([certificate.bounds(executor)[1] for certificate in certificates], fields=fields)
 
 
-def _by_time(variances: Sequence[Array], *, fields: int) -> Array:
-    """Variances (q,), for all times or one by one, or (q, T) where they differ, as (T, q)."""
-    rows = np.concatenate([np.atleast_2d(variance.T) for variance in variances])
+def _std_by_time(variances: Sequence[Array], *, fields: int) -> Array:
+    """Roots of variances (q,), for all times or one by one, or (q, T) where they differ, as (T, q)."""
+    # The solve raises on variances that are negative beyond rounding; what is left is rounding.
+    rows = np.concatenate([np.atleast_2d(np.sqrt(np.maximum(variance, 0.0)).T) for variance in variances])
     return np.broadcast_to(rows, (fields, rows.shape[1]))
 
 
@@ -201,8 +212,7 @@ def _steps(
     for iteration in range(max(len(posterior.trace) for posterior in posteriors)):
         states = [posterior.trace[min(iteration, len(posterior.trace) - 1)] for posterior in posteriors]
         mean = np.concatenate([state.mean.T for state in states])
-        # The solve raises on variances that are negative beyond rounding; what is left is rounding.
-        std = np.sqrt(np.maximum(_by_time([state.variance for state in states], fields=fields), 0.0))
+        std = _std_by_time([state.variance for state in states], fields=fields)
         spent = sum(clock.get(iteration, max(clock.values())) for clock in seconds)
         steps.append(Step(mean=mean, std=std, seconds=spent))
     return tuple(steps)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from cagp_dist.budget import Demand, Plan, plan_actions
 from cagp_dist.checks import check_count
+from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.base import Problem, State, check_one_field
 from cagp_dist.solvers.options import ITERATIONS, SEED
@@ -37,13 +38,14 @@ class ConjugateGradient:
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
-        return plan_actions(
+        plan = plan_actions(
             demand,
             method="conjugate gradients",
             iterations=self.iterations,
             stored_vectors=3,
             products=min(self.iterations, demand.n),
         )
+        return with_bounds(plan, demand)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
@@ -79,9 +81,10 @@ class RandomActions:
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
-        return plan_actions(
+        plan = plan_actions(
             demand, method="random actions", iterations=self.iterations, stored_vectors=8, products=2
         )
+        return with_bounds(plan, demand)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""

@@ -12,7 +12,7 @@ from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
 from cagp_dist.checks import check_between
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
-from cagp_dist.gram.exact_variance import bounds_bytes
+from cagp_dist.gram.exact_variance import bounds_bytes, with_bounds
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
@@ -87,7 +87,7 @@ class Affine(ABC):
         kept = 0 if self.computational_share is None else bounds_bytes(demand)
         left = max(demand.memory_limit_bytes - kept, 0)
         plan = self._plan_stages(replace(demand, memory_limit_bytes=left))
-        return replace(plan, peak_bytes=plan.peak_bytes + kept)
+        return with_bounds(replace(plan, peak_bytes=plan.peak_bytes + kept), demand)
 
     def _plan_stages(self, demand: Demand) -> Plan:
         size = self.points_per_block

@@ -177,7 +177,9 @@ def on_grid(gaps):
 
 @pytest.mark.parametrize("gaps", GAPS)
 @pytest.mark.parametrize(
-    "solver", [cagp.BlockGaussSeidel(2, 24), *(made() for made in EXACT), cagp.ConjugateGradient(10)], ids=repr
+    "solver",
+    [cagp.BlockGaussSeidel(2, 24), *(made() for made in EXACT), cagp.ConjugateGradient(10)],
+    ids=repr,
 )
 def test_observed_grids(solver, gaps, monkeypatch):
     if gaps != "a point":

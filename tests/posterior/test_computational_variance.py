@@ -172,7 +172,7 @@ def test_every_group_of_targets_stops_for_itself(groups_that_differ, backwards):
     targets = targets[::-1] if backwards else targets
     case, y = (prior, X, targets), X[:, 0]
     # batches one after the other, as memory has it
-    alone = solved(case, y, memory_limit_bytes=30_000_000)
+    alone = solved(case, y, memory_limit_bytes=23_000_000)
     assert len(alone.stats.plan.batches) == 2
     whole = solved(case, y)
     assert len(whole.stats.plan.batches) == 1
@@ -196,7 +196,7 @@ def test_every_group_of_targets_stops_for_itself(groups_that_differ, backwards):
 def test_a_group_that_misses_the_share_is_not_forgotten(groups_that_differ):
     """The first of two batches uses all iterations, the second ends early."""
     _, X, _ = groups_that_differ
-    posterior = solved(groups_that_differ, X[:, 0], m=2, memory_limit_bytes=30_000_000)
+    posterior = solved(groups_that_differ, X[:, 0], m=2, memory_limit_bytes=23_000_000)
     assert len(posterior.stats.plan.batches) == 2
     assert posterior.status is cagp.Status.SHARE_NOT_REACHED
 

@@ -56,7 +56,7 @@ def test_progress_counts_each_batch_of_targets_once():
         rng.normal(size=(1100, 3)),
         solver=cagp.BlockGaussSeidel(2, block_size=500),
         executor=SerialExecutor(),
-        memory_limit_bytes=28_000_000,
+        memory_limit_bytes=31_000_000,
         on_plan=lambda plan: None,
         progress=lambda part, line: said.append((part, line)),
     )
