@@ -8,7 +8,8 @@ A kernel comes as ``family, inverse_lengthscale, variance``: three numbers, or f
 tuples with an entry for each part, the part that reaches furthest first. Then the distances of a row are
 evaluated once for all parts, and a sub-tile takes only those parts that reach it. With a lengthscale for each
 coordinate an entry of ``inverse_lengthscale`` is itself a tuple, and every part has its own distances. The
-compiler makes one version of each function for each of these forms.
+compiler makes one version of each function for each of these forms. Derivatives by the logarithms of
+lengthscales come in the same way, as families of their own.
 
 Points come as (p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over
 neighbours in memory and the compiler turns them into vector instructions. All functions release the GIL.
@@ -34,7 +35,10 @@ from numba.extending import overload
 
 MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
 SLOPE = 4
-"""Added to a family it stands for the derivative of that kernel by the logarithm of its lengthscale."""
+"""Added to a family it stands for the derivative of that kernel by the logarithm of its lengthscale.
+
+With a lengthscale for each coordinate, added ``2 + c`` times it is that by the one of coordinate c, from 0.
+"""
 
 # Distance, in lengthscales, at which each kernel, then each slope, has fallen to 2^-60 (9e-19) of its
 # variance. What lies beyond is below the rounding of any sum it would enter, so sub-tiles wholly
@@ -55,6 +59,8 @@ _SQRT3 = 1.7320508075688772
 _SQRT5 = 2.23606797749979
 # Beyond this argument exp(-a) is below 1e-303; the cut keeps 0 * inf out of the polynomials.
 _FAR = 700.0
+# In place of a smaller divisor: what it divides is then multiplied by the square of one that is no larger.
+_NEAR = 1e-150
 # Adding 1.5 * 2^52 rounds a small double to an integer and leaves that integer in the low bits.
 _ROUND = 6755399441055744.0
 # 2^f = 1 + f (q0 + q1 f + ...) on [-1/2, 1/2]: Chebyshev interpolation, relative error 6e-16;
@@ -207,6 +213,37 @@ def _slope_profile(family, inverse_lengthscale, variance, row):
 
 
 @compiled(nogil=True, fastmath=_CONTRACT)
+def _share_profile(family, variance, row):
+    """Turn squares of scaled distances u into ``dk / d log(lengthscale) / u^2``, in place (math 9).
+
+    Times the square of the difference in one coordinate it is the derivative by the lengthscale of that one.
+    """
+    if family == MATERN12:
+        for j in range(row.size):
+            a = min(math.sqrt(row[j]), _FAR)
+            row[j] = variance * _exp_minus(a) / max(a, _NEAR)
+    elif family == MATERN32:
+        for j in range(row.size):
+            a = min(math.sqrt(row[j]) * _SQRT3, _FAR)
+            row[j] = 3.0 * variance * _exp_minus(a)
+    elif family == MATERN52:
+        for j in range(row.size):
+            a = min(math.sqrt(row[j]) * _SQRT5, _FAR)
+            row[j] = variance * (5.0 / 3.0) * (1.0 + a) * _exp_minus(a)
+    else:
+        for j in range(row.size):
+            row[j] = variance * _exp_minus(min(0.5 * row[j], _FAR))
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
+def _times_squared_difference(scale, x, z, row):
+    """Multiply by squared differences in one coordinate, in units of its lengthscale, in place."""
+    for j in range(row.size):
+        difference = min(abs(x - z[j]) * scale, _FAR)
+        row[j] *= difference * difference
+
+
+@compiled(nogil=True, fastmath=_CONTRACT)
 def _sum_profile(families, inverse_lengthscales, variances, near, row):
     """Turn squared distances into the sum of the first ``near`` kernels, in place."""
     squared, part = np.empty(FIRST_LEVEL // 2), np.empty(FIRST_LEVEL // 2)
@@ -297,7 +334,7 @@ def _sum_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start
 
 @compiled(nogil=True, fastmath=_CONTRACT)
 def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
-    """`_evaluate_subtile` for kernels with a lengthscale for each coordinate: distances part by part."""
+    """`_evaluate_subtile` with a lengthscale for each coordinate: distances, and slopes, part by part."""
     rows = out.size // width
     step = max(1, FIRST_LEVEL // 2 // width)
     squared = np.empty(step * width)
@@ -309,7 +346,14 @@ def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, st
             for i in range(last - group):
                 row = part[i * width : (i + 1) * width]
                 _scaled_squared_distances(inverse_lengthscale[k], X, first + group + i, Z, start, row)
-            _profile(family[k], 1.0, variance[k], part)
+            if family[k] < 2 * SLOPE:
+                _profile(family[k], 1.0, variance[k], part)
+            else:
+                c = family[k] // SLOPE - 2
+                _share_profile(family[k] % SLOPE, variance[k], part)
+                for i in range(last - group):
+                    row, z = part[i * width : (i + 1) * width], Z[c][start : start + width]
+                    _times_squared_difference(inverse_lengthscale[k][c], X[c, first + group + i], z, row)
             if k > 0:
                 for j in range(target.size):
                     target[j] += part[j]
@@ -340,9 +384,15 @@ def _scaled_near(family, inverse_lengthscale, lower, upper, other_lower, other_u
         for c in range(lower.size):
             gap = max(lower[c] - other_upper[c], other_lower[c] - upper[c], 0.0)
             squared += (gap * inverse_lengthscale[k][c]) ** 2
-        if squared <= NEGLIGIBLE_DISTANCE[family[k]] ** 2:
+        if squared <= NEGLIGIBLE_DISTANCE[_bounding(family[k])] ** 2:
             return len(family)
     return 0
+
+
+@compiled
+def _bounding(family):
+    """Give a family that bounds this one: for slopes by one coordinate the slope by all, their sum."""
+    return family if family < 2 * SLOPE else family % SLOPE + SLOPE
 
 
 @compiled(nogil=True, fastmath=_CONTRACT)

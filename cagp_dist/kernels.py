@@ -123,8 +123,8 @@ class Kernel(ABC):
                 f"lengthscale holds {given} numbers but points have {X.shape[1]} coordinates; expected one "
                 "number for each coordinate, or one for all."
             )
-        if X.shape[1] == 3 and len(X) > 3 and np.allclose(np.einsum("ij,ij->i", X, X), 1.0, atol=1e-9):
-            raise ArgumentError(SAME_ON_SPHERE)
+        if on_unit_sphere(X):
+            raise ArgumentError(OWN_ON_SPHERE)
 
     @property
     @abstractmethod
@@ -152,10 +152,17 @@ class Kernel(ABC):
 
 
 SAME_ON_SPHERE = (
-    "lengthscale holds a number for each coordinate, but the points lie on the unit sphere, where the "
-    "coordinates are one system of axes among many: the field would be stretched along the Earth's axis or "
-    "towards a meridian. Give one lengthscale, a chord."
+    "the points lie on the unit sphere, where the coordinates are one system of axes among many: the field "
+    "would be stretched along the Earth's axis or towards a meridian."
 )
+OWN_ON_SPHERE = (
+    f"lengthscale holds a number for each coordinate, but {SAME_ON_SPHERE} Give one lengthscale, a chord."
+)
+
+
+def on_unit_sphere(X: Array) -> bool:
+    """Whether points X (n, p) lie on the unit sphere; up to three of them tell nothing."""
+    return X.shape[1] == 3 and len(X) > 3 and np.allclose(np.einsum("ij,ij->i", X, X), 1.0, atol=1e-9)
 
 
 @dataclass(frozen=True)
@@ -222,6 +229,23 @@ class Elementary(Kernel):
         from cagp_dist.compiled import SLOPE
 
         return self.family + SLOPE, 1.0 / self.common_lengthscale, float(self.variance)
+
+    def coordinate_slope_parameters(self, coordinate: int) -> Parameters:
+        """Give the same for ``dk / d log(lengthscale)`` of one coordinate, from 0, where each has its own.
+
+        Raises
+        ------
+        ArgumentError
+            If all coordinates share one lengthscale.
+        """
+        from cagp_dist.compiled import SLOPE
+
+        if not isinstance(self.lengthscale, tuple):
+            raise ArgumentError(
+                f"lengthscale is {self.lengthscale!r}; expected one for each coordinate here."
+            )
+        inverse = self.inverse_lengthscales(len(self.lengthscale))
+        return (self.family + (2 + coordinate) * SLOPE,), (inverse,), (float(self.variance),)
 
     @property
     def common_lengthscale(self) -> float:

@@ -20,7 +20,7 @@ from cagp_dist.gram.base import ExactSolve
 from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
 from cagp_dist.gram.targets import Targets, averaged, target_points
 from cagp_dist.gram.tiled import cross_product
-from cagp_dist.kernels import SAME_ON_SPHERE, Kernel
+from cagp_dist.kernels import OWN_ON_SPHERE, Kernel
 from cagp_dist.latlon.grid import LatLonGrid, as_fields
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.latlon.tasks import (
@@ -118,7 +118,7 @@ class RingGram:
                 "positive definite)."
             )
         if kernel.coordinates is not None:
-            raise ArgumentError(SAME_ON_SPHERE)
+            raise ArgumentError(OWN_ON_SPHERE)
         self._grid, self._kernel = grid, kernel
         self._noise_by_latitude = _noise(noise_variance, grid)
         even_noise = bool((self._noise_by_latitude == self._noise_by_latitude[::-1]).all())

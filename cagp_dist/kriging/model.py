@@ -24,7 +24,7 @@ from cagp_dist.kriging.solving import predict
 from cagp_dist.kriging.targets import Targets, To, find_targets, of_places
 from cagp_dist.kriging.validation import cross_validate
 from cagp_dist.likelihood.negligible import noise_is_negligible
-from cagp_dist.likelihood.result import each
+from cagp_dist.likelihood.result import OwnNumbers, each
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
@@ -550,7 +550,7 @@ def _changed(model: Kriging) -> str:
     return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())
 
 
-def _numbers(errors: float | tuple[float, ...]) -> str:
+def _numbers(errors: OwnNumbers) -> str:
     """Write standard errors; what was held fixed has none."""
     return " and ".join("none" if np.isnan(error) else f"{error:.2g}" for error in each(errors))
 

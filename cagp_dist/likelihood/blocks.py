@@ -35,7 +35,7 @@ class BlockLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel, or several
+    kernel : type of Kernel, several, or Model
         Family of the covariance, or of each part of a sum.
     X : array of float64, shape (n, p)
         Observed points.
@@ -56,7 +56,7 @@ class BlockLikelihood:
 
     def __init__(
         self,
-        kernel: Families,
+        kernel: Families | Model,
         X: Array,
         residuals: Array,
         *,
@@ -75,7 +75,7 @@ class BlockLikelihood:
                 f"{executor.workers} workers, more than the {memory_limit_bytes / 2**30:.3g} GiB that may be "
                 "used. Raise memory_limit_bytes, or use fewer workers."
             )
-        order = space_filling_order(X, block_size=size)
+        order = space_filling_order(self._model.comparable(X), block_size=size)
         self._blocks = [
             (
                 executor.submit(identity, coordinates(X[order[start:stop]]), home=index),
@@ -117,4 +117,4 @@ class BlockLikelihood:
         total = np.zeros_like(parts[0])
         for part in parts:
             total += part
-        return evaluation_of(total, self.points, self.fields)
+        return evaluation_of(total, self.points, self.fields, self._model.numbering)

@@ -1,26 +1,31 @@
 """Within which limits parameters are sought, and from where: decided from a few numbers about the data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_count, check_positive
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood.model import NAMES, names_of
+from cagp_dist.likelihood.model import NAMES, Numbering
 
 T = TypeVar("T")
 
 Limits = tuple[float, float]
+OwnLimits = Limits | tuple[Limits, ...]
+"""Of a lengthscale, or of one for each coordinate."""
 
 SMALLEST_RATIO, LARGEST_RATIO = 1e-8, 1e8
 """Noise variance in units of the variance: below, R is singular in floating point; above, all is noise."""
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-4, 1e4
 """Variance of another part of a sum in units of that of the first."""
+
+WIDEST, WIDEST_OWN = 10.0, 100.0
+"""Largest lengthscale, in extents: of all coordinates, and of one by itself, on which nothing may depend."""
 
 TOUCHING = 1e-6
 """A parameter this close to a limit, in its logarithm, is on it."""
@@ -38,11 +43,20 @@ class Scales:
         Size of the region they cover.
     power : float
         Mean square of the residuals, squared unit of y.
+    sides : tuple of float or None
+        Where each coordinate has a lengthscale of its own: extents by coordinate, unit of X. Spacing and
+        extent are then in units of these.
     """
 
     spacing: float
     extent: float
     power: float
+    sides: tuple[float, ...] | None = None
+
+    @property
+    def spacings(self) -> tuple[float, ...]:
+        """Spacing, unit of X, or one for each coordinate."""
+        return tuple(self.spacing * side for side in self.sides or (1.0,))
 
 
 @dataclass(frozen=True)
@@ -52,25 +66,33 @@ class Bounds:
     Attributes
     ----------
     lengthscale, variance, noise_variance : (float, float)
-        Of a kernel, or of the first part of a sum.
+        Of a kernel, or of the first part of a sum; of the lengthscale a tuple of pairs where each coordinate
+        has its own.
     others : tuple of pairs of (float, float)
         Lengthscale and variance of each further part.
     """
 
-    lengthscale: Limits
+    lengthscale: OwnLimits
     variance: Limits
     noise_variance: Limits
-    others: tuple[tuple[Limits, Limits], ...] = ()
+    others: tuple[tuple[OwnLimits, Limits], ...] = ()
+
+    @property
+    def numbering(self) -> Numbering:
+        """Which number stands where."""
+        pairs = _pairs(self.lengthscale)
+        return Numbering(1 + len(self.others), None if pairs == (self.lengthscale,) else len(pairs))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all parameters."""
-        return names_of(1 + len(self.others))
+        return self.numbering.names
 
     @property
     def lengthscales(self) -> tuple[Limits, ...]:
-        """Limits of the lengthscale of each part."""
-        return (self.lengthscale, *(lengthscale for lengthscale, _ in self.others))
+        """Limits of all lengthscales, part by part."""
+        parts = (self.lengthscale, *(lengthscale for lengthscale, _ in self.others))
+        return tuple(pair for part in parts for pair in _pairs(part))
 
     @property
     def limits(self) -> tuple[Limits, ...]:
@@ -141,21 +163,37 @@ class Bounds:
         """Whether all parts have the same limits, so that their order makes no difference."""
         return all(other == (self.lengthscale, self.variance) for other in self.others)
 
-    def coarser(self, spacing: float) -> "Bounds":
+    def coarser(self, *spacings: float) -> "Bounds":
         """Limits for thinned data of a sum: lengthscales of at least half the spacing of its points.
 
-        Below, a part cannot be told from noise, and the search would be left where nothing changes.
+        Below, a part cannot be told from noise, and the search would be left where nothing changes. Where
+        each coordinate has a lengthscale of its own, it has a spacing of its own.
         """
 
-        def raised(limits: Limits) -> Limits:
-            return min(max(limits[0], 0.5 * spacing), limits[1]), limits[1]
+        def raised(limits: OwnLimits) -> OwnLimits:
+            pairs = tuple(
+                (min(max(low, 0.5 * spacing), high), high)
+                for (low, high), spacing in zip(_pairs(limits), spacings, strict=True)
+            )
+            return pairs if self.numbering.coordinates is not None else pairs[0]
 
         others = tuple((raised(lengthscale), variance) for lengthscale, variance in self.others)
         return replace(self, lengthscale=raised(self.lengthscale), others=others)
 
 
-Given = Mapping[str, Sequence[float] | Sequence[Sequence[float]]]
-"""(lower, upper) by name; of a sum also several of these, one for each part."""
+def _pairs(limits: OwnLimits) -> tuple[Limits, ...]:
+    """Limits of each lengthscale of a part."""
+    return tuple(pair for pair in limits if isinstance(pair, tuple)) or (cast("Limits", limits),)
+
+
+Given = Mapping[str, Sequence[object]]
+"""(lower, upper) by name; of a sum also several of these, one for each part.
+
+Where each coordinate has a lengthscale of its own, several of these in place of one, one for each coordinate.
+"""
+
+Start = Mapping[str, float | Sequence[float | Sequence[float]]]
+"""Numbers by name; of a sum one for each part. A lengthscale may be a tuple, one for each coordinate."""
 
 
 def make_bounds(given: Given | None, scales: Scales, *, parts: int = 1) -> Bounds:
@@ -166,25 +204,59 @@ def make_bounds(given: Given | None, scales: Scales, *, parts: int = 1) -> Bound
     ArgumentError
         If a name is unknown, or limits are no two numbers above zero, the lower one first.
     """
-    default: dict[str, Limits] = {
-        "lengthscale": (scales.spacing / 5.0, 10.0 * scales.extent),
-        "variance": (1e-4 * scales.power, 1e4 * scales.power),
-        "noise_variance": (1e-8 * scales.power, 1e2 * scales.power),
-    }
-    limits = {name: [pair] * parts for name, pair in default.items()}
-    for name, pairs in _checked_names("bounds", given).items():
-        several = isinstance(pairs, Sequence) and all(isinstance(pair, list | tuple) for pair in pairs)
-        if several and pairs and parts > 1 and name != "noise_variance":
-            if len(pairs) != parts:
-                raise ArgumentError(
-                    f"bounds of {name} are {pairs!r}; expected (lower, upper), or {parts} of these, one for "
-                    "each part of the sum."
-                )
-            limits[name] = [_pair(name, pair) for pair in pairs]
-        else:
-            limits[name] = [_pair(name, pairs)] * parts
-    others = tuple(zip(limits["lengthscale"][1:], limits["variance"][1:], strict=True))
-    return Bounds(limits["lengthscale"][0], limits["variance"][0], limits["noise_variance"][0], others)
+    chosen = _checked_names("bounds", given)
+    variance, noise_variance = (
+        (1e-4 * scales.power, 1e4 * scales.power),
+        (1e-8 * scales.power, 1e2 * scales.power),
+    )
+    lengthscales = _part_by_part("lengthscale", chosen, parts, lambda pairs: _own_pairs(pairs, scales.sides))
+    variances = _part_by_part("variance", chosen, parts, lambda pair: _pair("variance", pair))
+    if "noise_variance" in chosen:
+        noise_variance = _pair("noise_variance", chosen["noise_variance"])
+    if lengthscales is None:
+        lengthscales = [_default_lengthscale(scales)] * parts
+    if variances is None:
+        variances = [variance] * parts
+    others = tuple(zip(lengthscales[1:], variances[1:], strict=True))
+    return Bounds(lengthscales[0], variances[0], noise_variance, others)
+
+
+def _default_lengthscale(scales: Scales) -> OwnLimits:
+    if scales.sides is None:
+        return scales.spacing / 5.0, WIDEST * scales.extent
+    return tuple((scales.spacing / 5.0 * side, WIDEST_OWN * side) for side in scales.sides)
+
+
+def _part_by_part(
+    name: str, chosen: Mapping[str, Sequence[object]], parts: int, read: Callable[[object], T]
+) -> list[T] | None:
+    """Limits of each part, as they were given for all of them or one by one; None if they were not."""
+    if name not in chosen:
+        return None
+    pairs = chosen[name]
+    several = isinstance(pairs, Sequence) and all(isinstance(pair, list | tuple) for pair in pairs)
+    if not several or not pairs or parts == 1:
+        return [read(pairs)] * parts
+    if len(pairs) != parts:
+        raise ArgumentError(
+            f"bounds of {name} are {pairs!r}; expected (lower, upper), or {parts} of these, one for "
+            "each part of the sum."
+        )
+    return [read(pair) for pair in pairs]
+
+
+def _own_pairs(pairs: object, sides: tuple[float, ...] | None) -> OwnLimits:
+    """Limits of the lengthscale of one part, or of one for each coordinate."""
+    if sides is None:
+        return _pair("lengthscale", pairs)
+    if not isinstance(pairs, Sequence) or not all(isinstance(pair, list | tuple) for pair in pairs):
+        return (_pair("lengthscale", pairs),) * len(sides)
+    if len(pairs) != len(sides):
+        raise ArgumentError(
+            f"bounds of lengthscale are {pairs!r}; expected (lower, upper), or {len(sides)} of these, one "
+            "for each coordinate."
+        )
+    return tuple(_pair("lengthscale", pair) for pair in pairs)
 
 
 def _pair(name: str, pair: object) -> Limits:
@@ -201,14 +273,13 @@ def _pair(name: str, pair: object) -> Limits:
     return float(low), float(high)
 
 
-def make_starts(
-    given: Mapping[str, float] | None, bounds: Bounds, scales: Scales, *, starts: int
-) -> list[Array]:
+def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: int) -> list[Array]:
     """Points to start from, each (log lengthscale, log ratio).
 
     The start that was given comes first; the others are spread over lengthscales from the spacing to the
     extent and ratios from 0.001 to 1, by multiples of irrational numbers, so that any number of them is
-    spread evenly.
+    spread evenly. Where each coordinate has a lengthscale of its own, they are the same parts of the extents
+    of all coordinates.
 
     Raises
     ------
@@ -218,34 +289,29 @@ def make_starts(
     check_count("starts", starts, least=1)
     low = np.log([2.0 * scales.spacing, 1e-3])
     high = np.log([max(0.5 * scales.extent, 2.0 * scales.spacing), 1.0])
-    limits = np.log([bounds.lengthscale, bounds.ratio])
-    spread = [
-        np.clip(low + np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0] * (high - low), *limits.T)
-        for k in range(starts)
-    ]
-    chosen = _checked_names("start", given)
+    limits, sides = np.log([*bounds.lengthscales, bounds.ratio]).T, np.log(scales.sides or (1.0,))
+
+    def start(k: int) -> Array:
+        even = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
+        lengthscale, ratio = low + even * (high - low)
+        return np.asarray(np.clip([*(lengthscale + sides), ratio], *limits))
+
+    spread = [start(k) for k in range(starts)]
+    chosen = _guessed(given, bounds)
     if not chosen:
         return spread
-    for name, value in chosen.items():
-        check_positive(f"start of {name}", value)
-        _check_start(name, value, *getattr(bounds, name))
     first = spread[0].copy()
     if "lengthscale" in chosen:
-        first[0] = log(chosen["lengthscale"])
+        first[:-1] = np.log(chosen["lengthscale"])
     if "variance" in chosen or "noise_variance" in chosen:
-        variance = chosen.get("variance", np.clip(scales.power, *bounds.variance))
-        noise = chosen.get("noise_variance", np.clip(0.1 * variance, *bounds.noise_variance))
-        first[1] = np.clip(log(noise / variance), *limits[1])
+        (variance,) = chosen.get("variance", (np.clip(scales.power, *bounds.variance),))
+        (noise,) = chosen.get("noise_variance", (np.clip(0.1 * variance, *bounds.noise_variance),))
+        first[-1] = np.clip(log(noise / variance), *limits[:, -1])
     return [first, *spread[: starts - 1]]
 
 
 def make_sum_starts(
-    given: Mapping[str, float | Sequence[float]] | None,
-    bounds: Bounds,
-    single: Sequence[float],
-    *,
-    starts: int,
-    mixed: bool,
+    given: Start | None, bounds: Bounds, single: Sequence[float], *, starts: int, mixed: bool
 ) -> list[Array]:
     """Points to start from for a sum, each of logarithms of (lengthscales, weights, ratio).
 
@@ -258,8 +324,8 @@ def make_sum_starts(
         A guess, tried first: a sequence for lengthscale and variance, one number for each part.
     bounds : Bounds
         Of the sum.
-    single : (float, float, float)
-        Lengthscale, variance and noise variance of one kernel alone.
+    single : sequence of float
+        Lengthscale (or one for each coordinate), variance and noise variance of one kernel alone.
     starts : int
         Number of starts.
     mixed : bool
@@ -272,42 +338,78 @@ def make_sum_starts(
         part.
     """
     check_count("starts", starts, least=1)
-    parts = 1 + len(bounds.others)
-    lengthscale, variance, noise = single
+    parts = bounds.numbering.parts
+    *own, variance, noise = single
     limits = np.log([*bounds.lengthscales, *bounds.weights, bounds.ratio]).T
 
-    def start(lengthscales: Array, variances: Array, noise_variance: float) -> Array:
-        x = np.log([*lengthscales, *(variances[1:] / variances[0]), noise_variance / variances[0]])
-        return np.asarray(np.clip(x, *limits))
+    def start(lengthscales: Sequence[float], variances: Sequence[float], noise_variance: float) -> Array:
+        weights = [variance / variances[0] for variance in (*variances[1:], noise_variance)]
+        return np.asarray(np.clip(np.log([*lengthscales, *weights]), *limits))
 
     found = []
     for k in range(starts):
         shorter, longer = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
-        lengthscales = lengthscale * np.geomspace(np.exp(-2.3 * shorter), np.exp(3.0 * longer), parts)
+        lengthscales = np.outer(np.geomspace(np.exp(-2.3 * shorter), np.exp(3.0 * longer), parts), own)
         for order in (1, -1) if mixed else (1,):
-            found.append(start(lengthscales[::order], np.full(parts, variance / parts), 0.5 * noise))
-    chosen = _checked_names("start", given)
+            found.append(
+                start(lengthscales[::order].ravel().tolist(), [variance / parts] * parts, 0.5 * noise)
+            )
+    chosen = _guessed(given, bounds)
     if not chosen:
         return found
-    values = {
-        "lengthscale": np.exp(found[0][:parts]),
-        "variance": np.full(parts, variance / parts),
-        "noise_variance": np.array([0.5 * noise]),
-    }
-    for name, guess in chosen.items():
+    return [
+        start(
+            chosen.get("lengthscale", np.exp(found[0][: len(bounds.lengthscales)]).tolist()),
+            chosen.get("variance", [variance / parts] * parts),
+            chosen.get("noise_variance", [0.5 * noise])[0],
+        ),
+        *found,
+    ]
+
+
+def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
+    """Check the guesses, by name: lengthscales part by part and coordinate by coordinate."""
+    parts, coordinates = bounds.numbering.parts, bounds.numbering.coordinates
+    found = {}
+    for name, guess in _checked_names("start", given).items():
         expected = 1 if name == "noise_variance" else parts
-        numbers = guess if isinstance(guess, list | tuple) else (guess,)
-        if len(numbers) != expected:
+        of_parts = guess if expected > 1 and isinstance(guess, list | tuple) else (guess,)
+        if len(of_parts) != expected:
             raise ArgumentError(
-                f"start of {name} is {guess!r}; expected {'one number' if expected == 1 else expected}"
-                f"{'' if expected == 1 else ' numbers, one for each part of the sum'}."
+                f"start of {name} is {guess!r}; expected {expected} numbers, one for each part of the sum."
             )
-        own = [limit for key, limit in zip(bounds.names, bounds.limits, strict=True) if key.startswith(name)]
-        for number, (lower, upper) in zip(numbers, own, strict=True):
+        own = coordinates if name == "lengthscale" else None
+        numbers = [number for part in of_parts for number in _own_numbers(name, part, own)]
+        for number, limits in zip(numbers, _limits_of(name, bounds), strict=True):
             check_positive(f"start of {name}", number)
-            _check_start(name, number, lower, upper)
-        values[name] = np.array(numbers, dtype=np.float64)
-    return [start(values["lengthscale"], values["variance"], float(values["noise_variance"][0])), *found]
+            _check_start(name, number, *limits)
+        found[name] = numbers
+    return found
+
+
+def _own_numbers(name: str, guess: object, coordinates: int | None) -> list[float]:
+    """Give the guess for one part: one number, or one for each coordinate."""
+    if not isinstance(guess, list | tuple):
+        return [cast("float", guess)] * (coordinates or 1)
+    if coordinates is None:
+        hint = (
+            " With anisotropic=True a number for each coordinate is fitted." if name == "lengthscale" else ""
+        )
+        raise ArgumentError(f"start of {name} is {guess!r}; expected one number.{hint}")
+    if len(guess) != coordinates:
+        raise ArgumentError(
+            f"start of {name} is {guess!r} for points of {coordinates} coordinates; expected one number, or "
+            "one for each coordinate."
+        )
+    return list(guess)
+
+
+def _limits_of(name: str, bounds: Bounds) -> tuple[Limits, ...]:
+    if name == "lengthscale":
+        return bounds.lengthscales
+    if name == "noise_variance":
+        return (bounds.noise_variance,)
+    return (bounds.variance, *(variance for _, variance in bounds.others))
 
 
 def _check_start(name: str, value: float, lower: float, upper: float) -> None:

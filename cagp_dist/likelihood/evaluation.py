@@ -19,15 +19,15 @@ from typing import Protocol
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.likelihood.model import natural
+from cagp_dist.likelihood.model import Numbering
 
-NATURAL = natural(1)
+NATURAL = Numbering().natural
 """Logarithms of (lengthscale, variance, ratio) from those of (lengthscale, variance, noise variance)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What the likelihood needs to know of R at one set of 2 m numbers, m being 1 but for sums.
+    """What the likelihood needs to know of R at one set of k numbers, k being 2 for one kernel.
 
     Attributes
     ----------
@@ -37,14 +37,16 @@ class Evaluation:
         ``log|R|``; None where only the gradient is estimated.
     quadratic : float
         ``q``, summed over fields, squared unit of y.
-    traces : array of float64, shape (2 m,)
+    traces : array of float64, shape (k,)
         ``tr(R^-1 dR)`` with dR the derivative by the logarithm of each number: lengthscales, weights, ratio.
-    slopes : array of float64, shape (2 m,)
+    slopes : array of float64, shape (k,)
         ``sum over fields of v' dR v`` with ``v = R^-1 b``, squared unit of y.
-    trace_covariance : array of float64, shape (2 m, 2 m)
+    trace_covariance : array of float64, shape (k, k)
         Covariance of the traces where they are estimated by sampling; else zero.
     solved : bool
         Whether the linear systems behind it were solved to their tolerance.
+    numbering : Numbering
+        Which number stands where.
     """
 
     points: int
@@ -55,6 +57,7 @@ class Evaluation:
     slopes: Array
     trace_covariance: Array
     solved: bool = True
+    numbering: Numbering = Numbering()  # noqa: RUF009 (frozen)
 
     @property
     def values(self) -> int:
@@ -69,13 +72,13 @@ class Evaluation:
         return -0.5 * (self.fields * self.log_determinant + constant + self.quadratic / variance)
 
     def gradient(self, variance: float) -> Array:
-        """Differentiate L by the logarithms of (lengthscales, variance, weights, ratio), shape (2 m + 1,)."""
+        """Differentiate L by the logarithms of (lengthscales, variance, weights, ratio), shape (k + 1,)."""
         by_numbers = -0.5 * (self.fields * self.traces - self.slopes / variance)
         by_variance = -0.5 * (self.values - self.quadratic / variance)
-        return np.insert(by_numbers, by_numbers.size // 2, by_variance)
+        return np.insert(by_numbers, self.numbering.lengthscales, by_variance)
 
     def gradient_covariance(self) -> Array:
-        """Covariance of the sampled part of the gradient by the logarithms of the numbers, (2 m, 2 m)."""
+        """Covariance of the sampled part of the gradient by the logarithms of the numbers, (k, k)."""
         return 0.25 * self.fields**2 * self.trace_covariance
 
 
@@ -108,14 +111,14 @@ def information(evaluate: Callable[[Array], Evaluation], x: Array, variance: flo
     """Observed information: minus second derivatives of L by log (lengthscales, variance, weights, ratio).
 
     Central differences of the analytic gradient by the numbers; the rows of the variance are known in closed
-    form. Costs 4 m evaluations. With `cagp_dist.likelihood.model.natural` it becomes that of the logarithms
-    of the parameters.
+    form. Costs 2 k evaluations. With `cagp_dist.likelihood.model.Numbering.natural` it becomes that of the
+    logarithms of the parameters.
 
     Parameters
     ----------
     evaluate : callable
         From the logarithms of the numbers.
-    x : array, shape (2 m,)
+    x : array, shape (k,)
         Where.
     variance : float
         Where.
@@ -124,16 +127,16 @@ def information(evaluate: Callable[[Array], Evaluation], x: Array, variance: flo
 
     Returns
     -------
-    array of float64, shape (2 m + 1, 2 m + 1)
+    array of float64, shape (k + 1, k + 1)
         Symmetric; positive definite at a proper optimum.
     """
-    columns, quadratic = [], 0.0
-    parts = x.size // 2
+    columns, quadratic, first = [], 0.0, 0
     for direction in np.eye(x.size):
         up, down = evaluate(x + step * direction), evaluate(x - step * direction)
         columns.append((up.gradient(variance) - down.gradient(variance)) / (2.0 * step))
         quadratic += 0.5 * (up.quadratic + down.quadratic) / x.size
+        first = up.numbering.lengthscales
     own = -0.5 * quadratic / variance
-    by_variance = np.insert(np.array([column[parts] for column in columns]), parts, own)
-    second = np.insert(np.stack(columns), parts, by_variance, axis=0)
+    by_variance = np.insert(np.array([column[first] for column in columns]), first, own)
+    second = np.insert(np.stack(columns), first, by_variance, axis=0)
     return np.asarray(-0.5 * (second + second.T))

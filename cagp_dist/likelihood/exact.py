@@ -10,7 +10,7 @@ from cagp_dist.errors import BudgetError
 from cagp_dist.kernels import Parameters, coordinates, total_variance
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
-from cagp_dist.likelihood.model import Families, Model
+from cagp_dist.likelihood.model import Families, Model, Numbering
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
@@ -28,7 +28,7 @@ class DenseLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel, or several
+    kernel : type of Kernel, several, or Model
         Family of the covariance, or of each part of a sum.
     X : array of float64, shape (n, p)
         Observed points.
@@ -45,7 +45,9 @@ class DenseLikelihood:
 
     difference = 1e-3
 
-    def __init__(self, kernel: Families, X: Array, residuals: Array, *, memory_limit_bytes: int) -> None:
+    def __init__(
+        self, kernel: Families | Model, X: Array, residuals: Array, *, memory_limit_bytes: int
+    ) -> None:
         needed = dense_bytes(*residuals.shape)
         if needed > memory_limit_bytes:
             raise BudgetError(
@@ -64,8 +66,9 @@ class DenseLikelihood:
         Returns
         -------
         Evaluation
-            Cost n^3 flops for factor and inverse, 2 n^2 kernel values, 4 n^2 T flops (for a sum of m kernels
-            (3 m - 1) n^2 and 4 m n^2 T); memory as in `dense_bytes`.
+            Cost n^3 flops for factor and inverse, 2 n^2 kernel values, 4 n^2 T flops (for k numbers
+            (k - 1) n^2 for the derivatives, m n^2 for a sum of m kernels, and 2 k n^2 T); memory as in
+            `dense_bytes`.
 
         Raises
         ------
@@ -75,13 +78,13 @@ class DenseLikelihood:
         kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with blas_threads_for(self.points):
             total = dense_sums(kernel.parameters, derivatives, numbers[-1], self._points, self._residuals)
-        return evaluation_of(total, self.points, self.fields)
+        return evaluation_of(total, self.points, self.fields, self._model.numbering)
 
 
 def dense_sums(
     kernel: Parameters, derivatives: Sequence[Parameters], ratio: float, points: Array, residuals: Array
 ) -> Array:
-    """Give log|R|, q, the traces and the slopes of some points, shape (2 + 4 m,).
+    """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,).
 
     Parameters
     ----------
@@ -119,8 +122,8 @@ def dense_sums(
     return np.array([log_determinant, quadratic, *traces, *forms])
 
 
-def evaluation_of(total: Array, points: int, fields: int) -> Evaluation:
-    """Make an evaluation of the 2 + 4 m sums of a likelihood that is known exactly."""
+def evaluation_of(total: Array, points: int, fields: int, numbering: Numbering) -> Evaluation:
+    """Make an evaluation of the 2 + 2 k sums of a likelihood that is known exactly."""
     numbers = (total.size - 2) // 2
     return Evaluation(
         points,
@@ -130,6 +133,7 @@ def evaluation_of(total: Array, points: int, fields: int) -> Evaluation:
         traces=total[2 : 2 + numbers],
         slopes=total[2 + numbers :],
         trace_covariance=np.zeros((numbers, numbers)),
+        numbering=numbering,
     )
 
 
@@ -161,8 +165,9 @@ def diagonal_of(derivative: Parameters) -> float:
     """Value at distance zero: that of a kernel is its variance, that of a slope zero."""
     from cagp_dist.compiled import SLOPE
 
-    family = derivative[0]
-    return 0.0 if isinstance(family, int) and family >= SLOPE else total_variance(derivative)
+    families = derivative[0]
+    first = families[0] if isinstance(families, tuple) else families
+    return 0.0 if first >= SLOPE else total_variance(derivative)
 
 
 def dense_bytes(n: int, fields: int) -> int:

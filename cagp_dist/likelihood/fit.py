@@ -5,13 +5,15 @@ points anywhere it is exact by a dense Cholesky factor as long as that fits (`ex
 gradient is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`). The search is the
 same for all: the variance has a closed form, so that two numbers, the logarithms of lengthscale and of
 noise over variance, are left to be found. A sum of m kernels has 2 m such numbers; its search begins around
-the best single kernel, taken apart into shorter and longer lengthscales.
+the best single kernel, taken apart into shorter and longer lengthscales. At points each coordinate may have a
+lengthscale of its own; their search begins with equal parts of the extents.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,12 +22,13 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import Mean, Prior
+from cagp_dist.kernels import SAME_ON_SPHERE, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
-from cagp_dist.likelihood.bounds import Given, make_bounds, make_starts, make_sum_starts
+from cagp_dist.likelihood.bounds import Given, Start, make_bounds, make_starts, make_sum_starts
 from cagp_dist.likelihood.evaluation import Likelihood, information
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
-from cagp_dist.likelihood.model import Families, Model, in_order
+from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.observed import Gridded, Points, observe
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
@@ -62,7 +65,8 @@ def fit(
     y: ArrayLike,
     *,
     mean: Mean | Literal["constant"] = "constant",
-    start: Mapping[str, float | Sequence[float]] | None = None,
+    anisotropic: bool = False,
+    start: Start | None = None,
     bounds: Given | None = None,
     starts: int = 3,
     method: Method = "auto",
@@ -89,14 +93,21 @@ def fit(
     mean : "constant", number or callable
         "constant": the average of each field (weighted by area on a grid), plugged in. Else as in `Prior`;
         on a grid a function gets ``grid.points``.
+    anisotropic : bool
+        Fit a lengthscale for each coordinate (ARD), of every part of a sum: for points whose coordinates
+        differ in unit or in kind, such as depth and distance. Not on the sphere.
     start : mapping, optional
         Some of "lengthscale", "variance", "noise_variance": a guess, tried first. For a sum the first two are
-        tuples, a number for each part.
+        tuples, a number for each part. Where each coordinate has a lengthscale, a tuple with one for each may
+        stand in place of a number.
     bounds : mapping, optional
         (lower, upper) for some of the names; equal bounds hold a parameter fixed. For a sum one pair for all
-        parts, or a tuple of pairs, one for each. By default the lengthscale
+        parts, or a tuple of pairs, one for each; for lengthscales of coordinates a tuple of pairs, one for
+        each, in place of a pair. By default the lengthscale
         lies between a fifth of the point spacing and ten times the extent, variances within wide factors of
-        the mean square of the residuals. The noise variance is kept above 1e-8 of the variance.
+        the mean square of the residuals. The noise variance is kept above 1e-8 of the variance. The
+        lengthscale of a single coordinate may reach a hundred times its extent: there it ends, with a status
+        that says so, if nothing depends on this coordinate.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
     method : {"auto", "rings", "dense", "blocks", "pathwise"}
@@ -145,12 +156,24 @@ def fit(
     >>> result = cagp.fit(cagp.Matern32, grid, field, mean=0.0)
     >>> result.status.ok, 0.4 < result.prior.kernel.lengthscale < 0.6
     (True, True)
+
+    Depth in metres and distance in kilometres, each with its lengthscale:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(150, 2)) * [100.0, 2000.0]
+    >>> covariance = cagp.Matern32((20.0, 900.0), 4.0)(X, X) + 0.1 * np.eye(150)
+    >>> y = np.linalg.cholesky(covariance) @ rng.normal(size=150)
+    >>> result = cagp.fit(cagp.Matern32, X, y, anisotropic=True)
+    >>> [float(f"{lengthscale:.2g}") for lengthscale in result.prior.kernel.lengthscale]
+    [20.0, 900.0]
     """
     model = Model.of(kernel)
     data, centre = observe(where, y, mean)
+    if anisotropic:
+        model = replace(model, coordinates=_coordinates(data))
     chosen = _method(method, data)
     check_count("seed", seed, least=0)
-    scales = data.scales()
+    scales = data.scales(model)
     limits = make_bounds(bounds, scales, parts=model.parts)
     counter = Counter(progress)
 
@@ -169,13 +192,13 @@ def fit(
         levels: list[Profile] = []
         spread: list[Array] = []
         if model.parts == 1:
-            spread = make_starts(cast("Mapping[str, float] | None", start), limits, scales, starts=starts)
-        for part, how in _levels(data, chosen):
+            spread = make_starts(start, limits, scales, starts=starts)
+        for part, how in _levels(data, chosen, model):
             within = limits
             if model.parts > 1 and part.size < data.size:
-                within = limits.coarser(part.scales().spacing)
+                within = limits.coarser(*part.scales(model).spacings)
             if model.parts > 1 and not levels:
-                one = Model(model.families[:1])
+                one = Model(model.families[:1], model.coordinates)
                 alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
                 single = best_climb(
                     Profile(_likelihood(one, part, how, executor, memory, seed), alone, counter),
@@ -231,7 +254,7 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
 
 def _ordered(profile: Profile, place: Place, model: Model) -> Place:
     """Give the same place with parts that could be exchanged ordered by lengthscale."""
-    x = in_order(model.families, place.x) if profile.bounds.alike else place.x
+    x = model.in_order(place.x) if profile.bounds.alike else place.x
     return place if np.array_equal(x, place.x) else profile.at(x)
 
 
@@ -252,7 +275,25 @@ def _curvature(profile: Profile, place: Place) -> Array:
     )
 
 
-def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridded, Method]]:
+def _coordinates(data: Points | Gridded) -> int:
+    """Count the coordinates that get a lengthscale of their own."""
+    if isinstance(data, Gridded) or on_unit_sphere(data.X):
+        raise ArgumentError(
+            f"anisotropic=True asks for a lengthscale for each coordinate, but {SAME_ON_SPHERE} Leave it "
+            "out: one lengthscale, a chord, is fitted."
+        )
+    constant = np.flatnonzero(np.ptp(data.X, axis=0) == 0.0)
+    if 0 < constant.size < data.X.shape[1]:
+        raise ArgumentError(
+            f"column {constant[0]} of X is {data.X[0, constant[0]]:g} at all points, so that nothing can be "
+            "said of its lengthscale; expected coordinates that vary. Leave that column out."
+        )
+    return int(data.X.shape[1])
+
+
+def _levels(
+    data: Points | Gridded, method: Method, model: Model | None = None
+) -> list[tuple[Points | Gridded, Method]]:
     """Choose the data of each level of the search, coarse to fine, and how their likelihood is worked out."""
     if method == "rings":
         levels: list[tuple[Points | Gridded, Method]] = [(data, method)]
@@ -264,13 +305,13 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
         return levels
     points = data.as_points() if isinstance(data, Gridded) else data
     if method == "blocks":
-        few = points.thinned(FIRST_DENSE_POINTS)
+        few = points.thinned(FIRST_DENSE_POINTS, model)
         return [(few, method), (points, method)] if few.size < points.size // 2 else [(points, method)]
     if method == "dense":
         if points.size <= 2 * FIRST_DENSE_POINTS:
             return [(points, method)]
-        return [(points.thinned(FIRST_DENSE_POINTS), method), (points, method)]
-    first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
+        return [(points.thinned(FIRST_DENSE_POINTS, model), method), (points, method)]
+    first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)), model)
     return [(first, "dense"), (points, method)]
 
 
@@ -284,7 +325,7 @@ def _likelihood(
 ) -> Likelihood:
     if isinstance(data, Gridded):
         return RingLikelihood(
-            model.families,
+            model,
             data.grid,
             data.residuals,
             executor=executor,
@@ -293,13 +334,13 @@ def _likelihood(
     if method == "dense":
         # stands in this process, wherever the executor has its memory
         own = min(memory_limit_bytes, available_bytes())
-        return DenseLikelihood(model.families, data.X, data.residuals, memory_limit_bytes=own)
+        return DenseLikelihood(model, data.X, data.residuals, memory_limit_bytes=own)
     if method == "blocks":
         return BlockLikelihood(
-            model.families, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
+            model, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
         )
     return PathwiseLikelihood(
-        model.families,
+        model,
         data.X,
         data.residuals,
         executor=executor,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.kernels import Elementary, Matern12, Matern32, Matern52
+from cagp_dist.kernels import Elementary, Lengthscales, Matern12, Matern32, Matern52
 
 _DEGREES: dict[type[Elementary], int] = {Matern12: 1, Matern32: 3, Matern52: 5}
 """Twice the smoothness."""
@@ -66,15 +66,17 @@ def draw_waves(kernel: type[Elementary], p: int, waves: int, generator: np.rando
     return Waves(frequencies, phases, amplitudes)
 
 
-def evaluate_waves(draws: list[Waves], lengthscale: float, points: Array) -> Array:
+def evaluate_waves(draws: list[Waves], lengthscale: Lengthscales, points: Array) -> Array:
     """Values of several draws at points (p, n), shape (n, draws): n m cosines each.
+
+    The lengthscale is one number, or one for each coordinate.
 
     Angles are brought into one turn in double precision; cosines and their sum are taken in single, whose
     error, 1e-6, is nothing beside the chance in a draw.
     """
     out = np.empty((points.shape[1], len(draws)))
     for column, waves in enumerate(draws):
-        turns = (waves.frequencies / (2.0 * np.pi * lengthscale)) @ points
+        turns = (waves.frequencies / (2.0 * np.pi * np.asarray(lengthscale))) @ points
         turns += waves.phases[:, None] / (2.0 * np.pi)
         turns -= np.rint(turns)
         angles = turns.astype(np.float32)

@@ -1,11 +1,12 @@
 """Which numbers a fit looks for: those of one kernel, or of all parts of a sum, and the noise variance.
 
 For m parts these are m lengthscales, m variances and the noise variance, in this order. A likelihood takes
-the variance of the first part out (math 9) and is a function of 2 m ``numbers``::
+the variance of the first part out (math 9) and is a function of k ``numbers``, k = 2 m::
 
     lengthscale_1 .. lengthscale_m,  weight_2 .. weight_m,  ratio
 
-with ``weight_k = variance_k / variance_1`` and ``ratio = noise_variance / variance_1``.
+with ``weight_i = variance_i / variance_1`` and ``ratio = noise_variance / variance_1``. Where each of p
+coordinates has a lengthscale, every part has p of them, part after part, and k = m (p + 1).
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import MOST_PARTS, Elementary, Kernel, Parameters, Sum
+from cagp_dist.kernels import MOST_PARTS, Elementary, Kernel, Lengthscales, Parameters, Sum
 
 Families = type[Elementary] | Sequence[type[Elementary]]
 """One class of kernels, or one for each part of a sum."""
@@ -24,29 +25,102 @@ NAMES = ("lengthscale", "variance", "noise_variance")
 
 
 @dataclass(frozen=True)
+class Numbering:
+    """Which number stands where.
+
+    Attributes
+    ----------
+    parts : int
+        m.
+    coordinates : int or None
+        p, if each coordinate has a lengthscale of its own; None if all share one.
+    """
+
+    parts: int = 1
+    coordinates: int | None = None
+
+    @property
+    def own(self) -> int:
+        """Lengthscales of a part."""
+        return 1 if self.coordinates is None else self.coordinates
+
+    @property
+    def lengthscales(self) -> int:
+        """Lengthscales of all parts: how many, and where the variances begin."""
+        return self.parts * self.own
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the k + 1 parameters: lengthscale_2 of the second part, or of the second coordinate.
+
+        lengthscale_1_2 where there are both, the part first.
+        """
+        parts = [f"_{part}" for part in range(1, self.parts + 1)] if self.parts > 1 else [""]
+        own = [f"_{coordinate}" for coordinate in range(1, self.own + 1)] if self.own > 1 else [""]
+        return (
+            *(f"{NAMES[0]}{part}{coordinate}" for part in parts for coordinate in own),
+            *(f"{NAMES[1]}{part}" for part in parts),
+            NAMES[2],
+        )
+
+    @property
+    def natural(self) -> Array:
+        """Logarithms of (lengthscales, variance_1, weights, ratio) from those of the parameters."""
+        first = self.lengthscales
+        matrix = np.eye(first + self.parts + 1)
+        matrix[first + 1 :, first] = -1.0
+        return matrix
+
+    def parameters(self, numbers: Sequence[float], variance: float) -> tuple[float, ...]:
+        """All lengthscales, variances and the noise variance, from ``numbers`` and the first variance."""
+        first = self.lengthscales
+        others = (float(number * variance) for number in numbers[first:])
+        return (*(float(number) for number in numbers[:first]), variance, *others)
+
+    def of_parts(self, lengthscales: Sequence[float]) -> tuple[Lengthscales, ...]:
+        """Lengthscales part by part: a number, or a tuple where each coordinate has its own."""
+        if self.coordinates is None:
+            return tuple(lengthscales)
+        return tuple(
+            tuple(lengthscales[part * self.own : (part + 1) * self.own]) for part in range(self.parts)
+        )
+
+    def grouped(
+        self, parameters: Sequence[float]
+    ) -> tuple[tuple[Lengthscales, ...], tuple[float, ...], float]:
+        """Lengthscales and variances part by part, and the noise variance."""
+        first = self.lengthscales
+        return self.of_parts(parameters[:first]), tuple(parameters[first:-1]), parameters[-1]
+
+
+@dataclass(frozen=True)
 class Model:
-    """The families of the parts of a kernel."""
+    """The families of the parts of a kernel, and whether each coordinate has a lengthscale of its own.
+
+    Attributes
+    ----------
+    families : tuple of types of Kernel
+        One for each part.
+    coordinates : int or None
+        As in `Numbering`.
+    """
 
     families: tuple[type[Elementary], ...]
+    coordinates: int | None = None
 
     @classmethod
-    def of(cls, kernel: Families) -> "Model":
-        """Give the model of a class, or of several.
+    def of(cls, kernel: "Families | Model") -> "Model":
+        """Give the model of a class, or of several; a model is its own.
 
         Raises
         ------
         ArgumentError
             If ``kernel`` is something else.
         """
+        if isinstance(kernel, Model):
+            return kernel
         if isinstance(kernel, Kernel):
-            families = [type(part).__name__ for part in kernel.parts]
-            expected = f"the family {families[0]}" if len(families) == 1 else f"({', '.join(families)})"
-            lengthscales = [part.lengthscale for part in kernel.parts]
-            start = lengthscales[0] if len(lengthscales) == 1 else tuple(lengthscales)
-            raise ArgumentError(
-                f"kernel is {kernel!r}, a kernel with its numbers; expected {expected}, whose numbers are "
-                f'fitted. To begin there give start={{"lengthscale": {start}}}.'
-            )
+            raise ArgumentError(_with_its_numbers(kernel))
         families = tuple(kernel) if isinstance(kernel, list | tuple) else (kernel,)
         for family in families or (kernel,):
             if not (isinstance(family, type) and issubclass(family, Elementary)) or family is Elementary:
@@ -63,8 +137,13 @@ class Model:
         """M."""
         return len(self.families)
 
-    def kernel(self, lengthscales: Sequence[float], variances: Sequence[float]) -> Kernel:
-        """Give the kernel with these numbers, one of each for every part."""
+    @property
+    def numbering(self) -> Numbering:
+        """Which of its numbers stands where."""
+        return Numbering(self.parts, self.coordinates)
+
+    def kernel(self, lengthscales: Sequence[Lengthscales], variances: Sequence[float]) -> Kernel:
+        """Give the kernel with these numbers, a lengthscale (or several) and a variance for every part."""
         parts = [
             family(lengthscale, variance)
             for family, lengthscale, variance in zip(self.families, lengthscales, variances, strict=True)
@@ -73,7 +152,8 @@ class Model:
 
     def unit(self, numbers: Sequence[float]) -> Kernel:
         """Give the kernel whose first part has variance one."""
-        return self.kernel(numbers[: self.parts], [1.0, *numbers[self.parts : -1]])
+        first = self.numbering.lengthscales
+        return self.kernel(self.numbering.of_parts(numbers[:first]), [1.0, *numbers[first:-1]])
 
     def derivatives(self, numbers: Sequence[float]) -> tuple[Parameters, ...]:
         """Parameters of its derivatives by the logarithms of all numbers but the ratio.
@@ -81,39 +161,52 @@ class Model:
         By a lengthscale it is the slope of that part, by a weight that part itself.
         """
         parts = self.unit(numbers).parts
-        return (*(part.slope_parameters for part in parts), *(part.parameters for part in parts[1:]))
+        weighted = (part.parameters for part in parts[1:])
+        if self.coordinates is None:
+            return (*(part.slope_parameters for part in parts), *weighted)
+        own = range(self.coordinates)
+        return (*(part.coordinate_slope_parameters(c) for part in parts for c in own), *weighted)
+
+    def comparable(self, X: Array) -> Array:
+        """Points X (n, p) with coordinates that can be compared, to tell which are neighbours.
+
+        As they are where all coordinates share a lengthscale; else `in_extents`.
+        """
+        return X if self.coordinates is None else in_extents(X)
+
+    def in_order(self, x: Array) -> Array:
+        """Logarithms of numbers with parts of the same family ordered by lengthscale, short ones first.
+
+        Where each coordinate has its own, by their geometric mean.
+        """
+        first, families = self.numbering.lengthscales, self.families
+        lengthscales = x[:first].reshape(self.parts, -1)
+        order = list(range(self.parts))
+        for family in set(families):
+            places = [index for index in range(self.parts) if families[index] is family]
+            by_length = sorted(places, key=lambda index: float(lengthscales[index].sum()))
+            for place, index in zip(places, by_length, strict=True):
+                order[place] = index
+        variances = np.concatenate([[0.0], x[first:-1]])[order]
+        return np.concatenate(
+            [lengthscales[order].ravel(), variances[1:] - variances[0], [x[-1] - variances[0]]]
+        )
 
 
-def names_of(parts: int) -> tuple[str, ...]:
-    """Names of the 2 m + 1 parameters; those of a sum are numbered."""
-    if parts == 1:
-        return NAMES
-    numbered = [f"{name}_{part}" for name in NAMES[:2] for part in range(1, parts + 1)]
-    return (*numbered, NAMES[2])
+def in_extents(X: Array) -> Array:
+    """Points X (n, p) with each coordinate in units of its own extent, if it has one."""
+    sides = np.ptp(X, axis=0)
+    return np.asarray(X / np.where(sides > 0.0, sides, 1.0))
 
 
-def natural(parts: int) -> Array:
-    """Logarithms of (lengthscales, variance_1, weights, ratio) from those of the parameters."""
-    matrix = np.eye(2 * parts + 1)
-    matrix[parts + 1 :, parts] = -1.0
-    return matrix
-
-
-def parameters_of(numbers: Sequence[float], variance: float) -> tuple[float, ...]:
-    """All lengthscales, variances and the noise variance, from ``numbers`` and the variance of the first."""
-    parts = len(numbers) // 2
-    others = (float(number * variance) for number in numbers[parts:])
-    return (*(float(number) for number in numbers[:parts]), variance, *others)
-
-
-def in_order(families: Sequence[type[Elementary]], x: Array) -> Array:
-    """Logarithms of numbers with parts of the same family ordered by lengthscale, short ones first."""
-    parts = len(families)
-    lengthscales = x[:parts]
-    order = list(range(parts))
-    for family in set(families):
-        places = [index for index in range(parts) if families[index] is family]
-        for place, index in zip(places, sorted(places, key=lambda i: lengthscales[i]), strict=True):
-            order[place] = index
-    variances = np.concatenate([[0.0], x[parts:-1]])[order]
-    return np.concatenate([lengthscales[order], variances[1:] - variances[0], [x[-1] - variances[0]]])
+def _with_its_numbers(kernel: Kernel) -> str:
+    """Say what to give in place of a kernel that has its numbers."""
+    families = [type(part).__name__ for part in kernel.parts]
+    expected = f"the family {families[0]}" if len(families) == 1 else f"({', '.join(families)})"
+    lengthscales = [part.lengthscale for part in kernel.parts]
+    start = lengthscales[0] if len(lengthscales) == 1 else tuple(lengthscales)
+    own = "" if kernel.coordinates is None else "anisotropic=True, "
+    return (
+        f"kernel is {kernel!r}, a kernel with its numbers; expected {expected}, whose numbers are fitted. To "
+        f'begin there give {own}start={{"lengthscale": {start}}}.'
+    )

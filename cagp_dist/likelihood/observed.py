@@ -15,6 +15,7 @@ from cagp_dist.gp import Mean, Prior
 from cagp_dist.kernels import Matern12
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
+from cagp_dist.likelihood.model import Model, in_extents
 
 FEWEST_POINTS = 4
 
@@ -70,10 +71,14 @@ class Points:
         """T."""
         return int(self.residuals.shape[1])
 
-    def scales(self) -> Scales:
-        """Median distance of nearest neighbours, diagonal of the bounding box, mean square."""
+    def scales(self, model: Model | None = None) -> Scales:
+        """Median distance of nearest neighbours, diagonal of the bounding box, mean square.
+
+        Where the model has a lengthscale for each coordinate, in units of the extent of each.
+        """
         from scipy.spatial import cKDTree
 
+        power = float(np.mean(self.residuals**2))
         unique = np.unique(self.X, axis=0)
         if len(unique) < 2:
             raise ArgumentError(
@@ -82,17 +87,24 @@ class Points:
             )
         sides = np.ptp(unique, axis=0)
         _check_unit("the points extend", float(sides.max()), "X")
+        own = model is not None and model.coordinates is not None
+        if own:
+            _check_unit("the points extend", float(sides.min()), "X")
+            unique = in_extents(unique)
         some = unique[:: max(1, len(unique) // 2000)]
         nearest = np.asarray(cKDTree(unique).query(some, k=2)[0])[:, 1]
         spacing = float(np.median(nearest))
         _check_unit("neighbouring points are apart", spacing, "X")
-        return Scales(spacing, float(np.linalg.norm(sides)), float(np.mean(self.residuals**2)))
+        if own:
+            return Scales(spacing, 1.0, power, tuple(sides.tolist()))
+        return Scales(spacing, float(np.linalg.norm(sides)), power)
 
-    def thinned(self, most: int) -> "Points":
-        """At most about ``most`` points: whole cells of neighbours, evenly spread."""
+    def thinned(self, most: int, model: Model | None = None) -> "Points":
+        """At most about ``most`` points: whole cells of what the model calls neighbours, evenly spread."""
         if self.size <= most:
             return self
-        chosen = spread_cells(self.X, most, cell_size=NEIGHBOURS_CELL)
+        X = self.X if model is None else model.comparable(self.X)
+        chosen = spread_cells(X, most, cell_size=NEIGHBOURS_CELL)
         return Points(self.X[chosen], self.residuals[chosen])
 
 
@@ -132,7 +144,7 @@ class Gridded:
         """T."""
         return len(self.residuals)
 
-    def scales(self) -> Scales:
+    def scales(self, model: Model | None = None) -> Scales:
         """Smaller of the steps along latitude and along the longest ring, diameter, mean square."""
         latitude = np.deg2rad(self.grid.latitude_degrees)
         steps = [2.0 * np.sin(np.pi / self.grid.n_longitudes) * np.cos(latitude).max()]

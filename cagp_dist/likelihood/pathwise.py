@@ -22,7 +22,7 @@ from cagp_dist.budget import DOUBLE, Demand, Plan, plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product
-from cagp_dist.kernels import Parameters, coordinates
+from cagp_dist.kernels import Lengthscales, Parameters, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.fourier import Waves, draw_waves, evaluate_waves
 from cagp_dist.likelihood.model import Families, Model
@@ -50,7 +50,7 @@ class PathwiseLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel, or several
+    kernel : type of Kernel, several, or Model
         Family of the covariance, or of each part of a sum.
     X : array of float64, shape (n, p)
         Observed points.
@@ -75,7 +75,7 @@ class PathwiseLikelihood:
 
     def __init__(
         self,
-        kernel: Families,
+        kernel: Families | Model,
         X: Array,
         residuals: Array,
         *,
@@ -89,7 +89,7 @@ class PathwiseLikelihood:
         self.points, self.fields = residuals.shape
         columns = self.fields + samples
         self._plan = _plan(X, columns=columns, executor=executor, memory_limit_bytes=memory_limit_bytes)
-        order = space_filling_order(X, block_size=BLOCK)
+        order = space_filling_order(self._model.comparable(X), block_size=BLOCK)
         self._X = X[order]
         self._residuals = residuals[order]
         generators = [np.random.default_rng([seed, index]) for index in range(samples)]
@@ -143,17 +143,20 @@ class PathwiseLikelihood:
             slopes=np.array([form[:T].sum() for form in forms]),
             trace_covariance=covariance,
             solved=bool((solution.relative_residual <= TOLERANCE).all()),
+            numbering=self._model.numbering,
         )
 
     def _samples(self, *numbers: float) -> Array:
         """Draws of N(0, R), shape (n, S)."""
-        lengthscales, weights = numbers[: self._model.parts], [1.0, *numbers[self._model.parts : -1]]
+        first = self._model.numbering.lengthscales
+        lengthscales = self._model.numbering.of_parts(numbers[:first])
+        weights = [1.0, *numbers[first:-1]]
         field = self._fields(self._waves[0], lengthscales[0])
         for waves, lengthscale, weight in zip(self._waves[1:], lengthscales[1:], weights[1:], strict=True):
             field += np.sqrt(weight) * self._fields(waves, lengthscale)
         return np.asarray(field + np.sqrt(numbers[-1]) * self._noise)
 
-    def _fields(self, draws: list[Waves], lengthscale: float) -> Array:
+    def _fields(self, draws: list[Waves], lengthscale: Lengthscales) -> Array:
         """Draws of one part of variance one, shape (n, S)."""
         points = coordinates(self._X)
         waves: Handle[list[Waves]] = self._executor.submit(_same_waves, draws)

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.kernels import Lengthscales
 from cagp_dist.likelihood.bounds import Bounds
 from cagp_dist.likelihood.evaluation import Evaluation, Likelihood
-from cagp_dist.likelihood.model import natural, parameters_of
 from cagp_dist.likelihood.result import FitProgress, grouped
 
 
@@ -20,8 +20,8 @@ class Place:
 
     Attributes
     ----------
-    x : array of float64, shape (2 m,)
-        (log lengthscale, log ratio); for a sum of m kernels logarithms of (lengthscales, weights, ratio).
+    x : array of float64, shape (k,)
+        (log lengthscale, log ratio); else logarithms of (lengthscales, weights, ratio).
     variance : float
         The best one within the bounds, of the first part.
     follows : int
@@ -39,13 +39,12 @@ class Place:
     @property
     def parameters(self) -> tuple[float, ...]:
         """(lengthscale, variance, noise variance), of a sum (lengthscales, variances, noise variance)."""
-        return parameters_of(np.exp(self.x).tolist(), self.variance)
+        return self.evaluation.numbering.parameters(np.exp(self.x).tolist(), self.variance)
 
     @property
-    def parts(self) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    def parts(self) -> tuple[tuple[Lengthscales, ...], tuple[float, ...], float]:
         """The same, those of the parts together."""
-        parts, parameters = self.x.size // 2, self.parameters
-        return parameters[:parts], parameters[parts:-1], parameters[-1]
+        return self.evaluation.numbering.grouped(self.parameters)
 
     @cached_property
     def log_likelihood(self) -> float:
@@ -54,17 +53,17 @@ class Place:
 
     @cached_property
     def slope(self) -> Array:
-        """Gradient by ``x``, shape (2 m,), the variance following (it counts where a bound limits it)."""
-        gradient, parts = self.evaluation.gradient(self.variance), self.x.size // 2
-        slope = np.delete(gradient, parts)
+        """Gradient by ``x``, shape (k,), the variance following (it counts where a bound limits it)."""
+        gradient, first = self.evaluation.gradient(self.variance), self.evaluation.numbering.lengthscales
+        slope = np.delete(gradient, first)
         if self.follows:
-            slope[parts - 1 + self.follows] -= gradient[parts]
+            slope[first - 1 + self.follows] -= gradient[first]
         return slope
 
     @property
     def gradient(self) -> Array:
-        """Gradient by the logarithms of all parameters, shape (2 m + 1,)."""
-        return np.asarray(natural(self.x.size // 2).T @ self.evaluation.gradient(self.variance))
+        """Gradient by the logarithms of all parameters, shape (k + 1,)."""
+        return np.asarray(self.evaluation.numbering.natural.T @ self.evaluation.gradient(self.variance))
 
 
 class Counter:
@@ -86,7 +85,7 @@ class Counter:
         if self._progress is not None:
             value = place.log_likelihood
             points = place.evaluation.points
-            numbers = grouped(place.parameters)
+            numbers = grouped(*place.parts)
             self._progress(FitProgress(self.evaluations, points, *numbers, value, self.seconds))
 
 
@@ -100,7 +99,7 @@ class Profile:
 
     @property
     def box(self) -> Array:
-        """Lower and upper limits of ``x``, shape (2, 2 m)."""
+        """Lower and upper limits of ``x``, shape (2, k)."""
         bounds = self.bounds
         return np.asarray(np.log([*bounds.lengthscales, *bounds.weights, bounds.ratio])).T
 
@@ -109,7 +108,7 @@ class Profile:
         numbers = np.exp(x).tolist()
         evaluation = self.likelihood.evaluate(*numbers)
         best = evaluation.quadratic / evaluation.values
-        variance, follows = self.bounds.variance_at(numbers[len(numbers) // 2 :], best)
+        variance, follows = self.bounds.variance_at(numbers[self.bounds.numbering.lengthscales :], best)
         place = Place(np.array(x), variance, follows, evaluation)
         self.counter.tell(place)
         return place

@@ -6,6 +6,7 @@ from enum import Enum
 
 from cagp_dist.arrays import Array
 from cagp_dist.gp import Prior
+from cagp_dist.kernels import Lengthscales
 from cagp_dist.remedies import Remedy, advice
 
 
@@ -73,19 +74,24 @@ _REMEDIES: dict[FitStatus, tuple[Remedy, ...]] = {
 Numbers = float | tuple[float, ...]
 """Of one kernel; of a sum one for each part."""
 
-
-def grouped(parameters: Sequence[float]) -> tuple[Numbers, Numbers, float]:
-    """Arrange all parameters as (lengthscale, variance, noise variance), tuples for a sum."""
-    parts = len(parameters) // 2
-    if parts == 1:
-        lengthscale, variance, noise_variance = parameters
-        return lengthscale, variance, noise_variance
-    return tuple(parameters[:parts]), tuple(parameters[parts:-1]), parameters[-1]
+OwnNumbers = Lengthscales | tuple[Lengthscales, ...]
+"""The same of lengthscales, any of which may be a tuple with one for each coordinate."""
 
 
-def each(numbers: Numbers) -> tuple[float, ...]:
-    """One number, or one for each part of a sum, as a tuple."""
-    return numbers if isinstance(numbers, tuple) else (numbers,)
+def grouped(
+    lengthscales: Sequence[Lengthscales], variances: Sequence[float], noise_variance: float
+) -> tuple[OwnNumbers, Numbers, float]:
+    """Lengthscale, variance and noise variance of one kernel; tuples of the first two for a sum."""
+    if len(variances) == 1:
+        return lengthscales[0], variances[0], noise_variance
+    return tuple(lengthscales), tuple(variances), noise_variance
+
+
+def each(numbers: OwnNumbers) -> tuple[float, ...]:
+    """One number, or one for each part of a sum and each coordinate, as a tuple."""
+    if not isinstance(numbers, tuple):
+        return (numbers,)
+    return tuple(number for part in numbers for number in each(part))
 
 
 @dataclass(frozen=True)
@@ -95,14 +101,15 @@ class StandardErrors:
     Attributes
     ----------
     lengthscale, variance : float, or tuple of float
-        Of a sum, a tuple with one for each part.
+        Of a sum, a tuple with one for each part. Where each coordinate has a lengthscale of its own, a tuple
+        of these in place of a number, as in the kernel.
     noise_variance : float
         All are from the curvature of the log likelihood, by the delta method; NaN for a parameter that is
         fixed or on its bound, and for all where the likelihood is not curved downwards. Several fields count
         as independent: for fields that resemble each other, such as consecutive hours, they are too small.
     """
 
-    lengthscale: Numbers
+    lengthscale: OwnNumbers
     variance: Numbers
     noise_variance: float
 
@@ -118,7 +125,7 @@ class FitProgress:
     points : int
         Points of this one: first steps are done on fewer.
     lengthscale, variance : float, or tuple of float
-        Where it was; of a sum, tuples with one for each part.
+        Where it was; tuples as in `StandardErrors`.
     noise_variance : float
         The same.
     log_likelihood : float
@@ -129,7 +136,7 @@ class FitProgress:
 
     evaluations: int
     points: int
-    lengthscale: Numbers
+    lengthscale: OwnNumbers
     variance: Numbers
     noise_variance: float
     log_likelihood: float
@@ -150,12 +157,14 @@ class FitResult:
         In the units of the parameters.
     log_covariance : array of float64, shape (3, 3), or (2 m + 1, 2 m + 1) for a sum of m kernels
         Covariance of the estimates of (log lengthscale, log variance, log noise variance), of a sum
-        (lengthscales, variances, noise variance); NaN where there is no standard error.
+        (lengthscales, variances, noise variance); NaN where there is no standard error. With a lengthscale
+        for each of p coordinates (p m + m + 1, p m + m + 1), those of the first part first.
     status : FitStatus
         How it ended, with ``ok`` and ``advice``.
     at_bound : tuple of str
         Parameters on a bound that does not fix them; of a sum they are called lengthscale_1, variance_2 and
-        so on.
+        so on. With a lengthscale for each coordinate lengthscale_2 is that of the second coordinate, and
+        lengthscale_1_2, of a sum, that of its first part.
     gradient_norm : float
         Euclidean norm of the gradient of the log likelihood (of all points and fields, not per point) by the
         logarithms of those parameters that are free to move.

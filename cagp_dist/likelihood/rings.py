@@ -38,7 +38,7 @@ class RingLikelihood:
 
     Parameters
     ----------
-    kernel : type of Kernel, or several
+    kernel : type of Kernel, several, or Model
         Family of the covariance, of chordal distance, or of each part of a sum.
     grid : LatLonGrid
         P latitudes, Q longitudes; a pole row counts as Q points, so leave it out.
@@ -59,7 +59,7 @@ class RingLikelihood:
 
     def __init__(
         self,
-        kernel: Families,
+        kernel: Families | Model,
         grid: LatLonGrid,
         residuals: Array,
         *,
@@ -120,7 +120,7 @@ class RingLikelihood:
         total = np.zeros_like(parts[0])
         for part in parts:
             total += part
-        return evaluation_of(total, self.points, self.fields)
+        return evaluation_of(total, self.points, self.fields, self._model.numbering)
 
 
 def range_sums(
@@ -131,7 +131,7 @@ def range_sums(
     span: Range,
     columns: list[Array],
 ) -> Array:
-    """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 4 m,).
+    """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 2 k,).
 
     Parameters
     ----------

@@ -40,9 +40,9 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
     ----------
     profile : Profile
         What to maximise.
-    start : array, shape (2 m,)
+    start : array, shape (k,)
         (log lengthscale, log ratio), within the bounds; of a sum the logarithms of all its numbers.
-    curvature : array, shape (2 m + 1, 2 m + 1), optional
+    curvature : array, shape (k + 1, k + 1), optional
         Information expected at the optimum, by log (lengthscale, variance, ratio): it sets the length of the
         first step.
 
@@ -53,7 +53,7 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
     """
     values = profile.likelihood.points * profile.likelihood.fields
     unit = np.ones(start.size)
-    if curvature is not None and (expected := np.diag(profile_information(curvature))).min() > 0.0:
+    if curvature is not None and (expected := np.diag(profile_information(profile, curvature))).min() > 0.0:
         unit = np.sqrt(values / expected)  # unit curvature per value
     place = profile.at(start)
     for _ in range(MOST_CLIMBS):
@@ -77,7 +77,7 @@ def refine(profile: Profile, place: Place, curvature: Array) -> Place:
         What to maximise.
     place : Place
         Where to begin.
-    curvature : array, shape (2 m + 1, 2 m + 1)
+    curvature : array, shape (k + 1, k + 1)
         Information there, by log (lengthscales, variance, weights, ratio).
 
     Returns
@@ -85,7 +85,7 @@ def refine(profile: Profile, place: Place, curvature: Array) -> Place:
     Place
         A higher one, or the same.
     """
-    matrix = profile_information(curvature)
+    matrix = profile_information(profile, curvature)
     if not np.isfinite(matrix).all() or np.linalg.eigvalsh(matrix).min() <= 0.0:
         return place
     low, high = profile.box
@@ -135,9 +135,9 @@ def _admissible_slope(profile: Profile, place: Place) -> Array:
     return np.where(outward, 0.0, place.slope)
 
 
-def profile_information(information: Array) -> Array:
+def profile_information(profile: Profile, information: Array) -> Array:
     """Information of all numbers with the best variance put in: a Schur complement."""
-    variance = len(information) // 2
+    variance = profile.bounds.numbering.lengthscales
     others = np.delete(np.arange(len(information)), variance)
     kept, out = np.ix_(others, others), information[others, variance]
     return np.asarray(information[kept] - np.outer(out, out) / information[variance, variance])
@@ -169,9 +169,9 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
     ----------
     profile : Profile
         A likelihood whose gradient alone is known.
-    start : array, shape (2 m,)
+    start : array, shape (k,)
         (log lengthscale, log ratio), within the bounds; of a sum the logarithms of all its numbers.
-    curvature : array, shape (2 m + 1, 2 m + 1)
+    curvature : array, shape (k + 1, k + 1)
         Information expected at the root, by log (lengthscale, variance, ratio).
 
     Returns
@@ -182,7 +182,7 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
     """
     low, high = profile.box
     place = profile.at(start)
-    matrix = profile_information(curvature)
+    matrix = profile_information(profile, curvature)
     if np.linalg.eigvalsh(matrix).min() <= 0.0:
         matrix = np.eye(start.size) * place.evaluation.values / 8.0
     for _ in range(MOST_ROOT_STEPS):

@@ -6,7 +6,6 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import TOUCHING
-from cagp_dist.likelihood.model import natural
 from cagp_dist.likelihood.profile import Place, Profile
 from cagp_dist.likelihood.result import FitStatus, StandardErrors, grouped
 from cagp_dist.likelihood.search import arrived
@@ -21,7 +20,7 @@ class Uncertainty:
 
     Attributes
     ----------
-    covariance : array of float64, shape (2 m + 1, 2 m + 1)
+    covariance : array of float64, shape (k + 1, k + 1)
         Of the logarithms of the parameters; NaN in rows and columns of those without standard error.
     standard_errors : StandardErrors
         In natural units.
@@ -49,7 +48,7 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         What was maximised, with its bounds.
     place : Place
         Where the search ended.
-    information : array of float64, shape (2 m + 1, 2 m + 1)
+    information : array of float64, shape (k + 1, k + 1)
         Observed information by the logarithms of (lengthscale, variance, ratio); of a sum (lengthscales,
         variance of the first part, weights, ratio).
 
@@ -60,17 +59,18 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         gradient is estimated by sampling, the variance this leaves in the estimates is added.
     """
     bounds, names, size = profile.bounds, profile.bounds.names, len(information)
-    parts, to_natural = size // 2, natural(size // 2)
+    numbering = bounds.numbering
+    first, to_natural = numbering.lengthscales, numbering.natural
     on_limit = bounds.touched(place.parameters)
     directions = np.eye(size)
     gone = {index for index, name in enumerate(names) if name in on_limit}
-    for factor in range(parts, 2 * parts):
+    for factor in range(first, first + numbering.parts):
         low, high = np.abs(profile.box[:, factor] - place.x[factor]) < TOUCHING
-        if (low or high) and parts not in gone and factor + 1 not in gone:
+        if (low or high) and first not in gone and factor + 1 not in gone:
             # only the ratio is limited: variance and noise variance can move together
-            directions[factor + 1, parts] = 1.0
+            directions[factor + 1, first] = 1.0
             gone.add(factor + 1)
-            on_limit += (names[factor + 1 if low else parts],)
+            on_limit += (names[factor + 1 if low else first],)
     directions = directions[:, [index for index in range(size) if index not in gone]]
     at_bound = tuple(name for name in on_limit if name not in bounds.fixed)
     gradient = directions.T @ place.gradient
@@ -79,7 +79,7 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
     inner = directions.T @ to_natural.T @ information @ to_natural @ directions
     if np.linalg.eigvalsh(inner).min(initial=np.inf) > 0.0:
         inverse = np.linalg.inv(inner)
-        others = np.delete(np.arange(size), parts)
+        others = np.delete(np.arange(size), first)
         sampled: Array = np.zeros((size, size))
         sampled[np.ix_(others, others)] = place.evaluation.gradient_covariance()
         noise: Array = directions.T @ to_natural.T @ sampled @ to_natural @ directions
@@ -99,5 +99,5 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         status = FitStatus.FLAT
     else:
         status = FitStatus.CONVERGED if there and place.evaluation.solved else FitStatus.NOT_CONVERGED
-    standard_errors = StandardErrors(*grouped(errors.tolist()))
+    standard_errors = StandardErrors(*grouped(*numbering.grouped(errors.tolist())))
     return Uncertainty(covariance, standard_errors, float(np.linalg.norm(gradient)), at_bound, status)

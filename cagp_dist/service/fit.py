@@ -13,7 +13,7 @@ from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.model import NAMES, names_of
+from cagp_dist.likelihood.model import NAMES, Numbering
 from cagp_dist.likelihood.result import each
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.remedies import advice
@@ -98,7 +98,7 @@ class FittedPrior:
             self.prior.noise_number,
         )
         spread = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
-        return list(zip(names_of(len(parts)), values, spread, strict=True))
+        return list(zip(Numbering(len(parts)).names, values, spread, strict=True))
 
     @property
     def advice(self) -> str:

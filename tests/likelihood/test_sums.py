@@ -9,7 +9,7 @@ from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds, make_sum_starts
 from cagp_dist.likelihood.evaluation import information
 from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.model import Model, in_order, names_of, natural, parameters_of
+from cagp_dist.likelihood.model import Model, Numbering
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.rings import RingLikelihood
@@ -53,7 +53,7 @@ def test_value_gradient_and_curvature_are_those_of_the_dense_log_likelihood(fami
     X, residuals = problem()
     likelihood = DenseLikelihood(families, X, residuals, memory_limit_bytes=LIMIT)
     parts, numbers, variance = len(families), NUMBERS[len(families)], 1.7
-    parameters = parameters_of(numbers, variance)
+    parameters = Numbering(parts).parameters(numbers, variance)
     evaluation = likelihood.evaluate(*numbers)
     assert evaluation.log_likelihood(variance) == pytest.approx(
         textbook(families, X, residuals, parameters), rel=1e-11
@@ -62,14 +62,14 @@ def test_value_gradient_and_curvature_are_those_of_the_dense_log_likelihood(fami
     def value(x):
         return textbook(families, X, residuals, np.exp(x))
 
-    found = natural(parts).T @ evaluation.gradient(variance)
+    found = Numbering(parts).natural.T @ evaluation.gradient(variance)
     assert_close(found, slope(value, np.log(parameters)), relative=1e-7)
     second = information(
         lambda x: likelihood.evaluate(*np.exp(x)), np.log(numbers), variance, step=likelihood.difference
     )
     expected = -curvature(value, np.log(parameters))
     # differences of step h = 1e-3 leave h^2 / 6 of the fourth derivative, up to 200 times the second here
-    assert_close(natural(parts).T @ second @ natural(parts), expected, relative=5e-5)
+    assert_close(Numbering(parts).natural.T @ second @ Numbering(parts).natural, expected, relative=5e-5)
 
 
 @pytest.mark.parametrize("families", [TWO, THREE], ids=["two", "three"])
@@ -266,13 +266,19 @@ def test_starts_of_a_sum_lie_apart_and_hold_the_guess():
 
 def test_parts_of_one_family_are_ordered_and_others_left():
     x = np.log([0.9, 0.2, 3.0, 0.5])
-    ordered = in_order((cagp.Matern32, cagp.Matern32), x)
+    ordered = Model((cagp.Matern32, cagp.Matern32)).in_order(x)
     np.testing.assert_allclose(np.exp(ordered), (0.2, 0.9, 1.0 / 3.0, 0.5 / 3.0))
-    np.testing.assert_array_equal(in_order(TWO, x), x)
+    np.testing.assert_array_equal(Model(TWO).in_order(x), x)
     three = np.log([0.9, 0.5, 0.2, 3.0, 4.0, 0.5])
-    mixed = in_order((cagp.Matern32, cagp.Matern52, cagp.Matern32), three)
+    mixed = Model((cagp.Matern32, cagp.Matern52, cagp.Matern32)).in_order(three)
     np.testing.assert_allclose(np.exp(mixed), (0.2, 0.5, 0.9, 3.0 / 4.0, 1.0 / 4.0, 0.5 / 4.0))
-    assert names_of(2) == ("lengthscale_1", "lengthscale_2", "variance_1", "variance_2", "noise_variance")
+    assert Numbering(2).names == (
+        "lengthscale_1",
+        "lengthscale_2",
+        "variance_1",
+        "variance_2",
+        "noise_variance",
+    )
 
 
 @pytest.mark.parametrize(
