@@ -122,6 +122,37 @@ def test_products_take_slopes_as_kernels(kernel):
 
 
 @by_family
+@pytest.mark.parametrize("coordinate", [0, 1, 2])
+def test_slopes_by_coordinate_are_the_derivative_of_the_formula(kernel, coordinate):
+    """By complex differentiation of one lengthscale; products leave out what is far in units of its own."""
+    own = np.array([0.5, 4.0, 0.03])
+    X, Z = own * points(9, 3), own * points(14, 3, seed=1)
+    X[4:8] += 1e4 * own  # a sub-tile that is left out
+    Z[0] = X[0]
+    differences, step = (X[:, None] - Z[None]) / own, 1e-30
+    turned = np.where(np.arange(3) == coordinate, np.exp(-1j * step), 1.0)
+    distance = np.sqrt(np.einsum("ijk,ijk->ij", differences * turned, differences * turned))
+    expected = kernel.variance * PROFILES[type(kernel).__name__](distance).imag / step
+    parameters = type(kernel)(tuple(own), kernel.variance).coordinate_slope_parameters(coordinate)
+    arrays, out = (coordinates(X), coordinates(Z)), np.empty((9, 14))
+    compiled.evaluate(*parameters, *arrays, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-290)
+    assert out[0, 0] == 0.0
+    columns, product = points(14, 3, seed=2), np.zeros((9, 3))
+    compiled.add_product(*parameters, *arrays, NOT_STORED, False, columns, 4, 5, product)
+    np.testing.assert_allclose(product, expected @ columns, rtol=0.0, atol=1e-13 * kernel.variance * 14)
+
+
+@by_family
+def test_slopes_by_coordinate_far_away_are_zero_and_finite(kernel):
+    X, out = np.outer([0.0, 1e-200, 1e4, 1e150, 1e308], [1.0, 1.0, 1.0]), np.empty((5, 5))
+    parameters = type(kernel)((1.0, 1e-150, 1.0), kernel.variance).coordinate_slope_parameters(0)
+    with np.errstate(over="ignore"):  # as in the test of huge coordinates below
+        compiled.evaluate(*parameters, coordinates(X), coordinates(X), out)
+    assert (np.abs(out) < 1e-290).all()
+
+
+@by_family
 @pytest.mark.parametrize("slopes", [False, True])
 def test_rings_are_the_kernel_of_the_chord(kernel, slopes):
     """Pairs of latitudes at several differences in longitude, by the haversine formula, and by points."""

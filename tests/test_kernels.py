@@ -328,6 +328,10 @@ def test_equal_lengthscales_by_coordinate_are_one_lengthscale():
             "Give one lengthscale, a chord.",
         ),
         (lambda: ANISOTROPIC.slope_parameters, "expected one number for all coordinates here"),
+        (
+            lambda: ROUGH.coordinate_slope_parameters(0),
+            "lengthscale is 0.05; expected one for each coordinate",
+        ),
         (lambda: Elementary(1.0), "Elementary is abstract; use Matern12"),
     ],
 )
