@@ -160,12 +160,12 @@ def fit(
     Depth in metres and distance in kilometres, each with its lengthscale:
 
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(150, 2)) * [100.0, 2000.0]
-    >>> covariance = cagp.Matern32((20.0, 900.0), 4.0)(X, X) + 0.1 * np.eye(150)
-    >>> y = np.linalg.cholesky(covariance) @ rng.normal(size=150)
+    >>> X = rng.uniform(size=(200, 2)) * [100.0, 2000.0]
+    >>> covariance = cagp.Matern32((20.0, 900.0), 4.0)(X, X) + 0.1 * np.eye(200)
+    >>> y = np.linalg.cholesky(covariance) @ rng.normal(size=200)
     >>> result = cagp.fit(cagp.Matern32, X, y, anisotropic=True)
-    >>> [float(f"{lengthscale:.2g}") for lengthscale in result.prior.kernel.lengthscale]
-    [20.0, 900.0]
+    >>> [round(lengthscale) for lengthscale in result.prior.kernel.lengthscale]
+    [19, 918]
     """
     model = Model.of(kernel)
     data, centre = observe(where, y, mean)

@@ -54,6 +54,11 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("Gram product, 1 column: times blocked NumPy", product["ratio_1_columns"], ">= 4"),
             Line("Gram product, 25 columns: times blocked NumPy", product["ratio_25_columns"], ">= 2"),
         ]
+    if both := results.get("sum_product"):
+        lines += [
+            Line("sum of two kernels, 1 column: times one by one", both["ratio_1_columns"], ">= 1"),
+            Line("sum of two kernels, 25 columns: times one by one", both["ratio_25_columns"], ">= 1"),
+        ]
     if (ours := results.get("gauss_seidel")) and (dense := results.get("gauss_seidel_scipy")):
         if abs(ours["check"] - dense["check"]) > 1e-8 * abs(dense["check"]):
             raise SystemExit(f"results differ: {ours['check']!r} and {dense['check']!r}")
