@@ -250,8 +250,8 @@ def gaussian_problem(n, q, fields):
 
 @pytest.fixture(scope="module")
 def warm():
-    """Imports and compiled code are there before memory is measured."""
-    X, y, X_test = gaussian_problem(100, 20, 1)
+    """Imports and compiled code are there before memory is measured: also that of several tiles."""
+    X, y, X_test = gaussian_problem(POINT_TILE + 100, 20, 1)
     for solver in (cagp.BlockGaussSeidel(2, 30), cagp.ConjugateGradient(2), cagp.Cholesky()):
         cagp.condition(cagp.Prior(cagp.Matern32(0.1), 0.1), X, y, X_test, solver=solver)
 
