@@ -22,6 +22,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.era5.calendars import decode, is_other
 from cagp_dist.era5.canonical import canonical, joined, time_axis
 from cagp_dist.era5.layout import AbsentVariableError, absent
 from cagp_dist.era5.selection import parse_times
@@ -37,8 +38,8 @@ def main() -> int:
     -------
     int
         0 with ``values.npy``, ``time.npy``, ``latitude.npy``, ``longitude.npy`` and ``variable.json`` (name
-        and attributes) in the folder, or ``time.npy`` alone where the job says ``times_only``; or 1 with
-        ``error.json``: the class of the error and its text.
+        and attributes, and those of the field) in the folder, or ``time.npy`` alone where the job says
+        ``times_only``; or 1 with ``error.json``: the class of the error and its text.
     """
     job = json.load(sys.stdin)
     if "parent" in job:
@@ -114,7 +115,8 @@ def _save(field: xr.Dataset, folder: Path) -> None:
         np.save(folder / f"{axis}.npy", field[axis].values)
     ((name, values),) = field.data_vars.items()
     np.save(folder / "values.npy", values.values)
-    (folder / "variable.json").write_text(json.dumps({"name": str(name), "attributes": values.attrs}))
+    said = {"name": str(name), "attributes": values.attrs, "field": field.attrs}
+    (folder / "variable.json").write_text(json.dumps(said))
 
 
 @contextmanager
@@ -150,13 +152,21 @@ def _open(path: Path, folder: Path, variable: str) -> list[xr.Dataset]:
     if kind is FileKind.GRIB:
         return [_open_grib(path, variable)]
     if kind is FileKind.NETCDF4:
-        return [xr.open_dataset(path, engine="h5netcdf", chunks=None, decode_timedelta=False)]
+        return [_open_netcdf(path, engine="h5netcdf")]
     if kind is FileKind.NETCDF3:
-        return [xr.open_dataset(path, engine="scipy", chunks=None, decode_timedelta=False, mmap=False)]
+        return [_open_netcdf(path, engine="scipy", mmap=False)]
     members = [dataset for member in _unpacked(path, folder) for dataset in _open(member, folder, variable)]
     if not members:
         raise DataError("the zip holds no GRIB or NetCDF file. Request the data again.")
     return members
+
+
+def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
+    raw = xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
+    if any(is_other(variable.attrs) for variable in raw.variables.values()):
+        return decode(raw)
+    raw.close()
+    return xr.open_dataset(path, chunks=None, decode_timedelta=False, **options)
 
 
 def _open_grib(path: Path, variable: str) -> xr.Dataset:

@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.era5.calendars import noting
 from cagp_dist.era5.layout import (
     LEVEL,
     STEPS,
@@ -125,7 +126,7 @@ def canonical(
     _check_values(values, moments, found, str(fields[0].attrs.get("units", "")))
     if found.transform is not None:
         values = found.transform(values.astype(np.float64)).astype(np.float32)
-    return assemble(values, moments, latitude, longitude, found)
+    return noting(assemble(values, moments, latitude, longitude, found), datasets)
 
 
 def time_axis(*datasets: xr.Dataset, variable: str = "t2m") -> Times:
@@ -234,7 +235,7 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
         _check_same_grid((latitude, longitude), (part["latitude"].values, part["longitude"].values))
     values = np.concatenate([part[first.name].values for part in parts])
     moments = np.concatenate([part["time"].values for part in parts])
-    return assemble(*_merge_times(values, moments), latitude, longitude, first)
+    return noting(assemble(*_merge_times(values, moments), latitude, longitude, first), parts)
 
 
 def _check_same(first: Variable, other: Variable) -> None:

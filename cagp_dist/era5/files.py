@@ -16,6 +16,7 @@ import xarray as xr
 import cagp_dist
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
+from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import assemble
 from cagp_dist.era5.selection import Selection
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
@@ -78,7 +79,7 @@ def open_file(
         }
         run_child(job, str(where), time_limit_seconds)
         field = decoded(Path(folder))
-    field.attrs |= {"source": f"file:{where}", "source_sha256": file_sha256(where)}
+    field.attrs |= {"source": named(f"file:{where}", field), "source_sha256": file_sha256(where)}
     return field
 
 
@@ -141,7 +142,7 @@ def decoded(folder: Path) -> xr.Dataset:
     )
     found = json.loads((folder / "variable.json").read_text())
     variable = variable_of(found["name"], found["attributes"])
-    return assemble(values, time, latitude, longitude, variable)
+    return assemble(values, time, latitude, longitude, variable).assign_attrs(found["field"])
 
 
 def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Times
+from cagp_dist.era5.calendars import decode, is_other, named
 from cagp_dist.era5.canonical import canonical, time_axis
 from cagp_dist.era5.selection import Selection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
@@ -75,7 +76,7 @@ def open_zarr(
     """
     with opened_store(url) as dataset:
         result = canonical(dataset, **selection)
-    result.attrs |= {"source": f"zarr:{url}", "source_sha256": content_sha256(result)}
+    result.attrs |= {"source": named(f"zarr:{url}", result), "source_sha256": content_sha256(result)}
     return result
 
 
@@ -135,8 +136,10 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
             # stores without consolidated metadata are read as well, only slower
             warnings.filterwarnings("ignore", message="Failed to open Zarr store with consolidated")
             store = plain_store(address, options=options)
-            check_all_arrays(store)
-            opened = xr.open_zarr(store, chunks=None, decode_timedelta=False)
+            if any(is_other(attributes) for attributes in check_all_arrays(store)):
+                opened = decode(xr.open_zarr(store, chunks=None, decode_cf=False))
+            else:
+                opened = xr.open_zarr(store, chunks=None, decode_timedelta=False)
         with store, opened:
             yield opened
     except StoreError as error:  # an array that is not plain: here it is the data of somebody else

@@ -12,6 +12,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256, joint_sha256
+from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import joined
 from cagp_dist.era5.files import (
     DECODE_SECONDS,
@@ -86,7 +87,7 @@ def open_files(address: str, *, scratch: Path, **selection: Unpack[Selection]) -
     time_positions(available, None if wanted is None else parse_times(wanted))
     field = joined(parts)
     digest = joint_sha256([file_sha256(path) for path in paths])
-    field.attrs |= {"source": f"file:{address}", "source_sha256": digest}
+    field.attrs |= {"source": named(f"file:{address}", field), "source_sha256": digest}
     return field
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.era5.calendars import dates_of
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
@@ -63,10 +64,14 @@ class Observations:
 
     @property
     def times(self) -> Times | None:
-        """Moments of the fields, shape (T,), where they are datetime64; else None."""
+        """Moments of the fields, shape (T,), where they are dates, also of another calendar; else None."""
         for variable in self.coordinates.values():
-            if variable.dtype.kind == "M" and variable.size == len(self.values):
+            if variable.size != len(self.values):
+                continue
+            if variable.dtype.kind == "M":
                 return np.atleast_1d(variable.values)
+            if variable.dtype.kind == "O" and hasattr(variable.values.flat[0], "month"):
+                return np.atleast_1d(dates_of(np.asarray(variable.values)))
         return None
 
     @property

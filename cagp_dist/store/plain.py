@@ -157,15 +157,21 @@ def plain_store(address: str, *, options: Mapping[str, str] | None = None, text:
     return PlainStore(inner, text=text)
 
 
-def check_all_arrays(store: PlainStore) -> None:
+def check_all_arrays(store: PlainStore) -> list[dict[str, object]]:
     """Read the metadata of all arrays in all groups of a store, and with that check it.
+
+    Returns
+    -------
+    list of dict
+        Attributes of each array.
 
     Raises
     ------
     StoreError
         Naming the first array that is not plain.
     """
-    zarr.open_group(store, mode="r").members(max_depth=None)
+    members = zarr.open_group(store, mode="r").members(max_depth=None)
+    return [dict(member.attrs) for _, member in members if isinstance(member, zarr.Array)]
 
 
 def check_metadata(key: str, content: bytes, *, text: bool = False) -> None:

@@ -266,15 +266,59 @@ def test_hours_of_final_and_preliminary_versions(tmp_path, layout):
     np.testing.assert_array_equal(field.t2m, canonical(raw).t2m)
 
 
-def test_times_of_another_calendar_are_refused_with_a_remedy(tmp_path):
-    raw = raw_dataset().drop_vars("expver")
-    raw = raw.assign_coords(valid_time=("valid_time", [59.0, 60.0]))
-    raw.valid_time.attrs = {"units": "days since 2001-01-01", "calendar": "noleap"}
-    raw.to_netcdf(tmp_path / "cmip.nc", engine="h5netcdf")
-    with pytest.raises(
-        DataError,
-        match=r"cmip\.nc: has times that are not dates of the standard calendar .* convert_calendar",
-    ):
+def counted(calendar, days):
+    """A field whose two times are counted in another calendar, packed as files are."""
+    raw = raw_dataset().drop_vars("expver").assign_coords(valid_time=("valid_time", days))
+    raw.valid_time.attrs = {"units": "days since 2004-01-01 12:00", "calendar": calendar, "bounds": "bnds"}
+    raw["bnds"] = (("valid_time", "nv"), np.zeros((2, 2)))
+    raw.t2m.encoding = {"dtype": "int16", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -32768}
+    return raw
+
+
+NOLEAP = ("noleap", [58.5, 59.0], ["2004-03-01T00", "2004-03-01T12"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "calendar", "days", "dates"),
+    [
+        ("one", *NOLEAP),
+        ("several", *NOLEAP),
+        ("zarr", *NOLEAP),
+        ("one", "360_day", [15.5, 359.0], ["2004-01-17T00", "2004-12-30T12"]),
+    ],
+)
+def test_dates_of_other_calendars_are_taken_as_they_are(tmp_path, kind, calendar, days, dates):
+    raw, expected = counted(calendar, days), raw_dataset()
+    if kind == "one":
+        (tmp_path / "one.nc").write_bytes(netcdf3(raw))
+        field = open_files(str(tmp_path / "one.nc"), scratch=tmp_path)
+    elif kind == "several":
+        for part in (0, 1):
+            raw.isel(valid_time=[part]).to_netcdf(tmp_path / f"{part}.nc", engine="h5netcdf")
+        field = open_files(str(tmp_path / "?.nc"), scratch=tmp_path)
+    else:
+        raw.to_zarr(tmp_path / "store.zarr", zarr_format=2)
+        field = open_source("zarr:" + str(tmp_path / "store.zarr"), cache_directory=tmp_path)
+    np.testing.assert_array_equal(field.time, np.array(dates, dtype="datetime64[ns]"))
+    np.testing.assert_allclose(field.t2m, canonical(expected).t2m, atol=0.006)  # packed
+    assert field.attrs["source"].endswith(f" (calendar {calendar}, dates taken as they are)")
+
+
+@pytest.mark.parametrize(
+    ("calendar", "days", "text"),
+    [
+        (
+            "360_day",
+            [58.0, 59.0],
+            r"calendar '360_day', of which 1 do not exist in the standard one, such as 2004-02-30\. Put .* "
+            "convert_calendar",
+        ),
+        ("julian", [59.0, 60.0], "has times that are not dates of the standard calendar .* convert_calendar"),
+    ],
+)
+def test_dates_that_do_not_exist_are_refused_with_a_remedy(tmp_path, calendar, days, text):
+    counted(calendar, days).to_netcdf(tmp_path / "cmip.nc", engine="h5netcdf")
+    with pytest.raises(DataError, match=rf"cmip\.nc: .*{text}"):
         open_files(str(tmp_path / "cmip.nc"), scratch=tmp_path)
 
 

@@ -1,0 +1,175 @@
+"""Calendars of climate models: their dates are taken as the dates of the same name in the standard calendar.
+
+Every date of a calendar without leap years exists in the standard one. Of others some do not, such as
+30 February of a year of twelve months of 30 days: these are refused.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Indices, Times
+from cagp_dist.errors import DataError
+
+SOURCE_CALENDAR = "source_calendar"
+"""Attribute of a dataset whose times were in another calendar: which."""
+
+_USUAL = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_LEAP = (31, 29, *_USUAL[2:])
+_MONTHS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("noleap", "365_day"), _USUAL),
+    **dict.fromkeys(("all_leap", "366_day"), _LEAP),
+    "360_day": (30,) * 12,
+}
+"""Days of the months of every year."""
+
+_MILLISECONDS = {"day": 86_400_000, "hour": 3_600_000, "minute": 60_000, "second": 1_000}
+_UNITS = re.compile(
+    r"(day|hour|minute|second|hr|min|sec|d|h|s)s? since (\d{1,4})-(\d{1,2})-(\d{1,2})"
+    r"(?:[T ]+(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2}(?:\.\d*)?))?)?\s*(?:Z|UTC|[+-]?0{1,2}(?::?00)?)?",
+    re.IGNORECASE,
+)
+_SHORT = {"hr": "hour", "min": "minute", "sec": "second", "d": "day", "h": "hour", "s": "second"}
+
+
+def is_other(attributes: Mapping[str, object]) -> bool:
+    """Whether an array, by its attributes, holds times in a calendar that this module knows."""
+    return calendar_of(attributes) in _MONTHS and " since " in str(attributes.get("units", ""))
+
+
+def calendar_of(attributes: Mapping[str, object]) -> str:
+    """Name of the calendar of an array, in lower case; empty if it states none."""
+    return str(attributes.get("calendar", "")).strip().lower()
+
+
+def decode(raw: xr.Dataset) -> xr.Dataset:
+    """Decode a dataset that was opened with ``decode_cf=False``, times of other calendars included.
+
+    Parameters
+    ----------
+    raw : xarray.Dataset
+        Lazy; of its arrays only the times in other calendars are read.
+
+    Returns
+    -------
+    xarray.Dataset
+        Decoded by CF, lazy. Its attribute `SOURCE_CALENDAR` names the other calendar.
+
+    Raises
+    ------
+    DataError
+        If the units of such times cannot be read, or a date does not exist in the standard calendar.
+    """
+    times: dict[str, xr.Variable] = {}
+    calendars: dict[str, None] = {}
+    for name, variable in raw.variables.items():
+        if not is_other(variable.attrs):
+            continue
+        calendar, attributes = calendar_of(variable.attrs), dict(variable.attrs)
+        calendars[calendar] = None
+        moments = standard_times(variable.values, str(attributes.pop("units")), calendar=calendar)
+        times[str(name)] = xr.Variable(
+            variable.dims, moments, {key: value for key, value in attributes.items() if key != "calendar"}
+        )
+    return xr.decode_cf(
+        raw.assign(times).assign_attrs({SOURCE_CALENDAR: ", ".join(calendars)}), decode_timedelta=False
+    )
+
+
+def standard_times(values: NDArray[np.generic], units: str, *, calendar: str) -> Times:
+    """Give counted times as dates of the standard calendar.
+
+    Parameters
+    ----------
+    values : array of numbers, any shape
+    units : str
+        Such as ``"days since 1850-01-01"``.
+    calendar : str
+        "noleap", "365_day", "all_leap", "366_day" or "360_day".
+
+    Returns
+    -------
+    array of datetime64[ms]
+        Rounded to the millisecond; NaT for NaN.
+
+    Raises
+    ------
+    DataError
+        If the units cannot be read, or a date does not exist in the standard calendar.
+
+    Examples
+    --------
+    >>> standard_times(np.array([59.0, 59.5]), "days since 2004-01-01", calendar="noleap")
+    array(['2004-03-01T00:00:00.000', '2004-03-01T12:00:00.000'],
+          dtype='datetime64[ms]')
+    """
+    months = _MONTHS[calendar]
+    starts, year = np.concatenate([[0], np.cumsum(months)]), sum(months)
+    found = _UNITS.fullmatch(units.strip())
+    if found is None or not 1 <= int(found[3]) <= 12:
+        raise DataError(
+            f"the times have the units {units!r} in the calendar {calendar!r}; expected days, hours, minutes "
+            'or seconds since a date, such as "days since 1850-01-01".'
+        )
+    step = found[1].lower()
+    day = year * int(found[2]) + int(starts[int(found[3]) - 1]) + int(found[4]) - 1
+    seconds = 3600 * int(found[5] or 0) + 60 * int(found[6] or 0) + float(found[7] or 0.0)
+    counted = np.asarray(values, dtype=np.float64)
+    known = np.isfinite(counted)
+    since = np.rint(np.where(known, counted, 0.0) * _MILLISECONDS[_SHORT.get(step, step)]).astype(np.int64)
+    days, rest = np.divmod(since + round(1000.0 * seconds), _MILLISECONDS["day"])
+    years, of_year = np.divmod(days + day, year)
+    month = np.asarray(np.searchsorted(starts, of_year, side="right")) - 1
+    dates = _dates(years, month, of_year - starts[month], calendar=calendar)
+    return np.where(known, dates + rest.astype("timedelta64[ms]"), np.datetime64("NaT", "ms"))
+
+
+def _dates(years: Indices, months: Indices, days: Indices, *, calendar: str) -> Times:
+    """Dates of the standard calendar; months and days are counted from 0."""
+    first = (12 * (years - 1970) + months).astype("datetime64[M]")
+    dates = first.astype("datetime64[D]") + days
+    absent = np.flatnonzero(dates.astype("datetime64[M]") != first)
+    if absent.size:
+        one = absent[0]
+        raise DataError(
+            f"has times in the calendar {calendar!r}, of which {absent.size:,} do not exist in the standard "
+            f"one, such as {first.flat[one]}-{days.flat[one] + 1:02d}. Put the field into that calendar "
+            "first, in Python with the package cftime: dataset.convert_calendar('standard', "
+            "align_on='year'), or leave these times out."
+        )
+    return dates.astype("datetime64[ms]")
+
+
+def dates_of(objects: NDArray[np.object_]) -> Times:
+    """Give dates of the package cftime, or others with year, month, day and so on, as standard ones.
+
+    Raises
+    ------
+    DataError
+        If one does not exist in the standard calendar.
+    """
+    dates: list[Any] = objects.ravel().tolist()
+    parts = np.array(
+        [(t.year, t.month - 1, t.day - 1, t.hour, t.minute, t.second, t.microsecond) for t in dates],
+        dtype=np.int64,
+    )
+    days = _dates(*parts[:, :3].T, calendar=str(getattr(dates[0], "calendar", "unknown")))
+    microseconds = parts[:, 3:] @ np.array([3_600_000_000, 60_000_000, 1_000_000, 1])
+    moments: Times = days.astype("datetime64[us]") + microseconds.astype("timedelta64[us]")
+    return moments.reshape(objects.shape)
+
+
+def noting(field: xr.Dataset, parts: Iterable[xr.Dataset]) -> xr.Dataset:
+    """Give a field the attribute `SOURCE_CALENDAR` of what it was made from."""
+    found = dict.fromkeys(str(part.attrs[SOURCE_CALENDAR]) for part in parts if SOURCE_CALENDAR in part.attrs)
+    return field.assign_attrs({SOURCE_CALENDAR: ", ".join(found)}) if found else field
+
+
+def named(source: str, field: xr.Dataset) -> str:
+    """Name of the source of a field, with the other calendar that its times were in, if they were."""
+    calendar = field.attrs.get(SOURCE_CALENDAR)
+    return f"{source} (calendar {calendar}, dates taken as they are)" if calendar else source
