@@ -141,9 +141,9 @@ class Display:
         fraction = event.fraction
         ends = self._started + (monotonic() - self._started) / fraction if fraction > 0.0 else None
         self._bars.update(self._bar, total=1.0, completed=fraction, text=event.text, ends=ends)
-        if self._bars.disable and int(10 * fraction) > self._tenths:
+        if self._bars.disable and event.text and int(10 * fraction) > self._tenths:
             self._tenths = int(10 * fraction)
-            self._line(f"  {fraction:4.0%}  {event.text}".rstrip(), style="dim")
+            self._line(f"  {fraction:4.0%}  {event.text}", style="dim")
 
     def _line(self, text: str, *, style: str = "") -> None:
         self._console.print(text, style=style, soft_wrap=True, highlight=False, markup=style == "")

@@ -134,9 +134,15 @@ def _shape(run: PublishedRun) -> str:
     """Read the PIT histogram, and that by area where it says something else."""
     scored = run.calibration
     words = run.variable.comparatives
-    plain = by_area = reading(histogram(scored.pit), words)
+    plain = by_area = reading(
+        histogram(scored.pit), words, design_effect=scored.design_effect(scored.standard_error)
+    )
     if not scored.by_area_is_the_same:
-        by_area = reading(histogram(scored.pit, weights=scored.area_weight), words)
+        by_area = reading(
+            histogram(scored.pit, weights=scored.area_weight),
+            words,
+            design_effect=scored.design_effect(scored.standard_error_by_area),
+        )
     return plain if by_area == plain else f"{plain} Weighted by area: {by_area}"
 
 

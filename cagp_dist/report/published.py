@@ -109,6 +109,11 @@ class Calibration:
     scores: Mapping[str, float]
     prior_scores: Mapping[str, float]
 
+    def design_effect(self, standard_error: Array) -> float:
+        """How many times more points there are than independent ones, by standard errors of coverage."""
+        independent = self.levels * (1.0 - self.levels) / self.pit.size
+        return max(1.0, float(np.max(standard_error**2 / independent)))
+
     @property
     def by_area_is_the_same(self) -> bool:
         """Whether all test points stand for one area, so that the two weightings are one."""

@@ -99,22 +99,32 @@ def signed_amount(value: float, units: str, digits: int) -> str:
     return f"{value:+.{digits + 1}g} {symbol(units)}".strip().replace("-", "\N{MINUS SIGN}", 1)
 
 
-def reading(histogram: Histogram, comparatives: tuple[str, str] = ("warmer", "colder")) -> str:
+def reading(
+    histogram: Histogram, comparatives: tuple[str, str] = ("warmer", "colder"), *, design_effect: float = 1.0
+) -> str:
     """Say in one line what the shape of a PIT histogram means.
 
     The outer tenth and the middle half are compared with a uniform histogram, and the outer intervals
     with their neighbours. A difference counts when it is both larger than three binomial standard
     errors and larger than 15 % (of the outer tenth), or a third of that (of the middle half): with many
     points even a harmless difference is significant. Of a flat one, the smallest fault is named that so many
-    independent points would have shown. ``comparatives`` are what more of the quantity and less of it are
-    called.
+    points would have shown. ``comparatives`` are what more of the quantity and less of it are called.
+
+    Errors of neighbours agree: ``design_effect`` is how many times more points there are than independent
+    ones that tell as much, and standard errors are larger by its root.
     """
+
+    def excess(count: float, of: float, share: float, noticeable: float) -> int:
+        """1 if a count is noticeably above its share of the total, -1 if below, else 0."""
+        expected, margin = share * of, _margin(of, share, noticeable, design_effect)
+        return int(count > expected + margin) - int(count < expected - margin)
+
     counts, middles = histogram.counts, 0.5 * (histogram.edges[1:] + histogram.edges[:-1])
     total = float(counts.sum())
     outer, beside = float(counts[0] + counts[-1]), float(counts[1] + counts[-2])
-    ends = _excess(float(counts[np.abs(middles - 0.5) > 0.45].sum()), total, 0.1, NOTICEABLE_RATIO)
-    centre = _excess(float(counts[np.abs(middles - 0.5) < 0.25].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
-    horns = _excess(outer, outer + beside, 0.5, NOTICEABLE_RATIO)
+    ends = excess(float(counts[np.abs(middles - 0.5) > 0.45].sum()), total, 0.1, NOTICEABLE_RATIO)
+    centre = excess(float(counts[np.abs(middles - 0.5) < 0.25].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
+    horns = excess(outer, outer + beside, 0.5, NOTICEABLE_RATIO)
     if centre > 0 and horns > 0:
         return (
             "Peaked in the middle with raised ends: the error bars are wider than needed at most points "
@@ -124,17 +134,20 @@ def reading(histogram: Histogram, comparatives: tuple[str, str] = ("warmer", "co
         return "U-shaped: errors are larger than the error bars say, which are too narrow."
     if ends < 0 or centre > 0:
         return "Hump-shaped: errors are smaller than the error bars say, which are too wide."
-    lean = _excess(float(counts[middles > 0.5].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
+    lean = excess(float(counts[middles > 0.5].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
     if lean:
         which = comparatives[0] if lean > 0 else comparatives[1]
         return f"Leaning to one side: the observations are {which} than predicted on the whole."
-    points = round(total)
-    scale = noticed_scale(points)
+    points, worth = round(total), round(total / design_effect)
+    scale = noticed_scale(max(1, worth))
     if scale > LARGEST_SCALE:
         return f"{counted(points, 'point')} cannot tell a shape from chance."
+    known = f"{points:,} points can tell: were they independent,"
+    if worth < points:
+        known = f"{points:,} points, worth {worth:,} independent ones, can tell:"
     return (
-        f"Close to flat, as far as {points:,} points can tell: were they independent, error bars {scale:.2f} "
-        "times too narrow would have shown as a U in 95 % of cases; smaller faults need not show."
+        f"Close to flat, as far as {known} error bars {scale:.2f} times too narrow would have shown as a U "
+        "in 95 % of cases; smaller faults need not show."
     )
 
 
@@ -184,13 +197,7 @@ def computed(status: str, iterations: int) -> str:
     return f"here the solver did {steps}, and what it did not compute is counted."
 
 
-def _margin(total: float, share: float, noticeable: float) -> float:
+def _margin(total: float, share: float, noticeable: float, design_effect: float = 1.0) -> float:
     """Difference of a count from its share of the total that is neither chance nor harmless."""
-    standard_error = np.sqrt(total * share * (1.0 - share))
+    standard_error = np.sqrt(design_effect * total * share * (1.0 - share))
     return float(max(NOTICEABLE_STANDARD_ERRORS * standard_error, noticeable * share * total))
-
-
-def _excess(count: float, total: float, share: float, noticeable: float) -> int:
-    """1 if a count is noticeably above its share of the total, -1 if below, else 0."""
-    expected, margin = share * total, _margin(total, share, noticeable)
-    return int(count > expected + margin) - int(count < expected - margin)

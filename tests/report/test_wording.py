@@ -76,6 +76,18 @@ def test_heavy_tails_are_told_apart_from_overconfidence() -> None:
     assert reading(histogram(ndtr(z))).startswith("Peaked in the middle with raised ends")
 
 
+def test_errors_that_agree_count_as_fewer_independent_ones() -> None:
+    # 60 independent errors, ten points each: what chance makes of 60 looks like a shape among 600
+    z = np.repeat(np.random.default_rng(0).standard_normal(60), 10)
+    assert reading(histogram(ndtr(z))).startswith("Hump-shaped")
+    assert reading(histogram(ndtr(z)), design_effect=10.0).startswith(
+        "Close to flat, as far as 600 points, worth 60 independent ones, can tell: "
+        f"error bars {noticed_scale(60):.2f} times too narrow"
+    )
+    many = np.repeat(0.6 * np.random.default_rng(0).standard_normal(600), 10)
+    assert reading(histogram(ndtr(many)), design_effect=10.0).startswith("Hump-shaped")
+
+
 @pytest.mark.parametrize(("shift", "word"), [(0.1, "warmer"), (-0.1, "colder")])
 def test_a_lean_is_told_by_its_side(shift: float, word: str) -> None:
     values = ndtr(np.random.default_rng(14).standard_normal(4000))
