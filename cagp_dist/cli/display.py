@@ -220,7 +220,7 @@ def show_runs(runs: "Sequence[RunEntry]") -> None:
             "*" if run.current else "",
             run.key[:KEY_DIGITS],
             _span(run.times),
-            escape(run.source),
+            escape(_file_name(run.source)),
             escape(run.solver.partition(",")[0]),
             "" if run.observations is None else f"{run.observations:,}",
             *(amount(scores[name], run.units) if name in scores else "" for name in ("rmse", "crps")),
@@ -233,6 +233,12 @@ def show_runs(runs: "Sequence[RunEntry]") -> None:
     for run in runs:
         if run.fault:
             out.print(f"{run.key}: {escape(run.fault)}", style="yellow", soft_wrap=True)
+
+
+def _file_name(source: str) -> str:
+    """Leave the folders of a source out: ``file:era5.grib`` for ``file:/data/era5.grib``."""
+    kind, colon, place = source.partition(":")
+    return kind + colon + place.rstrip("/").rpartition("/")[2]
 
 
 def _span(times: "Times") -> str:

@@ -169,9 +169,12 @@ def draw_scores_by_date(runs: Sequence[RunEntry]) -> Drawing:
     left.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=2)
     right = figure.add_axes((0.545, 0.17, 0.44, 0.60))
     covered = [(run.times[0], 100.0 * run.scores["coverage"]) for run in runs if "coverage" in run.scores]
+    shares = [share for _, share in covered]
     right.axhline(100.0 * COVERAGE_LEVEL, color=MUTED, linewidth=1.0, linestyle="--")
-    right.plot(
-        [date for date, _ in covered], [share for _, share in covered], "o", color=ACCENT, markersize=4.0
+    right.plot([date for date, _ in covered], shares, "o", color=ACCENT, markersize=4.0)
+    # a few points of a percentage are no trend: five on either side of the level are always shown
+    right.set_ylim(
+        min([*shares, 100.0 * COVERAGE_LEVEL - 5.0]) - 1.0, max([*shares, 100.0 * COVERAGE_LEVEL + 5.0]) + 1.0
     )
     right.set_title(
         f"% of the observations inside their {100.0 * COVERAGE_LEVEL:g} % error bars",

@@ -171,12 +171,16 @@ def squared(units: str) -> str:
 def amount(value: float, units: str, digits: int = 3) -> str:
     """Write a number with its unit: kelvin with so many decimals, else with one significant digit more.
 
+    Kelvin that so many decimals would round to nothing, above a millionth, have two significant digits.
+
     Examples
     --------
-    >>> amount(1.23456, "K"), amount(153.2, "Pa"), amount(1.234e-4, "kg kg-1", 2)
-    ('1.235 K', '153.2 Pa', '0.000123 kg kg⁻¹')
+    >>> amount(1.23456, "K"), amount(153.2, "Pa"), amount(1.234e-4, "kg kg-1", 2), amount(0.00129, "K", 2)
+    ('1.235 K', '153.2 Pa', '0.000123 kg kg⁻¹', '0.0013 K')
     """
     number = f"{value:.{digits}f}" if units == "K" else f"{value:.{digits + 1}g}"
+    if float(number) == 0.0 and abs(value) > 1e-6:
+        number = f"{value:.2g}"
     return f"{number} {symbol(units)}".strip()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
+from cagp_dist.cli.display import show_runs
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.run import find_run
 from cagp_dist.service.runs import list_runs
@@ -57,6 +59,15 @@ def test_the_list_is_printed_whole_into_a_pipe(root):
     entry = list_runs(root)[1]
     for words in (f"{entry.scores['rmse']:.3f} K", f"{entry.scores['coverage']:.1%}", "1,234", "completed"):
         assert words in rows[1]
+
+
+def test_files_are_listed_without_their_folders(root, capsys):
+    entry = list_runs(root)[0]
+    for source in ("file:/data/era5/2019/t2m.grib", "table stations.csv", "cds"):
+        show_runs([replace(entry, source=source)])
+    shown = capsys.readouterr().out
+    assert all(f" {name} " in shown for name in ("file:t2m.grib", "table stations.csv", "cds"))
+    assert "/data" not in shown
 
 
 def test_a_damaged_run_is_listed_with_its_fault(root, tmp_path):
