@@ -92,7 +92,7 @@ class Maps:
         width = whole / across
         tall = (width - 0.6) / aspect + 1.25
         figure, panels = plt.subplots(
-            down, across, figsize=(whole, down * tall), squeeze=False, layout="constrained"
+            down, across, figsize=(whole, down * tall), squeeze=False, layout="compressed"
         )
         for panel in panels.flat[len(names) :]:
             panel.remove()

@@ -21,7 +21,7 @@ from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.learning import KernelLike, Learned, MeanLike, learn
 from cagp_dist.kriging.observations import Observations, Source, observe, observe_arrays
 from cagp_dist.kriging.solving import predict
-from cagp_dist.kriging.targets import Targets, To, find_targets, of_places
+from cagp_dist.kriging.targets import Targets, To, find_targets, of_places, region_of
 from cagp_dist.kriging.validation import cross_validate
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.result import OwnNumbers, each
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 MOST_SAMPLED = 4_000
 """Targets from whose full covariance samples are drawn: 130 MB, and 20 s."""
+
+UNINFORMED = 0.99
+"""Part of the prior variance that is left at targets about which the observations say nothing."""
 
 JITTER = 1e-10
 """Of the prior variance, added to a covariance so that rounding leaves it positive definite."""
@@ -326,6 +329,15 @@ class Kriging:
                 solver=self.solver,
                 executor=executor,
                 memory_limit_bytes=self.memory_limit_bytes,
+            )
+        prior = float(learned.kernel.diagonal(targets.points[:1])[0])
+        if (prediction.variance > UNINFORMED * prior).all():
+            covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
+            warnings.warn(
+                "no observation is near any target: the error bars are those of the prior. The observations "
+                f"lie within [{covered}] (north, west, south, east); check the targets, and whether "
+                "latitudes and longitudes are the right way round.",
+                stacklevel=2,
             )
         if not arrays:
             call = f"cagp.krige({_changed(self)})"

@@ -183,3 +183,14 @@ def test_a_noise_that_is_too_small_to_be_found_is_no_reason_to_warn():
     model = cagp.Kriging(mean=0.0).fit(given)  # a warning would be an error
     assert not model.fit_result_.status.ok
     assert model.prior_.noise_variance < 1e-3
+
+
+def test_targets_far_from_all_observations_are_told_and_misspelled_keys_refused():
+    near = cagp.Kriging(lengthscale_km=200.0, variance=4.0, noise_std=0.3).fit(
+        np.array([[50.0, -3.0], [55.0, -1.0]]), np.array([1.0, 2.0])
+    )
+    with pytest.warns(UserWarning, match=r"no observation is near any target.* within \[55, -3, 50, -1\]"):
+        near.predict(np.array([[-3.0, 50.0], [-1.0, 55.0]]))
+    near.predict(np.array([[-3.0, 50.0], [51.0, -3.0]]))  # one of them is near
+    with pytest.raises(ArgumentError, match="to has the keys 'resolutoin'; a grid has \"resolution\""):
+        near.predict({"resolutoin": 1.0})
