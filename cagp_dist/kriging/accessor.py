@@ -172,7 +172,11 @@ def _one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.
             raise ArgumentError(f"field is {field}; {str(dim)!r} has {values.sizes[dim]} entries.")
         if dim in values.coords:
             moment, is_time = values[dim].values[field], values[dim].dtype.kind == "M"
-            shown = str(np.datetime_as_string(moment, unit="m")) if is_time else f"{dim} {moment}"
+            shown = (
+                str(np.datetime_as_string(moment, unit="m")).replace("T", " ")
+                if is_time
+                else f"{dim} {moment}"
+            )
             heading = f"{heading}, {shown}"
         values = values.isel({dim: field})
     return values.transpose(*where.dims), heading

@@ -90,7 +90,9 @@ def find_targets(to: To, observed: Observations) -> Targets:
     if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
         region = region_of(observed) if to.get("region") is None else _region(to["region"])
         return of_grid(_resolution(to.get("resolution"), region), region)
-    if isinstance(to, Mapping) and (set(to) & GRID_KEYS or not any(map(np.ndim, to.values()))):
+    if isinstance(to, Mapping) and (
+        set(to) & GRID_KEYS or all(isinstance(given, (int, float, str)) for given in to.values())
+    ):
         raise ArgumentError(
             f'to has the keys {", ".join(map(repr, to))}; a grid has "resolution" and "region", a table of '
             "places has vectors of latitudes and longitudes."

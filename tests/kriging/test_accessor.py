@@ -78,7 +78,7 @@ def test_one_of_several_times_is_drawn_and_named():
     both = xr.concat([field, field + 100.0], dim="time").assign_coords(time=moments)
     figure = both.cagp.plot("mean", field=-1)
     assert image_of(figure).get_array().min() >= 100.0
-    assert "2020-01-02T00:00" in figure.axes[0].get_title(loc="left")
+    assert "2020-01-02 00:00" in figure.axes[0].get_title(loc="left")
     with pytest.raises(ArgumentError, match="field is 2; 'time' has 2 entries"):
         both.cagp.plot("mean", field=2)
     with pytest.raises(ArgumentError, match=r"no variable \['std'\]"):
