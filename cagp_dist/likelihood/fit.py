@@ -22,19 +22,19 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import Mean, Prior
-from cagp_dist.kernels import SAME_ON_SPHERE, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
-from cagp_dist.likelihood.bounds import Given, Start, make_bounds, make_starts, make_sum_starts
+from cagp_dist.likelihood.bounds import Given, make_bounds
 from cagp_dist.likelihood.evaluation import Likelihood, information
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.model import Families, Model
-from cagp_dist.likelihood.observed import Gridded, Points, observe
+from cagp_dist.likelihood.observed import Gridded, Points, by_coordinate, observe
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
 from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, refine, settle
+from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.memory import available_bytes
 
@@ -102,12 +102,11 @@ def fit(
         stand in place of a number.
     bounds : mapping, optional
         (lower, upper) for some of the names; equal bounds hold a parameter fixed. For a sum one pair for all
-        parts, or a tuple of pairs, one for each; for lengthscales of coordinates a tuple of pairs, one for
-        each, in place of a pair. By default the lengthscale
-        lies between a fifth of the point spacing and ten times the extent, variances within wide factors of
-        the mean square of the residuals. The noise variance is kept above 1e-8 of the variance. The
-        lengthscale of a single coordinate may reach a hundred times its extent: there it ends, with a status
-        that says so, if nothing depends on this coordinate.
+        parts, or a tuple of pairs, one for each; where each coordinate has a lengthscale, a tuple with a pair
+        for each may stand in place of a pair. By default the lengthscale lies between a fifth of the point
+        spacing and ten times the extent (that of one coordinate a hundred times, where it ends if nothing
+        depends on this coordinate), variances within wide factors of the mean square of the residuals. The
+        noise variance is kept above 1e-8 of the variance.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
     method : {"auto", "rings", "dense", "blocks", "pathwise"}
@@ -170,10 +169,11 @@ def fit(
     model = Model.of(kernel)
     data, centre = observe(where, y, mean)
     if anisotropic:
-        model = replace(model, coordinates=_coordinates(data))
+        data = by_coordinate(data)
+        model = replace(model, coordinates=data.X.shape[1])
     chosen = _method(method, data)
     check_count("seed", seed, least=0)
-    scales = data.scales(model)
+    scales = data.scales()
     limits = make_bounds(bounds, scales, parts=model.parts)
     counter = Counter(progress)
 
@@ -193,10 +193,10 @@ def fit(
         spread: list[Array] = []
         if model.parts == 1:
             spread = make_starts(start, limits, scales, starts=starts)
-        for part, how in _levels(data, chosen, model):
+        for part, how in _levels(data, chosen):
             within = limits
             if model.parts > 1 and part.size < data.size:
-                within = limits.coarser(*part.scales(model).spacings)
+                within = limits.coarser(*part.scales().spacings)
             if model.parts > 1 and not levels:
                 one = Model(model.families[:1], model.coordinates)
                 alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
@@ -275,25 +275,7 @@ def _curvature(profile: Profile, place: Place) -> Array:
     )
 
 
-def _coordinates(data: Points | Gridded) -> int:
-    """Count the coordinates that get a lengthscale of their own."""
-    if isinstance(data, Gridded) or on_unit_sphere(data.X):
-        raise ArgumentError(
-            f"anisotropic=True asks for a lengthscale for each coordinate, but {SAME_ON_SPHERE} Leave it "
-            "out: one lengthscale, a chord, is fitted."
-        )
-    constant = np.flatnonzero(np.ptp(data.X, axis=0) == 0.0)
-    if 0 < constant.size < data.X.shape[1]:
-        raise ArgumentError(
-            f"column {constant[0]} of X is {data.X[0, constant[0]]:g} at all points, so that nothing can be "
-            "said of its lengthscale; expected coordinates that vary. Leave that column out."
-        )
-    return int(data.X.shape[1])
-
-
-def _levels(
-    data: Points | Gridded, method: Method, model: Model | None = None
-) -> list[tuple[Points | Gridded, Method]]:
+def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridded, Method]]:
     """Choose the data of each level of the search, coarse to fine, and how their likelihood is worked out."""
     if method == "rings":
         levels: list[tuple[Points | Gridded, Method]] = [(data, method)]
@@ -305,13 +287,13 @@ def _levels(
         return levels
     points = data.as_points() if isinstance(data, Gridded) else data
     if method == "blocks":
-        few = points.thinned(FIRST_DENSE_POINTS, model)
+        few = points.thinned(FIRST_DENSE_POINTS)
         return [(few, method), (points, method)] if few.size < points.size // 2 else [(points, method)]
     if method == "dense":
         if points.size <= 2 * FIRST_DENSE_POINTS:
             return [(points, method)]
-        return [(points.thinned(FIRST_DENSE_POINTS, model), method), (points, method)]
-    first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)), model)
+        return [(points.thinned(FIRST_DENSE_POINTS), method), (points, method)]
+    first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
     return [(first, "dense"), (points, method)]
 
 

@@ -1,7 +1,7 @@
 """What was observed, as the likelihoods take it: checked, its mean removed, and thinned for first steps."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -12,10 +12,10 @@ from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, is_pole, space_filling_order
 from cagp_dist.gp import Mean, Prior
-from cagp_dist.kernels import Matern12
+from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
-from cagp_dist.likelihood.model import Model, in_extents
+from cagp_dist.likelihood.model import in_extents
 
 FEWEST_POINTS = 4
 
@@ -56,10 +56,13 @@ class Points:
         Points.
     residuals : array of float64, shape (n, T)
         ``y - mean(X)``.
+    anisotropic : bool
+        Whether each coordinate has a lengthscale of its own: they are compared in units of their extents.
     """
 
     X: Array
     residuals: Array
+    anisotropic: bool = False
 
     @property
     def size(self) -> int:
@@ -71,11 +74,8 @@ class Points:
         """T."""
         return int(self.residuals.shape[1])
 
-    def scales(self, model: Model | None = None) -> Scales:
-        """Median distance of nearest neighbours, diagonal of the bounding box, mean square.
-
-        Where the model has a lengthscale for each coordinate, in units of the extent of each.
-        """
+    def scales(self) -> Scales:
+        """Median distance of nearest neighbours, diagonal of the bounding box, mean square."""
         from scipy.spatial import cKDTree
 
         power = float(np.mean(self.residuals**2))
@@ -87,25 +87,24 @@ class Points:
             )
         sides = np.ptp(unique, axis=0)
         _check_unit("the points extend", float(sides.max()), "X")
-        own = model is not None and model.coordinates is not None
-        if own:
+        if self.anisotropic:
             _check_unit("the points extend", float(sides.min()), "X")
             unique = in_extents(unique)
         some = unique[:: max(1, len(unique) // 2000)]
         nearest = np.asarray(cKDTree(unique).query(some, k=2)[0])[:, 1]
         spacing = float(np.median(nearest))
         _check_unit("neighbouring points are apart", spacing, "X")
-        if own:
+        if self.anisotropic:
             return Scales(spacing, 1.0, power, tuple(sides.tolist()))
         return Scales(spacing, float(np.linalg.norm(sides)), power)
 
-    def thinned(self, most: int, model: Model | None = None) -> "Points":
-        """At most about ``most`` points: whole cells of what the model calls neighbours, evenly spread."""
+    def thinned(self, most: int) -> "Points":
+        """At most about ``most`` points: whole cells of neighbours, evenly spread."""
         if self.size <= most:
             return self
-        X = self.X if model is None else model.comparable(self.X)
+        X = in_extents(self.X) if self.anisotropic else self.X
         chosen = spread_cells(X, most, cell_size=NEIGHBOURS_CELL)
-        return Points(self.X[chosen], self.residuals[chosen])
+        return replace(self, X=self.X[chosen], residuals=self.residuals[chosen])
 
 
 def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
@@ -144,7 +143,7 @@ class Gridded:
         """T."""
         return len(self.residuals)
 
-    def scales(self, model: Model | None = None) -> Scales:
+    def scales(self) -> Scales:
         """Smaller of the steps along latitude and along the longest ring, diameter, mean square."""
         latitude = np.deg2rad(self.grid.latitude_degrees)
         steps = [2.0 * np.sin(np.pi / self.grid.n_longitudes) * np.cos(latitude).max()]
@@ -167,6 +166,28 @@ class Gridded:
     def as_points(self) -> Points:
         """Every point by itself."""
         return Points(self.grid.points, np.ascontiguousarray(self.residuals.reshape(-1, self.grid.size).T))
+
+
+def by_coordinate(data: Points | Gridded) -> Points:
+    """Give each coordinate a lengthscale of its own.
+
+    Raises
+    ------
+    ArgumentError
+        If the points lie on the sphere, or a coordinate is the same at all of them.
+    """
+    if isinstance(data, Gridded) or on_unit_sphere(data.X):
+        raise ArgumentError(
+            f"anisotropic=True asks for a lengthscale for each coordinate, but {SAME_ON_SPHERE} Leave it "
+            "out: one lengthscale, a chord, is fitted."
+        )
+    constant = np.flatnonzero(np.ptp(data.X, axis=0) == 0.0)
+    if 0 < constant.size < data.X.shape[1]:
+        raise ArgumentError(
+            f"column {constant[0]} of X is {data.X[0, constant[0]]:g} at all points, so that nothing can be "
+            "said of its lengthscale; expected coordinates that vary. Leave that column out."
+        )
+    return replace(data, anisotropic=True)
 
 
 def observe(

@@ -12,13 +12,13 @@ from cagp_dist.likelihood.bounds import (
     Bounds,
     Scales,
     make_bounds,
-    make_starts,
 )
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.fit import FIRST_RING_POINTS, GROWTH, _levels
 from cagp_dist.likelihood.observed import Gridded, Points
 from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.search import climb
+from cagp_dist.likelihood.starts import make_starts
 
 SCALES = Scales(spacing=0.1, extent=2.0, power=4.0)
 

@@ -6,13 +6,14 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.blocks import BlockLikelihood
-from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds, make_sum_starts
+from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.evaluation import information
 from cagp_dist.likelihood.exact import DenseLikelihood
 from cagp_dist.likelihood.model import Model, Numbering
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.rings import RingLikelihood
+from cagp_dist.likelihood.starts import make_sum_starts
 from cagp_dist.likelihood.uncertainty import uncertainty
 from cagp_dist.runtime import SerialExecutor
 

@@ -1,0 +1,162 @@
+"""From where parameters are sought: decided from the limits and a few numbers about the data."""
+
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import cast
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import check_count, check_positive
+from cagp_dist.errors import ArgumentError
+from cagp_dist.likelihood.bounds import Bounds, Limits, Scales, checked_names
+
+Start = Mapping[str, float | Sequence[float | Sequence[float]]]
+"""Numbers by name; of a sum one for each part. A lengthscale may be a tuple, one for each coordinate."""
+
+
+def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: int) -> list[Array]:
+    """Points to start from, each (log lengthscale, log ratio).
+
+    The start that was given comes first; the others are spread over lengthscales from the spacing to the
+    extent and ratios from 0.001 to 1, by multiples of irrational numbers, so that any number of them is
+    spread evenly. Where each coordinate has a lengthscale of its own, they are the same parts of the extents
+    of all coordinates.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown, or a start is no number above zero, or outside its bounds.
+    """
+    check_count("starts", starts, least=1)
+    low = np.log([2.0 * scales.spacing, 1e-3])
+    high = np.log([max(0.5 * scales.extent, 2.0 * scales.spacing), 1.0])
+    limits, sides = np.log([*bounds.lengthscales, bounds.ratio]).T, np.log(scales.sides or (1.0,))
+
+    def start(k: int) -> Array:
+        even = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
+        lengthscale, ratio = low + even * (high - low)
+        return np.asarray(np.clip([*(lengthscale + sides), ratio], *limits))
+
+    spread = [start(k) for k in range(starts)]
+    chosen = _guessed(given, bounds)
+    if not chosen:
+        return spread
+    first = spread[0].copy()
+    if "lengthscale" in chosen:
+        first[:-1] = np.log(chosen["lengthscale"])
+    if "variance" in chosen or "noise_variance" in chosen:
+        (variance,) = chosen.get("variance", (np.clip(scales.power, *bounds.variance),))
+        (noise,) = chosen.get("noise_variance", (np.clip(0.1 * variance, *bounds.noise_variance),))
+        first[-1] = np.clip(log(noise / variance), *limits[:, -1])
+    return [first, *spread[: starts - 1]]
+
+
+def make_sum_starts(
+    given: Start | None, bounds: Bounds, single: Sequence[float], *, starts: int, mixed: bool
+) -> list[Array]:
+    """Points to start from for a sum, each of logarithms of (lengthscales, weights, ratio).
+
+    The fit of one kernel is taken apart: its lengthscale lies between those of the parts, its variance is
+    shared equally, and some of its noise becomes a part of the field.
+
+    Parameters
+    ----------
+    given : mapping, optional
+        A guess, tried first: a sequence for lengthscale and variance, one number for each part.
+    bounds : Bounds
+        Of the sum.
+    single : sequence of float
+        Lengthscale (or one for each coordinate), variance and noise variance of one kernel alone.
+    starts : int
+        Number of starts.
+    mixed : bool
+        Whether the parts are of several families; then each start is tried in both orders.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown, or a start is no number above zero, outside its bounds, or not one for each
+        part.
+    """
+    check_count("starts", starts, least=1)
+    parts = bounds.numbering.parts
+    *own, variance, noise = single
+    limits = np.log([*bounds.lengthscales, *bounds.weights, bounds.ratio]).T
+
+    def start(lengthscales: Sequence[float], variances: Sequence[float], noise_variance: float) -> Array:
+        weights = [variance / variances[0] for variance in (*variances[1:], noise_variance)]
+        return np.asarray(np.clip(np.log([*lengthscales, *weights]), *limits))
+
+    found = []
+    for k in range(starts):
+        shorter, longer = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
+        lengthscales = np.outer(np.geomspace(np.exp(-2.3 * shorter), np.exp(3.0 * longer), parts), own)
+        for order in (1, -1) if mixed else (1,):
+            found.append(
+                start(lengthscales[::order].ravel().tolist(), [variance / parts] * parts, 0.5 * noise)
+            )
+    chosen = _guessed(given, bounds)
+    if not chosen:
+        return found
+    return [
+        start(
+            chosen.get("lengthscale", np.exp(found[0][: len(bounds.lengthscales)]).tolist()),
+            chosen.get("variance", [variance / parts] * parts),
+            chosen.get("noise_variance", [0.5 * noise])[0],
+        ),
+        *found,
+    ]
+
+
+def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
+    """Check the guesses, by name: lengthscales part by part and coordinate by coordinate."""
+    parts, coordinates = bounds.numbering.parts, bounds.numbering.coordinates
+    found = {}
+    for name, guess in checked_names("start", given).items():
+        expected = 1 if name == "noise_variance" else parts
+        of_parts = guess if expected > 1 and isinstance(guess, list | tuple) else (guess,)
+        if len(of_parts) != expected:
+            raise ArgumentError(
+                f"start of {name} is {guess!r}; expected {expected} numbers, one for each part of the sum."
+            )
+        own = coordinates if name == "lengthscale" else None
+        numbers = [number for part in of_parts for number in _own_numbers(name, part, own)]
+        for number, limits in zip(numbers, _limits_of(name, bounds), strict=True):
+            check_positive(f"start of {name}", number)
+            _check_start(name, number, *limits)
+        found[name] = numbers
+    return found
+
+
+def _own_numbers(name: str, guess: object, coordinates: int | None) -> list[float]:
+    """Give the guess for one part: one number, or one for each coordinate."""
+    if not isinstance(guess, list | tuple):
+        return [cast("float", guess)] * (coordinates or 1)
+    if coordinates is None:
+        hint = (
+            " With anisotropic=True a number for each coordinate is fitted." if name == "lengthscale" else ""
+        )
+        raise ArgumentError(f"start of {name} is {guess!r}; expected one number.{hint}")
+    if len(guess) != coordinates:
+        raise ArgumentError(
+            f"start of {name} is {guess!r} for points of {coordinates} coordinates; expected one number, or "
+            "one for each coordinate."
+        )
+    return list(guess)
+
+
+def _limits_of(name: str, bounds: Bounds) -> tuple[Limits, ...]:
+    if name == "lengthscale":
+        return bounds.lengthscales
+    if name == "noise_variance":
+        return (bounds.noise_variance,)
+    return (bounds.variance, *(variance for _, variance in bounds.others))
+
+
+def _check_start(name: str, value: float, lower: float, upper: float) -> None:
+    if not lower <= value <= upper:
+        raise ArgumentError(
+            f"start of {name} is {value:g}, outside its bounds ({lower:g}, {upper:g}). Choose another "
+            f'start, or give bounds={{"{name}": (lower, upper)}} that hold it.'
+        )
