@@ -63,15 +63,12 @@ def block_folds(
             "vectors of one length."
         )
     check_count("count", count, least=2)
-    if blocks_degrees is None:
-        blocks = np.stack([latitude, longitude], axis=1)
-    else:
+    if blocks_degrees is not None:
         check_positive("blocks_degrees", blocks_degrees, most=90.0)
-        blocks = _cells(latitude, longitude, blocks_degrees)
-    _, block = np.unique(blocks, axis=0, return_inverse=True)
+    _, block = np.unique(_blocks(latitude, longitude, blocks_degrees), axis=0, return_inverse=True)
     sizes = np.bincount(block.reshape(-1))
     if sizes.size < count:
-        apart = len(np.unique(np.stack([latitude, longitude], axis=1), axis=0))
+        apart = _count(latitude, longitude, None)
         remedies = [f"lower count to {sizes.size}"] * (sizes.size > 1) + ["lower blocks_degrees"] * (
             sizes.size < apart
         )
@@ -89,6 +86,37 @@ def block_folds(
         fold_of_block[index] = fold
         filled[fold] += sizes[index]
     return fold_of_block[block.reshape(-1)]
+
+
+def fitting_blocks(
+    latitude_degrees: Array, longitude_degrees: Array, *, count: int, blocks_degrees: float
+) -> float:
+    """Halve the height of blocks until the places lie in at least ``count`` of them.
+
+    Where fewer places are apart from each other it is left as it is.
+
+    Examples
+    --------
+    >>> fitting_blocks(np.array([50.0, 51.0, 53.0]), np.array([0.0, 3.0, 0.0]), count=3, blocks_degrees=10.0)
+    2.5
+    """
+    longitude, height = np.mod(longitude_degrees, 360.0), blocks_degrees
+    if _count(latitude_degrees, longitude, None) < count:
+        return blocks_degrees
+    while _count(latitude_degrees, longitude, height) < count:
+        height /= 2.0
+    return height
+
+
+def _count(latitude: Array, longitude: Array, height: float | None) -> int:
+    return len(np.unique(_blocks(latitude, longitude, height), axis=0))
+
+
+def _blocks(latitude: Array, longitude: Array, height: float | None) -> Array | Indices:
+    """Block of each place, shape (n, 2): its band and piece, or the place itself."""
+    if height is None:
+        return np.stack([latitude, longitude], axis=1)
+    return _cells(latitude, longitude, height)
 
 
 def _cells(latitude: Array, longitude: Array, height: float) -> Indices:

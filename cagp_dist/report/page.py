@@ -241,7 +241,8 @@ def _plain(run: PublishedRun) -> str:
 def _weighting(run: PublishedRun) -> str:
     if not run.calibration.by_area_is_the_same:
         return _BY_AREA
-    return _ALL_PLACES if run.attributes.text("cross_validation") else _ALIKE
+    folds = run.attributes.text("cross_validation")
+    return escape(f"{_ALL_PLACES} {folds}") if folds else _ALIKE
 
 
 def _shown_time(run: PublishedRun, every_time: str) -> str:

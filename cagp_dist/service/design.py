@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.calibration.folds import block_folds
+from cagp_dist.calibration.folds import block_folds, fitting_blocks
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.gram.cells import CellMeans, box_nodes
@@ -270,13 +270,20 @@ def cells_of(
     return map_cells(coarse, latitude_degrees, longitude_degrees), whole
 
 
+def blocks_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> float:
+    """Height of the blocks of a cross-validation; the default suits a region that is too small for it."""
+    if "blocks_degrees" in wanted.model_fields_set:
+        return wanted.blocks_degrees
+    return fitting_blocks(latitude, longitude, count=wanted.count, blocks_degrees=wanted.blocks_degrees)
+
+
 def _folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> Indices:
     try:
         return block_folds(
             latitude,
             longitude,
             count=wanted.count,
-            blocks_degrees=wanted.blocks_degrees,
+            blocks_degrees=blocks_of_folds(wanted, latitude, longitude),
             generator=np.random.default_rng(wanted.seed),
         )
     except ArgumentError as error:

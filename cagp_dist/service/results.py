@@ -12,8 +12,9 @@ from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
 from cagp_dist.era5.canonical import Points
 from cagp_dist.gp import Prior
-from cagp_dist.service.design import MapCells
+from cagp_dist.service.design import MapCells, blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
+from cagp_dist.service.jobfile.tables import FoldPoints
 from cagp_dist.service.solve import Solution, Step
 from cagp_dist.service.task import Task, spacing_of
 from cagp_dist.store import schema
@@ -274,15 +275,20 @@ def _known_noise(points: Points) -> dict[str, object]:
 
 
 def _cross_validation(task: Task) -> dict[str, object]:
-    folds = task.design.folds
-    if folds is None:
+    folds, wanted = task.design.folds, task.job.design.test
+    if folds is None or not isinstance(wanted, FoldPoints):
         return {}
+    where, test = task.points, task.design.test
+    height = blocks_of_folds(wanted, where.latitude_degrees[test], where.longitude_degrees[test])
     said = (
         f"{int(folds.max()) + 1} folds: each observed place was predicted from the other folds, with the "
         "prior mean fitted to them"
     )
     fitted = task.job.prior.numbers is None
-    return {"cross_validation": said + (", kernel and noise to all of them." if fitted else ".")}
+    said += ", kernel and noise to all of them." if fitted else "."
+    if height != wanted.blocks_degrees:
+        said += f" Blocks are {height:g} degrees high: there are too few of {wanted.blocks_degrees:g}."
+    return {"cross_validation": said}
 
 
 def _described(solver: Mapping[str, object]) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cagp_dist.calibration.folds import block_folds
+from cagp_dist.calibration.folds import block_folds, fitting_blocks
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 
@@ -71,3 +71,15 @@ def test_what_cannot_be_split_is_refused():
         folds([0.0, 50.0], [0.0, 0.0], count=2, blocks_degrees=0.0)
     with pytest.raises(ArgumentError, match="two vectors of one length"):
         folds([0.0, 50.0], [0.0], count=2)
+
+
+def test_blocks_are_halved_until_there_are_as_many_as_folds_if_that_can_be():
+    rng = np.random.default_rng(1)
+    places = rng.uniform(50.0, 58.0, 80), rng.uniform(-10.0, 2.0, 80)
+    height = fitting_blocks(*places, count=10, blocks_degrees=5.0)
+    assert height == 2.5
+    block_folds(*places, count=10, blocks_degrees=height, generator=rng)
+    with pytest.raises(ArgumentError, match="blocks, which cannot be dealt to 10 folds"):
+        block_folds(*places, count=10, blocks_degrees=2.0 * height, generator=rng)
+    assert fitting_blocks(*places, count=3, blocks_degrees=5.0) == 5.0
+    assert fitting_blocks(places[0][:4], places[1][:4], count=5, blocks_degrees=5.0) == 5.0

@@ -200,7 +200,10 @@ def test_report_and_plan_of_a_station_job(stations):
         "Not every place was observed at every time, and times with different gaps were solved apart" in words
     )
     assert "observed at the same places" not in words
-    assert "Every place that was observed is a test point, and all are counted alike." in words
+    assert (
+        "Every place that was observed is a test point, and all are counted alike. 4 folds: each observed "
+        "place was predicted from the other folds" in words
+    )
     assert "drawn in proportion to area" not in words
     trace = read(outcome.path, "trace")
     assert trace.sizes["iteration"] == 4
@@ -266,7 +269,20 @@ def test_a_job_without_a_test_is_cross_validated_in_ten_folds(stations):
     lines = job(stations).text.splitlines()
     kept = "\n".join(line for line in lines if not line.startswith("test ="))
     outcome = run(parse_job(kept))
-    assert read(outcome.path, None).attrs["cross_validation"].startswith("10 folds")
+    said = read(outcome.path, None).attrs["cross_validation"]
+    assert said.startswith("10 folds")
+    assert "Blocks" not in said
+
+
+def test_blocks_that_are_not_asked_for_suit_a_small_region(stations):
+    wanted = {"kind": "folds", "count": 40}
+    attributes = read(run(job(stations, design={"test": wanted, "map": None})).path, None).attrs
+    assert attributes["cross_validation"].startswith("40 folds: ")
+    assert attributes["cross_validation"].endswith(" Blocks are 2.5 degrees high: there are too few of 5.")
+    with pytest.raises(
+        ConfigurationError, match=r"\[design\] test: the 60 places lie in .* lower blocks_degrees"
+    ):
+        run(job(stations, design={"test": {**wanted, "blocks_degrees": 5.0}}))
 
 
 def test_the_name_of_a_run_follows_the_places(stations):
