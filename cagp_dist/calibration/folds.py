@@ -97,7 +97,7 @@ def fitting_blocks(
 
     Examples
     --------
-    >>> fitting_blocks(np.array([50.0, 51.0, 53.0]), np.array([0.0, 3.0, 0.0]), count=3, blocks_degrees=10.0)
+    >>> fitting_blocks(np.array([50.0, 53.0]), np.array([0.0, 0.0]), count=2, blocks_degrees=10.0)
     2.5
     """
     longitude, height = np.mod(longitude_degrees, 360.0), blocks_degrees
