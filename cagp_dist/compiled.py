@@ -246,15 +246,22 @@ def _times_squared_difference(scale, x, z, row):
 @compiled(nogil=True, fastmath=_CONTRACT)
 def _sum_profile(families, inverse_lengthscales, variances, near, row):
     """Turn squared distances into the sum of the first ``near`` kernels, in place."""
-    squared, part = np.empty(FIRST_LEVEL // 2), np.empty(FIRST_LEVEL // 2)
-    for start in range(0, row.size, squared.size):
-        values = row[start : min(start + squared.size, row.size)]
+    if near == 1:
+        _profile(families[0], inverse_lengthscales[0], variances[0], row)
+        return
+    most = FIRST_LEVEL // 2
+    squared, spare = np.empty(min(most, row.size)), np.empty(most if near > 2 else 0)
+    for start in range(0, row.size, most):
+        values = row[start : min(start + most, row.size)]
         size = values.size
         squared[:size] = values
         _profile(families[0], inverse_lengthscales[0], variances[0], values)
         for k in range(1, near):
-            part[:size] = squared[:size]
-            _profile(families[k], inverse_lengthscales[k], variances[k], part[:size])
+            part = squared[:size]
+            if k + 1 < near:  # the last one needs no copy
+                part = spare[:size]
+                part[:] = squared[:size]
+            _profile(families[k], inverse_lengthscales[k], variances[k], part)
             for j in range(size):
                 values[j] += part[j]
 

@@ -7,6 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.likelihood.blocks import BlockLikelihood
+from cagp_dist.likelihood.model import Model
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
@@ -39,9 +40,9 @@ def executor(request):
         yield opened
 
 
-def numbers(likelihood):
+def numbers(likelihood, *lengthscales):
     """Of two evaluations, the second of which begins where the first ended."""
-    found = [likelihood.evaluate(0.3, ratio) for ratio in (0.1, 0.12)]
+    found = [likelihood.evaluate(*lengthscales, ratio) for ratio in (0.1, 0.12)]
     return [
         [e.log_determinant, e.quadratic, *e.traces, *e.slopes, *e.trace_covariance.ravel()] for e in found
     ]
@@ -51,11 +52,13 @@ def rings(executor):
     return RingLikelihood(cagp.Matern32, GRID, FIELDS, executor=executor, memory_limit_bytes=LIMIT)
 
 
-def pathwise(executor):
+def pathwise(executor, model=cagp.Matern32, X=GRID.points):
     columns = np.ascontiguousarray(FIELDS.reshape(2, -1).T)
-    return PathwiseLikelihood(
-        cagp.Matern32, GRID.points, columns, executor=executor, memory_limit_bytes=LIMIT, seed=0
-    )
+    return PathwiseLikelihood(model, X, columns, executor=executor, memory_limit_bytes=LIMIT, seed=0)
+
+
+def by_coordinate(executor):
+    return pathwise(executor, Model((cagp.Matern32,), 3), GRID.points * [1.0, 1.0, 2.0])
 
 
 def blocks(executor):
@@ -63,9 +66,12 @@ def blocks(executor):
     return BlockLikelihood(cagp.Matern32, GRID.points, columns, executor=executor, memory_limit_bytes=LIMIT)
 
 
-@pytest.mark.parametrize("make", [rings, blocks, pathwise])
-def test_bits_do_not_depend_on_the_executor(executor, make, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "lengthscales"),
+    [(rings, [0.3]), (blocks, [0.3]), (pathwise, [0.3]), (by_coordinate, [0.3, 0.5, 0.2])],
+)
+def test_bits_do_not_depend_on_the_executor(executor, make, lengthscales, monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)  # several blocks
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.WAVES", 16)
     monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 150)
-    assert numbers(make(executor)) == numbers(make(SerialExecutor()))
+    assert numbers(make(executor), *lengthscales) == numbers(make(SerialExecutor()), *lengthscales)
