@@ -149,9 +149,7 @@ def learn(
 
     Notes
     -----
-    The likelihood knows one noise for all points. Where each place has its own, their mean square (and the
-    nugget on top of it) stands for them while lengthscale and variance are fitted; the map then uses the
-    noise of each place.
+    Where the noise of each place is known, the likelihood has it, and the nugget on top of it.
     """
     from cagp_dist.likelihood.fit import fit
 
@@ -192,6 +190,7 @@ def learn(
             method="rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks",
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
+            noise_deviations=None if known.ndim == 0 else known[places] - typical,
         )
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
     return Learned(chosen, known + (noise_variance - typical), mean, result, where)

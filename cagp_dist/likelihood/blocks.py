@@ -21,7 +21,7 @@ from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
-from cagp_dist.likelihood.exact import dense_bytes, dense_sums, evaluation_of
+from cagp_dist.likelihood.exact import dense_bytes, dense_sums, evaluation_of, without_scale
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.tiling import block_ranges
@@ -45,6 +45,8 @@ class BlockLikelihood:
         Where the blocks are worked on; the result does not depend on it.
     memory_limit_bytes : int
         What may be allocated.
+    deviations : array of float64, shape (n,), optional
+        As for `cagp_dist.likelihood.exact.DenseLikelihood`.
 
     Raises
     ------
@@ -62,9 +64,11 @@ class BlockLikelihood:
         *,
         executor: Executor,
         memory_limit_bytes: int,
+        deviations: Array | None = None,
     ) -> None:
         self._model = Model.of(kernel)
         self._executor = executor
+        self._deviate = deviations is not None
         self.points, self.fields = residuals.shape
         blocks = -(-self.points // BLOCK_POINTS)
         size = -(-self.points // blocks)  # of equal size but for the last
@@ -80,6 +84,9 @@ class BlockLikelihood:
             (
                 executor.submit(identity, coordinates(X[order[start:stop]]), home=index),
                 executor.submit(identity, residuals[order[start:stop]], home=index),
+                None
+                if deviations is None
+                else executor.submit(identity, deviations[order[start:stop]], home=index),
             )
             for index, (start, stop) in enumerate(block_ranges(self.points, size))
         ]
@@ -98,6 +105,7 @@ class BlockLikelihood:
         NumericalError
             If a block of R is not positive definite in floating point.
         """
+        numbers, scale = without_scale(numbers, self._deviate)
         kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with single_threaded_blas():
             parts = self._executor.gather(
@@ -109,9 +117,11 @@ class BlockLikelihood:
                         numbers[-1],
                         points,
                         residuals,
+                        deviations,
+                        scale,
                         home=index,
                     )
-                    for index, (points, residuals) in enumerate(self._blocks)
+                    for index, (points, residuals, deviations) in enumerate(self._blocks)
                 ]
             )
         total = np.zeros_like(parts[0])

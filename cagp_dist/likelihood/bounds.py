@@ -24,6 +24,9 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-4, 1e4
 WIDEST, WIDEST_OWN = 10.0, 100.0
 """Largest lengthscale, in extents: of all coordinates, and of one by itself, on which nothing may depend."""
 
+ABOVE = 1e-6
+"""Part of it by which the noise variance of every point stays above zero."""
+
 TOUCHING = 1e-6
 """A parameter this close to a limit, in its logarithm, is on it."""
 
@@ -159,6 +162,23 @@ class Bounds:
     def alike(self) -> bool:
         """Whether all parts have the same limits, so that their order makes no difference."""
         return all(other == (self.lengthscale, self.variance) for other in self.others)
+
+    def above(self, noise_variance: float) -> "Bounds":
+        """Limits with a noise variance above this one.
+
+        Raises
+        ------
+        ArgumentError
+            If it was to be below.
+        """
+        low, high = self.noise_variance
+        if high <= noise_variance:
+            raise ArgumentError(
+                f"the noise variance is at most {high:g} by its bounds, and one of noise_deviations is "
+                f"{-noise_variance:g}: the noise of that point would not be above zero. Raise the bounds."
+            )
+        least = noise_variance + ABOVE * abs(noise_variance)
+        return replace(self, noise_variance=(min(max(low, least), high), high))
 
     def coarser(self, *spacings: float) -> "Bounds":
         """Limits for thinned data of a sum: lengthscales of at least half the spacing of its points.

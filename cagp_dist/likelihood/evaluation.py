@@ -47,6 +47,9 @@ class Evaluation:
         Whether the linear systems behind it were solved to their tolerance.
     numbering : Numbering
         Which number stands where.
+    own_trace, own_slope : float
+        ``tr(R^-1 D)`` and ``sum over fields of v' D v``, where the noise of each point is ``ratio + D_ii`` in
+        units of the variance and D times the variance is known; else zero. R then depends on the variance.
     """
 
     points: int
@@ -58,6 +61,8 @@ class Evaluation:
     trace_covariance: Array
     solved: bool = True
     numbering: Numbering = Numbering()  # noqa: RUF009 (frozen)
+    own_trace: float = 0.0
+    own_slope: float = 0.0
 
     @property
     def values(self) -> int:
@@ -74,7 +79,8 @@ class Evaluation:
     def gradient(self, variance: float) -> Array:
         """Differentiate L by the logarithms of (lengthscales, variance, weights, ratio), shape (k + 1,)."""
         by_numbers = -0.5 * (self.fields * self.traces - self.slopes / variance)
-        by_variance = -0.5 * (self.values - self.quadratic / variance)
+        own = self.fields * self.own_trace - self.own_slope / variance
+        by_variance = -0.5 * (self.values - self.quadratic / variance - own)
         return np.insert(by_numbers, self.numbering.lengthscales, by_variance)
 
     def gradient_covariance(self) -> Array:
@@ -107,12 +113,19 @@ class Likelihood(Protocol):
         ...
 
 
-def information(evaluate: Callable[[Array], Evaluation], x: Array, variance: float, *, step: float) -> Array:
+def information(
+    evaluate: Callable[[Array], Evaluation],
+    x: Array,
+    variance: float,
+    *,
+    step: float,
+    along_variance: Callable[[float], Evaluation] | None = None,
+) -> Array:
     """Observed information: minus second derivatives of L by log (lengthscales, variance, weights, ratio).
 
     Central differences of the analytic gradient by the numbers; the rows of the variance are known in closed
-    form. Costs 2 k evaluations. With `cagp_dist.likelihood.model.Numbering.natural` it becomes that of the
-    logarithms of the parameters.
+    form, unless R depends on it. Costs 2 k evaluations. With `cagp_dist.likelihood.model.Numbering.natural`
+    it becomes that of the logarithms of the parameters.
 
     Parameters
     ----------
@@ -124,6 +137,8 @@ def information(evaluate: Callable[[Array], Evaluation], x: Array, variance: flo
         Where.
     step : float
         Of the differences.
+    along_variance : callable, optional
+        From the variance, at x, where R depends on it.
 
     Returns
     -------
@@ -137,6 +152,10 @@ def information(evaluate: Callable[[Array], Evaluation], x: Array, variance: flo
         quadratic += 0.5 * (up.quadratic + down.quadratic) / x.size
         first = up.numbering.lengthscales
     own = -0.5 * quadratic / variance
+    if along_variance is not None:
+        near = [variance * np.exp(sign * step) for sign in (1.0, -1.0)]
+        above, below = (along_variance(other).gradient(other)[first] for other in near)
+        own = (above - below) / (2.0 * step)
     by_variance = np.insert(np.array([column[first] for column in columns]), first, own)
     second = np.insert(np.stack(columns), first, by_variance, axis=0)
     return np.asarray(-0.5 * (second + second.T))

@@ -36,6 +36,9 @@ class DenseLikelihood:
         ``b = y - mean(X)``, a column for each field.
     memory_limit_bytes : int
         What may be allocated.
+    deviations : array of float64, shape (n,), optional
+        By how much the noise variance of each point differs from that of all. The last of the numbers of
+        `evaluate` is then one over the variance.
 
     Raises
     ------
@@ -46,7 +49,13 @@ class DenseLikelihood:
     difference = 1e-3
 
     def __init__(
-        self, kernel: Families | Model, X: Array, residuals: Array, *, memory_limit_bytes: int
+        self,
+        kernel: Families | Model,
+        X: Array,
+        residuals: Array,
+        *,
+        memory_limit_bytes: int,
+        deviations: Array | None = None,
     ) -> None:
         needed = dense_bytes(*residuals.shape)
         if needed > memory_limit_bytes:
@@ -58,6 +67,7 @@ class DenseLikelihood:
         self._model = Model.of(kernel)
         self._points = coordinates(X)
         self._residuals = residuals
+        self._deviations = deviations
         self.points, self.fields = residuals.shape
 
     def evaluate(self, *numbers: float) -> Evaluation:
@@ -75,16 +85,36 @@ class DenseLikelihood:
         NumericalError
             If R is not positive definite in floating point.
         """
+        numbers, scale = without_scale(numbers, self._deviations is not None)
         kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with blas_threads_for(self.points):
-            total = dense_sums(kernel.parameters, derivatives, numbers[-1], self._points, self._residuals)
+            total = dense_sums(
+                kernel.parameters,
+                derivatives,
+                numbers[-1],
+                self._points,
+                self._residuals,
+                self._deviations,
+                scale,
+            )
         return evaluation_of(total, self.points, self.fields, self._model.numbering)
 
 
+def without_scale(numbers: tuple[float, ...], deviate: bool) -> tuple[tuple[float, ...], float]:
+    """Part the numbers from one over the variance, which stands behind them where noises deviate."""
+    return (numbers[:-1], numbers[-1]) if deviate else (numbers, 0.0)
+
+
 def dense_sums(
-    kernel: Parameters, derivatives: Sequence[Parameters], ratio: float, points: Array, residuals: Array
+    kernel: Parameters,
+    derivatives: Sequence[Parameters],
+    ratio: float,
+    points: Array,
+    residuals: Array,
+    deviations: Array | None = None,
+    scale: float = 0.0,
 ) -> Array:
-    """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,).
+    """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,), or (4 + 2 k,).
 
     Parameters
     ----------
@@ -98,6 +128,10 @@ def dense_sums(
         Coordinates.
     residuals : array of float64, shape (n, T)
         ``b``.
+    deviations : array of float64, shape (n,), optional
+        What is added to the noise variance of each point; its trace and slope come after those of the ratio.
+    scale : float
+        One over the variance, which brings them to its units.
     """
     from scipy.linalg.lapack import dpotri
 
@@ -106,7 +140,8 @@ def dense_sums(
     n = len(residuals)
     matrix = np.empty((n, n))
     evaluate(*kernel, points, points, matrix)
-    matrix[np.diag_indices(n)] += ratio
+    own = None if deviations is None else scale * deviations
+    matrix[np.diag_indices(n)] += ratio if own is None else ratio + own
     stack = matrix[None]
     cholesky_in_place(stack)
     log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
@@ -118,22 +153,28 @@ def dense_sums(
     matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
     sums = [_derivative_sums(derivative, points, matrix, weights) for derivative in derivatives]
     sums.append((ratio * float(matrix.diagonal().sum()), ratio * float(np.vdot(weights, weights))))
+    if own is not None:
+        sums.append((float(own @ matrix.diagonal()), float(np.einsum("n,nt,nt->", own, weights, weights))))
     traces, forms = zip(*sums, strict=True)
     return np.array([log_determinant, quadratic, *traces, *forms])
 
 
 def evaluation_of(total: Array, points: int, fields: int, numbering: Numbering) -> Evaluation:
-    """Make an evaluation of the 2 + 2 k sums of a likelihood that is known exactly."""
-    numbers = (total.size - 2) // 2
+    """Make an evaluation of the sums of `dense_sums`, or of several of these together."""
+    traces, slopes = np.split(total[2:], 2)
+    numbers = numbering.lengthscales + numbering.parts
+    deviate = traces.size > numbers
     return Evaluation(
         points,
         fields,
         log_determinant=float(total[0]),
         quadratic=float(total[1]),
-        traces=total[2 : 2 + numbers],
-        slopes=total[2 + numbers :],
+        traces=traces[:numbers],
+        slopes=slopes[:numbers],
         trace_covariance=np.zeros((numbers, numbers)),
         numbering=numbering,
+        own_trace=float(traces[-1]) if deviate else 0.0,
+        own_slope=float(slopes[-1]) if deviate else 0.0,
     )
 
 

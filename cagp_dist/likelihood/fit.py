@@ -25,7 +25,7 @@ from cagp_dist.gp import Mean, Prior
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import Given, make_bounds
-from cagp_dist.likelihood.evaluation import Likelihood, information
+from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.observed import Gridded, Points, by_coordinate, observe
@@ -74,6 +74,7 @@ def fit(
     memory_limit_bytes: int | None = None,
     progress: Callable[[FitProgress], None] | None = None,
     seed: int = 0,
+    noise_deviations: ArrayLike | None = None,
 ) -> FitResult:
     """Fit lengthscales, variances and noise variance by maximum marginal likelihood.
 
@@ -122,6 +123,11 @@ def fit(
         Called with a `FitProgress` after every evaluation.
     seed : int
         Of the samples of the pathwise method.
+    noise_deviations : array_like, shape (n,), optional
+        By how much the noise variance of each point is known to differ from the one that is fitted, squared
+        unit of y: where the errors of measurements are known, their variances minus the mean of these, with
+        bounds of "noise_variance" from that mean upward. At points only, "dense" or "blocks", which is then
+        what "auto" chooses beyond 12,000 points.
 
     Returns
     -------
@@ -167,14 +173,17 @@ def fit(
     [19, 918]
     """
     model = Model.of(kernel)
-    data, centre = observe(where, y, mean)
+    data, centre = observe(where, y, mean, noise_deviations)
     if anisotropic:
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
-    chosen = _method(method, data)
+    deviating = isinstance(data, Points) and data.deviations is not None
+    chosen = _method(method, data, deviating=deviating)
     check_count("seed", seed, least=0)
     scales = data.scales()
     limits = make_bounds(bounds, scales, parts=model.parts)
+    if isinstance(data, Points) and data.deviations is not None:
+        limits = limits.above(-float(data.deviations.min()))
     counter = Counter(progress)
 
     from cagp_dist.runtime import ThreadExecutor
@@ -188,7 +197,7 @@ def fit(
             and chosen == "dense"
             and dense_bytes(data.size, data.fields) > min(memory, available_bytes())
         ):
-            chosen = "pathwise"
+            chosen = "blocks" if deviating else "pathwise"
         levels: list[Profile] = []
         spread: list[Array] = []
         if model.parts == 1:
@@ -201,12 +210,13 @@ def fit(
                 one = Model(model.families[:1], model.coordinates)
                 alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
                 single = best_climb(
-                    Profile(_likelihood(one, part, how, executor, memory, seed), alone, counter),
+                    Profile(_likelihood(one, part, how, executor, memory, seed), alone, counter, deviating),
                     make_starts(None, alone, scales, starts=starts),
                 )
                 mixed = len(set(model.families)) > 1
                 spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
-            levels.append(Profile(_likelihood(model, part, how, executor, memory, seed), within, counter))
+            likelihood = _likelihood(model, part, how, executor, memory, seed)
+            levels.append(Profile(likelihood, within, counter, deviating))
         place, end = _search(levels, spread, model)
     lengthscales, variances, noise_variance = place.parts
     return FitResult(
@@ -235,20 +245,20 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
         What curvature and gradient say there.
     """
     place = _ordered(levels[0], best_climb(levels[0], starts), model)
-    curvature = _curvature(levels[0], place)
+    curvature = levels[0].information(place)
     for before, profile in pairwise(levels):
         curvature = curvature * (profile.likelihood.points / before.likelihood.points)
         if isinstance(profile.likelihood, PathwiseLikelihood):
             return _settle(profile, place, curvature)
         place = _ordered(profile, climb(profile, place.x, curvature), model)
-        curvature = _curvature(profile, place)
+        curvature = profile.information(place)
     if model.parts > 1:
         for _ in range(MOST_ROOTS):
             refined = refine(levels[-1], place, curvature)
             if refined is place:
                 break
             place = _ordered(levels[-1], refined, model)
-            curvature = _curvature(levels[-1], place)
+            curvature = levels[-1].information(place)
     return place, uncertainty(levels[-1], place, curvature)
 
 
@@ -262,17 +272,11 @@ def _settle(profile: Profile, place: Place, curvature: Array) -> tuple[Place, Un
     """Look for the root, and once more with the curvature found there if that says it was missed."""
     for _ in range(MOST_ROOTS):
         place = settle(profile, place.x, curvature)
-        curvature = _curvature(profile, place)
+        curvature = profile.information(place)
         end = uncertainty(profile, place, curvature)
         if end.status is not FitStatus.NOT_CONVERGED or not place.evaluation.solved:
             break
     return place, end
-
-
-def _curvature(profile: Profile, place: Place) -> Array:
-    return information(
-        lambda x: profile.at(x).evaluation, place.x, place.variance, step=profile.likelihood.difference
-    )
 
 
 def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridded, Method]]:
@@ -316,10 +320,17 @@ def _likelihood(
     if method == "dense":
         # stands in this process, wherever the executor has its memory
         own = min(memory_limit_bytes, available_bytes())
-        return DenseLikelihood(model, data.X, data.residuals, memory_limit_bytes=own)
+        return DenseLikelihood(
+            model, data.X, data.residuals, memory_limit_bytes=own, deviations=data.deviations
+        )
     if method == "blocks":
         return BlockLikelihood(
-            model, data.X, data.residuals, executor=executor, memory_limit_bytes=memory_limit_bytes
+            model,
+            data.X,
+            data.residuals,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            deviations=data.deviations,
         )
     return PathwiseLikelihood(
         model,
@@ -331,7 +342,7 @@ def _likelihood(
     )
 
 
-def _method(method: Method, data: Points | Gridded) -> Method:
+def _method(method: Method, data: Points | Gridded, *, deviating: bool) -> Method:
     if method not in ("auto", "rings", "dense", "blocks", "pathwise"):
         raise ArgumentError(
             f'method is {method!r}; expected "auto", "rings", "dense", "blocks" or "pathwise".'
@@ -341,8 +352,15 @@ def _method(method: Method, data: Points | Gridded) -> Method:
             'method "rings" needs a whole latitude-longitude grid and got points; pass a '
             'cagp_dist.LatLonGrid, or use method="auto".'
         )
+    if method == "pathwise" and deviating:
+        raise ArgumentError(
+            'method "pathwise" has one noise for all points and got noise_deviations; use method="blocks", '
+            'or "auto".'
+        )
     if method != "auto":
         return method
     if isinstance(data, Gridded):
         return "rings"
-    return "dense" if data.size <= MOST_DENSE_POINTS else "pathwise"
+    if data.size <= MOST_DENSE_POINTS:
+        return "dense"
+    return "blocks" if deviating else "pathwise"

@@ -58,11 +58,14 @@ class Points:
         ``y - mean(X)``.
     anisotropic : bool
         Whether each coordinate has a lengthscale of its own: they are compared in units of their extents.
+    deviations : array of float64, shape (n,), or None
+        By how much the noise variance of each point differs from that of all.
     """
 
     X: Array
     residuals: Array
     anisotropic: bool = False
+    deviations: Array | None = None
 
     @property
     def size(self) -> int:
@@ -104,7 +107,8 @@ class Points:
             return self
         X = in_extents(self.X) if self.anisotropic else self.X
         chosen = spread_cells(X, most, cell_size=NEIGHBOURS_CELL)
-        return replace(self, X=self.X[chosen], residuals=self.residuals[chosen])
+        own = None if self.deviations is None else self.deviations[chosen]
+        return replace(self, X=self.X[chosen], residuals=self.residuals[chosen], deviations=own)
 
 
 def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
@@ -191,7 +195,10 @@ def by_coordinate(data: Points | Gridded) -> Points:
 
 
 def observe(
-    where: LatLonGrid | ArrayLike, y: ArrayLike, mean: Mean | Literal["constant"]
+    where: LatLonGrid | ArrayLike,
+    y: ArrayLike,
+    mean: Mean | Literal["constant"],
+    noise_deviations: ArrayLike | None = None,
 ) -> tuple[Points | Gridded, Mean]:
     """Check the data and take the mean away.
 
@@ -208,6 +215,11 @@ def observe(
         If shapes do not match, values are missing, points are too few or y is constant.
     """
     if isinstance(where, LatLonGrid):
+        if noise_deviations is not None:
+            raise ArgumentError(
+                "noise_deviations are for points and got a grid; expected grid.points, and y of shape (n,) "
+                "or (n, T), in place of the grid."
+            )
         fields = _fields(y, where)
         rows = ~is_pole(where.latitude_degrees)  # Q copies of one point
         _check_size(int(rows.sum()) * where.n_longitudes)
@@ -222,7 +234,7 @@ def observe(
         values = _columns(y, len(X))
         _check_size(len(X))
         centre, mean = _centre(mean, values, np.full(len(X), 1.0 / len(X)), lambda: X)
-        data = Points(X, values - centre)
+        data = Points(X, values - centre, deviations=_deviations(noise_deviations, len(X)))
     largest = float(np.abs(data.residuals).max())
     if largest <= 1e-12 * np.abs(values).max():
         raise ArgumentError(
@@ -231,6 +243,17 @@ def observe(
         )
     _check_unit("y departs from the prior mean", largest, "y")
     return data, mean
+
+
+def _deviations(given: ArrayLike | None, n: int) -> Array | None:
+    if given is None:
+        return None
+    deviations = as_numbers("noise_deviations", given)
+    if deviations.shape != (n,) or not np.isfinite(deviations).all():
+        raise ArgumentError(
+            f"noise_deviations have shape {deviations.shape} for {n} points; expected ({n},) finite numbers."
+        )
+    return deviations if deviations.any() else None
 
 
 def _fields(y: ArrayLike, grid: LatLonGrid) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.kernels import Lengthscales
 from cagp_dist.likelihood.bounds import Bounds
-from cagp_dist.likelihood.evaluation import Evaluation, Likelihood
+from cagp_dist.likelihood.evaluation import Evaluation, Likelihood, information
 from cagp_dist.likelihood.result import FitProgress, grouped
 
 
@@ -89,13 +89,35 @@ class Counter:
             self._progress(FitProgress(self.evaluations, points, *numbers, value, self.seconds))
 
 
+MOST_VARIANCES = 20
+"""Evaluations in search of the best variance, where it has no closed form; three or four are usual."""
+
+BEST = 1e-3
+"""A variance is the best where the slope is below this times the fourth root of the number of values."""
+
+
+FINER = 0.1
+"""Steps of differences where noises deviate: the least of them changes much with the noise of all."""
+
+
 @dataclass(frozen=True)
 class Profile:
-    """A likelihood with the variance taken out, within bounds."""
+    """A likelihood with the variance taken out, within bounds.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    bounds : Bounds
+    counter : Counter
+    deviating : bool
+        Whether the noise of each point differs by a known amount from that of all; the likelihood then takes
+        one over the variance behind the numbers, and the best variance is searched for.
+    """
 
     likelihood: Likelihood
     bounds: Bounds
     counter: Counter
+    deviating: bool = False
 
     @property
     def box(self) -> Array:
@@ -106,9 +128,62 @@ class Profile:
     def at(self, x: Array) -> Place:
         """Evaluate at ``x``, the logarithms of the numbers."""
         numbers = np.exp(x).tolist()
-        evaluation = self.likelihood.evaluate(*numbers)
-        best = evaluation.quadratic / evaluation.values
-        variance, follows = self.bounds.variance_at(numbers[self.bounds.numbering.lengthscales :], best)
+        if self.deviating:
+            variance, follows, evaluation = self._best(numbers)
+        else:
+            evaluation = self.likelihood.evaluate(*numbers)
+            best = evaluation.quadratic / evaluation.values
+            variance, follows = self.bounds.variance_at(numbers[self.bounds.numbering.lengthscales :], best)
         place = Place(np.array(x), variance, follows, evaluation)
         self.counter.tell(place)
         return place
+
+    def information(self, place: Place) -> Array:
+        """Minus second derivatives of the likelihood at a place, see `information`."""
+        step, variance = self.likelihood.difference, place.variance
+        if not self.deviating:
+            return information(lambda x: self.at(x).evaluation, place.x, variance, step=step)
+        step *= FINER
+
+        def evaluate(x: Array, other: float) -> Evaluation:
+            self.counter.evaluations += 1
+            return self.likelihood.evaluate(*np.exp(x).tolist(), 1.0 / other)
+
+        return information(
+            lambda x: evaluate(x, variance),
+            place.x,
+            variance,
+            step=step,
+            along_variance=lambda other: evaluate(place.x, other),
+        )
+
+    def _best(self, numbers: list[float]) -> tuple[float, int, Evaluation]:
+        """Give the best variance within the bounds, what limits it, and the likelihood there.
+
+        A search by secants for the root of the slope along the logarithm of the variance. It begins where the
+        best one would be if no noise deviated.
+        """
+        first = self.bounds.numbering.lengthscales
+        factors = numbers[first:]
+        limits = [self.bounds.variance_at(factors, best) for best in (0.0, np.inf)]
+        (low, high), side = np.log([variance for variance, _ in limits]), -1
+        u = float(low)
+        if low < high:
+            alike = self.likelihood.evaluate(*numbers, 0.0)
+            u = float(np.clip(np.log(alike.quadratic / alike.values), low, high))
+        slope_before, u_before = 0.0, u
+        for _ in range(MOST_VARIANCES):
+            evaluation = self.likelihood.evaluate(*numbers, float(np.exp(-u)))
+            self.counter.evaluations += 1
+            slope = float(evaluation.gradient(float(np.exp(u)))[first])
+            side = 0 if slope < 0.0 and u <= low else 1 if slope > 0.0 and u >= high else -1
+            if side >= 0 or abs(slope) <= BEST * evaluation.values**0.25:
+                break
+            steepness = (slope_before - slope) / (u - u_before) if u != u_before else 0.0
+            if steepness <= 0.0:
+                steepness = 0.5 * evaluation.values
+            u_before, slope_before = u, slope
+            u = float(np.clip(u + np.clip(slope / steepness, -1.0, 1.0), low, high))
+        else:
+            u = u_before  # that of the last evaluation
+        return (*limits[side], evaluation) if side >= 0 else (float(np.exp(u)), 0, evaluation)

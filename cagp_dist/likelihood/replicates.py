@@ -14,7 +14,7 @@ CHANCE = 2.0
 """Correlations below so many of their standard errors count as none, and end the sum."""
 
 
-def effective_fields(kernel: Kernel, noise_variance: float, X: Array, residuals: Array) -> float:
+def effective_fields(kernel: Kernel, noise_variance: float | Array, X: Array, residuals: Array) -> float:
     """Estimate how many independent fields T fields in the order of their times are worth.
 
     With ``w_t = L^-1 b_t``, ``L L' = G``, whose entries are independent in space, and ``rho_k`` the mean
@@ -27,7 +27,7 @@ def effective_fields(kernel: Kernel, noise_variance: float, X: Array, residuals:
     Parameters
     ----------
     kernel : Kernel
-    noise_variance : float
+    noise_variance : float, or array of float64, shape (n,)
         The fitted numbers.
     X : array of float64, shape (n, p)
         Points; some blocks of neighbours of them are looked at.
@@ -47,7 +47,7 @@ def effective_fields(kernel: Kernel, noise_variance: float, X: Array, residuals:
     step = -(-n // MOST_POINTS)
     chosen = space_filling_order(X, block_size=MOST_POINTS)[::step]
     G = kernel(X[chosen], X[chosen])
-    G[np.diag_indices_from(G)] += noise_variance
+    G[np.diag_indices_from(G)] += np.broadcast_to(noise_variance, n)[chosen]
     white = solve_triangular(cholesky_lower(G), residuals[chosen], lower=True, check_finite=False)
     white /= np.linalg.norm(white, axis=0)
     inflation = 1.0

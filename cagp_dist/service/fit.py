@@ -227,6 +227,9 @@ def fit_prior(
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
     residuals = points.values[np.ix_(sites.times, sites.chosen)] - task.mean(X).T[sites.times]
 
+    known = None if points.noise_variance is None else points.noise_variance[sites.chosen]
+    typical = 0.0 if known is None else float(known.mean())
+
     def fitted(bounds: dict[str, tuple[float, float]] | None) -> "FitResult":
         return fit(
             families_of(task.job.prior.kernel),
@@ -238,20 +241,20 @@ def fit_prior(
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             progress=lambda state: progress(None, _shown(state)),
+            noise_deviations=None if known is None else known - typical,
         )
 
-    if points.noise_variance is None:
+    if known is None:
         result = fitted(None)
         nugget = float(result.prior.noise_variance)
-    else:
-        # the likelihood knows one noise; the mean of the known ones stands for them, with a nugget on top
-        typical = float(points.noise_variance[sites.chosen].mean())
+    else:  # what is fitted is the mean of the known noises with a nugget on top
         result = fitted({"noise_variance": (typical, 2.0 * typical + 4.0 * float(np.var(residuals)))})
         if "noise_variance" in result.at_bound:
             result = fitted({"noise_variance": (typical, typical)})
         nugget = max(float(result.prior.noise_variance) - typical, NO_NUGGET * typical)
     prior = Prior(result.prior.kernel, nugget, task.mean)
-    worth = effective_fields(prior.kernel, float(result.prior.noise_variance), X, residuals.T)
+    noise = np.full(len(X), float(result.prior.noise_variance)) + (0.0 if known is None else known - typical)
+    worth = effective_fields(prior.kernel, noise, X, residuals.T)
     return FittedPrior(
         prior=prior,
         result=result,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.stats import multivariate_normal
 
 from cagp_dist.calibration.folds import block_folds
 from cagp_dist.calibration.pit import pit
@@ -17,10 +18,12 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern32
 from cagp_dist.kriging.examples import PLACES, write_examples
 from cagp_dist.report import write_report
+from cagp_dist.service.fit import fit_sites
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
+from cagp_dist.service.task import prepare
 from cagp_dist.store.publish import verify
 
 from ..clusters import local_cluster
@@ -262,6 +265,15 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     assert 0.0 < prior["noise_variance"] < known
     assert attributes["noise_variance"] == pytest.approx(known + prior["noise_variance"], rel=0.05)
     assert json.loads(attributes["known_noise_std"]) == {"smallest": 0.3, "largest": 1.5}
+    # the likelihood is that with the noise of each station
+    task = prepare(parsed, ingest(parsed, report=lambda line: None))
+    sites = fit_sites(task.points, task.design.train, fit_to="observed")
+    X = unit_sphere(task.points.latitude_degrees[sites.chosen], task.points.longitude_degrees[sites.chosen])
+    b = task.points.values[np.ix_(sites.times, sites.chosen)] - task.mean(X).T[sites.times]
+    kernel = Matern32(prior["lengthscale"], prior["variance"])
+    G = kernel(X, X) + np.diag(task.points.noise_variance[sites.chosen] + prior["noise_variance"])
+    expected = multivariate_normal(np.zeros(len(X)), G).logpdf(b).sum()
+    assert json.loads(attributes["fit"])["log_likelihood"] == pytest.approx(expected, abs=1e-4)
     assert "kernel and noise to all of them" in attributes["cross_validation"]
 
 

@@ -1,0 +1,121 @@
+"""Noise that differs between points in a known way: dense likelihood with diag(noise), and its maximum."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.likelihood import blocks
+from cagp_dist.likelihood.blocks import BlockLikelihood
+from cagp_dist.likelihood.exact import DenseLikelihood
+from cagp_dist.runtime import SerialExecutor
+
+from ..oracle import assert_close, kernel_matrix
+from .textbook import curvature, slope
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+
+def problem(n=60, fields=3, seed=0):
+    """Points of a square, fields of a known prior, and two kinds of instruments."""
+    rng = np.random.default_rng(seed)
+    X, known = rng.uniform(size=(n, 2)), np.where(rng.random(n) < 0.5, 0.01, 4.0)
+    G = kernel_matrix(cagp.Matern32(0.3, 2.0), X, X) + np.diag(known + 0.05)
+    return X, np.linalg.cholesky(G) @ rng.standard_normal((n, fields)), known
+
+
+def log_likelihood(X, b, own, parameters):
+    """As the books write it; ``own`` is added to the noise of each point."""
+    lengthscale, variance, noise_variance = parameters
+    G = kernel_matrix(cagp.Matern32(lengthscale, variance), X, X) + np.diag(noise_variance + own)
+    return float(np.sum(multivariate_normal(np.zeros(len(X)), G).logpdf(b.T)))
+
+
+def value_and_gradient(likelihood, parameters):
+    lengthscale, variance, noise_variance = parameters
+    evaluation = likelihood.evaluate(lengthscale, noise_variance / variance, 1.0 / variance)
+    natural = evaluation.numbering.natural
+    return evaluation.log_likelihood(variance), natural.T @ evaluation.gradient(variance)
+
+
+@pytest.mark.parametrize("parameters", [(0.3, 1.7, 2.3), (0.1, 30.0, 2.1)])
+def test_value_and_gradient(parameters):
+    X, b, known = problem()
+    own = known - known.mean()
+    likelihood = DenseLikelihood(cagp.Matern32, X, b, memory_limit_bytes=2**30, deviations=own)
+    value, gradient = value_and_gradient(likelihood, parameters)
+    assert_close(value, log_likelihood(X, b, own, parameters), relative=1e-11)
+    expected = slope(lambda x: log_likelihood(X, b, own, np.exp(x)), np.log(parameters))
+    assert_close(gradient, expected, relative=1e-7)
+
+
+def test_blocks_are_dense_likelihoods_of_their_points(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_POINTS", 25)
+    X, b, known = problem()
+    own, parameters = known - known.mean(), (0.3, 1.7, 2.3)
+    settings = {"executor": SerialExecutor(), "memory_limit_bytes": 2**30}
+    found = value_and_gradient(BlockLikelihood(cagp.Matern32, X, b, deviations=own, **settings), parameters)
+    order = cagp.space_filling_order(X, block_size=20)
+    parts = [
+        value_and_gradient(
+            DenseLikelihood(cagp.Matern32, X[part], b[part], memory_limit_bytes=2**30, deviations=own[part]),
+            parameters,
+        )
+        for part in np.split(order, 3)
+    ]
+    assert_close(found[0], sum(value for value, _ in parts), relative=1e-12)
+    assert_close(found[1], sum(gradient for _, gradient in parts), relative=1e-10)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_the_fit_is_the_maximum_of_the_likelihood_with_the_noise_of_each_point(fixed):
+    X, b, known = problem()
+    own, typical = known - known.mean(), float(known.mean())
+    bounds = {"noise_variance": (typical, typical) if fixed else (typical, 20.0)}
+    result = cagp.fit(cagp.Matern32, X, b, mean=0.0, bounds=bounds, noise_deviations=own)
+
+    def parameters(x):  # the logarithm of what is added to the known noise, where it is fitted
+        return (*np.exp(x[:2]), typical + (0.0 if fixed else np.exp(x[2])))
+
+    free = np.log([0.3, 2.0, 0.05])[: 2 if fixed else 3]
+    best = minimize(
+        lambda x: -log_likelihood(X, b, own, parameters(x)), free, method="Nelder-Mead",
+        options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 2000},
+    )  # fmt: skip
+    found = (result.prior.kernel.lengthscale, result.prior.kernel.variance, result.prior.noise_variance)
+    assert result.log_likelihood == pytest.approx(-best.fun, abs=1e-4)
+    np.testing.assert_allclose(found, parameters(best.x), rtol=5e-3)
+    assert_close(result.log_likelihood, log_likelihood(X, b, own, found), relative=1e-9)
+    assert result.status.ok
+    # with the mean noise in place of each point's own it ends elsewhere
+    plain = cagp.fit(cagp.Matern32, X, b, mean=0.0, bounds=bounds)
+    there = (plain.prior.kernel.lengthscale, plain.prior.kernel.variance, plain.prior.noise_variance)
+    assert log_likelihood(X, b, own, there) < result.log_likelihood - (0.05 if fixed else 1.0)
+    if not fixed:
+        second = curvature(lambda x: log_likelihood(X, b, own, np.exp(x)), np.log(found), step=2e-4)
+        assert_close(np.linalg.inv(result.log_covariance), -second, relative=2e-3)
+
+
+def test_noise_that_is_the_same_everywhere_changes_no_bit():
+    X, b, _ = problem()
+    with_zeros = cagp.fit(cagp.Matern32, X, b, noise_deviations=np.zeros(60))
+    assert with_zeros.prior.kernel == cagp.fit(cagp.Matern32, X, b).prior.kernel
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"noise_deviations": [1.0]}, r"noise_deviations have shape \(1,\) for 60 points; expected \(60,\)"),
+        (
+            {"method": "pathwise"},
+            'has one noise for all points and got noise_deviations; use method="blocks"',
+        ),
+        ({"bounds": {"noise_variance": (0.1, 0.5)}}, "would not be above zero. Raise the bounds"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, text):
+    X, b, known = problem()
+    with pytest.raises(ArgumentError, match=text):
+        cagp.fit(cagp.Matern32, X, b, **{"noise_deviations": known - known.mean()} | arguments)
