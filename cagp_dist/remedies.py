@@ -37,6 +37,10 @@ class Remedy(Enum):
     START_HERE = ("start from this result", None)
     MORE_STARTS = ("give more starts", None)
     HIGHER_NOISE_BOUND = ("with the pathwise method raise the lower bound of the noise", None)
+    SAME_POINTS = (
+        "leave out points that some fields lack",
+        'write gaps = "drop" in [observations]',
+    )
     THINNED_GRID = ("fit on every other row and column", "raise [observations] grid_degrees")
 
     def __init__(self, in_python: str, in_job: str | None) -> None:

@@ -38,6 +38,9 @@ __all__ = ["Points", "assemble", "canonical", "field_variable", "joined", "obser
 
 Values = NDArray[np.float32]
 
+ROUNDING = 1e-6
+"""Relative rounding of a float32 number that marks missing values, such as 1e20."""
+
 
 def canonical(
     *datasets: xr.Dataset,
@@ -48,6 +51,7 @@ def canonical(
     level: float | None = None,
     units: str | None = None,
     check_range: bool = True,
+    missing: float | None = None,
 ) -> xr.Dataset:
     """Bring the selected part of a field into canonical form, checked and in memory.
 
@@ -72,6 +76,9 @@ def canonical(
         What the values are measured in, whatever the datasets say.
     check_range : bool
         Whether values that are not plausible for a known variable are refused.
+    missing : float, optional
+        What the datasets write in place of a missing value, such as -9999, in their unit, where they do not
+        say so themselves (``_FillValue``).
 
     Returns
     -------
@@ -119,7 +126,7 @@ def canonical(
         north_south, west_east = inside_area(latitude[rows], longitude[columns], area)
         rows, columns = rows[north_south], columns[west_east]
 
-    values, moments = _load(fields, scales, rows, columns, wanted)
+    values, moments = _load(fields, scales, rows, columns, wanted, missing)
     values, moments = _merge_times(values, moments)
     values, latitude = _ascending_rows(values, latitude[rows])
     values, longitude = _ascending_columns(values, longitude[columns])
@@ -290,6 +297,7 @@ def _load(
     rows: Indices,
     columns: Indices,
     wanted: NDArray[np.datetime64] | None,
+    missing: float | None,
 ) -> tuple[Values, NDArray[np.datetime64]]:
     """Read the selection, final values before preliminary ones, in the order of the sources."""
     available = np.concatenate([field.time.values for field in fields])
@@ -302,7 +310,7 @@ def _load(
         if not steps.size:
             continue
         box = field.isel(latitude=_runs(rows), longitude=_runs(columns), time=_runs(steps))
-        piece, times = _scaled(_best_version(box.values), scale), field.time.values[steps]
+        piece, times = _scaled(_best_version(_marked(box.values, missing)), scale), field.time.values[steps]
         if field.attrs.get(STEPS):  # of a table of starts and steps, what was never computed is empty
             there = ~np.isnan(piece).all(axis=(1, 2))
             piece, times = piece[there], times[there]
@@ -316,6 +324,13 @@ def _load(
         )
     time_positions(found, wanted)
     return values, found
+
+
+def _marked(values: NDArray[np.floating], missing: float | None) -> NDArray[np.floating]:
+    """Write NaN where the number stands that marks missing values."""
+    if missing is None:
+        return values
+    return np.where(np.isclose(values, missing, rtol=ROUNDING, atol=0.0), np.nan, values)
 
 
 def _scaled(values: NDArray[np.floating], scale: tuple[float, float]) -> Values:

@@ -18,7 +18,7 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import assemble
-from cagp_dist.era5.selection import Selection
+from cagp_dist.era5.selection import FileSelection
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.variables import variable_of
@@ -34,7 +34,7 @@ def open_file(
     *,
     scratch: Path,
     time_limit_seconds: float = DECODE_SECONDS,
-    **selection: Unpack[Selection],
+    **selection: Unpack[FileSelection],
 ) -> xr.Dataset:
     """Decode the selected part of a file into canonical form.
 

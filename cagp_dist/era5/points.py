@@ -1,22 +1,22 @@
-"""From a gridded field to observation sites: one point per place on the globe, no missing values."""
+"""From a gridded field to observation sites: one point per place on the globe."""
 
 import dataclasses
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.selection import GapPolicy, shown
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.geometry import is_pole
 from cagp_dist.store.layout import STATION_NAME
 from cagp_dist.tables import Names
 from cagp_dist.variables import T2M, Variable, variable_of
 
 logger = logging.getLogger(__name__)
-
 
 POLE_SPREAD = 5e-5
 """Part of the plausible range: copies of a pole that differ by more are cell averages, not copies. Of 2 metre
@@ -32,12 +32,13 @@ class Points:
     latitude_degrees, longitude_degrees : arrays of float64, shape (n,)
         Degrees north and degrees east in [0, 360); of a grid, no place appears twice.
     values : array of float64, shape (T, n)
-        In the unit of the variable; of stations NaN where nothing was measured, else no missing value.
+        In the unit of the variable; NaN where there is no value. Each point has one at some time.
     times : array of datetime64[ns], shape (T,)
         Ascending.
     dropped_missing : int
-        Points of the grid that were left out because a value was missing at one or more times; of a component
-        of a vector also the poles, where it has no one value.
+        Points of the grid that were left out because they have no value, or, if gaps were dropped, none at
+        one or more times; of a component of a vector also the poles, where it has no one value. Of stations
+        also rows of the table that have no value.
     merged_pole_copies : int
         Grid points that were merged away because they are the same place as another: ``Q - 1`` per pole row.
     variable : Variable
@@ -69,9 +70,30 @@ class Points:
         """The values, by the name that they had when all fields were temperatures."""
         return self.values
 
+    def without_gaps(self) -> "Points":
+        """Leave out the points that lack a value at any time; `DataError` if these are all of them."""
+        there = np.isfinite(self.values).all(axis=0)
+        if there.all():
+            return self
+        if not there.any():
+            raise DataError(
+                f"no point has a value at all {self.times.size} selected times; select fewer times, "
+                'another source, or keep the gaps: gaps="keep", the default of a job.'
+            )
+        left = np.stack([self.latitude_degrees, self.longitude_degrees], axis=1)[~there]
+        return replace(
+            self,
+            latitude_degrees=self.latitude_degrees[there],
+            longitude_degrees=self.longitude_degrees[there],
+            values=self.values[:, there],
+            dropped_missing=self.dropped_missing + len(left),
+            missing_degrees=np.concatenate([self.missing_degrees, left[~is_pole(left[:, 0])]]),
+            noise_variance=None if self.noise_variance is None else self.noise_variance[there],
+        )
 
-def observation_points(field: xr.Dataset) -> Points:
-    """List the points of a canonical field: pole rows merged to one point each, missing values dropped.
+
+def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> Points:
+    """List the points of a canonical field: pole rows merged to one point each, and what was observed there.
 
     The ``Q`` grid points of a pole row are one place; kept as ``Q`` observations they would make the Gram
     matrix singular up to the noise and weigh that place ``Q`` times.  They are replaced by their mean.  In a
@@ -84,18 +106,20 @@ def observation_points(field: xr.Dataset) -> Points:
     field : xarray.Dataset
         Canonical form: one variable (time, latitude, longitude), latitude ascending, longitude in [0, 360);
         or stations, one variable (time, point), see `cagp_dist.era5.stations`.
+    gaps : {"keep", "drop"}, optional
+        "keep" has every point with a value at one or more times, NaN at the others; "drop" only those with a
+        value at all times, at which all times share one solve. By default gaps of a grid are dropped and
+        those of stations kept.
 
     Returns
     -------
     Points
-        Points of a grid run from south to north, and from west to east within a row.  One that is missing at
-        any time is left out at all times, because several fields share one solve only at the same points.
-        Stations are kept as they are.
+        Points of a grid run from south to north, and from west to east within a row.
 
     Raises
     ------
     DataError
-        If a whole time is missing (named), or no point has values at all times.
+        If a whole time is missing (named), or gaps are dropped and no point has values at all times.
 
     Examples
     --------
@@ -112,32 +136,36 @@ def observation_points(field: xr.Dataset) -> Points:
     variable = field_variable(field)
     values = field[variable.name].values.astype(np.float64)
     if field[variable.name].dims == ("time", "point"):
-        return _stations(field, variable, values)
+        found = _stations(field, variable, values)
+        return found.without_gaps() if gaps == "drop" else found
+    found = _gridded(field, variable, values)
+    return found if gaps == "keep" else found.without_gaps()
+
+
+def _gridded(field: xr.Dataset, variable: Variable, values: Array) -> Points:
+    """Points of a grid that have a value at one or more times."""
     latitude, longitude = field["latitude"].values, field["longitude"].values
     times = field["time"].values
-    for time, row in zip(times, values, strict=True):
-        if np.isnan(row).all():
-            raise DataError(
-                f"the field is NaN everywhere at {shown(time)}; leave this time out or use another source."
-            )
     columns = longitude.size
     site_latitude = np.repeat(latitude, columns)
     site_longitude = np.tile(longitude, latitude.size)
     sites = values.reshape(times.size, -1)
     keep = np.ones(sites.shape[1], dtype=bool)
-    for pole in np.flatnonzero(np.abs(latitude) > 90.0 - 1e-6):
+    for pole in np.flatnonzero(is_pole(latitude)):
         first = pole * columns
         sites[:, first] = np.nan if variable.vector else _merged(values[:, pole], latitude[pole], variable)
         site_longitude[first] = 0.0
         keep[first + 1 : first + columns] = False
     merged = int((~keep).sum())
-    there = np.isfinite(sites).all(axis=0)
-    missing = keep & ~there & (np.abs(site_latitude) <= 90.0 - 1e-6)
-    keep &= there
-    if not keep.any():
-        raise DataError(
-            f"no point has a value at all {times.size} selected times; select fewer times or another source."
-        )
+    present = np.isfinite(sites)
+    for time, there in zip(times, present, strict=True):
+        if not there[keep].any():
+            raise DataError(
+                f"the field is NaN everywhere at {shown(time)}; leave this time out or use another source."
+            )
+    seen = present.any(axis=0)
+    missing = keep & ~seen & ~is_pole(site_latitude)
+    keep &= seen
     return Points(
         latitude_degrees=site_latitude[keep],
         longitude_degrees=site_longitude[keep],

@@ -12,7 +12,7 @@ import xarray as xr
 from cagp_dist.arrays import Times
 from cagp_dist.era5.calendars import decode, is_other, named
 from cagp_dist.era5.canonical import canonical, time_axis
-from cagp_dist.era5.selection import Selection
+from cagp_dist.era5.selection import FileSelection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.remedies import installation
 from cagp_dist.store.arrays import content_sha256
@@ -48,7 +48,7 @@ _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
 def open_zarr(
     url: str,
-    **selection: Unpack[Selection],
+    **selection: Unpack[FileSelection],
 ) -> xr.Dataset:
     """Read the selected part of a Zarr store into canonical form.
 

@@ -1,7 +1,7 @@
 """Which times, rows and columns of a field are wanted: pure functions of coordinates, before any read."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ConfigurationError, DataError
 
 Area = tuple[float, float, float, float]
+
+GapPolicy = Literal["keep", "drop"]
+"""What is done with places that have values at some of the times alone."""
 
 
 class Selection(TypedDict, total=False):
@@ -21,6 +24,12 @@ class Selection(TypedDict, total=False):
     level: float | None
     units: str | None
     check_range: bool
+
+
+class FileSelection(Selection, total=False):
+    """The same of files and stores, which may mark what is missing by a number."""
+
+    missing: float | None
 
 
 def parse_times(times: Sequence[str]) -> Times:

@@ -24,7 +24,7 @@ from cagp_dist.era5.files import (
     scratch_folder,
 )
 from cagp_dist.era5.layout import absent
-from cagp_dist.era5.selection import Selection, parse_times, time_positions
+from cagp_dist.era5.selection import FileSelection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import DataError
 
@@ -39,7 +39,7 @@ BATCH_FILES = 32
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
 
 
-def open_files(address: str, *, scratch: Path, **selection: Unpack[Selection]) -> xr.Dataset:
+def open_files(address: str, *, scratch: Path, **selection: Unpack[FileSelection]) -> xr.Dataset:
     """Decode the selected part of the field that files hold together.
 
     Parameters
@@ -115,7 +115,7 @@ def times_of_files(address: str, *, variable: str = "t2m", scratch: Path) -> Tim
     held: list[Times] = []
     names: dict[str, None] = {}
     for batch in _batches(paths):
-        _, times, others = _decode(batch, scratch, Selection(variable=variable), times_only=True)
+        _, times, others = _decode(batch, scratch, FileSelection(variable=variable), times_only=True)
         held.append(times)
         names |= dict.fromkeys(others)
     return _known(held, variable, names)
@@ -196,7 +196,7 @@ def _batches(paths: Sequence[Path]) -> list[Sequence[Path]]:
 
 
 def _decode(
-    paths: Sequence[Path], scratch: Path, selection: Selection, *, times_only: bool
+    paths: Sequence[Path], scratch: Path, selection: FileSelection, *, times_only: bool
 ) -> tuple[xr.Dataset | None, Times, list[str]]:
     """Field that some files hold, if any, the times that they have, and the fields of those without it."""
     for path in paths:

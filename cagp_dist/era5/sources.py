@@ -70,8 +70,10 @@ def open_source(
         Called with lines of text while a source keeps one waiting.
     synthetic : Synthetic, optional
         What the source ``"synthetic"`` draws from; for no other source.
-    noise_std, columns, missing
+    noise_std, columns
         Of a table, see `cagp_dist.era5.stations.open_stations`; for no other source.
+    missing : float, optional
+        What a file, a Zarr store or a table writes in place of a missing value, such as -9999.
 
     Returns
     -------
@@ -126,9 +128,11 @@ def open_source(
         units=units,
         check_range=check_range,
     )
-    if name != "table" and not (noise_std is None and columns is None and missing is None):
+    if name != "table" and not (noise_std is None and columns is None):
+        raise ConfigurationError(f"noise_std and columns are for a table; source {source!r} is none.")
+    if missing is not None and not found.marks_missing:
         raise ConfigurationError(
-            f"noise_std, columns and missing are for a table; source {source!r} is none."
+            f"missing is for a file, a Zarr store or a table; source {source!r} is none."
         )
     wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, missing)
     return found.open(address, wanted)
@@ -215,6 +219,8 @@ class Source:
         Whether reading may cost a download, so that nothing is read to make a plan.
     needs_times : bool
         Whether times must be given.
+    marks_missing : bool
+        Whether a number may stand for a missing value there.
     times : callable, optional
         Takes the same as ``open``; returns the times that are there, ascending. None: any that is asked for.
     """
@@ -224,6 +230,7 @@ class Source:
     example: str = ""
     remote: bool = False
     needs_times: bool = False
+    marks_missing: bool = False
     times: "Callable[[str, Request], Times] | None" = None
 
 
@@ -258,7 +265,7 @@ def _synthetic(address: str, wanted: Request) -> "xr.Dataset":
 def _file(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.several import open_files
 
-    return open_files(address, **wanted.selection, scratch=wanted.cache_directory)
+    return open_files(address, **wanted.selection, missing=wanted.missing, scratch=wanted.cache_directory)
 
 
 def _file_times(address: str, wanted: Request) -> "Times":
@@ -270,7 +277,7 @@ def _file_times(address: str, wanted: Request) -> "Times":
 def _zarr(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.remote import open_zarr
 
-    return open_zarr(address, **wanted.selection)
+    return open_zarr(address, **wanted.selection, missing=wanted.missing)
 
 
 def _zarr_times(address: str, wanted: Request) -> "Times":
@@ -311,10 +318,17 @@ def _table_times(address: str, wanted: Request) -> "Times":
 SOURCES: dict[str, Source] = {
     "sample": Source(_sample, times=_sample_times),
     "synthetic": Source(_synthetic),
-    "file": Source(_file, address="PATH", example="field.grib", times=_file_times),
-    "zarr": Source(_zarr, address="URL", example="gs://bucket/era5.zarr", remote=True, times=_zarr_times),
+    "file": Source(_file, address="PATH", example="field.grib", marks_missing=True, times=_file_times),
+    "zarr": Source(
+        _zarr,
+        address="URL",
+        example="gs://bucket/era5.zarr",
+        remote=True,
+        marks_missing=True,
+        times=_zarr_times,
+    ),
     "cds": Source(_cds, remote=True, needs_times=True),
-    "table": Source(_table, address="PATH", example="stations.csv", times=_table_times),
+    "table": Source(_table, address="PATH", example="stations.csv", marks_missing=True, times=_table_times),
 }
 
 SOURCE_FORMS = [f"{name}:{source.address}".removesuffix(":") for name, source in SOURCES.items()]

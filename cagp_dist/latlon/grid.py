@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, unit_sphere
@@ -141,6 +141,14 @@ class LatLonGrid:
                 "irregular grid, use cagp_dist.condition with cagp_dist.unit_sphere points."
             )
         return cls(latitude_degrees, longitude.size, first_longitude_degrees=float(longitude[0]))
+
+    def of_rows(self, rows: Mask) -> "LatLonGrid":
+        """Grid of some of the latitudes, rows (P,)."""
+        return LatLonGrid(
+            self.latitude_degrees[rows],
+            self.n_longitudes,
+            first_longitude_degrees=self.first_longitude_degrees,
+        )
 
     @property
     def shape(self) -> tuple[int, int]:

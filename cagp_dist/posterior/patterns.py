@@ -12,9 +12,12 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import DOUBLE, Demand, Plan
+from cagp_dist.errors import BudgetError
 from cagp_dist.posterior.certificate import Certificate, JointCertificate
+from cagp_dist.remedies import Remedy
 from cagp_dist.solvers.base import Solver
 from cagp_dist.solvers.status import Status
+from cagp_dist.text import bytes_text
 
 Steps = list[tuple[int, Array, Array]]
 """Iteration, mean (q, T) and variance (q,), or (q, T) where it differs between fields; the prior first."""
@@ -169,12 +172,20 @@ def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Deman
     BudgetError
         If one of them does not fit.
     """
-    kept = 0
-    if len(demands) > 1:
-        somehow = [solver.plan(replace(demand, memory_limit_bytes=sys.maxsize)) for demand in demands]
-        kept = joint_bytes(demands, iterations=max(plan.iterations for plan in somehow))
+    if len(demands) == 1:
+        plan = solver.plan(demands[0])
+        return list(demands), [plan], plan
+    somehow = [solver.plan(replace(demand, memory_limit_bytes=sys.maxsize)) for demand in demands]
+    kept = joint_bytes(demands, iterations=max(plan.iterations for plan in somehow))
     left = less_memory(demands, kept)
-    plans = [solver.plan(demand) for demand in left]
+    try:
+        plans = [solver.plan(demand) for demand in left]
+    except BudgetError as error:
+        raise BudgetError(
+            f"{error.text} Results of {len(demands)} solves, one for each pattern of gaps, take another "
+            f"{bytes_text(kept)}.",
+            remedies=(*error.remedies, Remedy.SAME_POINTS),
+        ) from error
     return left, plans, joint_plan(plans, joint_bytes=kept)
 
 

@@ -190,14 +190,9 @@ def _fields_of_grid(grid: LatLonGrid, y: ArrayLike) -> tuple[Array, bool]:
 
 def _on_grid(grid: LatLonGrid, fields: Array, given: Mask) -> Observed:
     whole, (fields, present) = grid, _merged_poles(fields, given, grid)
-    rows = present.any(axis=1)
+    rows = np.asarray(present.any(axis=1))
     if not rows.all():  # a latitude without observations would be missing points for nothing
-        grid = LatLonGrid(
-            grid.latitude_degrees[rows],
-            grid.n_longitudes,
-            first_longitude_degrees=grid.first_longitude_degrees,
-        )
-        fields, present = fields[:, rows], present[rows]
+        grid, fields, present = grid.of_rows(rows), fields[:, rows], present[rows]
     layout = Layout.of(grid, present)
     values = np.ascontiguousarray(layout.restrict(fields).T)
     return Observed(grid.points[layout.index], values, given, layout, whole)

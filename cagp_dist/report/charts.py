@@ -147,10 +147,10 @@ def draw_times(scored: ByTime) -> Drawing:
     return Drawing(
         "times",
         figure,
-        f"RMSE between {_plain(scored.rmse.min(), scored.units)} and "
-        f"{_plain(scored.rmse.max(), scored.units)} {spoken(scored.units)} over "
-        f"{len(scored.times)} times; coverage between {100.0 * scored.coverage.min():.0f} and "
-        f"{100.0 * scored.coverage.max():.0f} per cent.",
+        f"RMSE between {_plain(np.nanmin(scored.rmse), scored.units)} and "
+        f"{_plain(np.nanmax(scored.rmse), scored.units)} {spoken(scored.units)} over "
+        f"{len(scored.times)} times; coverage between {100.0 * np.nanmin(scored.coverage):.0f} and "
+        f"{100.0 * np.nanmax(scored.coverage):.0f} per cent.",
     )
 
 

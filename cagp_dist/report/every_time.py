@@ -21,7 +21,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.cartography.raster import resample
 from cagp_dist.report.maps import Scale, drawing_order, map_frame, map_scales, shown_mean
 from cagp_dist.report.published import PublishedRun, each_map
-from cagp_dist.report.tables import by_time
+from cagp_dist.report.tables import UNSCORED, by_time
 from cagp_dist.report.wording import percent, when
 from cagp_dist.variables.units import amount
 
@@ -148,7 +148,7 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) ->
                 f'alt="Posterior mean, {escape(stamp)}">'
             )
         rmse, inside = amount(scored.rmse[index], run.variable.units, 2), float(scored.coverage[index])
-        said = f"RMSE {rmse}; inside {percent(inside)}"
+        said = f"RMSE {rmse}; inside {percent(inside)}" if np.isfinite(inside) else UNSCORED
         label = stamp.removesuffix(" UTC")
         pressed = "true" if index == 0 else "false"
         buttons.append(

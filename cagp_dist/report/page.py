@@ -171,7 +171,7 @@ def _lede(run: PublishedRun) -> str:
     observed = run.attributes.count("train_count")
     count = "Observations" if observed is None else f"{observed:,} observations"
     each = " at each time" if len(run.times) > 1 else ""
-    if observed is not None and np.isnan(run.points.observed).any():
+    if observed is not None and _has_gaps(run):
         count, each = f"{observed:,} observed places", ", not all of them at each time"
     exact = run.attributes.text("status") in LEAVES_NOTHING
     bars = "solved exactly" if exact else "error bars that count the computation that was not done"
@@ -247,17 +247,23 @@ def _weighting(run: PublishedRun) -> str:
 
 def _shown_time(run: PublishedRun, every_time: str) -> str:
     shown = escape(f"The maps show the first of {len(run.times)} times, {when(run.times[0])}.")
-    gaps = bool(np.isnan(run.points.observed).any())
+    patterns = run.attributes.count("patterns_of_gaps")
+    apart = "apart" if patterns is None else f"apart, in {patterns:,} solves"
     pooled = (
-        "Not every place was observed at every time, and times with different gaps were solved apart; scores "
-        "and PIT pool all of them."
-        if gaps
+        f"Not every place was observed at every time, and times with different gaps were solved {apart}; "
+        "scores and PIT pool all of them."
+        if _has_gaps(run)
         else "All times were observed at the same places and solved together; scores and PIT pool all of "
         "them."
     )
     link = ' <a href="#every-time">Every time</a> is drawn below.' if every_time else ""
     chooser = '\n<div id="choose-time"></div>' if every_time else ""
     return f'<div class="shown"><p><span id="shown-time">{shown}</span> {pooled}{link}</p>{chooser}</div>'
+
+
+def _has_gaps(run: PublishedRun) -> bool:
+    """Whether places were observed at some of the times alone."""
+    return run.attributes.count("patterns_of_gaps") is not None or bool(np.isnan(run.points.observed).any())
 
 
 def _by_time(run: PublishedRun, figure: str) -> str:

@@ -42,6 +42,9 @@ _METHODS = {
 HEADLINE = 0.9
 """The level of which the page speaks in words."""
 
+UNSCORED = "nothing to score"
+"""What stands in place of the scores of a time at which no test point has a value."""
+
 MOST_TIMES = 8
 """Rows of the table by time; the chart beside it shows all of them."""
 
@@ -109,21 +112,20 @@ def headline_coverage(run: PublishedRun) -> tuple[float, float, float]:
 
 
 def by_time(run: PublishedRun) -> ByTime:
-    """Score every time by itself; the predictive standard deviation includes the noise (math 10.3)."""
+    """Score every time by itself; the predictive standard deviation includes the noise (math 10.3).
+
+    Scores of a time at which no test point has a value are NaN.
+    """
     points = run.points
-    rows = []
-    for mean, std, observed in zip(points.mean, points.predictive_std, points.observed, strict=True):
+    found = np.full((4, len(run.times)), np.nan)
+    for index, observed in enumerate(points.observed):
         there = ~np.isnan(observed)
-        rows.append(scoring.scores(mean[there], std[there], observed[there], levels=[HEADLINE]))
-    return ByTime(
-        times=run.times,
-        rmse=np.array([row.rmse for row in rows]),
-        nll=np.array([row.nll for row in rows]),
-        crps=np.array([row.crps for row in rows]),
-        coverage=np.array([row.coverage[0] for row in rows]),
-        level=HEADLINE,
-        units=run.variable.units,
-    )
+        if there.any():
+            mean, std = points.mean[index, there], points.predictive_std[index, there]
+            row = scoring.scores(mean, std, observed[there], levels=[HEADLINE])
+            found[:, index] = row.rmse, row.nll, row.crps, row.coverage[0]
+    rmse, nll, crps, coverage = found
+    return ByTime(run.times, rmse, nll, crps, coverage, level=HEADLINE, units=run.variable.units)
 
 
 def time_rows(scored: ByTime) -> tuple[list[Row], str]:
@@ -142,6 +144,8 @@ def time_rows(scored: ByTime) -> tuple[list[Row], str]:
             amount(scored.crps[index], scored.units),
             percent(float(scored.coverage[index])),
         )
+        if np.isfinite(scored.rmse[index])
+        else (when(scored.times[index]), UNSCORED, "", "", "")
         for index in chosen
     ]
     return rows, which
@@ -209,6 +213,8 @@ def record_rows(run: PublishedRun) -> list[Row]:
     attributes, origin = run.attributes, run.attributes.table("provenance")
     counts = {
         "Observations": attributes.count("train_count"),
+        "Values of all times": attributes.count("train_values"),
+        "Patterns of gaps": attributes.count("patterns_of_gaps"),
         "Missing values dropped": attributes.count("dropped_missing"),
         "Copies of a pole merged": attributes.count("merged_pole_copies"),
     }

@@ -286,7 +286,8 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
       blocks, evenly spread, within which the density is that of all points.
 
     All of these give the same bits for every executor. They are fitted to all times, or, where these are more
-    than `MOST_VALUES` values, to evenly spread ones.
+    than `MOST_VALUES` values, to evenly spread ones. With gaps, to times and the points at which all of these
+    were observed (`cagp_dist.posterior.patterns.shared_places`).
 
     Parameters
     ----------
@@ -301,41 +302,30 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     from cagp_dist.likelihood.observed import spread_cells
 
     chosen = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
-    if not points.gridded:
-        return _stations(points, chosen, where=fitted_to(fit_to, observed=train.size, field=chosen.size))
+    field, times = chosen.size, np.arange(points.times.size)
+    present = ~np.isnan(points.values)[:, chosen]
+    gaps = not present.all()
+    if gaps:
+        places, times = shared_places(present)
+        chosen = chosen[places]
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
-    gridded = whole_grid(latitude, longitude)
+    gridded = whole_grid(latitude, longitude) if points.gridded else None
     if gridded is not None:
-        grid, inner = gridded
-        where = fitted_to(fit_to, observed=train.size, field=inner.size)
-        times, at_times = _fitted_times(points.times.size, inner.size)
-        return Sites(chosen[inner], grid, "rings", where + at_times, times)
-    where = fitted_to(fit_to, observed=train.size, field=chosen.size)
-    times, at_times = _fitted_times(points.times.size, min(chosen.size, MOST_POINTS))
+        chosen = chosen[gridded[1]]
+    where = fitted_to(fit_to, observed=train.size, field=field if gaps else chosen.size)
+    if gaps:
+        where = f"{chosen.size:,} of {where}, at {times.size:,} of {points.times.size:,} times"
+    if gridded is not None:
+        kept, at_times = _fitted_times(times.size, chosen.size)
+        return Sites(chosen, gridded[0], "rings", where + at_times, times[kept])
+    kept, at_times = _fitted_times(times.size, min(chosen.size, MOST_POINTS))
     if chosen.size <= BLOCK_POINTS:
-        return Sites(chosen, None, "dense", where + at_times, times)
+        return Sites(chosen, None, "dense", where + at_times, times[kept])
     if chosen.size > MOST_POINTS:
         cells = spread_cells(unit_sphere(latitude, longitude), MOST_POINTS, cell_size=BLOCK_POINTS)
         chosen = chosen[np.sort(cells)]
         where = f"{cells.size:,} points, in evenly spread blocks of neighbours, of {where}"
-    return Sites(chosen, None, "blocks", where + at_times, times)
-
-
-def _stations(points: Points, chosen: Indices, *, where: str) -> Sites:
-    """Stations: fields share the places that they are fitted to."""
-    from cagp_dist.likelihood.blocks import BLOCK_POINTS
-    from cagp_dist.likelihood.observed import spread_cells
-
-    places, times = shared_places(~np.isnan(points.values[:, chosen]))
-    if places.sum() < chosen.size or times.size < points.times.size:
-        where = f"{int(places.sum()):,} of {where}, at {times.size:,} of {points.times.size:,} times"
-    chosen = chosen[places]
-    if chosen.size > MOST_POINTS:
-        X = unit_sphere(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
-        chosen = chosen[np.sort(spread_cells(X, MOST_POINTS, cell_size=BLOCK_POINTS))]
-    kept, at_times = _fitted_times(times.size, chosen.size)
-    method: Method = "dense" if chosen.size <= BLOCK_POINTS else "blocks"
-    return Sites(chosen, None, method, where + at_times, times[kept])
+    return Sites(chosen, None, "blocks", where + at_times, times[kept])
 
 
 def _fitted_times(times: int, points: int) -> tuple[Indices, str]:

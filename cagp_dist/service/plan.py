@@ -4,17 +4,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cagp_dist.arrays import Indices, Mask
 from cagp_dist.budget import Demand, GridSize, Plan
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
+from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.service.design import MOST_NODES, Design, cells_of
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
 from cagp_dist.service.solve import bounds_are_cheap
-from cagp_dist.service.task import Task, choose, places_of, places_on_grid, spacing_of
+from cagp_dist.service.task import Gaps, Task, choose, gaps_of, places_of, places_on_grid, spacing_of
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Solver
@@ -41,6 +44,8 @@ class Size:
         Places of a table.
     nodes_per_cell : int
         Of map cells whose mean is wanted; 0 where the field at their centres is.
+    gaps : Gaps or None
+        What the observed points lack at some times; None where that is nothing, or not known yet.
     """
 
     observed: int
@@ -51,6 +56,7 @@ class Size:
     folds: int = 0
     places: int = 0
     nodes_per_cell: int = 0
+    gaps: Gaps | None = None
 
     def line(self) -> str:
         """Say it in one line."""
@@ -117,6 +123,8 @@ class JobPlan:
         text = [self.fit] * bool(self.fit) + self.plan.lines()
         if self.solves > 1:
             text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
+        if self.size.gaps is not None and self.plan.solves > 1:
+            text.append(self.size.gaps.line())
         if self.size.folds:
             total = rough_duration(self.size.solves * self.solves * self.plan.seconds)
             text.append(f"{self.size.solves_line()}: about {total} in all")
@@ -152,9 +160,8 @@ def plan_job(job: Job) -> JobPlan:
     seen = _seen(job)
     size = _size(job, seen)
     solver = job.solver.build()
-    grid = None if seen is None else _grid_size(solver, *seen)
     with workforce_of(job) as workforce:
-        found = _plan_solve(job, size, solver, grid, workforce)
+        found = _plan_solve(job, size, solver, seen, workforce)
     if job.prior.numbers is not None:
         return found
     return replace(
@@ -170,20 +177,39 @@ def _fitted_to(job: Job, size: Size, seen: tuple[Points, Design] | None) -> str:
     return fit_sites(points, design.train, fit_to=fit_to).where
 
 
-def _grid_size(solver: Solver, points: Points, design: Design) -> GridSize | None:
-    """Size of the grid that a solver works on."""
-    places = places_on_grid(solver, points, design)
-    if places is None:
-        return None
+def _grid_size(places: tuple[LatLonGrid, Indices], there: Mask) -> GridSize:
+    """Size of the grid that a solver works on, where some of the points (n,) were observed."""
     grid, index = places
     observed = np.zeros(grid.size, dtype=bool)
-    observed[index] = True
-    return grid_size(Layout.of(grid, observed.reshape(grid.shape)))
+    observed[index[there]] = True
+    observed = observed.reshape(grid.shape)
+    rows = np.asarray(observed.any(axis=1))
+    return grid_size(Layout.of(grid.of_rows(rows), observed[rows]))
 
 
-def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, workforce: Workforce) -> JobPlan:
+def _demands(solver: Solver, of_all: Demand, points: Points, design: Design) -> list[Demand]:
+    """Give the demand of each pattern of gaps; of a solver that takes one field at a time, of the fullest."""
+    places = places_on_grid(solver, points, design)
+    present = ~np.isnan(points.values)[:, design.train]
+    groups = fields_by_pattern(present)
+    if not solver.many_fields:
+        groups = [max(groups, key=lambda group: np.count_nonzero(present[group[0]]))[:1]]
+    return [
+        replace(
+            of_all,
+            n=int(np.count_nonzero(present[group[0]])),
+            fields=group.size,
+            grid=None if places is None else _grid_size(places, present[group[0]]),
+        )
+        for group in groups
+    ]
+
+
+def _plan_solve(
+    job: Job, size: Size, solver: Solver, seen: tuple[Points, Design] | None, workforce: Workforce
+) -> JobPlan:
     """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
-    demand = Demand(
+    of_all = Demand(
         n=size.observed,
         q=size.targets,
         fields=size.times if solver.many_fields else 1,
@@ -191,11 +217,11 @@ def _plan_solve(job: Job, size: Size, solver: Solver, grid: GridSize | None, wor
         workers=workforce.workers,
         shares_memory=workforce.shares_memory,
         memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
-        grid=grid,
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
-    return JobPlan(size=size, plan=solver.plan(demand))
+    *_, plan = plan_together(solver, [of_all] if seen is None else _demands(solver, of_all, *seen))
+    return JobPlan(size=size, plan=plan)
 
 
 def size_of_task(task: Task) -> Size:
@@ -225,6 +251,7 @@ def _counted(points: Points, design: Design, *, places: int) -> Size:
         nodes_per_cell=0
         if design.cells is None
         else design.cells.nodes_per_side(spacing_of(points, design)) ** 2,
+        gaps=gaps_of(points, design.train),
     )
 
 

@@ -16,7 +16,7 @@ from cagp_dist.service.design import MapCells, blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.jobfile.tables import FoldPoints
 from cagp_dist.service.solve import Solution, Step
-from cagp_dist.service.task import Task, spacing_of
+from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import schema
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import amount, square_of
@@ -211,6 +211,7 @@ def attributes_of(
         "noise_variance": task.typical_noise(prior.noise_number),
         **_known_noise(points),
         **_cross_validation(task),
+        **_gaps(task),
         "prior": {
             "kernel": job.prior.kernel,
             "mean": job.prior.mean,
@@ -272,6 +273,12 @@ def _known_noise(points: Points) -> dict[str, object]:
         return {}
     std = np.sqrt(points.noise_variance)
     return {"known_noise_std": {"smallest": float(std.min()), "largest": float(std.max())}}
+
+
+def _gaps(task: Task) -> dict[str, object]:
+    """Count the values and the solves where observed points lack values at some times."""
+    gaps = gaps_of(task.points, task.design.train)
+    return {} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}
 
 
 def _cross_validation(task: Task) -> dict[str, object]:

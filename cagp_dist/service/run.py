@@ -219,7 +219,9 @@ def _described(field: "xr.Dataset") -> str:
             f"{values:,} values of {places:,} places at {counted(times, 'time')} from {field.attrs['source']}"
         )
     times, rows, columns = (field.sizes[name] for name in ("time", "latitude", "longitude"))
-    return f"{times} x {rows} x {columns} values from {field.attrs['source']}"
+    missing = int(field[next(iter(field.data_vars))].isnull().sum())
+    lacking = f", {missing:,} of them missing," if missing else ""
+    return f"{times} x {rows} x {columns} values{lacking} from {field.attrs['source']}"
 
 
 def _already_done(root: Path, path: Path, key: str) -> Outcome:

@@ -39,6 +39,47 @@ LEAST_FILLED = 0.5
 ELSEWHERE = "Use block-gauss-seidel or cholesky, which take points anywhere."
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """What the observed points of a field or table lack.
+
+    Attributes
+    ----------
+    values : int
+        Values of all times together.
+    patterns : int
+        Sets of points that were observed at one time or more: times of one set share a solve.
+    complete : int
+        Points that have a value at all times.
+    """
+
+    values: int
+    patterns: int
+    complete: int
+
+    def line(self) -> str:
+        """Say it in one line, and how to have one solve."""
+        text = f"{self.values:,} values with {self.patterns:,} patterns of gaps, each of which is a solve"
+        if self.complete == 0:
+            return f"{text}; no point has a value at all times"
+        return (
+            f'{text}; gaps = "drop" in [observations] makes it one solve, of the {self.complete:,} '
+            f"point{'s' if self.complete != 1 else ''} with a value at all times"
+        )
+
+
+def gaps_of(points: Points, train: Indices) -> Gaps | None:
+    """Count what is missing at the observed points; None if nothing is."""
+    present = ~np.isnan(points.values)[:, train]
+    if present.all():
+        return None
+    return Gaps(
+        values=int(np.count_nonzero(present)),
+        patterns=len(fields_by_pattern(present)),
+        complete=int(np.count_nonzero(present.all(axis=0))),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Everything a solve needs.
@@ -132,7 +173,13 @@ class Task:
 
     def conditioned(self, prior: Prior) -> Prior:
         """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""
-        return Prior(prior.kernel, self.noise_at(self.design.train, prior.noise_number), self.mean)
+        noise = self.noise_at(self.design.train, prior.noise_number)
+        if self.places is not None and isinstance(noise, np.ndarray):
+            grid, index = self.places
+            by_point = np.full(grid.size, noise.mean())  # what stands where nothing was observed is not used
+            by_point[index] = noise
+            noise = by_point.reshape(grid.shape)
+        return Prior(prior.kernel, noise, self.mean)
 
     def folds(self) -> "Iterator[Task]":
         """Tasks of a cross-validation: points of one fold are predicted from those of the others."""
@@ -165,6 +212,7 @@ class Task:
         Numbers that are fitted have no part in it: they follow from the job, the data and the versions.
         """
         blank = 0 if self.design.cells is None else self.design.cells.blank
+        gaps = self.points.gridded and bool(np.isnan(self.points.values).any())
         names = ("content_sha256", "climatology_sha256", "targets_sha256")
         contents = (self.provenance.get(name) for name in names)
         return run_key(
@@ -175,6 +223,7 @@ class Task:
                 "column_group": tiling.COLUMN_GROUP,
                 "smallest_row_tile": tiling.SMALLEST_ROW_TILE,
                 **({} if blank == 0 else {"blank_cells": blank}),
+                **({"gaps": "kept"} if gaps else {}),  # they were dropped once
             },
             dtype="float64",
             code_version=version("cagp-dist"),
@@ -378,7 +427,7 @@ def _circle(latitude: Array, longitude: Array) -> tuple[LatLonGrid, Indices, int
 
 def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
     """Points of the field, and which of them are observed, scored and mapped; raises as `prepare`."""
-    points = observation_points(field)
+    points = observation_points(field, gaps=job.observations.gaps)
     design = design_points(
         points.latitude_degrees,
         points.longitude_degrees,

@@ -179,7 +179,8 @@ def range_error(variable: Variable, low: float, high: float, units: str) -> Data
     return DataError(
         f"values of {variable.name!r} reach from {low:g} to {high:g}; expected {least:g}..{most:g} "
         f"{variable.file_units}{stated}. {guess}Check the variable, its units and its scale_factor, "
-        "add_offset and _FillValue; if the values are right, write check_range = false in [observations]."
+        "add_offset and _FillValue; if a number marks what is missing, name it, missing = -9999, or, if the "
+        "values are right, write check_range = false in [observations]."
     )
 
 

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from cagp_dist.era5.selection import GapPolicy
 from cagp_dist.era5.sources import SOURCES
 from cagp_dist.kernels import KERNELS, families_of
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
@@ -156,11 +157,19 @@ class Observations(Table):
     missing: Annotated[
         float | None,
         Field(
-            description="a number that the table writes in place of a missing value",
+            description="a number that a file, a Zarr store or a table writes in place of a missing value",
             examples=[-9999],
             allow_inf_nan=False,
         ),
     ] = None
+    gaps: Annotated[
+        GapPolicy,
+        Field(
+            description='"keep" to use every value, with a solve for each pattern of gaps, or "drop" to '
+            "leave out places that lack a value at any of the times",
+            examples=["drop"],
+        ),
+    ] = "keep"
     synthetic: Annotated[
         SyntheticTable | None,
         Field(
@@ -211,12 +220,15 @@ class Observations(Table):
                 f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
                 'write source = "synthetic"'
             )
-        for_tables = (self.noise_std, self.columns, self.missing)
-        if self.kind != "table" and any(setting is not None for setting in for_tables):
+        if self.kind != "table" and not (self.noise_std is None and self.columns is None):
             raise ValueError(
-                f'noise_std, columns and missing are for tables, and the source is "{self.source}"; leave '
-                "them out, "
+                f'noise_std and columns are for tables, and the source is "{self.source}"; leave them out, '
                 'or write source = "table:PATH"'
+            )
+        if self.missing is not None and not SOURCES[self.kind].marks_missing:
+            raise ValueError(
+                f'missing is for files, Zarr stores and tables, and the source is "{self.source}"; leave it '
+                "out"
             )
         if isinstance(self.noise_std, float) and not 0.0 < self.noise_std < float("inf"):
             raise ValueError(f"noise_std = {self.noise_std:g}; expected a column or a number above zero")
@@ -475,6 +487,17 @@ class Job(Table):
     output: Annotated[OutputTable, Field(description="the key root")] = OutputTable()
     _text: str = PrivateAttr(default="")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _all_places_of_a_table(cls, tables: object) -> object:
+        """Fill in that all places of a table are observed, where the design does not say which."""
+        match tables:
+            case {"observations": {"source": str(source)}} if source.startswith("table:"):
+                design = tables.get("design", {})
+                if isinstance(design, dict):
+                    return {**tables, "design": {"train": {"kind": "all"}, **design}}
+        return tables
+
     @field_validator("solver", mode="after")
     @classmethod
     def _the_mean_comes_by_itself(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
@@ -512,6 +535,8 @@ class Job(Table):
             del form["design"]["map"]["std_resolution_degrees"]
         if self.design.map is not None and self.design.map.mask == "observed":
             del form["design"]["map"]["mask"]  # the same; where it leaves cells blank, the run says so
+        if self.observations.gaps == "keep":
+            del observations["gaps"]  # as of tables; where it makes a difference to a field, the run says so
         new = {"noise_std": observations, "columns": observations, "targets": form["design"]}
         for key, owner in new.items():
             if owner[key] is None:
