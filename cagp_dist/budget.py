@@ -562,6 +562,8 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     seen = of_views + (0 if grid.targets_are_grid else points)
     entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
+    if not many:
+        flops += grid.missing**2 * (grid.missing // 3 + targets)
     return _plan_without_tiles(demand, "exact on the grid", None, peak, entries, flops, 16)
 
 

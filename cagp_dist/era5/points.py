@@ -89,6 +89,7 @@ class Points:
             dropped_missing=self.dropped_missing + len(left),
             missing_degrees=np.concatenate([self.missing_degrees, left[~is_pole(left[:, 0])]]),
             noise_variance=None if self.noise_variance is None else self.noise_variance[there],
+            names=None if self.names is None else self.names[there],
         )
 
 

@@ -274,7 +274,16 @@ def blocks_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> fl
     """Height of the blocks of a cross-validation; the default suits a region that is too small for it."""
     if "blocks_degrees" in wanted.model_fields_set:
         return wanted.blocks_degrees
-    return fitting_blocks(latitude, longitude, count=wanted.count, blocks_degrees=wanted.blocks_degrees)
+    count = count_of_folds(wanted, latitude, longitude)
+    return fitting_blocks(latitude, longitude, count=count, blocks_degrees=wanted.blocks_degrees)
+
+
+def count_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> int:
+    """Folds of a cross-validation; the default is no more than there are places."""
+    if "count" in wanted.model_fields_set:
+        return wanted.count
+    places = np.stack([latitude, np.mod(longitude, 360.0)], axis=1)
+    return max(2, min(wanted.count, len(np.unique(places, axis=0))))
 
 
 def _folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> Indices:
@@ -282,7 +291,7 @@ def _folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> Indices:
         return block_folds(
             latitude,
             longitude,
-            count=wanted.count,
+            count=count_of_folds(wanted, latitude, longitude),
             blocks_degrees=blocks_of_folds(wanted, latitude, longitude),
             generator=np.random.default_rng(wanted.seed),
         )

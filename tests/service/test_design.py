@@ -39,6 +39,20 @@ def choose(train, test, *, points=GLOBE, block_size=64):
     return design_points(*points, table=table(train, test), block_size=block_size)
 
 
+def test_folds_that_the_job_does_not_number_suit_a_small_region():
+    region = grid(np.arange(45.0, 50.1, 0.25), np.arange(3.0, 9.1, 0.25))  # 21 x 25 points in 4 blocks of 5
+    whole = {"kind": "all"}
+    chosen = design_points(*region, table=DesignTable.model_validate({"train": whole}), block_size=64)
+    assert np.bincount(chosen.folds).size == 10
+    assert np.bincount(chosen.folds).min() >= 20
+    with pytest.raises(
+        ConfigurationError, match="4 blocks, which cannot be dealt to 10 folds: lower count to"
+    ):
+        choose(whole, {"kind": "folds", "count": 10, "blocks_degrees": 5.0}, points=region)
+    pair = choose(whole, {"kind": "folds"}, points=(np.array([50.0, 50.1]), np.array([7.0, 7.0])))
+    assert sorted(pair.folds) == [0, 1]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 1500), st.integers(1, 1000), st.integers(0, 2**63 - 1))
 def test_random_points_are_distinct_and_held_out(train, test, seed):

@@ -284,6 +284,11 @@ def test_a_job_without_a_test_is_cross_validated_in_ten_folds(stations):
     said = read(outcome.path, None).attrs["cross_validation"]
     assert said.startswith("10 folds")
     assert "Blocks" not in said
+    few = job(stations, observations={"area": [52.0, -12.0, 43.0, 0.0]}, design={"test": None, "train": None})
+    assert few.canonical()["design"]["train"] == {"kind": "all"}
+    attributes = read(run(few).path, None).attrs
+    assert attributes["train_count"] == 6
+    assert attributes["cross_validation"].startswith("6 folds: ")
 
 
 def test_blocks_that_are_not_asked_for_suit_a_small_region(stations):
