@@ -491,11 +491,12 @@ class Job(Table):
     @classmethod
     def _all_places_of_a_table(cls, tables: object) -> object:
         """Fill in that all places of a table are observed, where the design does not say which."""
-        match tables:
-            case {"observations": {"source": str(source)}} if source.startswith("table:"):
-                design = tables.get("design", {})
-                if isinstance(design, dict):
-                    return {**tables, "design": {"train": {"kind": "all"}, **design}}
+        if not isinstance(tables, dict):
+            return tables
+        observations, design = tables.get("observations"), tables.get("design", {})
+        source = observations.get("source") if isinstance(observations, dict) else None
+        if isinstance(source, str) and source.startswith("table:") and isinstance(design, dict):
+            return {**tables, "design": {"train": {"kind": "all"}, **design}}
         return tables
 
     @field_validator("solver", mode="after")
