@@ -129,13 +129,13 @@ class JobPlan:
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())
         if self.size.folds:
-            total = rough_duration(self.size.solves * self.solves * self.plan.seconds)
-            text.append(f"{self.size.solves_line()}: about {total} in all")
-            if self.size.solves * self.solves * self.plan.seconds > LONG_SECONDS:
+            seconds = self.size.solves * self.solves * self.plan.seconds
+            if seconds > LONG_SECONDS:
                 text.append(
-                    "to score with one solve, hold points out in place of folds: [design] test = "
-                    '{ kind = "random", count = 1000 }'
+                    'points held out in place of folds, [design] test = { kind = "random", count = 1000 }, '
+                    "are scored with one solve"
                 )
+            text.append(f"{self.size.solves_line()}: about {rough_duration(seconds)} in all")
         return text
 
 

@@ -251,7 +251,10 @@ def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(sta
 )
 def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
     plan = plan_job(job(stations, design=design))
-    assert replace(plan, plan=replace(plan.plan, seconds=1440.0)).lines()[-1] == said
+    *_, advice, last = replace(plan, plan=replace(plan.plan, seconds=1440.0)).lines()
+    assert last == said
+    assert advice.startswith("points held out in place of folds, [design] test = { kind =")
+    assert not any(line.startswith("points held out") for line in plan.lines())
     outcome = run(job(stations, design=design))
     assert json.loads(read(outcome.path, None).attrs["plan"])[-1] == said.partition(":")[0]
 
