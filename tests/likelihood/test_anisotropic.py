@@ -14,7 +14,9 @@ from cagp_dist.likelihood.fourier import draw_waves, evaluate_waves
 from cagp_dist.likelihood.model import Model, Numbering
 from cagp_dist.likelihood.observed import Points
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
+from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.starts import make_starts, make_sum_starts
+from cagp_dist.likelihood.uncertainty import uncertainty
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import KERNELS, assert_close, kernel_matrix
@@ -248,6 +250,30 @@ def test_a_lengthscale_of_one_part_can_be_held():
     assert all(0.5 * 0.999 < number < 500.0 * 1.001 for number in second.lengthscale)
     assert result.standard_errors.variance == (pytest.approx(np.nan, nan_ok=True),) * 2
     assert result.log_covariance.shape == (9, 9)
+
+
+@pytest.mark.parametrize("held", ["variance_2", "noise_variance"])
+def test_slope_and_standard_errors_where_a_variance_is_held(held):
+    """The profile's slope is that of its value, and a weight on its limit is told by the name of its part."""
+    X, residuals, _ = problem(60)
+    likelihood = DenseLikelihood(
+        Model((cagp.Matern32, cagp.Matern12), 3), X, residuals, memory_limit_bytes=LIMIT
+    )
+    wide, tight = (1e-6, 1e6), (0.3, 0.3)
+    second, noise = (tight, wide) if held == "variance_2" else (wide, tight)
+    profile = Profile(likelihood, Bounds((wide,) * 3, wide, noise, (((wide,) * 3, second),)), Counter(None))
+    x = np.log([0.4, 40.0, 4.0, 0.2, 10.0, 1.0, 2.5, 0.1])
+    place = profile.at(x)
+    assert place.follows == (1 if held == "variance_2" else 2)
+    assert place.parameters[-2 if held == "variance_2" else -1] == pytest.approx(0.3)
+    assert_close(place.slope, slope(lambda x: profile.at(x).log_likelihood, x), relative=1e-6)
+    end = uncertainty(profile, place, 50.0 * np.eye(9))
+    assert [np.isnan(error) for error in end.standard_errors.variance] == [False, held == "variance_2"]
+    assert np.isnan(end.standard_errors.noise_variance) == (held == "noise_variance")
+    assert end.at_bound == ()
+    if held == "noise_variance":
+        x[6] = profile.box[0, 6]  # the smallest weight
+        assert uncertainty(profile, profile.at(x), 50.0 * np.eye(9)).at_bound == ("variance_2",)
 
 
 SCALES = Scales(spacing=0.1, extent=1.0, power=4.0, sides=(2.0, 50.0))
