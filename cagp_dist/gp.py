@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_variances, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cagp_dist.solvers.base import State
 
 Mean = float | Callable[[Array], ArrayLike]
+Values = TypeVar("Values", Array, Indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +363,17 @@ def condition(
                 None if exact else problem.exact_variance,
                 beside_posterior(demands[number], plans[number]),
             )
-            ends.append(Solved(part.fields, trace.steps(), trace.covariance(), status, residual, certificate))
+            ends.append(
+                Solved(
+                    part.fields,
+                    trace.steps(),
+                    trace.covariance(),
+                    status,
+                    residual,
+                    certificate,
+                    trace.iterations,
+                )
+            )
         description = executor.description
     found = joined(ends)
     shaped = partial(_shaped, targets=targets, single=parts[0].single)
@@ -380,6 +391,7 @@ def condition(
             relative_residual=found.relative_residual,
             plan=plan,
             executor=description,
+            iterations_by_target=_on_targets(found.iterations, targets),
         ),
         trace=steps,
         certificate=found.certificate,
@@ -411,14 +423,15 @@ def posterior_mean(
     X_test: "ArrayLike | LatLonGrid | CellMeans",
     *,
     solver: "Affine",
+    iterations_by_target: ArrayLike | None = None,
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
 ) -> Array:
     """Posterior mean alone, for many targets: the stages themselves instead of their adjoints.
 
     The same mean as that of `condition` after all iterations, ``m0(X') + V v`` with ``v = A b``, up to
-    rounding (T2). The stages
-    carry the T fields instead of the q targets, so that a fine map costs little more than a coarse one.
+    rounding (T2). The stages carry the T fields instead of the q targets, so that a fine map costs little
+    more than a coarse one.
 
     Parameters
     ----------
@@ -426,6 +439,9 @@ def posterior_mean(
         As for `condition`.
     solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi or BlockJacobi
         An affine solver. All its iterations are done, whatever its `computational_share`.
+    iterations_by_target : array_like of int, shape (q,) or (q, T), with a grid as target (P, Q) or (T, P, Q)
+        Iterations of which each target has the mean, at least one, in place of those of the solver. A
+        `computational_share` ends some groups of targets before others; see `Stats.iterations_by_target`.
 
     Returns
     -------
@@ -464,6 +480,9 @@ def posterior_mean(
     groups = [part.fields for part in parts]
     targets = as_targets(X_test, columns=parts[0].columns)
     points = target_points(targets)
+    asked = _asked_iterations(iterations_by_target, targets, groups=groups)
+    if asked is not None:
+        solver = replace(solver, iterations=max((int(each.max(initial=0)) for each in asked), default=0))
     with ExitStack() as stack:
         if executor is None:
             executor = stack.enter_context(ThreadExecutor())
@@ -477,11 +496,39 @@ def posterior_mean(
             # the stages carry one column per field: plan them as if each field were a target
             grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
             plans.append(solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid)))
-        for part, plan in zip(parts, plans, strict=True):
-            found = solver.mean(problems.of(part), executor=executor, plan=plan)
+        for number, (part, plan) in enumerate(zip(parts, plans, strict=True)):
+            iterations = None if asked is None else asked[number]
+            found = solver.mean(problems.of(part), executor=executor, plan=plan, iterations=iterations)
             means.append(found + averaged(targets, part.mean_at(prior, points)))
     mean = in_order(means, groups)
     return _shaped(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]
+
+
+def _asked_iterations(
+    given: ArrayLike | None, targets: "Targets", *, groups: Sequence[Indices]
+) -> list[Indices] | None:
+    """Check iterations by target, and give those (q,) of each group of fields that share a solve."""
+    if given is None:
+        return None
+    from cagp_dist.gram.targets import target_count
+    from cagp_dist.latlon.grid import LatLonGrid
+
+    q, asked, fields = target_count(targets), np.asarray(given), sum(len(group) for group in groups)
+    if isinstance(targets, LatLonGrid) and asked.shape[-2:] == targets.shape:
+        asked = asked.reshape(*asked.shape[:-2], q).T
+    fits = asked.shape in ((q,), (q, fields)) and asked.dtype.kind in "iu"
+    if not fits or asked.min(initial=1) < 1:
+        raise ArgumentError(
+            f"iterations_by_target has shape {asked.shape} and type {asked.dtype}; expected integers of at "
+            f"least 1, one for each of {q} targets, or ({q}, {fields}) of them."
+        )
+    columns = np.broadcast_to(asked.reshape(q, -1), (q, fields)).astype(np.intp)
+    if any((columns[:, group] != columns[:, group[:1]]).any() for group in groups):
+        raise ArgumentError(
+            "iterations_by_target differs between fields with the same gaps, which share a solve; give them "
+            "the same."
+        )
+    return [columns[:, group[0]] for group in groups]
 
 
 def _check_prior(prior: object) -> None:
@@ -496,5 +543,13 @@ def _shaped(mean: Array, variance: Array, *, targets: "Targets", single: bool) -
     if not isinstance(targets, LatLonGrid):
         return (mean[:, 0] if single else mean), variance
     fields = np.ascontiguousarray(mean.T).reshape(-1, *targets.shape)
-    variances = np.ascontiguousarray(variance.T).reshape(*variance.shape[1:], *targets.shape)
-    return (fields[0] if single else fields), variances
+    return (fields[0] if single else fields), _on_targets(variance, targets)
+
+
+def _on_targets(values: Values, targets: "Targets") -> Values:
+    """Values (q,) or (q, T); of a grid (P, Q) or (T, P, Q)."""
+    from cagp_dist.latlon.grid import LatLonGrid
+
+    if not isinstance(targets, LatLonGrid):
+        return values
+    return np.ascontiguousarray(values.T).reshape(*values.shape[1:], *targets.shape)

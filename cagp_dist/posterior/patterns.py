@@ -106,6 +106,8 @@ class Solved:
         ``|b - G v| / |b|`` where the solver follows it.
     certificate : Certificate or JointCertificate
         Where bounds of the computational variance come from.
+    iterations : array of int, shape (q,), or (q, T) where they differ between fields
+        That each target has had.
     """
 
     fields: Indices
@@ -114,6 +116,7 @@ class Solved:
     status: Status
     relative_residual: float | None
     certificate: Certificate | JointCertificate
+    iterations: Indices
 
 
 def in_order(columns: Sequence[Array], groups: Sequence[Indices]) -> Array:
@@ -152,6 +155,9 @@ def joined(parts: Sequence[Solved]) -> Solved:
         Status.worst(part.status for part in parts),
         max(residuals, default=None),
         JointCertificate(tuple(part.certificate for part in parts), tuple(groups)),
+        np.concatenate(
+            [np.repeat(part.iterations[:, None], len(part.fields), axis=1) for part in parts], axis=1
+        )[:, _order(groups)],
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.targets import prior_covariance, prior_variance
 from cagp_dist.solvers.base import Problem, State
@@ -55,6 +55,8 @@ class Trace:
         self._prior_variance = prior_variance(self._kernel, problem.targets)
         self._downdate = np.zeros((q, q)) if problem.full_covariance else None
         self._steps: dict[int, tuple[Array, Array]] = {}
+        self.iterations: Indices = np.zeros(q, dtype=np.intp)
+        """Iterations that each target has had, shape (q,)."""
         self._add_step(0)
 
     def _add_step(self, iteration: int) -> tuple[Array, Array]:
@@ -82,6 +84,9 @@ class Trace:
             if iteration > state.iteration:  # of targets that went on for longer; these may end here
                 later_mean[state.columns] = mean[state.columns]
                 later_variance[state.columns] = variance[state.columns]
+        whole = ((state.columns.start, state.columns.stop),)
+        for start, stop in whole if state.going is None else state.going:
+            self.iterations[start:stop] = state.iteration
         if full:
             self._downdate = state.downdate
         self._check(state, mean[state.columns], variance[state.columns])

@@ -72,6 +72,7 @@ def solve_task(
                 on_plan=on_plan if number == 0 else _unseen,
                 progress=report,
                 X_mean=X_mean if number == len(parts) - 1 else None,
+                mean_like=part.mean_like if number == len(parts) - 1 else None,
             )
         )
     return solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)

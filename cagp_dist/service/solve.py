@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
 from cagp_dist.gram.cells import CellMeans
@@ -95,6 +95,7 @@ def solve(
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
     X_mean: Array | CellMeans | None = None,
+    mean_like: Indices | None = None,
 ) -> Solution:
     """Condition on all times.
 
@@ -119,8 +120,10 @@ def solve(
         Called with the part that is done, 0 to 1, and a line for people.
     X_mean : array, shape (r, 3), or CellMeans, optional
         More points, or means, where the mean alone is wanted, of an affine solver: that of its last
-        iteration. Where a ``computational_share`` ended some groups of points before others it is that of the
-        last of them.
+        iteration.
+    mean_like : array of int, shape (r,), optional
+        Which of ``X_new`` each of them goes with: where a ``computational_share`` ended some groups of these
+        before others, its mean is that of as many iterations.
 
     Returns
     -------
@@ -170,6 +173,7 @@ def solve(
             y,
             X_mean,
             solver=replace(solver, iterations=len(steps) - 1, computational_share=None),
+            iterations_by_target=_iterations(posteriors[0], mean_like),
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
         ).T
@@ -190,6 +194,12 @@ def _computational_std(
     if not isinstance(solver, Affine) and not all(certificate.known for certificate in certificates):
         return None
     return _std_by_time([certificate.bounds(executor)[1] for certificate in certificates], fields=fields)
+
+
+def _iterations(posterior: Posterior, like: Indices | None) -> Indices | None:
+    """Give the iterations of the targets that others go with; None where all had the same."""
+    done = posterior.stats.iterations_by_target
+    return None if like is None or (done == posterior.stats.iterations).all() else done[like]
 
 
 def _std_by_time(variances: Sequence[Array], *, fields: int) -> Array:

@@ -206,6 +206,17 @@ class Task:
         return None if cells is None else cells.inputs(spacing_of(self.points, self.design))
 
     @property
+    def mean_like(self) -> Indices | None:
+        """Which of `new_inputs` each of `mean_inputs` goes with, (r,): the nearest cell with error bars."""
+        from scipy.spatial import cKDTree
+
+        cells, fine, test = self.design.cells, self.design.mean_cells, self.design.test
+        if cells is None or fine is None:
+            return None
+        nearest = cKDTree(unit_sphere(*cells.points())).query(unit_sphere(*fine.points()))[1]
+        return np.asarray(test.size + nearest, dtype=np.intp)
+
+    @property
     def run_key(self) -> str:
         """Name of the run: a digest of all that decides its result, and of nothing else.
 

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
 from cagp_dist.checks import check_between
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import bounds_bytes, with_bounds
-from cagp_dist.gram.targets import prior_variance
+from cagp_dist.gram.targets import as_list, part, prior_variance
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.base import Problem, State
@@ -140,14 +140,29 @@ class Affine(ABC):
         return enough
 
     @final
-    def mean(self, problem: Problem, *, executor: Executor, plan: Plan) -> Array:
-        """``V A b`` (q, T), by the stages themselves: T columns in place of q."""
-        if self.iterations == 0:
-            return np.zeros((problem.q, problem.residuals.shape[1]))
+    def mean(
+        self, problem: Problem, *, executor: Executor, plan: Plan, iterations: Indices | None = None
+    ) -> Array:
+        """``V A b`` (q, T), by the stages themselves: T columns in place of q.
+
+        After all iterations, or at each target after as many as ``iterations`` (q,) says, at least one.
+        """
+        found = np.zeros((problem.q, problem.residuals.shape[1]))
+        if self.iterations == 0 or problem.q == 0:
+            return found
+        if iterations is not None:
+            problem = replace(problem, targets=as_list(problem.targets))
         with single_threaded_blas():
             system, cycle = self._system(problem, plan, executor)
-            *_, work = forward_passes(system, cycle, problem.residuals, iterations=self.iterations)
-            return system.mean(work, problem.targets)
+            works = forward_passes(system, cycle, problem.residuals, iterations=self.iterations)
+            if iterations is None:
+                *_, work = works
+                return system.mean(work, problem.targets)
+            for done, work in enumerate(works, start=1):
+                here = np.flatnonzero(iterations == done)
+                if here.size:
+                    found[here] = system.mean(work, part(as_list(problem.targets), here))
+            return found
 
     def _system(
         self, problem: Problem, plan: Plan, executor: Executor

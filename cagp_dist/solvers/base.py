@@ -13,6 +13,7 @@ from cagp_dist.gram.exact_variance import ExactVariance
 from cagp_dist.gram.targets import Targets, target_count
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
+from cagp_dist.tiling import Range
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,8 @@ class State:
         by wavenumber where the targets are a whole grid. To be called before the next state is asked for;
         the last state has it if it was asked for. With mean and downdate it is all that a solve needs to go
         on from here, with any stages.
+    going : tuple of (start, stop), or None
+        Groups of its targets that this iteration changed; None: all of them.
     """
 
     iteration: int
@@ -47,6 +50,7 @@ class State:
     status: Status = Status.COMPLETED
     relative_residual: float | None = None
     leftover: Callable[[], list[Array]] | None = None
+    going: tuple[Range, ...] | None = None
 
     @property
     def ends_early(self) -> bool:

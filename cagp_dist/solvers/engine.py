@@ -108,13 +108,13 @@ def adjoint_states(
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
             leftover = None if final else partial(_leftover, system, works, moved, moved[0])
-            ends = status
+            swept, ends = tuple(group for group, _ in going), status
             if enough is not None:
                 going = [item for item in going if not enough(item[0], _part(downdate, item[0], columns))]
                 missed |= bool(going) and iteration == iterations
                 if status is Status.COMPLETED:
                     ends = Status.SHARE_NOT_REACHED if going or missed else Status.SHARE_REACHED
-            yield State(done + iteration, columns, mean, downdate, ends, leftover=leftover)
+            yield State(done + iteration, columns, mean, downdate, ends, leftover=leftover, going=swept)
             if not going:
                 break
 

@@ -1,9 +1,10 @@
 """How a solve ended, and what to do about it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from cagp_dist.arrays import Indices
 from cagp_dist.budget import Plan
 
 WORST_CONDITION = 1e13
@@ -121,6 +122,9 @@ class Stats:
         Tiles, tasks, bytes and seconds decided before the start.
     executor : str
         Where it ran.
+    iterations_by_target : array of int, shape of the variance
+        Iterations that each target has had: fewer than ``iterations`` where its group, or its field, was
+        done before others.
     """
 
     iterations: int
@@ -129,3 +133,4 @@ class Stats:
     relative_residual: float | None
     plan: Plan
     executor: str
+    iterations_by_target: Indices = field(compare=False, repr=False)

@@ -30,9 +30,15 @@ def rings_of(layout, executor) -> cagp.RingGram:
     return cagp.RingGram(grid, cagp.Matern32(0.3, 2.0), noise_variance=noise, executor=executor)
 
 
-def last_state(rings: cagp.RingGram, field: np.ndarray, solver: Solver, executor: Executor) -> State:
-    """What a solver reaches on a whole grid, whose points are the targets."""
-    problem = Problem(rings, field.reshape(-1, 1), rings.grid, full_covariance=False)
+CELLS = cagp.cell_means(np.linspace(-90.0, 90.0, 7), np.linspace(5.0, 365.0, 9), nodes_per_side=3)
+
+
+def last_state(
+    rings: cagp.RingGram, field: np.ndarray, solver: Solver, executor: Executor, *, cells: bool = False
+) -> State:
+    """What a solver reaches on a whole grid, whose points are the targets, or at means over cells."""
+    targets = CELLS if cells else rings.grid
+    problem = Problem(rings, field.reshape(-1, 1), targets, full_covariance=False)
     plan = solver.plan(demand_of(problem, executor, executor.memory_bytes))
     *_, state = solver.states(problem, executor=executor, plan=plan)
     return state
@@ -42,6 +48,7 @@ def by_factors(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray
     """What the factors of a grid give, by name."""
     fields = np.random.default_rng(0).normal(size=(3, *rings.grid.shape))
     loo, exact = rings.leave_one_out(fields), last_state(rings, fields[0], cagp.Rings(), executor)
+    means = last_state(rings, fields[0], cagp.Rings(), executor, cells=True)
     return {
         "product": rings @ fields,
         "product with one field": rings @ fields[0],
@@ -52,6 +59,8 @@ def by_factors(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray
         "leave-one-out variance": loo.variance,
         "posterior mean": exact.mean,
         "posterior downdate": exact.downdate,
+        "mean over cells": means.mean,
+        "downdate of means over cells": means.downdate,
         "draws": rings.sample(np.random.default_rng(0), fields=2),
         "draw with noise": rings.sample(np.random.default_rng(0), noise=True),
         "draw of the posterior": sample_posterior(rings, fields[0].ravel(), np.random.default_rng(0)),
@@ -77,7 +86,13 @@ def by_sweeps(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]
     field = np.random.default_rng(0).normal(size=rings.grid.shape)
     solver = cagp.BlockGaussSeidel(2, block_size=3 * rings.grid.n_longitudes)
     swept = last_state(rings, field, solver, executor)
-    return {"swept mean": swept.mean, "swept downdate": swept.downdate}
+    cells = last_state(rings, field, solver, executor, cells=True)
+    return {
+        "swept mean": swept.mean,
+        "swept downdate": swept.downdate,
+        "swept mean over cells": cells.mean,
+        "swept downdate of cells": cells.downdate,
+    }
 
 
 def everything(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]:

@@ -185,6 +185,12 @@ def test_every_group_of_targets_stops_for_itself(groups_that_differ, backwards):
         plain = solved(case, y, share=None, m=sweeps)
         np.testing.assert_array_equal(alone.mean[part], plain.mean[part])
         np.testing.assert_array_equal(alone.variance[part], plain.variance[part])
+    assert (alone.stats.iterations_by_target == np.where(np.arange(1000) // 500 == backwards, m, 1)).all()
+    solver = cagp.BlockGaussSeidel(1, block_size=50)
+    mean = cagp.posterior_mean(
+        *case[:2], y, case[2], solver=solver, iterations_by_target=alone.stats.iterations_by_target
+    )
+    np.testing.assert_allclose(mean, alone.mean, rtol=0.0, atol=1e-10)
     # the trace keeps a group that has ended as it is
     for step in alone.trace[1:]:
         np.testing.assert_array_equal(step.variance[far], alone.variance[far])
@@ -255,6 +261,24 @@ def test_the_plan_counts_what_the_share_needs(n):
             cagp.condition(
                 prior, X, X[:, 0], X_test, solver=solver, executor=executor, memory_limit_bytes=peak // 2
             )
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (np.zeros(4, dtype=int), r"has shape \(4,\) .* expected integers of at least 1, one for each of 4"),
+        (np.ones(4), "type float64; expected integers"),
+        (np.ones((4, 2), dtype=int), r"has shape \(4, 2\)"),
+        (np.array([[1, 1, 2]] * 4), "differs between fields with the same gaps"),
+    ],
+)
+def test_iterations_by_target_are_checked(asked, text):
+    X = np.linspace(0.0, 1.0, 9)[:, None]
+    y = np.ones((9, 3))
+    y[0, 0] = np.nan
+    prior = cagp.Prior(cagp.Matern32(0.3), noise_variance=0.1)
+    with pytest.raises(ArgumentError, match=text):
+        cagp.posterior_mean(prior, X, y, X[:4], solver=cagp.GaussSeidel(1), iterations_by_target=asked)
 
 
 def test_the_mean_alone_goes_through_all_iterations():

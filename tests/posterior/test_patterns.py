@@ -164,6 +164,23 @@ affine = pytest.mark.parametrize(
 )
 
 
+def test_patterns_that_end_at_different_iterations_have_the_means_of_theirs():
+    """Given to the mean alone, as the posterior says them: on a grid that is whole, has gaps, or is nearly empty."""
+    fields = np.concatenate([FIELDS, np.nan_to_num(FIELDS[:1], nan=1.0), np.full((1, *GRID.shape), np.nan)])
+    fields[-1, 1::2, ::4] = 1.0
+    for prior, X_, y, targets in (
+        (cagp.Prior(KERNEL, NOISE, mean=slopes), X, Y, X_TEST),
+        (cagp.Prior(KERNEL, 0.3), GRID, fields, GRID),
+    ):
+        solver = cagp.BlockGaussSeidel(90, block_size=8, computational_share=0.05)
+        found = cagp.condition(prior, X_, y, targets, solver=solver)
+        asked = found.stats.iterations_by_target
+        assert asked.shape == found.variance.shape
+        assert len(np.unique(asked)) > 1
+        mean = cagp.posterior_mean(prior, X_, y, targets, solver=solver, iterations_by_target=asked)
+        assert_close(mean, found.mean, relative=1e-10)
+
+
 @affine
 def test_the_mean_alone_is_the_same_mean(solver):
     prior = cagp.Prior(KERNEL, NOISE, mean=slopes)
@@ -312,7 +329,7 @@ def test_a_pattern_that_was_done_early_keeps_its_last_step():
             (i, np.full((2, len(fields)), 10.0 * fields[0] + i), np.full(2, 5.0 - i)) for i in range(length)
         ]
         certificate = Certificate(np.ones(2), None)
-        return Solved(np.array(fields), steps, None, status, residual, certificate)
+        return Solved(np.array(fields), steps, None, status, residual, certificate, np.full(2, length - 1))
 
     found = joined([part([0, 2], 2, cagp.Status.BREAKDOWN, 0.3), part([1], 4, cagp.Status.CONVERGED, 0.1)])
     assert found.fields.tolist() == [0, 1, 2]
@@ -321,6 +338,7 @@ def test_a_pattern_that_was_done_early_keeps_its_last_step():
     assert found.steps[3][2].tolist() == [[4.0, 2.0, 4.0]] * 2
     assert found.status is cagp.Status.BREAKDOWN
     assert found.relative_residual == 0.3
+    assert found.iterations.tolist() == [[1, 3, 1]] * 2
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=8))

@@ -61,7 +61,9 @@ def test_each_grid_is_the_map_of_a_job_of_that_resolution(both, tmp_path, group,
 
 def test_test_points_are_not_touched_by_it(both, tmp_path):
     alone = read_group(run(the_job(tmp_path, resolution=30.0)).path, "posterior")
-    assert read_group(both, "posterior").identical(alone)
+    found = read_group(both, "posterior")
+    assert found.equals(alone)
+    assert found.variables.keys() == alone.variables.keys()
 
 
 def test_error_bars_are_taken_to_the_mean_by_xarray(both):
@@ -86,15 +88,23 @@ def test_the_report_draws_both(both):
     assert (page.parent / "std.png").is_file()
 
 
-def test_with_a_share_the_mean_is_that_of_the_last_sweep(tmp_path):
+@pytest.mark.parametrize("group", [512, 16])
+def test_with_a_share_the_mean_has_as_many_sweeps_as_its_error_bars(tmp_path, monkeypatch, group):
+    """In groups of 512 targets all had the same; of 16, each had its own."""
+    monkeypatch.setattr("cagp_dist.tiling.COLUMN_GROUP", group)
     share = {**BLOCKS, "iterations": 50, "computational_share": 0.2}
     path = run(the_job(tmp_path / "share", std_resolution=30.0, solver=share)).path
     sweeps = read_group(path, "trace").iteration.size - 1
     assert 1 < sweeps < 50
     plain = run(the_job(tmp_path / "plain", solver={**BLOCKS, "iterations": sweeps})).path
-    np.testing.assert_allclose(
-        read_group(path, "map").t2m_mean, read_group(plain, "map").t2m_mean, rtol=0.0, atol=1e-9
+    fine, coarse, last = (
+        read_group(*of).t2m_mean for of in ((path, "map"), (path, "map_std"), (plain, "map"))
     )
+    there = {"latitude": coarse.latitude, "longitude": coarse.longitude}  # also points of the finer grid
+    np.testing.assert_allclose(fine.sel(there), coarse, rtol=0.0, atol=1e-9)
+    same = (np.abs(fine - last) < 1e-9).all("time")
+    assert same.any()
+    assert bool(same.all()) == (group == 512)
 
 
 def test_a_map_of_an_area_has_both_grids_there(tmp_path):
