@@ -61,7 +61,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
         if len(run.times) > 1:
             every = survey(path, run)
             scales = scales_of(run, every)
-        maps = draw_maps(run, scales, std_varies=every is None or every.std_varies)
+        maps = draw_maps(run, scales) if every is None else draw_maps(run, scales, varying=every.varying)
         tall = float(maps[-1].figure.get_size_inches()[1])
         drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]
         figures = {drawing.name: inline_svg(drawing) for drawing in drawings}

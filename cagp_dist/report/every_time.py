@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.raster import resample
 from cagp_dist.report.maps import Scale, drawing_order, map_frame, map_scales, shown_mean
-from cagp_dist.report.published import PublishedRun, each_map
+from cagp_dist.report.published import Grid, Points, PublishedRun, each_map
 from cagp_dist.report.tables import UNSCORED, by_time
 from cagp_dist.report.wording import percent, when
 from cagp_dist.variables.units import amount
@@ -46,10 +46,10 @@ class EveryTime:
 
     Attributes
     ----------
-    mean, std, residual : array, shape (any,)
-        Values that the colour scales span, in the unit of the run.
-    std_varies : bool
-        Whether the standard deviation differs between the times.
+    mean, std, residual, computational : array, shape (any,)
+        Values that the colour scales span, in the unit of the run; the last is None if a run does not say.
+    varying : frozenset of str
+        Which error bars differ between the times: ``std``, ``computational``.
     pictures : mapping of str to sequence of array (height, width)
         Per map that is shaded and varies, its rasters in its own unit, NaN off the map.
     """
@@ -57,13 +57,16 @@ class EveryTime:
     mean: Array
     std: Array
     residual: Array
-    std_varies: bool
+    computational: Array | None
+    varying: frozenset[str]
     pictures: Mapping[str, Sequence[Raster]]
 
 
 def scales_of(run: PublishedRun, every: EveryTime) -> dict[str, Scale]:
     """Colours that mean the same at all times."""
-    return map_scales(run, mean=every.mean, std=every.std, residual=every.residual)
+    return map_scales(
+        run, mean=every.mean, std=every.std, residual=every.residual, computational=every.computational
+    )
 
 
 def survey(path: Path, run: PublishedRun) -> EveryTime:
@@ -85,28 +88,50 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     residual = (points.observed - points.mean).ravel()
     residual = residual[~np.isnan(residual)]
     if run.grid is None:
-        varies = bool((points.std != points.std[0]).any())
-        return EveryTime(points.mean.ravel(), points.std.ravel(), residual, varies, {})
+        of_points = {name: values for name, values in _errors(points).items() if values is not None}
+        varying = frozenset(name for name, values in of_points.items() if (values != values[0]).any())
+        spans = {name: values.ravel() for name, values in of_points.items()}
+        return EveryTime(points.mean.ravel(), spans["std"], residual, spans.get("computational"), varying, {})
     longitude, latitude = map_frame(run).pixels(_width(run))
+    first = {name: values for name, values in _errors(run.grid).items() if values is not None}
     means: list[Raster] = []
     edges: list[float] = []
-    spread: list[Array] = []
-    varies = False
+    spread: dict[str, list[Array]] = {name: [] for name in first}
+    differing: set[str] = set()
     every = max(1, run.grid.std.size * len(run.times) // MOST_SAMPLED)
     for fine, grid in each_map(path, run.variable.name):
         means.append(resample(fine, shown_mean(run, fine.mean), longitude, latitude).astype(np.float32))
         edges += [float(np.nanmin(fine.mean)), float(np.nanmax(fine.mean))]
-        spread += [grid.std.ravel()[::every], np.array([np.nanmin(grid.std), np.nanmax(grid.std)])]
-        varies = varies or not np.array_equal(grid.std, run.grid.std, equal_nan=True)
+        for name in first:
+            values = _error(grid, name)
+            spread[name] += [values.ravel()[::every], np.array([np.nanmin(values), np.nanmax(values)])]
+            if not np.array_equal(values, first[name], equal_nan=True):
+                differing.add(name)
     pictures = {"mean": means}
-    if varies:
-        pictures["std"] = [
-            resample(grid, grid.std, longitude, latitude).astype(np.float32)
-            for _, grid in each_map(path, run.variable.name)
-        ]
-    else:  # one map, and its scale
-        spread = [run.grid.std.ravel()]
-    return EveryTime(np.array(edges), np.concatenate(spread), residual, varies, pictures)
+    for name in first:
+        if name in differing:
+            pictures[name] = [
+                resample(grid, _error(grid, name), longitude, latitude).astype(np.float32)
+                for _, grid in each_map(path, run.variable.name)
+            ]
+        else:  # one map, and its scale
+            spread[name] = [first[name].ravel()]
+    spans = {name: np.concatenate(values) for name, values in spread.items()}
+    return EveryTime(
+        np.array(edges), spans["std"], residual, spans.get("computational"), frozenset(differing), pictures
+    )
+
+
+def _errors(given: Points | Grid) -> dict[str, Array | None]:
+    """Error bars of points or of a grid, by the name of their map."""
+    return {"std": given.std, "computational": given.computational_std}
+
+
+def _error(grid: Grid, name: str) -> Array:
+    """Error bars of one time that a run has at all times."""
+    values = _errors(grid)[name]
+    assert values is not None
+    return values
 
 
 def _width(run: PublishedRun) -> int:
@@ -135,7 +160,9 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) ->
     """
     stamps = [when(time) for time in run.times]
     drawn = {
-        name: [_picture(one, scales[name]) for one in rasters] for name, rasters in every.pictures.items()
+        name: [_picture(one, scales[name]) for one in rasters]
+        for name, rasters in every.pictures.items()
+        if name in scales
     }
     scored = by_time(run)
     buttons = []
@@ -181,8 +208,11 @@ def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> d
         values = {}  # there are other dots at each time: the residuals stay those of the first
     if run.grid is None:
         values["mean"] = shown_mean(run, points.mean)
-        if every.std_varies:
-            values["std"] = points.std
+        values |= {
+            name: bars
+            for name, bars in _errors(points).items()
+            if bars is not None and name in every.varying and name in scales
+        }
     if not values or len(values) * points.mean.size > MOST_DOTS:
         return {}
     found: dict[str, object] = {}

@@ -1,6 +1,6 @@
 """Maps of the posterior mean, its standard deviation, and observed minus predicted."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+ERRORS = ("std", "computational")
+"""Maps of error bars, which may be the same at all times."""
+
 ZERO_CELSIUS_KELVIN = 273.15
 TALLEST_MAP_INCHES = 4.3
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
@@ -39,14 +42,23 @@ class Scale:
     label: str
 
 
-def map_scales(run: PublishedRun, *, mean: Array, std: Array, residual: Array) -> dict[str, Scale]:
-    """Colours of the maps, for values of the time that is drawn or of all times; units as published."""
+def map_scales(
+    run: PublishedRun, *, mean: Array, std: Array, residual: Array, computational: Array | None = None
+) -> dict[str, Scale]:
+    """Colours of the maps, for values of the time that is drawn or of all times; units as published.
+
+    None for ``computational`` where nothing is left to compute.
+    """
     variable, unit = run.variable, spoken(run.variable.units)
     label = f"{variable.long_name} {bracketed(unit)}"
     if variable.is_temperature:
         label = "degrees Celsius (above: kelvin)"
     redder = f"{unit} (red: {variable.comparatives[0]} than predicted)".strip()
+    unfinished = {}
+    if computational is not None and np.nan_to_num(computational).any():
+        unfinished["computational"] = spanning(computational, colours="viridis", label=unit, percentile=0.5)
     return {
+        **unfinished,
         "mean": spanning(shown_mean(run, mean), colours="inferno", label=label),
         "std": spanning(std, colours="viridis", label=unit, percentile=0.5),
         "residual": symmetric(residual, colours="RdBu_r", label=redder),
@@ -59,7 +71,7 @@ def shown_mean(run: PublishedRun, mean: Array) -> Array:
 
 
 def draw_maps(
-    run: PublishedRun, scales: Mapping[str, Scale] | None = None, *, std_varies: bool = True
+    run: PublishedRun, scales: Mapping[str, Scale] | None = None, *, varying: Container[str] = ERRORS
 ) -> list[Drawing]:
     """Draw the maps of the first time: ``mean``, ``std``, ``residual``; ``computational`` if there is any.
 
@@ -67,7 +79,7 @@ def draw_maps(
     are dots at the test points, and nothing is interpolated. The residual is always dots.
 
     ``scales`` are those of all times, see `map_scales`; without them the colours are for the first time.
-    ``std_varies`` false says that the standard deviation of several times is one map.
+    ``varying`` says which of the error bars, ``std`` and ``computational``, are not one map for all times.
 
     Cost: one raster of 1,200 pixels across for each shaded map, whatever the size of the grid.
     """
@@ -79,12 +91,13 @@ def draw_maps(
     if run.fine is not None:
         mean_grid, mean = run.fine, run.fine.mean
     unfinished = grid.computational_std if grid else points.computational_std
-    variable, noun, unit = run.variable, run.variable.noun, spoken(run.variable.units)
+    variable, noun = run.variable, run.variable.noun
     celsius = variable.is_temperature
     drawn_mean = shown_mean(run, mean)
     observed, residual = points.residuals(0)
 
-    chosen = scales or map_scales(run, mean=mean, std=std, residual=residual)
+    here = None if unfinished is None else unfinished if grid else unfinished[0]
+    chosen = scales or map_scales(run, mean=mean, std=std, residual=residual, computational=here)
     mean_scale, std_scale, residual_scale = (chosen[name] for name in ("mean", "std", "residual"))
 
     heading = f"{noun[:1].upper()}{noun[1:]}: posterior mean"
@@ -92,25 +105,25 @@ def draw_maps(
     shown = _field(mean_axes, frame, points, mean_grid, drawn_mean, mean_scale)
     _colour_bar(mean_figure, shown, mean_scale, kelvin_above=celsius)
 
-    std_stamp = stamp if std_varies or len(run.times) == 1 else f"the same at all {len(run.times)} times"
+    alike = stamp if len(run.times) == 1 else f"the same at all {len(run.times)} times"
+    std_stamp, unfinished_stamp = (stamp if name in varying else alike for name in ERRORS)
     std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{std_stamp}, {where}")
     shown = _field(std_axes, frame, points, grid, std, std_scale)
     _colour_bar(std_figure, shown, std_scale)
 
     computational = []
-    if unfinished is not None and np.nan_to_num(unfinished).any():
-        values = unfinished if grid else unfinished[0]
-        scale = spanning(values, colours="viridis", label=unit, percentile=0.5)
+    if here is not None and "computational" in chosen:
+        scale = chosen["computational"]
         figure, axes = _blank(
-            frame, "Of the error bar: unfinished computation", f"{std_stamp}, {where}, at most"
+            frame, "Of the error bar: unfinished computation", f"{unfinished_stamp}, {where}, at most"
         )
-        _colour_bar(figure, _field(axes, frame, points, grid, values, scale), scale)
+        _colour_bar(figure, _field(axes, frame, points, grid, here, scale), scale)
         computational.append(
             Drawing(
                 "computational",
                 figure,
-                f"Map of the part of the standard deviation that is unfinished computation, {std_stamp}: "
-                f"at most {reach(values, variable.units, 2)}.",
+                "Map of the part of the standard deviation that is unfinished computation, "
+                f"{unfinished_stamp}: at most {reach(here, variable.units, 2)}.",
             )
         )
 

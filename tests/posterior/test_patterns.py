@@ -165,7 +165,7 @@ affine = pytest.mark.parametrize(
 
 
 def test_patterns_that_end_at_different_iterations_have_the_means_of_theirs():
-    """Given to the mean alone, as the posterior says them: on a grid that is whole, has gaps, or is nearly empty."""
+    """Given to the mean alone, as the posterior says them: on grids that are whole or nearly empty."""
     fields = np.concatenate([FIELDS, np.nan_to_num(FIELDS[:1], nan=1.0), np.full((1, *GRID.shape), np.nan)])
     fields[-1, 1::2, ::4] = 1.0
     for prior, X_, y, targets in (

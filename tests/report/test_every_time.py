@@ -98,16 +98,34 @@ def test_dots_get_the_colours_of_their_time(daily) -> None:
     )
 
 
-def test_a_standard_deviation_that_differs_is_drawn_at_every_time(tmp_path) -> None:
-    path = make_run(tmp_path, times=DAYS[:2], test_count=60, map_step=10.0, **REGION)
-    with xr.open_zarr(path, group="map", consolidated=False) as fields:
+def with_errors(path: Path, group: str, factors, unfinished) -> None:
+    """Multiply the standard deviations of a run by time, and say how much of them is unfinished."""
+    with xr.open_zarr(path, group=group, consolidated=False) as fields:
         changed = fields.load()
-    changed["t2m_std"] = changed.t2m_std * xr.DataArray([1.0, 2.0], dims="time")
-    changed.to_zarr(path, group="map", mode="w", zarr_format=3, consolidated=False)
-    page = write_report(path).read_text(encoding="utf-8")
-    _, data = parts(page)
-    assert len(data["pictures"]["std"]) == 2
-    assert "the same at all 2 times" not in page
+    changed["t2m_std"] = changed.t2m_std * xr.DataArray(np.array(factors), dims="time")
+    changed["t2m_std_computational"] = changed.t2m_std * xr.DataArray(np.array(unfinished), dims="time")
+    changed.to_zarr(path, group=group, mode="w", zarr_format=3, consolidated=False)
+
+
+@pytest.mark.parametrize(
+    "unfinished",
+    [(0.0, 0.3), *(pytest.param(both, marks=pytest.mark.exhaustive) for both in ((0.5, 0.25), (0.0, 0.0)))],
+)
+def test_error_bars_that_differ_are_drawn_at_every_time(tmp_path, unfinished) -> None:
+    """And what is unfinished of them, also where the first time has nothing left to compute."""
+    path = make_run(tmp_path, times=DAYS[:2], test_count=60, map_step=10.0, **REGION)
+    with_errors(path, "map", [1.0, 2.0], unfinished)
+    page = write_report(path)
+    text = page.read_text(encoding="utf-8")
+    _, data = parts(text)
+    drawn = {"std", "computational"} if unfinished != (0.5, 0.25) and unfinished[1] else {"std"}
+    assert {name: len(images) for name, images in data["pictures"].items()} == dict.fromkeys(drawn, 2)
+    assert (page.parent / "computational.png").is_file() == any(unfinished)
+    assert bool(re.search('<image [^>]*id="computational-image', text)) == any(unfinished)
+    # half of the first error bar is a quarter of the second, of twice the size
+    alike = "the same at all 2 times, on the map grid, at most"
+    assert (alike in text) == (unfinished == (0.5, 0.25))
+    assert text.count("the same at all 2 times") == (2 if alike in text else 0)
 
 
 def test_without_a_map_the_dots_follow(tmp_path) -> None:
@@ -117,6 +135,12 @@ def test_without_a_map_the_dots_follow(tmp_path) -> None:
     assert pictures == []
     assert set(data["dots"]) == {"residual", "mean"}
     assert "the same at all 3 times, at the test points" in page
+    with_errors(path, "posterior", [1.0, 1.0, 1.0], [0.0, 0.1, 0.2])
+    run = read_run(path)
+    every = survey(path, run)
+    dots = every_time._dots(run, every, scales_of(run, every))
+    assert set(dots) == {"residual", "mean", "computational"}
+    assert len(dots["computational"]["times"]) == 3
 
 
 def test_the_page_says_the_scores_of_every_time_and_stands_alone(daily) -> None:

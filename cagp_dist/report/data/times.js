@@ -5,7 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const said = document.getElementById("shown-time");
   const choose = document.getElementById("choose-time");
   const maps = {};
-  for (const name of ["mean", "std", "residual"]) {
+  for (const name of ["mean", "std", "computational", "residual"]) {
     const picture = document.querySelector(`image[id^="${name}-image"]`);
     const dots = [...document.querySelectorAll(`[id^="${name}-PathCollection"] use`)];
     const svg = (picture || dots[0])?.closest("svg");
