@@ -38,10 +38,15 @@ class MeanFamily(Protocol):
     ----------
     content_sha256 : str or None
         Digest of the data that the family was read from, where there are any.
+    units : str
+        Of the values that it is fitted to; empty if these may have any.
     """
 
     @property
     def content_sha256(self) -> str | None: ...
+
+    @property
+    def units(self) -> str: ...
 
     def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
         """Raise `ConfigurationError` if the mean is not known at one of these points."""
@@ -88,6 +93,11 @@ class LatitudePolynomial:
     def content_sha256(self) -> None:
         """No data are read."""
         return None
+
+    @property
+    def units(self) -> str:
+        """Values may have any."""
+        return ""
 
     def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
         """Accept every point: a polynomial is known everywhere."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.text import nearest
+from cagp_dist.variables.units import difference_factor
 
 LATITUDE = ("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat")
 LONGITUDE = (
@@ -188,7 +189,8 @@ def read_table(
         20170427. Names of the places are taken from a column such as ``name`` or ``station``, if there is
         one.
     noise_std : str or number, optional
-        Column, or one number for all rows: standard deviation of the error of a measurement. By default a
+        Column, or one number for all rows: standard deviation of the error of a measurement, in the units of
+        the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
         column named ``noise_std``, if there is one.
     units : str, optional
         Units of the values; by default what stands in brackets behind the name of their column.
@@ -234,14 +236,15 @@ def read_table(
     if kept.size == 0:
         raise DataError(f"column {column!r} of {frame.title} has no value in any of its {values.size} rows.")
     places = _places(frame, str(names["latitude"]), str(names["longitude"]), kept, taken={*used, column})
+    stated = _units_in(column) if units is None else units
     return Table(
         latitude_degrees=places.latitude_degrees,
         longitude_degrees=places.longitude_degrees,
         values=values[kept],
         times=None if names["time"] is None else _times(frame, names["time"], kept),
-        noise_std=_noise(frame, noise, noise_std, kept),
+        noise_std=_noise(frame, noise, noise_std, kept, units=stated),
         name=_bare(column),
-        units=_units_in(column) if units is None else units,
+        units=stated,
         dropped_missing=values.size - kept.size,
         names=places.names,
     )
@@ -261,6 +264,23 @@ def read_places(source: TableLike, *, latitude: str | None = None, longitude: st
     if frame.rows == 0:
         raise DataError(f"{frame.title} has no rows; expected at least one place.")
     return _places(frame, str(names[0]), str(names[1]), np.arange(frame.rows), taken=set(map(str, names)))
+
+
+def noise_in(units: str, stated: str, whose: str) -> float:
+    """Factor that brings a noise from the units that are stated for it to those of the values.
+
+    Raises
+    ------
+    DataError
+        If they are not known to convert.
+    """
+    factor = difference_factor(stated, units)
+    if factor is None:
+        raise DataError(
+            f"{whose} is in {stated!r} and the values are in {units!r}; expected a standard deviation in the "
+            "units of the values. Convert one of them, or name its units in the same way."
+        )
+    return factor
 
 
 def by_time_and_place(table: Table) -> Fields:
@@ -627,9 +647,14 @@ def _times(frame: _Columns, name: str, kept: Indices) -> Times:
     return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
 
 
-def _noise(frame: _Columns, name: str | None, given: str | float | None, kept: Indices) -> Array | None:
+def _noise(
+    frame: _Columns, name: str | None, given: str | float | None, kept: Indices, *, units: str
+) -> Array | None:
+    """Read the noise in the units of the values."""
     if name is not None:
-        noise = frame.numbers(name)[kept]
+        noise = (
+            noise_in(units, _units_in(name), f"column {name!r} of {frame.title}") * frame.numbers(name)[kept]
+        )
     elif given is None or isinstance(given, str):
         return None
     else:

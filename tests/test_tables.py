@@ -218,6 +218,19 @@ def test_measurements_are_arranged_by_time_and_place():
     assert (np.diff(fields.times) == np.timedelta64(1, "D")).all()
 
 
+def test_a_noise_in_other_units_than_the_values_is_converted():
+    columns = {"lat": [1.0], "lon": [2.0], "t (degC)": [3.0]}
+    assert read_table(columns | {"err (K)": [0.5]}, value="t", noise_std="err (K)").noise_std.tolist() == [
+        0.5
+    ]
+    tenths = read_table(columns | {"noise_std (degC)": [0.5]}, value="t", units="0.1 degC")
+    assert tenths.noise_std.tolist() == [5.0]
+    with pytest.raises(
+        DataError, match=r"column 'noise_std \(%\)' of the table is in '%' and the values are in 'degC'"
+    ):
+        read_table(columns | {"noise_std (%)": [5.0]}, value="t")
+
+
 @pytest.mark.parametrize(
     ("columns", "names"),
     [

@@ -43,6 +43,8 @@ class Climatology:
         M is 1, or 12 from January to December.
     content_sha256 : str
         Digest of the numbers that were read.
+    units : str
+        Of the values; empty if the store does not say.
     """
 
     latitude_degrees: Array
@@ -50,6 +52,7 @@ class Climatology:
     eastward_degrees: Array
     values_kelvin: Array
     content_sha256: str
+    units: str = "K"
 
     def at(self, latitude_degrees: Array, longitude_degrees: Array, times: NDArray[np.datetime64]) -> Array:
         """Interpolate bilinearly in latitude and longitude.
@@ -219,6 +222,7 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
         field["longitude"].values,
         np.moveaxis(_by_month(values, field["time"].values), 0, -1),
         content_sha256(field),
+        field_variable(field).units,
     )
 
 
@@ -262,18 +266,18 @@ def _month(times: NDArray[np.datetime64]) -> NDArray[np.intp]:
     return (times.astype("datetime64[M]").astype(np.int64) % MONTHS).astype(np.intp)
 
 
-def _closed(latitude: Array, longitude: Array, values: Array, digest: str) -> Climatology:
+def _closed(latitude: Array, longitude: Array, values: Array, digest: str, units: str) -> Climatology:
     """Count longitudes from behind the widest gap; on a full circle close the seam and reach the poles."""
     gaps = np.diff(longitude, append=longitude[0] + 360.0)
     if gaps.max() <= 1.5 * float(np.median(gaps)):
         eastward = np.append(longitude - longitude[0], 360.0)
         closed = np.concatenate([values, values[:, :1]], axis=1)
         latitude, closed = _with_poles(latitude, closed)
-        return Climatology(latitude, float(longitude[0]), eastward, closed, digest)
+        return Climatology(latitude, float(longitude[0]), eastward, closed, digest, units)
     first = (int(np.argmax(gaps)) + 1) % longitude.size
     west = float(longitude[first])
     eastward = np.mod(np.roll(longitude, -first) - west, 360.0)
-    return Climatology(latitude, west, eastward, np.roll(values, -first, axis=1), digest)
+    return Climatology(latitude, west, eastward, np.roll(values, -first, axis=1), digest, units)
 
 
 def _with_poles(latitude: Array, values: Array) -> tuple[Array, Array]:

@@ -69,8 +69,8 @@ def open_stations(
         raise ConfigurationError(
             "grid_degrees and level are for fields on a grid; leave them out where the source is a table."
         )
-    table = _read(path, selection["variable"], noise_std, columns, missing)
-    units = selection["units"] or table.units
+    table = _read(path, selection["variable"], noise_std, columns, missing, units=selection["units"])
+    units = table.units
     variable, (factor, offset) = described(selection["variable"], {"units": units}, units=units)
     variable = replace(variable, checked=selection["check_range"])
     fields = _selected(by_time_and_place(table), selection, path)
@@ -122,6 +122,8 @@ def _read(
     noise_std: str | float | None,
     columns: Mapping[str, str] | None,
     missing: float | None,
+    *,
+    units: str | None = None,
 ) -> Table:
     if not path.is_file():
         raise DataError(f"there is no table {path}. Check the path; it is relative to the working directory.")
@@ -135,6 +137,7 @@ def _read(
             longitude=names.get("longitude"),
             time=names.get("time"),
             missing=missing,
+            units=units,
         )
     except ArgumentError as error:
         raise ConfigurationError(

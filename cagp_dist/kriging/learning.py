@@ -15,8 +15,10 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gp import Prior
 from cagp_dist.kernels import Elementary, Kernel, families_of
 from cagp_dist.kriging.observations import Observations, points_of
-from cagp_dist.means import mean_family
+from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
+from cagp_dist.variables import range_error, variable_named
+from cagp_dist.variables.units import conversion
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
@@ -82,6 +84,19 @@ class Columns:
         return values if values.ndim == 1 or values.shape[1] == 1 else values[:, self.columns]
 
 
+@dataclass(frozen=True, eq=False)
+class Converted:
+    """A mean in the units of the observations: ``factor * observation + offset`` is in those of the mean."""
+
+    mean: Callable[[Array], ArrayLike]
+    factor: float
+    offset: float
+
+    def __call__(self, X: Array) -> Array:
+        """Values at unit vectors X (n, 3): (n, T)."""
+        return np.asarray((np.asarray(self.mean(X)) - self.offset) / self.factor)
+
+
 def mean_of(
     mean: MeanLike, observed: Observations, places: Mask, fields: Indices
 ) -> "float | Callable[[Array], ArrayLike]":
@@ -94,12 +109,41 @@ def mean_of(
     latitude, longitude = observed.latitude_degrees[places], observed.longitude_degrees[places]
     family.check_covers(latitude, longitude)
     times = observed.times
-    return family.fit(
+    factor, offset = _into_units_of(family, observed)
+    fitted = family.fit(
         latitude,
         longitude,
-        observed.values[np.ix_(fields, places)].T,
+        factor * observed.values[np.ix_(fields, places)].T + offset,
         times=None if times is None else times[fields],
     )
+    return fitted if (factor, offset) == (1.0, 0.0) else Converted(fitted, factor, offset)
+
+
+def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, float]:
+    """Factor and offset that bring the observations to the units of a mean.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not known to convert, or the observations state none and cannot be in those of the mean.
+    """
+    if not family.units:
+        return 1.0, 0.0
+    units = observed.attributes.get("units", "")
+    found = conversion(units, family.units)
+    if found is None:
+        raise ArgumentError(
+            f"the mean is in {family.units!r} and the observations are in {units!r}; expected units that "
+            'convert. Name those of the observations, units="...", convert one of them, or take another mean.'
+        )
+    variable = variable_named(observed.name)
+    low, high = float(np.nanmin(observed.values)), float(np.nanmax(observed.values))
+    if not units and not variable.is_temperature and range_error(variable, low, high, units) is not None:
+        raise ArgumentError(
+            f"the mean is in {family.units!r} and the observations, which reach from {low:g} to {high:g}, "
+            'state no units; name them, units="...".'
+        )
+    return (1.0, 0.0) if found[0] == 1.0 else found  # a shift, such as that of Celsius, is fitted anyway
 
 
 def families(kernel: KernelLike) -> tuple[type[Elementary], ...]:

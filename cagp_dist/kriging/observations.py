@@ -14,7 +14,7 @@ from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.tables import Names, TableLike, by_time_and_place, read_table
+from cagp_dist.tables import Names, TableLike, by_time_and_place, noise_in, read_table
 from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
@@ -257,7 +257,7 @@ def _from_xarray(
         latitude_degrees=latitude,
         longitude_degrees=longitude,
         values=values,
-        noise_std=_noise(source, noise_std, where),
+        noise_std=_noise(source, noise_std, where, str(field.attrs.get("units", ""))),
         dimension=dimension,
         coordinates=coordinates,
         where=where,
@@ -274,9 +274,12 @@ def _kept(attributes: Mapping[Hashable, object]) -> dict[str, str]:
 
 
 def _noise(
-    source: xr.DataArray | xr.Dataset, noise_std: str | float | None, where: Horizontal
+    source: xr.DataArray | xr.Dataset, noise_std: str | float | None, where: Horizontal, units: str
 ) -> Array | None:
-    """Noise of each place, if it is a variable of the dataset; a number is the same everywhere."""
+    """Noise of each place in the units of the values, if it is a variable of the dataset.
+
+    A number is the same everywhere.
+    """
     if noise_std is None:
         return None
     if not isinstance(noise_std, str):
@@ -294,4 +297,5 @@ def _noise(
             f"the noise {noise_std!r} has the dimensions {tuple(field.dims)}; expected {where.dims}, the "
             "noise of each place at all times."
         )
-    return np.asarray(field.transpose(*where.dims).values, dtype=np.float64).reshape(-1)
+    factor = noise_in(units, str(field.attrs.get("units", "")), f"the noise {noise_std!r}")
+    return factor * np.asarray(field.transpose(*where.dims).values, dtype=np.float64).reshape(-1)

@@ -81,6 +81,24 @@ def conversion(units: str, target: str) -> tuple[float, float] | None:
     return known and (multiple * known[0], known[1])
 
 
+def difference_factor(units: str, target: str) -> float | None:
+    """Factor that brings a difference of two values, such as an error, from one unit to another.
+
+    None if they are not known to convert; 1 where one of the units is not stated.
+
+    Examples
+    --------
+    >>> difference_factor("K", "degC"), difference_factor("degC", "0.1 degC"), difference_factor("%", "K")
+    (1.0, 10.0, None)
+    """
+    if not units or not target:
+        return 1.0
+    (multiple, bare), (other, wanted) = scaled(units), scaled(target)
+    there, back = conversion(bare, wanted), conversion(wanted, bare)
+    factor = there[0] if there else 1.0 / back[0] if back else None
+    return None if factor is None else multiple * factor / other
+
+
 def scaled(units: str) -> tuple[float, str]:
     """Split a unit such as ``0.1 degC``, in which tenths of a degree are whole numbers.
 

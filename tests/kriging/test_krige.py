@@ -1,6 +1,7 @@
 """One call: what condition() gives for the same arrays comes out, on the coordinates of the target."""
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,20 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.kriging.observations import observe
 from cagp_dist.kriging.solving import SOLVERS
+
+
+@dataclass(frozen=True)
+class Date:
+    year: int
+    month: int
+    day: int
+    hour: int
+    minute: int
+    second: int
+    microsecond: int
+    calendar: str
 
 
 def test_a_gappy_grid_gives_the_bits_of_condition(gappy, prior):
@@ -224,6 +238,18 @@ def test_a_layout_like_cmip(truth, prior):
     np.testing.assert_array_equal(result["mean"], cagp.krige(truth, prior=prior)["mean"])
 
 
+def test_dates_of_another_calendar_stay_as_they_are_and_are_understood(truth, prior):
+    """Objects such as those of the package cftime."""
+    parts = {"hour": 12, "minute": 0, "second": 0, "microsecond": 0, "calendar": "noleap"}
+    dates = np.array([Date(2004, 2, 28, **parts), Date(2004, 3, 1, **parts)], dtype=object)
+    given = truth.assign_coords(time=("time", dates))
+    expected = np.array(["2004-02-28T12", "2004-03-01T12"], dtype="datetime64[us]")
+    np.testing.assert_array_equal(observe(given).times, expected)
+    result = cagp.krige(given, prior=prior)
+    assert result.time.values.tolist() == dates.tolist()
+    np.testing.assert_array_equal(result["mean"], cagp.krige(truth, prior=prior)["mean"])
+
+
 def test_a_layout_like_berkeley_earth(truth, prior):
     given = xr.Dataset(
         {
@@ -369,6 +395,62 @@ def test_each_observation_has_its_own_noise(stations, prior):
     ordered = cagp.Prior(prior.kernel, noise_variance=noise[order] ** 2, mean=280.0)
     expected = cagp.condition(ordered, X[order], y[order], X_test, solver=solver)
     np.testing.assert_array_equal(swept["mean"], expected.mean)
+
+
+@pytest.mark.parametrize(
+    ("noise_units", "units", "factor"), [("K", "degC", 1.0), ("Pa", "hPa", 0.01), ("", "hPa", 1.0)]
+)
+def test_a_noise_in_other_units_is_converted(truth, prior, noise_units, units, factor):
+    noise = np.linspace(0.5, 2.0, truth[0].size).reshape(truth[0].shape)
+    data = truth[0].assign_attrs(units=units).to_dataset(name="v")
+    given = data.assign(e=(("lat", "lon"), noise, {"units": noise_units} if noise_units else {}))
+    plain = data.assign(e=(("lat", "lon"), factor * noise))
+    settings = {
+        "value": "v",
+        "noise_std": "e",
+        "kernel": prior.kernel,
+        "mean": 280.0,
+        "to": {"lat": [1.0], "lon": [2.0]},
+    }
+    np.testing.assert_array_equal(
+        cagp.krige(given, **settings)["mean"], cagp.krige(plain, **settings)["mean"]
+    )
+    with pytest.raises(
+        DataError, match=rf"the noise 'e' is in 'm' and the values are in '{units}'; expected"
+    ):
+        cagp.krige(given.assign(e=given.e.assign_attrs(units="m")), **settings)
+
+
+def test_a_climatology_in_other_units_is_converted_or_refused(prior, tmp_path):
+    rng = np.random.default_rng(0)
+    latitude, longitude = np.arange(-90.0, 91.0, 15.0), np.arange(0.0, 360.0, 15.0)
+    usual = 101e3 + 500.0 * rng.standard_normal((latitude.size, longitude.size))
+    usual[[0, -1]] = 101e3
+    store = xr.Dataset(
+        {"msl": (("latitude", "longitude"), usual, {"units": "Pa"})},
+        coords={"latitude": latitude, "longitude": longitude},
+    )
+    store.to_zarr(tmp_path / "usual.zarr", zarr_format=2)
+    stations = {
+        "lat": rng.uniform(-60, 60, 20),
+        "lon": rng.uniform(0, 350, 20),
+        "msl": rng.normal(101e3, 400, 20),
+    }
+    settings = {
+        "to": {"lat": [1.0, 30.0], "lon": [2.0, 40.0]},
+        "mean": f"climatology:{tmp_path / 'usual.zarr'}",
+        "lengthscale": 0.3,
+    }
+    pascal = cagp.krige(stations, units="Pa", variance=400.0**2, noise_std=50.0, **settings)
+    hectopascal = stations | {"msl": stations["msl"] / 100.0}
+    result = cagp.krige(hectopascal, units="mbar", variance=16.0, noise_std=0.5, **settings)
+    np.testing.assert_allclose(result["mean"], pascal["mean"] / 100.0, rtol=1e-9)
+    for units, text in (
+        ("m", "the mean is in 'Pa' and the observations are in 'm'"),
+        (None, "state no units"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            cagp.krige(hectopascal, units=units, variance=16.0, noise_std=0.5, **settings)
 
 
 def test_a_sum_of_kernels_with_its_numbers(stations):
