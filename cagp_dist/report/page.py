@@ -72,7 +72,7 @@ def render(run: PublishedRun, figures: Mapping[str, str], every_time: str = "") 
         computational=framed.get("computational", ""),
         residual=framed["residual"],
         pit=framed["pit"],
-        by_time=_by_time(run, framed["times"]) if several else "",
+        by_time="\n".join([_places(run), _by_time(run, framed["times"]) if several else ""]).strip(),
         pooled=escape(f"Scores at {count}" + (f" and {len(run.times)} times, pooled" if several else "")),
         scores=_rows(tables.score_rows(run), numbers=(1, 2)),
         coverage=_rows(tables.coverage_rows(run), numbers=(1, 2, 3)),
@@ -264,6 +264,19 @@ def _shown_time(run: PublishedRun, every_time: str) -> str:
 def _has_gaps(run: PublishedRun) -> bool:
     """Whether places were observed at some of the times alone."""
     return run.attributes.count("patterns_of_gaps") is not None or bool(np.isnan(run.points.observed).any())
+
+
+def _places(run: PublishedRun) -> str:
+    """Predictions at places of a table; nothing if the job asked for none."""
+    rows, which = tables.place_rows(run)
+    if not rows:
+        return ""
+    head = "".join(
+        f'<th class="number">{name}</th>' for name in ("latitude", "longitude", "mean", "error bar")
+    )
+    table = f"<table><caption>{escape(which)}</caption>\n<tr><th>place</th>{head}</tr>\n"
+    table += f"{_rows(rows, numbers=(1, 2, 3, 4))}</table>"
+    return f'<h2>At your places</h2>\n<div class="card">{table}</div>'
 
 
 def _by_time(run: PublishedRun, figure: str) -> str:

@@ -11,7 +11,14 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
-from cagp_dist.store.layout import FORMAT_VERSION, MISSING, NODES_PER_CELL, SCORES, variable_in
+from cagp_dist.store.layout import (
+    FORMAT_VERSION,
+    MISSING,
+    NODES_PER_CELL,
+    SCORES,
+    STATION_NAME,
+    variable_in,
+)
 from cagp_dist.variables import T2M, Variable
 
 if TYPE_CHECKING:
@@ -81,6 +88,24 @@ class MeanMap:
     longitude_degrees: Array
     latitude_degrees: Array
     mean: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Posterior of the first time at the places of a table.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Empty where one has no name.
+    longitude_degrees, latitude_degrees, mean, std : array, shape (q,)
+    """
+
+    names: tuple[str, ...] | None
+    longitude_degrees: Array
+    latitude_degrees: Array
+    mean: Array
+    std: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +205,8 @@ class Attributes:
 class PublishedRun:
     """One published run; ``grid`` is None when the job asked for no map.
 
-    ``fine`` is there where the mean has a finer map than the error bars.
+    ``fine`` is there where the mean has a finer map than the error bars, ``places`` where the job asked for
+    predictions at those of a table.
     """
 
     key: str
@@ -192,6 +218,7 @@ class PublishedRun:
     attributes: Attributes
     variable: Variable = T2M
     fine: MeanMap | None = None
+    places: Places | None = None
 
 
 def read_run(path: Path) -> PublishedRun:
@@ -258,8 +285,12 @@ def read_run(path: Path) -> PublishedRun:
     if (path / with_errors).is_dir():
         with _group(path, with_errors) as fields:
             grid = _map_of(fields, name, 0)
+    places = None
+    if (path / "targets").is_dir():
+        with _group(path, "targets") as targets:
+            places = _places_of(targets, name)
     key = attributes.text("run_key") or path.stem
-    return PublishedRun(key, times, points, grid, scored, traced, attributes, variable, fine)
+    return PublishedRun(key, times, points, grid, scored, traced, attributes, variable, fine, places)
 
 
 def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]:
@@ -281,6 +312,18 @@ def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]
     with _group(path, "map") as fine, _group(path, "map_std") as fields:
         for index in range(fields.sizes["time"]):
             yield _mean_of(fine, variable, index), _map_of(fields, variable, index)
+
+
+def _places_of(targets: "xr.Dataset", name: str) -> Places:
+    first = targets.isel(time=0)
+    named = STATION_NAME in targets.coords
+    return Places(
+        names=tuple(map(str, targets[STATION_NAME].values.tolist())) if named else None,
+        longitude_degrees=_values(first, "longitude", "point"),
+        latitude_degrees=_values(first, "latitude", "point"),
+        mean=_values(first, f"{name}_mean", "point"),
+        std=_values(first, f"{name}_std", "point"),
+    )
 
 
 def _mean_of(fields: "xr.Dataset", name: str, index: int) -> MeanMap:

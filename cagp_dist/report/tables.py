@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from math import floor, log10
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from cagp_dist.calibration import scores as scoring
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun
 from cagp_dist.report.wording import percent, signed, when
-from cagp_dist.variables.units import amount, squared
+from cagp_dist.variables.units import amount, squared, symbol
 
 Row = tuple[str, ...]
 
@@ -44,6 +45,9 @@ HEADLINE = 0.9
 
 UNSCORED = "nothing to score"
 """What stands in place of the scores of a time at which no test point has a value."""
+
+MOST_PLACES = 20
+"""Rows of the table of places."""
 
 MOST_TIMES = 8
 """Rows of the table by time; the chart beside it shows all of them."""
@@ -149,6 +153,29 @@ def time_rows(scored: ByTime) -> tuple[list[Row], str]:
         for index in chosen
     ]
     return rows, which
+
+
+def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
+    """Rows of name, latitude, longitude, mean and standard deviation at places of a table, and which."""
+    places, units = run.places, run.variable.units
+    if places is None:
+        return [], ""
+    count, unit = places.mean.size, f" {symbol(units)}".rstrip()
+    rows: list[Row] = []
+    for index in range(min(count, MOST_PLACES)):
+        std = float(places.std[index])
+        digits = min(max(0, 1 - floor(log10(std))), 9) if std > 0.0 else 2  # two of the error bar
+        rows.append(
+            (
+                places.names[index] if places.names is not None else "",
+                f"{places.latitude_degrees[index]:.2f}",
+                f"{(places.longitude_degrees[index] + 180.0) % 360.0 - 180.0:.2f}",
+                f"{places.mean[index]:.{digits}f}{unit}",
+                f"±{std:.{digits}f}{unit}",
+            )
+        )
+    which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
+    return rows, f"{which}, {when(run.times[0])}; all in group targets of the run"
 
 
 def seconds_by_stage(run: PublishedRun) -> dict[str, float]:

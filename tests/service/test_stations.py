@@ -199,6 +199,13 @@ def test_report_and_plan_of_a_station_job(stations):
     assert "degC" in page
     assert "60 observed places, not all of them at each time" in page
     words = " ".join(page.split())
+    targets = read(outcome.path, "targets")
+    mean, std = float(targets.TAVG_mean[0, 1]), float(targets.TAVG_std[0, 1])
+    assert "<h2>At your places</h2>" in words
+    assert (
+        f'<td>Lisbon</td><td class="number">38.70</td><td class="number">-9.10</td>'
+        f'<td class="number">{mean:.1f} degC</td><td class="number">±{std:.1f} degC</td>'
+    ) in words
     assert (
         "Not every place was observed at every time, and times with different gaps were solved apart" in words
     )
