@@ -288,6 +288,11 @@ def test_a_field_with_a_gap_is_fitted_point_by_point(field, job_text):
     assert fitted.where == f"613 of {whole}, at 2 of 2 times"
     assert (fitted.result.method, fitted.result.points) == ("dense", 613)
     assert_within(fitted, standard_errors=4.0)
+    field.t2m[1, :12] = np.nan  # the whole grid of the first time says more
+    task = prepare(parse_job(with_field(job_text)), field)
+    sites = fit_sites(task.points, task.design.train, fit_to="field")
+    assert (sites.method, sites.times.tolist(), sites.grid.shape) == ("rings", [0], (17, 36))
+    assert sites.where == f"612 of {whole}, at 1 of 2 times"
 
 
 def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_path):
