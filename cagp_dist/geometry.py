@@ -144,6 +144,31 @@ def widest_gap(longitude_degrees: ArrayLike) -> tuple[float, float]:
     return float(around[(widest + 1) % around.size]), float(gaps[widest])
 
 
+def cell_edges(centres: Array) -> Array:
+    """Edges of the cells of an axis, half way between their centres, shape (n + 1,); n is at least 2.
+
+    Examples
+    --------
+    >>> cell_edges(np.array([1.0, 3.0, 5.0])).tolist()
+    [0.0, 2.0, 4.0, 6.0]
+    """
+    between = 0.5 * (centres[1:] + centres[:-1])
+    first, last = 2.0 * centres[0] - between[0], 2.0 * centres[-1] - between[-1]
+    return np.concatenate([[first], between, [last]])
+
+
+def spacing_degrees(latitude_degrees: Array, longitude_degrees: Array) -> float:
+    """Median angle between a point and the one next to it; infinite for one point."""
+    from scipy.spatial import cKDTree
+
+    if latitude_degrees.size < 2:
+        return np.inf
+    points = unit_sphere(latitude_degrees, longitude_degrees)
+    distances = np.asarray(cKDTree(points).query(points, k=2)[0])
+    chord = float(np.median(distances[:, 1]))
+    return float(np.rad2deg(2.0 * np.arcsin(0.5 * chord)))
+
+
 def is_pole(latitude_degrees: ArrayLike) -> NDArray[np.bool_]:
     """Whether a latitude is a pole, up to `POLE_DEGREES`: there all longitudes are one place."""
     return np.abs(np.asarray(latitude_degrees, dtype=np.float64)) > 90.0 - POLE_DEGREES

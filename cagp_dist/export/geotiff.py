@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.export.groups import edges
+from cagp_dist.geometry import cell_edges
 from cagp_dist.remedies import installation
 from cagp_dist.store.files import whole_file
 
@@ -142,7 +142,7 @@ def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
             f"the map has one {axis}, and the width of its cell is not known; expected two or more. "
             'Export it to "netcdf".'
         )
-    ends = edges(centres)
+    ends = cell_edges(centres)
     widths = np.diff(ends)
     if np.ptp(widths) > _SPACING_TOLERANCE * widths.mean():
         raise ConfigurationError(

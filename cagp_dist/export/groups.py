@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
+from cagp_dist.geometry import cell_edges
 from cagp_dist.store.arrays import open_group
 from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.rights import rights_of
@@ -68,19 +68,6 @@ def opened(run: Path, name: str) -> Iterator[xr.Dataset]:
         yield _with_bounds(described) if kind_of(group) == GRIDDED else described
 
 
-def edges(centres: Array) -> Array:
-    """Edges of the cells of an axis, half way between their centres, shape (n + 1,); n is at least 2.
-
-    Examples
-    --------
-    >>> edges(np.array([1.0, 3.0, 5.0])).tolist()
-    [0.0, 2.0, 4.0, 6.0]
-    """
-    between = 0.5 * (centres[1:] + centres[:-1])
-    first, last = 2.0 * centres[0] - between[0], 2.0 * centres[-1] - between[-1]
-    return np.concatenate([[first], between, [last]])
-
-
 def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[str, object]:
     """Attributes of the run, with extents, title, history, source and rights of this group."""
     provenance = root.get("provenance")
@@ -128,7 +115,7 @@ def _with_bounds(group: xr.Dataset) -> xr.Dataset:
         centres = np.asarray(group[axis].values, dtype=np.float64)
         if centres.size < 2:
             continue
-        ends = edges(centres)
+        ends = cell_edges(centres)
         if axis == "latitude":
             ends = np.clip(ends, -90.0, 90.0)
         name = f"{axis}_bnds"

@@ -25,6 +25,9 @@ NODES_AT_ONCE = 512
 ROWS_AT_ONCE = 2048
 """Points whose covariances with those nodes are held at a time: 8 MB."""
 
+FEWEST_NODES, MOST_NODES = 2, 8
+"""Nodes along a side of a cell, where they follow from the distance of the observed points."""
+
 SQUARE_NODES = 256
 """Nodes whose covariances with each other are evaluated at a time."""
 
@@ -187,6 +190,17 @@ def cell_means(
         raise ArgumentError("longitude_edges_degrees reach over more than 360 degrees: cells would overlap.")
     south, west = (axis.ravel() for axis in np.meshgrid(south_north[:-1], west_east[:-1], indexing="ij"))
     north, east = (axis.ravel() for axis in np.meshgrid(south_north[1:], west_east[1:], indexing="ij"))
+    return box_means(south, north, west, east, nodes_per_side=nodes_per_side)
+
+
+def nodes_per_side(side_degrees: float, spacing_degrees: float) -> int:
+    """Nodes along a side of a cell: one more than observed points, so that little shows of single nodes."""
+    beside = side_degrees / spacing_degrees if spacing_degrees > 0.0 else np.inf
+    return int(min(max(1.0 + np.ceil(beside), FEWEST_NODES), MOST_NODES))
+
+
+def box_means(south: Array, north: Array, west: Array, east: Array, *, nodes_per_side: int) -> CellMeans:
+    """Means over q boxes in degrees; raises as `box_nodes`."""
     latitude, longitude, weights = box_nodes(south, north, west, east, nodes_per_side=nodes_per_side)
     return CellMeans(
         unit_sphere(latitude.ravel(), longitude.ravel()),

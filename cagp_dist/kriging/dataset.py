@@ -14,6 +14,7 @@ from cagp_dist.kriging.observations import Observations
 from cagp_dist.kriging.solving import Prediction
 from cagp_dist.kriging.targets import Targets
 from cagp_dist.likelihood.result import each
+from cagp_dist.store.layout import NODES_PER_CELL
 from cagp_dist.text import bytes_text
 
 CONVENTIONS = "CF-1.11"
@@ -31,15 +32,21 @@ def as_dataset(
         "std_computational": np.sqrt(prediction.computational_variance),
     }
     texts = descriptions(observed)
+    said = attributes(prediction, observed, learned, call=call)
+    if targets.cells is not None:
+        for text in texts.values():
+            text |= {"long_name": f"{text['long_name']}, mean over the cell", "cell_methods": "area: mean"}
+        said |= {"title": f"{said['title']}, means over cells", NODES_PER_CELL: int(targets.cells.counts[0])}
     if not prediction.computational_variance_known:
         texts["std_computational"]["comment"] = f"At most: an upper bound. {SUM_OF_SQUARES}"
     return xr.Dataset(
         {
             name: (field_dims(observed, targets), shaped(values, observed, targets), texts[name])
             for name, values in variables.items()
-        },
+        }
+        | dict(targets.bounds),
         coords=coordinates(observed, targets),
-        attrs=attributes(prediction, observed, learned, call=call),
+        attrs=said,
     )
 
 

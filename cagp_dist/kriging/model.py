@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -16,18 +16,21 @@ from cagp_dist.checks import as_numbers, check_count, check_positive
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres, kilometres_of_chord
 from cagp_dist.gp import Prior
+from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.dataset import BEYOND, LONGEST_CHORD, as_dataset, coordinates, field_dims
 from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.learning import KernelLike, Learned, MeanLike, learn
 from cagp_dist.kriging.observations import Observations, Source, observe, observe_arrays
 from cagp_dist.kriging.solving import predict
-from cagp_dist.kriging.targets import Targets, To, find_targets, of_places, region_of
+from cagp_dist.kriging.targets import Targets, To, as_cells, find_targets, of_places, region_of
 from cagp_dist.kriging.validation import cross_validate
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.result import OwnNumbers, each
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
+
+Kind: TypeAlias = Literal["grid", "cells"]
 
 MOST_SAMPLED = 4_000
 """Targets from whose full covariance samples are drawn: 130 MB, and 20 s."""
@@ -43,6 +46,7 @@ def krige(
     observations: Source,
     *,
     to: To = None,
+    kind: Kind = "grid",
     kernel: KernelLike = "matern32",
     mean: MeanLike = "constant",
     value: str | None = None,
@@ -77,6 +81,9 @@ def krige(
         east]}``, of which either may be left out; or the region alone. An object of xarray: its grid or
         places, in its order and with its longitudes. A `LatLonGrid`. A table of places, or its path. By
         default the grid of the observations: their gaps are filled.
+    kind : {"grid", "cells"}
+        The field at the points of a grid, or its mean over the cell around each, which ends half way to the
+        next: error bars of cells do not go up and down with how close the next observation happens to be.
     kernel : str, class of Kernel, or Kernel
         "matern12", "matern32", "matern52" or "squared-exponential", or a sum such as "matern32 + matern32";
         of a kernel with numbers these are kept.
@@ -120,6 +127,7 @@ def krige(
         for others of many observations an upper bound, which its attribute ``comment`` says), on the
         coordinates of the target; units and names are those of the observations. The attributes say what was
         chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended.
+        Means over cells say so in ``cell_methods``, and the edges of the cells are there as bounds.
         ``result.cagp.plot()`` draws it.
 
     Raises
@@ -174,7 +182,7 @@ def krige(
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
     )
-    result = model.fit(observations).predict(to)
+    result = model.fit(observations).predict(to, kind=kind)
     assert isinstance(result, xr.Dataset)
     return result
 
@@ -188,7 +196,7 @@ class Kriging:
     Parameters
     ----------
     **settings
-        All those of `krige` but ``observations`` and ``to``.
+        All those of `krige` but ``observations``, ``to`` and ``kind``.
 
     Attributes
     ----------
@@ -302,7 +310,7 @@ class Kriging:
         return self
 
     def predict(
-        self, to: "To | Array" = None, return_std: bool = False
+        self, to: "To | Array" = None, return_std: bool = False, *, kind: Kind = "grid"
     ) -> "xr.Dataset | Array | tuple[Array, Array]":
         """Mean and standard deviation at the targets.
 
@@ -312,6 +320,8 @@ class Kriging:
             Latitudes and longitudes in degrees.
         return_std : bool
             For an array: also the standard deviations.
+        kind : {"grid", "cells"}
+            As for `krige`.
 
         Returns
         -------
@@ -321,6 +331,10 @@ class Kriging:
         observed, learned = self._fitted()
         arrays = isinstance(to, np.ndarray)
         targets = _array_targets(to) if isinstance(to, np.ndarray) else find_targets(to, observed)
+        if kind not in ("grid", "cells"):
+            raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
+        if kind == "cells":
+            targets = as_cells(targets, observed)
         with workers_of(self.executor) as executor:
             prediction = predict(
                 observed,
@@ -330,8 +344,7 @@ class Kriging:
                 executor=executor,
                 memory_limit_bytes=self.memory_limit_bytes,
             )
-        prior = float(learned.kernel.diagonal(targets.points[:1])[0])
-        if (prediction.variance > UNINFORMED * prior).all():
+        if (prediction.variance > UNINFORMED * prior_variance(learned.kernel, targets.wanted)).all():
             covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
             warnings.warn(
                 "no observation is near any target: the error bars are those of the prior. The observations "
@@ -340,7 +353,8 @@ class Kriging:
                 stacklevel=2,
             )
         if not arrays:
-            call = f"cagp.krige({_changed(self)})"
+            settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
+            call = f"cagp.krige({', '.join(filter(None, settings))})"
             return as_dataset(prediction, observed, learned, targets, call=call)
         single = observed.dimension is None
         mean = prediction.mean[0] if single else prediction.mean.T

@@ -188,6 +188,7 @@ def choose_solver(
         workers=executor.workers,
         shares_memory=executor.shares_memory,
         memory_limit_bytes=executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes,
+        cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
         bounds=True,
     )
     sweeps, exact = SOLVERS["block-gauss-seidel"], []
@@ -245,7 +246,7 @@ def _condition(
             prior,
             window.grid,
             y,
-            targets.points if targets.grid is None else targets.grid,
+            targets.wanted if targets.grid is None else targets.grid,
             solver=solver,
             covariance="full" if full_covariance else "diagonal",
             executor=executor,
@@ -262,7 +263,7 @@ def _condition(
         prior,
         X,
         np.ascontiguousarray(y),
-        targets.points,
+        targets.wanted,
         solver=solver,
         covariance="full" if full_covariance else "diagonal",
         executor=executor,

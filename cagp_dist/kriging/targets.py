@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
 from typing import TypeAlias
 
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import unit_sphere, widest_gap
+from cagp_dist.geometry import SAME_DEGREES, cell_edges, spacing_degrees, unit_sphere, widest_gap
+from cagp_dist.gram.cells import CellMeans, box_means, nodes_per_side
 from cagp_dist.kriging.axes import Horizontal, horizontal
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.latlon import LatLonGrid
@@ -44,6 +45,12 @@ class Targets:
         In the order and convention in which they were given.
     grid : LatLonGrid or None
         The full-circle grid that the points are, row by row.
+    axes : (str, str) or None
+        Names of the coordinates that are the latitude and the longitude axis of a grid.
+    cells : CellMeans or None
+        Means over the cells around the points, where these are wanted.
+    bounds : dict of xarray.Variable
+        Edges of these cells.
     """
 
     latitude_degrees: Array
@@ -52,11 +59,19 @@ class Targets:
     shape: tuple[int, ...]
     coordinates: Mapping[str, xr.Variable]
     grid: LatLonGrid | None = None
+    axes: tuple[str, str] | None = None
+    cells: CellMeans | None = None
+    bounds: Mapping[str, xr.Variable] = field(default_factory=dict)
 
     @property
     def points(self) -> Array:
         """Unit vectors, shape (q, 3)."""
         return unit_sphere(self.latitude_degrees, self.longitude_degrees)
+
+    @property
+    def wanted(self) -> Array | CellMeans:
+        """Points (q, 3), or means over the cells around them."""
+        return self.points if self.cells is None else self.cells
 
 
 def find_targets(to: To, observed: Observations) -> Targets:
@@ -182,7 +197,69 @@ def _of_object(where: Horizontal) -> Targets:
             grid = LatLonGrid.from_axes(*axes)
         except ArgumentError:  # a part of the circle, or unequally spaced: points
             grid = None
-    return Targets(latitude, longitude, where.dims, where.shape, where.coordinates, grid)
+    names = None
+    if axes is not None:
+        of = {id(axis): name for name, axis in where.coordinates.items()}
+        names = of[id(where.latitude)], of[id(where.longitude)]
+    return Targets(latitude, longitude, where.dims, where.shape, where.coordinates, grid, names)
+
+
+def as_cells(targets: Targets, observed: Observations) -> Targets:
+    """Means over the cells of a grid, with edges half way between its points, in place of values at these.
+
+    Cells end at the poles. They have one node more along a side than observed places, two to eight.
+
+    Raises
+    ------
+    ArgumentError
+        If the targets are no grid of at least two latitudes and two longitudes, or one appears twice.
+    """
+    if targets.axes is None:
+        raise ArgumentError(
+            'kind is "cells", but the targets are places, which have no cells; expected a resolution, a '
+            'region or a grid with axes of latitude and longitude. Use kind="grid" for values at the places.'
+        )
+    north, east = (np.asarray(targets.coordinates[name].values, np.float64) for name in targets.axes)
+    sides = _sides("latitudes", np.clip(north, -90.0, 90.0)), _sides("longitudes", _eastward(east))
+    sides = np.clip(sides[0], -90.0, 90.0), sides[1] + (east - _eastward(east))
+    rows, columns = (
+        np.argsort(axis)[np.searchsorted(np.sort(axis), values)]
+        for axis, values in (
+            (np.clip(north, -90.0, 90.0), targets.latitude_degrees),
+            (east, targets.longitude_degrees),
+        )
+    )
+    there = (~np.isnan(observed.values)).any(axis=0)
+    spacing = spacing_degrees(observed.latitude_degrees[there], observed.longitude_degrees[there])
+    height = round(float(np.ptp(sides[0], axis=0).max()), 6)  # axes are rounded
+    cells = box_means(
+        *sides[0][:, rows], *sides[1][:, columns], nodes_per_side=nodes_per_side(height, spacing)
+    )
+    coordinates, bounds = dict(targets.coordinates), {}
+    for name, ends in zip(targets.axes, sides, strict=True):
+        axis = coordinates[name]
+        bounds[f"{name}_bnds"] = xr.Variable((*axis.dims, "nv"), ends.T)
+        coordinates[name] = xr.Variable(axis.dims, axis.values, {**axis.attrs, "bounds": f"{name}_bnds"})
+    return replace(targets, grid=None, cells=cells, coordinates=coordinates, bounds=bounds)
+
+
+def _eastward(longitude: Array) -> Array:
+    """Longitudes from behind the widest gap between them, in [0, 360)."""
+    offset = np.mod(longitude - widest_gap(longitude)[0], 360.0)
+    return np.where(offset > 360.0 - SAME_DEGREES, 0.0, offset)
+
+
+def _sides(what: str, axis: Array) -> Array:
+    """Lower and upper edge of the cell of each value of an axis, in any order, shape (2, n)."""
+    order = np.argsort(axis)
+    if axis.size < 2 or np.diff(axis[order]).min() < SAME_DEGREES:
+        raise ArgumentError(
+            f'kind is "cells", but the targets have {axis.size} {what}, of which some are the same or there '
+            "is one alone; expected at least two different ones, whose cells meet half way between them."
+        )
+    ends, sides = cell_edges(axis[order]), np.empty((2, axis.size))
+    sides[:, order] = ends[:-1], ends[1:]
+    return sides
 
 
 def _region(given: object) -> tuple[float, float, float, float]:

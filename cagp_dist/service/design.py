@@ -13,7 +13,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.folds import block_folds, fitting_blocks
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
-from cagp_dist.gram.cells import CellMeans, box_nodes
+from cagp_dist.gram.cells import CellMeans, box_means, nodes_per_side
 from cagp_dist.service.jobfile.tables import (
     AllPoints,
     DesignTable,
@@ -25,9 +25,6 @@ from cagp_dist.service.jobfile.tables import (
 
 NEARER = 1e-6
 """Points whose distances differ by less, relatively, are equally near."""
-
-FEWEST_NODES, MOST_NODES = 2, 8
-"""Nodes along a side of a cell of which the mean is wanted."""
 
 MOST_CELLS = 10_000_000
 """Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""
@@ -86,8 +83,7 @@ class MapCells:
         """
         if self.sides_degrees is None:
             return 0
-        beside = self.sides_degrees[0] / spacing_degrees if spacing_degrees > 0.0 else np.inf
-        return int(min(max(1.0 + np.ceil(beside), FEWEST_NODES), MOST_NODES))
+        return nodes_per_side(self.sides_degrees[0], spacing_degrees)
 
     def covered(self) -> tuple[Array, Array]:
         """Latitude and longitude of where the field is wanted: centres, or corners of cells."""
@@ -107,12 +103,13 @@ class MapCells:
         if self.sides_degrees is None:
             return unit_sphere(latitude, longitude)
         height, width = (0.5 * side for side in self.sides_degrees)
-        per_side = self.nodes_per_side(spacing_degrees)
-        sides = latitude - height, latitude + height, longitude - width, longitude + width
-        nodes = box_nodes(*sides, nodes_per_side=per_side)
-        weights = nodes[2].ravel()
-        counts = np.full(latitude.size, per_side**2)
-        return CellMeans(unit_sphere(nodes[0].ravel(), nodes[1].ravel()), weights, counts)
+        return box_means(
+            latitude - height,
+            latitude + height,
+            longitude - width,
+            longitude + width,
+            nodes_per_side=self.nodes_per_side(spacing_degrees),
+        )
 
     def fields(self, values: Array) -> Array:
         """Values of the predicted cells (T, size) as fields (T, rows, columns), NaN where they are blank."""
@@ -470,18 +467,6 @@ def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array)
         if table.kind == "grid"
         else ((north - south) / _count(rows), (east - west) / _count(columns)),
     )
-
-
-def spacing_degrees(latitude_degrees: Array, longitude_degrees: Array) -> float:
-    """Median angle between a point and the one next to it; infinite for one point."""
-    from scipy.spatial import cKDTree
-
-    if latitude_degrees.size < 2:
-        return np.inf
-    points = unit_sphere(latitude_degrees, longitude_degrees)
-    distances = np.asarray(cKDTree(points).query(points, k=2)[0])
-    chord = float(np.median(distances[:, 1]))
-    return float(np.rad2deg(2.0 * np.arcsin(0.5 * chord)))
 
 
 def _ascending(eastward: Array, *, full_circle: bool) -> Array:

@@ -8,11 +8,12 @@ from cagp_dist.arrays import Indices, Mask
 from cagp_dist.budget import Demand, GridSize, Plan
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.gram.cells import MOST_NODES
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.problem import grid_size
-from cagp_dist.service.design import MOST_NODES, Design, cells_of
+from cagp_dist.service.design import Design, cells_of
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints

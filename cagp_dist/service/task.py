@@ -14,14 +14,14 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.geometry import is_pole, unit_sphere
+from cagp_dist.geometry import is_pole, spacing_degrees, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.gram.cells import CellMeans
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.service.design import Design, MapCells, design_points, spacing_degrees
+from cagp_dist.service.design import Design, MapCells, design_points
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Solver

@@ -10,6 +10,8 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.geometry import spacing_degrees
+from cagp_dist.gram.cells import nodes_per_side
 from cagp_dist.kriging.observations import observe
 from cagp_dist.kriging.solving import SOLVERS
 
@@ -529,3 +531,75 @@ def test_a_lengthscale_beyond_the_diameter_of_the_earth_is_explained(stations):
     assert "nan" not in model.summary()
     short = cagp.Kriging(lengthscale=0.3, variance=4.0, noise_std=0.3).fit(stations)
     assert "lengthscale_comment" not in short.predict({"lat": [50.0], "lon": [10.0]}).attrs
+
+
+def cells_of(latitude_edges, longitude_edges, places):
+    """The cells of a map, with as many nodes as their side has places."""
+    spacing = spacing_degrees(*places)
+    per_side = nodes_per_side(float(np.max(np.diff(latitude_edges))), spacing)
+    return cagp.cell_means(latitude_edges, longitude_edges, nodes_per_side=per_side)
+
+
+def test_cells_of_a_table_are_those_of_condition(stations, prior):
+    region = [40.0, -30.0, -20.0, 30.0]
+    result = cagp.krige(stations, to={"resolution": 10.0, "region": region}, kind="cells", prior=prior)
+    X = cagp.unit_sphere(stations["lat"], stations["lon"])
+    edges = np.arange(-20.0, 41.0, 10.0), np.arange(-30.0, 31.0, 10.0)
+    cells = cells_of(*edges, (np.asarray(stations["lat"]), np.asarray(stations["lon"])))
+    y = stations["temperature [K]"]
+    expected = cagp.condition(prior, X, y, cells, solver=cagp.Cholesky())
+    np.testing.assert_allclose(result["mean"].values.ravel(), expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(result["std"].values.ravel() ** 2, expected.variance, rtol=1e-9)
+    points = cagp.krige(stations, to={"resolution": 10.0, "region": region}, prior=prior)
+    assert (result["std"] < points["std"]).all()
+    assert result.attrs["nodes_per_cell"] == len(cells.nodes) // len(cells)
+    assert result.attrs["title"].endswith(", means over cells")
+    assert "kind='cells'" in result.attrs["history"]
+    for name in ("mean", "std", "std_computational"):
+        assert result[name].attrs["cell_methods"] == "area: mean"
+        assert result[name].attrs["long_name"].endswith(", mean over the cell")
+        assert "cell_methods" not in points[name].attrs
+    for axis, ends in zip(("latitude", "longitude"), edges, strict=True):
+        np.testing.assert_allclose(result[result[axis].attrs["bounds"]], np.stack([ends[:-1], ends[1:]], 1))
+        assert "bounds" not in points[axis].attrs
+
+
+@pytest.mark.parametrize("order", [("lon", "lat"), ("lat", "lon")])
+def test_cells_of_a_grid_in_any_order_are_exact_by_its_rings(gappy, prior, order):
+    """The default target: each cell reaches half way to its neighbours, in the convention of the axis."""
+    western = gappy.assign_coords(lon=((gappy.lon + 180.0) % 360.0 - 180.0)).transpose(*order)
+    shuffled = western.isel(lat=slice(None, None, -1))
+    result = cagp.krige(shuffled, kind="cells", prior=prior, solver="rings")
+    assert set(result["mean"].dims) == set(order)
+    assert result.lon.values.tolist() == shuffled.lon.values.tolist()
+    north, east = np.sort(gappy.lat.values), np.sort(gappy.lon.values)
+    middle, half = 0.5 * (north[1:] + north[:-1]), 0.5 * float(east[1] - east[0])
+    ends = np.clip([2 * north[0] - middle[0], *middle, 2 * north[-1] - middle[-1]], -90.0, 90.0)
+    there = gappy.stack(point=("lat", "lon")).dropna("point")
+    cells = cells_of(ends, np.append(east - half, east[-1] + half), (there.lat.values, there.lon.values))
+    grid = cagp.LatLonGrid.from_axes(gappy.lat, gappy.lon)
+    expected = cagp.condition(prior, grid, gappy.values, cells, solver=cagp.Cholesky())
+    found = result.assign_coords(lon=result.lon % 360.0).sortby(["lat", "lon"]).transpose("lat", "lon", "nv")
+    np.testing.assert_allclose(found["mean"].values.ravel(), expected.mean, atol=1e-9)
+    np.testing.assert_allclose(found["std"].values.ravel() ** 2, expected.variance, atol=1e-9)
+    assert (found.lon_bnds.values[:, 1] - found.lon_bnds.values[:, 0]).tolist() == [2 * half] * east.size
+    assert ((result.lon_bnds[:, 0] < result.lon) & (result.lon < result.lon_bnds[:, 1])).all()
+
+
+@pytest.mark.parametrize(
+    ("to", "kind", "text"),
+    [
+        (30.0, "cell", 'kind is \'cell\'; expected "grid" or "cells"'),
+        ({"lat": [0.0], "lon": [0.0]}, "cells", "the targets are places, which have no cells"),
+        (np.zeros((3, 2)), "cells", "the targets are places"),
+        (cagp.LatLonGrid([10.0], 8), "cells", "have 1 latitudes, of which"),
+        (
+            xr.Dataset(coords={"lat": [0.0, 1.0], "lon": [0.0, 180.0, 360.0]}),
+            "cells",
+            "have 3 longitudes, of which some are the same",
+        ),
+    ],
+)
+def test_what_has_no_cells_is_said(stations, prior, to, kind, text):
+    with pytest.raises(ArgumentError, match=text):
+        cagp.Kriging(prior=prior).fit(stations).predict(to, kind=kind)
