@@ -242,7 +242,7 @@ def test_a_fit_takes_the_times_and_points_without_gaps(field):
     assert fit(parsed).ok
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "rings"])
+@pytest.mark.parametrize("solver", ["rings", pytest.param("cholesky", marks=pytest.mark.exhaustive)])
 def test_stations_on_a_grid_keep_their_noise_and_gaps(tmp_path, solver):
     rng = np.random.default_rng(4)
     latitude, longitude = (
