@@ -210,11 +210,14 @@ def fit(
                 one = Model(model.families[:1], model.coordinates)
                 alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
                 single = best_climb(
-                    Profile(_likelihood(one, part, how, executor, memory, seed), alone, counter, deviating),
+                    Profile(_likelihood(one, _alike(part), how, executor, memory, seed), alone, counter),
                     make_starts(None, alone, scales, starts=starts),
                 )
                 mixed = len(set(model.families)) > 1
                 spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
+            if deviating and not levels:  # the best place for one noise, which is soon found, is a good start
+                likelihood = _likelihood(model, _alike(part), how, executor, memory, seed)
+                spread = [best_climb(Profile(likelihood, within, counter), spread).x, spread[0]]
             likelihood = _likelihood(model, part, how, executor, memory, seed)
             levels.append(Profile(likelihood, within, counter, deviating))
         place, end = _search(levels, spread, model)
@@ -299,6 +302,11 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
         return [(points.thinned(FIRST_DENSE_POINTS), method), (points, method)]
     first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
     return [(first, "dense"), (points, method)]
+
+
+def _alike(data: Points | Gridded) -> Points | Gridded:
+    """Give the same data with one noise for all points."""
+    return replace(data, deviations=None) if isinstance(data, Points) else data
 
 
 def _likelihood(

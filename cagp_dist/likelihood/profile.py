@@ -67,12 +67,17 @@ class Place:
 
 
 class Counter:
-    """Counts evaluations and tells the caller of each."""
+    """Counts evaluations and tells the caller of each.
+
+    Its ``hint`` is where the last search for a best variance ended: the logarithm, and how fast the slope
+    falls there for each value.
+    """
 
     def __init__(self, progress: Callable[[FitProgress], None] | None) -> None:
         self._progress = progress
         self._started = time.perf_counter()
         self.evaluations = 0
+        self.hint: tuple[float, float] | None = None
 
     @property
     def seconds(self) -> float:
@@ -91,6 +96,10 @@ class Counter:
 
 MOST_VARIANCES = 20
 """Evaluations in search of the best variance, where it has no closed form; three or four are usual."""
+
+LEAST_STEEPNESS = 0.02
+"""Fall of the slope with the logarithm of the variance, for each value, at least; it is 0.5 if no noise
+deviates."""
 
 BEST = 1e-3
 """A variance is the best where the slope is below this times the fourth root of the number of values."""
@@ -161,16 +170,16 @@ class Profile:
         """Give the best variance within the bounds, what limits it, and the likelihood there.
 
         A search by secants for the root of the slope along the logarithm of the variance. It begins where the
-        best one would be if no noise deviated.
+        last one ended, and the first where the best one would be if no noise deviated.
         """
         first = self.bounds.numbering.lengthscales
         factors = numbers[first:]
         limits = [self.bounds.variance_at(factors, best) for best in (0.0, np.inf)]
         (low, high), side = np.log([variance for variance, _ in limits]), -1
-        u = float(low)
-        if low < high:
+        if self.counter.hint is None:
             alike = self.likelihood.evaluate(*numbers, 0.0)
-            u = float(np.clip(np.log(alike.quadratic / alike.values), low, high))
+            self.counter.hint = float(np.log(alike.quadratic / alike.values)), 0.5
+        u, steepness = float(np.clip(self.counter.hint[0], low, high)), self.counter.hint[1]
         slope_before, u_before = 0.0, u
         for _ in range(MOST_VARIANCES):
             evaluation = self.likelihood.evaluate(*numbers, float(np.exp(-u)))
@@ -179,11 +188,11 @@ class Profile:
             side = 0 if slope < 0.0 and u <= low else 1 if slope > 0.0 and u >= high else -1
             if side >= 0 or abs(slope) <= BEST * evaluation.values**0.25:
                 break
-            steepness = (slope_before - slope) / (u - u_before) if u != u_before else 0.0
-            if steepness <= 0.0:
-                steepness = 0.5 * evaluation.values
+            if u != u_before and slope != slope_before:
+                steepness = max((slope_before - slope) / (u - u_before) / evaluation.values, LEAST_STEEPNESS)
             u_before, slope_before = u, slope
-            u = float(np.clip(u + np.clip(slope / steepness, -1.0, 1.0), low, high))
+            u = float(np.clip(u + np.clip(slope / (steepness * evaluation.values), -1.0, 1.0), low, high))
         else:
             u = u_before  # that of the last evaluation
+        self.counter.hint = u, steepness
         return (*limits[side], evaluation) if side >= 0 else (float(np.exp(u)), 0, evaluation)
