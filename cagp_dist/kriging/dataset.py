@@ -9,7 +9,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
-from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.learning import Learned, fit_advice
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.kriging.solving import Prediction
 from cagp_dist.kriging.targets import Targets
@@ -143,7 +143,7 @@ def attributes(
     if result is not None:
         errors = result.standard_errors
         said |= {
-            "fit_advice": result.status.advice,
+            "fit_advice": fit_advice(result.status),
             "fit_method": result.method,
             "fitted_to": learned.fitted_to,
             "lengthscale_chord_standard_error": _one_or_all(each(errors.lengthscale)),

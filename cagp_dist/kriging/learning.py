@@ -22,7 +22,7 @@ from cagp_dist.variables.units import conversion
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
-    from cagp_dist.likelihood.result import FitResult
+    from cagp_dist.likelihood.result import FitResult, FitStatus
     from cagp_dist.runtime import Executor
 
 KernelLike: TypeAlias = str | type[Elementary] | Sequence[type[Elementary]] | Kernel
@@ -238,6 +238,16 @@ def learn(
         )
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
     return Learned(chosen, known + (noise_variance - typical), mean, result, where)
+
+
+def fit_advice(status: "FitStatus") -> str:
+    """Say how a fit ended and, if it did not end well, what callers of `krige` can change."""
+    if status.ok:
+        return status.advice
+    return (
+        f"{status.meaning} Give one of the numbers (lengthscale_km, variance, noise_std or nugget_std), try "
+        "another kernel or mean, or give more or closer observations."
+    )
 
 
 def _held(name: str, held: Sequence[float], parts: Sequence[type[Elementary]]) -> Sequence[object]:

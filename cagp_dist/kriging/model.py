@@ -19,7 +19,7 @@ from cagp_dist.gp import Prior
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.dataset import BEYOND, LONGEST_CHORD, as_dataset, coordinates, field_dims
 from cagp_dist.kriging.executors import Workers, workers_of
-from cagp_dist.kriging.learning import KernelLike, Learned, MeanLike, learn
+from cagp_dist.kriging.learning import KernelLike, Learned, MeanLike, fit_advice, learn
 from cagp_dist.kriging.observations import Observations, Source, observe, observe_arrays
 from cagp_dist.kriging.solving import predict
 from cagp_dist.kriging.targets import Targets, To, as_cells, find_targets, of_places, region_of
@@ -301,7 +301,7 @@ class Kriging:
             learned = self._learn(observed, executor=executor)
         result = learned.result
         if result is not None and not result.status.ok and not noise_is_negligible(result, result.prior):
-            warnings.warn(f"the fit ended {result.status.value}: {result.status.advice}", stacklevel=2)
+            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result.status)}", stacklevel=2)
         places, fields = observed.patterns()[0]
         self.prior_ = learned.prior(observed, places, fields)
         self.fit_result_ = learned.result

@@ -153,8 +153,10 @@ def test_the_summary_says_what_was_learned(model, truth):
 
 def test_a_fit_that_did_not_end_well_warns(stations):
     few = {name: column[:6] for name, column in stations.items()}
-    with pytest.warns(UserWarning, match=r"the fit ended (flat|at-bound|not-converged): "):
+    with pytest.warns(UserWarning, match=r"the fit ended (flat|at-bound|not-converged): ") as said:
         cagp.Kriging().fit(few)
+    assert "Give one of the numbers (lengthscale_km, variance, noise_std" in str(said[0].message)
+    assert "bounds" not in str(said[0].message)
 
 
 def test_a_client_of_dask_is_an_executor(stations):
