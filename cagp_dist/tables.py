@@ -83,7 +83,8 @@ class Frame(Protocol):
 
 TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Frame"
 
-Names: TypeAlias = NDArray[np.str_]
+Names: TypeAlias = NDArray[np.object_]
+"""Texts; rows of one place share theirs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +258,7 @@ def read_places(source: TableLike, *, latitude: str | None = None, longitude: st
     --------
     >>> places = read_places({"name": ["Munich"], "lat": [48.1], "lon": [11.6]})
     >>> places.names, places.longitude_degrees
-    (array(['Munich'], dtype='<U6'), array([11.6]))
+    (array(['Munich'], dtype=object), array([11.6]))
     """
     frame = _Columns.open(source)
     names = frame.find("latitude", latitude, LATITUDE), frame.find("longitude", longitude, LONGITUDE)
@@ -331,7 +332,7 @@ def _joined(names: Names, place: Indices, found: Names) -> Names:
     every = [dict.fromkeys([name] if name else []) for name in found.tolist()]
     for row in others:
         every[place[row]][str(names[row])] = None
-    return np.array(["; ".join(several) for several in every])
+    return np.array(["; ".join(several) for several in every], dtype=object)
 
 
 def _nth_of_its_kind(kinds: Array) -> Indices:
@@ -609,9 +610,12 @@ def _names(frame: _Columns, places: Array, kept: Indices, taken: Collection[str]
     """Find what the places (n, 2) of some rows are called."""
     usual = [name for name in frame.columns if _plain(name) in NAME and name not in taken]
     for column in sorted(usual, key=lambda name: NAME.index(_plain(name))):
-        names = np.array([_name(cell) for cell in frame.columns[column][kept].tolist()])
-        if names.any() and np.unique(names).size <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
-            return names
+        cells = frame.columns[column][kept].tolist()
+        cells = [cell if isinstance(cell, (str, int, float)) else str(cell) for cell in cells]
+        spelled = {cell: _name(cell) for cell in set(cells)}
+        different = set(spelled.values()) - {""}
+        if 0 < len(different) <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
+            return np.array([spelled[cell] for cell in cells], dtype=object)
     return None
 
 

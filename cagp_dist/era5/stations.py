@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_positions
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.store.layout import STATION_NAME
-from cagp_dist.tables import Fields, Names, Table, by_time_and_place, read_table
+from cagp_dist.tables import Fields, Table, by_time_and_place, read_table
 from cagp_dist.variables import described, range_error
 
 _NO_TIMES = (
@@ -86,14 +87,14 @@ def open_stations(
                 "noise_std out."
             )
         values = variable.transform(values)
-    coordinates: dict[str, tuple[str, Array | Names]] = {
+    coordinates: dict[str, tuple[str, Array | NDArray[np.str_]]] = {
         "latitude": (PLACE, fields.latitude_degrees),
         "longitude": (PLACE, np.mod(fields.longitude_degrees, 360.0)),
     }
     if noise is not None:
         coordinates["noise_std"] = (PLACE, noise)
     if fields.names is not None:
-        coordinates[STATION_NAME] = (PLACE, fields.names)
+        coordinates[STATION_NAME] = (PLACE, fields.names.astype(str))
     return xr.Dataset(
         {variable.name: (("time", PLACE), values, variable.attributes())},
         coords={"time": ("time", fields.times), **coordinates},

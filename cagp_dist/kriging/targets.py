@@ -138,8 +138,8 @@ def of_places(
         "latitude": xr.Variable(dim, latitude, _attributes("latitude")),
         "longitude": xr.Variable(dim, longitude, _attributes("longitude")),
     }
-    if names is not None:  # as objects: Zarr 3 knows no text of fixed width
-        coordinates[STATION_NAME] = xr.Variable(dim, names.astype(object), COORDINATES[STATION_NAME])
+    if names is not None:
+        coordinates[STATION_NAME] = xr.Variable(dim, names, COORDINATES[STATION_NAME])
     return Targets(latitude, longitude, (dim,), latitude.shape, coordinates)
 
 
