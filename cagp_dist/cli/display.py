@@ -251,6 +251,7 @@ def _span(times: "Times") -> str:
 
 def show_fit(job: "Job", fitted: "FittedPrior") -> None:
     """Print the fitted numbers, how well they are known, and a table for the job file."""
+    from cagp_dist.geometry import kilometres_of_chord
     from cagp_dist.service.fit import prior_table
 
     out, result = Console(highlight=False), fitted.result
@@ -263,6 +264,8 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         (is_variance, meaning), *_ = (said for key, said in _NUMBERS.items() if name.startswith(key))
         unit = squared(fitted.units) if is_variance else ""
         known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
+        if not is_variance and value <= 2.0:
+            meaning = f"{meaning}, {kilometres_of_chord(value):,.0f} km"
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, meaning)
     out.print(table)
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
