@@ -216,7 +216,7 @@ def test_fit_prints_numbers_and_a_table_to_paste(fit_job, tmp_path):
     pasted = fit_text(tmp_path).replace('[prior]\nmean = "harmonic-latitude"', table)
     numbers = parse_job(pasted).prior.numbers
     assert 0.1 < numbers.lengthscale < 1.0
-    shown = re.search(r"chord on the unit sphere, ([\d,]+) km", result.stdout)[1]
+    shown = re.search(r"chord on the unit sphere, ([\d,]+) km", " ".join(result.stdout.split()))[1]
     assert int(shown.replace(",", "")) == pytest.approx(
         6371.0 * 2.0 * np.arcsin(numbers.lengthscale / 2.0), rel=1e-3
     )
