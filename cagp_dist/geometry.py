@@ -74,11 +74,22 @@ def degrees(X: Array) -> tuple[Array, Array]:
 def chord_of_kilometres(kilometres: float) -> float:
     """Straight distance on the unit sphere of two points that are so far apart on the ground.
 
+    Raises
+    ------
+    ArgumentError
+        If no two points are.
+
     Examples
     --------
     >>> round(chord_of_kilometres(500.0), 6)
     0.07846
     """
+    longest = np.pi * EARTH_RADIUS_KILOMETRES
+    if not 0.0 <= kilometres <= longest * (1.0 + 1e-9):
+        raise ArgumentError(
+            f"{kilometres:g} km were given as a distance on the ground; expected 0 to {longest:.0f} km, half "
+            "the circumference of the Earth. A longer lengthscale is given as a chord: lengthscale=3.0."
+        )
     return float(2.0 * np.sin(0.5 * kilometres / EARTH_RADIUS_KILOMETRES))
 
 

@@ -12,6 +12,9 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers, check_count, check_positive
 from cagp_dist.errors import ArgumentError
 
+SMALLEST_BLOCK_DEGREES = 1e-6
+"""Places that no larger block parts, a tenth of a metre, are one place."""
+
 
 def block_folds(
     latitude_degrees: ArrayLike,
@@ -103,9 +106,11 @@ def fitting_blocks(
     longitude, height = np.mod(longitude_degrees, 360.0), blocks_degrees
     if _count(latitude_degrees, longitude, None) < count:
         return blocks_degrees
-    while _count(latitude_degrees, longitude, height) < count:
+    while height > SMALLEST_BLOCK_DEGREES:
+        if _count(latitude_degrees, longitude, height) >= count:
+            return height
         height /= 2.0
-    return height
+    return blocks_degrees
 
 
 def _count(latitude: Array, longitude: Array, height: float | None) -> int:

@@ -25,6 +25,9 @@ NODES_AT_ONCE = 512
 ROWS_AT_ONCE = 2048
 """Points whose covariances with those nodes are held at a time: 8 MB."""
 
+MOST_CELLS = 10_000_000
+"""Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""
+
 FEWEST_NODES, MOST_NODES = 2, 8
 """Nodes along a side of a cell, where they follow from the distance of the observed points."""
 

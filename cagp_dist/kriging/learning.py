@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -210,6 +210,7 @@ def learn(
         }
     known = _known_noise(observed, noise_std)
     typical = float(known.mean())
+    _check_nugget(nugget_std, known=typical > 0.0)
     bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
     level = None if nugget_std is None or typical == 0.0 else typical + nugget_std**2
     if level is not None:
@@ -225,17 +226,21 @@ def learn(
         X = points_of(observed)[places]
         y = observed.values[np.ix_(fields, places)].T - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
         grid = observed.grid if places.all() else None
-        result = fit(
+        search = partial(
+            fit,
             parts[0] if len(parts) == 1 else parts,
             X if grid is None else grid,
             y if grid is None else y.T.reshape(-1, *grid.shape),
             mean=0.0,
-            bounds=cast("Given", bounds),
             method="rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks",
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             noise_deviations=None if known.ndim == 0 else known[places] - typical,
         )
+        result = search(bounds=cast("Given", bounds))
+        if typical > 0.0 and "noise_variance" in result.at_bound:  # no nugget was found
+            bounds["noise_variance"] = (typical, typical)
+            result = search(bounds=cast("Given", bounds))
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
     return Learned(chosen, known + (noise_variance - typical), mean, result, where)
 
@@ -289,6 +294,18 @@ def _known_noise(observed: Observations, noise_std: float | None) -> Array:
     if (own == own[0]).all():
         return np.asarray(own[0])
     return np.where(seen, observed.noise_std**2, own.mean())
+
+
+def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
+    """Refuse a nugget that is none, or that would be added to nothing."""
+    if nugget_std is None or nugget_std == 0.0:
+        return
+    check_positive("nugget_std", nugget_std)
+    if not known:
+        raise ArgumentError(
+            f"nugget_std is {nugget_std:g}, which is added to a known noise, and none is known; expected "
+            "noise_std beside it, a number or a column. Without either the noise is fitted."
+        )
 
 
 def _decisive(observed: Observations) -> tuple[Mask, Indices, str]:

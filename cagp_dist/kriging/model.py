@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, check_count, check_positive
+from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres, kilometres_of_chord
 from cagp_dist.gp import Prior
@@ -296,7 +297,8 @@ class Kriging:
         Kriging
             This object.
         """
-        observed = self._observe(observations, y).with_poles_merged()
+        observed = self._with_noise_of_prior(self._observe(observations, y)).with_poles_merged()
+        _check_every_field(observed)
         with workers_of(self.executor) as executor:
             learned = self._learn(observed, executor=executor)
         result = learned.result
@@ -344,7 +346,8 @@ class Kriging:
                 executor=executor,
                 memory_limit_bytes=self.memory_limit_bytes,
             )
-        if (prediction.variance > UNINFORMED * prior_variance(learned.kernel, targets.wanted)).all():
+        prior = prior_variance(learned.kernel, targets.wanted)
+        if prior.size and (prediction.variance > UNINFORMED * prior).all():
             covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
             warnings.warn(
                 "no observation is near any target: the error bars are those of the prior. The observations "
@@ -448,6 +451,7 @@ class Kriging:
             ``pit`` and ``fold``; ``rmse``, ``crps``, ``nll`` and ``coverage`` of central intervals over all.
         """
         observed, learned = self._fitted()
+        check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
         with workers_of(self.executor) as executor:
             return cross_validate(
@@ -503,6 +507,13 @@ class Kriging:
             _check_pairs(X)
             if values.ndim not in (1, 2) or len(values) != len(X):
                 raise ArgumentError(f"y has shape {values.shape}; expected ({len(X)},), or ({len(X)}, T).")
+            if np.isinf(values).any():
+                raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
+            if isinstance(self.noise_std, str):
+                raise ArgumentError(
+                    f"noise_std is {self.noise_std!r}, the name of a column, but arrays have none; expected "
+                    "a number. Give a table or a dataset of xarray to have a noise for each place."
+                )
             return observe_arrays(X, values)
         column = self.noise_std if isinstance(self.noise_std, str) else None
         observed = observe(
@@ -519,10 +530,31 @@ class Kriging:
             return replace(observed, noise_std=None)  # a number in place of the column of that name
         return observed
 
+    def _with_noise_of_prior(self, observed: Observations) -> Observations:
+        """Take over the noise of each place from a prior that has it."""
+        if self.prior is None:
+            return observed
+        if not isinstance(self.prior, Prior):
+            raise ArgumentError(f"prior is {self.prior!r}; expected a cagp.Prior, or None to have it fitted.")
+        if not isinstance(self.prior.noise_variance, np.ndarray):
+            return observed
+        noise, n = self.prior.noise_variance, observed.latitude_degrees.size
+        shapes = [(n,)] if observed.where is None else list(dict.fromkeys([(n,), observed.where.shape]))
+        if noise.shape not in shapes:
+            raise ArgumentError(
+                f"the prior has a noise_variance of shape {noise.shape}; expected one number, or an array of "
+                f"shape {' or '.join(map(str, shapes))}, one for each place in the order of the observations."
+            )
+        return replace(observed, noise_std=np.sqrt(noise.reshape(-1)))
+
     def _learn(self, observed: Observations, *, executor: Any) -> Learned:
         if self.prior is not None:
             self._check_alone()
             noise = np.asarray(self.prior.noise_variance, dtype=np.float64)
+            if noise.ndim and observed.noise_std is not None:
+                noise = noise.reshape(-1)
+                merged = observed.noise_std != np.sqrt(noise)  # copies of a pole
+                noise = np.where(merged, observed.noise_std**2, noise)
             return Learned(self.prior.kernel, noise, self.prior.mean, None, "")
         return learn(
             observed,
@@ -552,6 +584,7 @@ class Kriging:
     def _check_alone(self) -> None:
         """Refuse numbers beside a prior, which has them all."""
         others = [name for name in _OF_THE_PRIOR if getattr(self, name) is not None]
+        others += ["nugget_std"] if self.nugget_std not in (None, 0.0) else []
         if others:
             raise ArgumentError(
                 f"prior and {' and '.join(others)} were both given; a prior fixes every number. "
@@ -572,8 +605,20 @@ def _changed(model: Kriging) -> str:
     """Arguments that are not the defaults, as they would be written."""
     defaults = inspect.signature(Kriging.__init__).parameters
     shown = {name: given for name, given in model.get_params().items() if given is not defaults[name].default}
-    written = {name: repr(given) for name, given in shown.items() if given != defaults[name].default}
+    written = {name: repr(given) for name, given in shown.items()}
     return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())
+
+
+def _check_every_field(observed: Observations) -> None:
+    """Refuse fields without any observation, which have no prior mean."""
+    empty = np.flatnonzero(np.isnan(observed.values).all(axis=1))
+    if empty.size:
+        moments = observed.times
+        which = f"field {empty[0]}" if moments is None else f"the field of {shown(moments[empty[0]])}"
+        raise ArgumentError(
+            f"{which} has no observation ({empty.size} of {len(observed.values)} have none); expected one at "
+            "least. Leave these fields out."
+        )
 
 
 def _numbers(errors: OwnNumbers) -> str:

@@ -90,8 +90,7 @@ def predict(
 ) -> Prediction:
     """Condition each field on its observations, at the targets.
 
-    Fields with the same gaps share a solve. A field without any observation has the prior's variance and no
-    mean: it is refused.
+    Fields with the same gaps share a solve. Each has an observation at least.
 
     Raises
     ------
@@ -104,10 +103,6 @@ def predict(
     covariance = np.empty((T, q, q)) if full_covariance else None
     statuses, names, plans, where = [], [], [], ""
     for places, fields in observed.patterns():
-        if not places.any():
-            raise ArgumentError(
-                f"field {int(fields[0])} has no observation ({fields.size} such fields); leave it out."
-            )
         prior = learned.prior(observed, places, fields)
         chosen = choose_solver(
             solver,

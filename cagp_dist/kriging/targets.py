@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import SAME_DEGREES, cell_edges, spacing_degrees, unit_sphere, widest_gap
-from cagp_dist.gram.cells import CellMeans, box_means, nodes_per_side
+from cagp_dist.gram.cells import MOST_CELLS, CellMeans, box_means, nodes_per_side
 from cagp_dist.kriging.axes import Horizontal, horizontal
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.latlon import LatLonGrid
@@ -157,6 +157,12 @@ def of_grid(resolution_degrees: float, region: tuple[float, float, float, float]
     if not 0.0 < resolution_degrees <= 90.0:
         raise ArgumentError(
             f"the resolution is {resolution_degrees!r}; expected degrees, above 0 and at most 90."
+        )
+    cells = (north - south) * (east - west) / resolution_degrees**2
+    if cells > MOST_CELLS:
+        raise ArgumentError(
+            f"the region has {cells:.3g} cells of {resolution_degrees:g} degrees; expected {MOST_CELLS:,} at "
+            "most. Take a coarser resolution or a smaller region."
         )
     return of_axes(_centres(south, north, resolution_degrees), _centres(west, east, resolution_degrees))
 

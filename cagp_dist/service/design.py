@@ -13,7 +13,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.folds import block_folds, fitting_blocks
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
-from cagp_dist.gram.cells import CellMeans, box_means, nodes_per_side
+from cagp_dist.gram.cells import MOST_CELLS, CellMeans, box_means, nodes_per_side
 from cagp_dist.service.jobfile.tables import (
     AllPoints,
     DesignTable,
@@ -25,9 +25,6 @@ from cagp_dist.service.jobfile.tables import (
 
 NEARER = 1e-6
 """Points whose distances differ by less, relatively, are equally near."""
-
-MOST_CELLS = 10_000_000
-"""Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,3 +83,5 @@ def test_blocks_are_halved_until_there_are_as_many_as_folds_if_that_can_be():
         block_folds(*places, count=10, blocks_degrees=2.0 * height, generator=rng)
     assert fitting_blocks(*places, count=3, blocks_degrees=5.0) == 5.0
     assert fitting_blocks(places[0][:4], places[1][:4], count=5, blocks_degrees=5.0) == 5.0
+    beside = np.array([50.0, np.nextafter(50.0, 51.0)])  # no blocks part these
+    assert fitting_blocks(beside, np.zeros(2), count=2, blocks_degrees=5.0) == 5.0

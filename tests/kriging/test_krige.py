@@ -174,6 +174,11 @@ def test_a_nugget_is_added_to_a_known_noise(truth):
     fitted = cagp.Kriging(**settings, nugget_std=None).fit(truth)
     error = fitted.fit_result_.standard_errors.noise_variance
     assert abs(fitted.prior_.noise_variance - 0.25) < 3 * error < 0.15
+    # all of it is known, and there is no nugget: no reason to warn
+    none = cagp.Kriging(noise_std=0.7, nugget_std=None).fit(truth)
+    assert none.fit_result_.prior == cagp.Kriging(noise_std=0.7).fit(truth).fit_result_.prior
+    none = cagp.Kriging(**settings | {"noise_std": 0.7}, nugget_std=None).fit(truth)
+    assert none.prior_.noise_variance == pytest.approx(0.49)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +339,7 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
         ({"to": [1.0, 2.0]}, "to is"),
         ({"to": {"region": [0.0, 1.0, 10.0, 2.0]}}, r"expected \[north, west, south, east\]"),
         ({"to": 0.0}, "the resolution is 0.0"),
+        ({"to": 0.001}, r"cells of 0.001 degrees; expected 10,000,000 at most"),
         ({"kernel": "matern23"}, "'matern23' is no kernel; expected matern12"),
         ({"kernel": 3}, "kernel is 3; expected a name"),
         ({"solver": "magic"}, "solver is 'magic'; expected \"auto\""),
@@ -341,7 +347,11 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
         ({"mean": "cubic"}, "mean is 'cubic'"),
         ({"lengthscale": 1.0, "lengthscale_km": 1.0}, "both given"),
         ({"lengthscale_km": -1.0}, "lengthscale_km is -1.0"),
+        ({"lengthscale_km": 21_000.0}, "21000 km .* expected 0 to 20015 km"),
         ({"noise_std": -1.0}, "noise_std is -1.0"),
+        ({"noise_std": 0.1, "nugget_std": -1.0}, "nugget_std is -1.0"),
+        ({"nugget_std": 1.0}, "nugget_std is 1, which is added to a known noise, and none is known"),
+        ({"prior": 3.0}, "prior is 3.0; expected a cagp.Prior"),
         ({"noise_std": "err"}, "no column 'err'"),
         ({"executor": 3}, "executor is 3; expected a distributed.Client"),
     ],
@@ -354,6 +364,25 @@ def test_what_cannot_be_is_refused(stations, arguments, text):
 def test_a_prior_fixes_every_number(stations, prior):
     with pytest.raises(ArgumentError, match="prior and noise_std were both given"):
         cagp.krige(stations, to=30.0, prior=prior, noise_std=0.1)
+    with pytest.raises(ArgumentError, match="prior and nugget_std were both given"):
+        cagp.krige(stations, to=30.0, prior=prior, nugget_std=0.1)
+
+
+def test_a_prior_may_have_the_noise_of_each_place(truth, prior):
+    field, noise = truth[0], np.linspace(0.1, 2.0, truth[0].size)
+    own = cagp.Prior(prior.kernel, noise, mean=280.0)
+    places = {"lat": [10.0, -20.0], "lon": [5.0, 170.0]}
+    latitude, longitude = np.meshgrid(field.lat, field.lon, indexing="ij")
+    X = cagp.unit_sphere(latitude.ravel(), longitude.ravel())
+    X_test = cagp.unit_sphere(places["lat"], places["lon"])
+    expected = cagp.condition(own, X, field.values.ravel(), X_test, solver=cagp.Cholesky())
+    in_rows = cagp.Prior(prior.kernel, noise.reshape(field.shape), mean=280.0)
+    for given in (own, in_rows):
+        result = cagp.krige(field, to=places, prior=given)
+        np.testing.assert_array_equal(result["mean"], expected.mean)
+        np.testing.assert_array_equal(result["std"], np.sqrt(expected.variance))
+    with pytest.raises(ArgumentError, match=r"shape \(5,\); .* of shape \(198,\) or \(11, 18\)"):
+        cagp.krige(field, to=places, prior=cagp.Prior(prior.kernel, noise[:5]))
 
 
 @pytest.mark.parametrize(
@@ -364,6 +393,12 @@ def test_a_prior_fixes_every_number(stations, prior):
         (lambda given: given.assign_coords(lat=given.lat * 2), "which is no latitude"),
         (lambda given: given * np.nan, "NaN everywhere"),
         (lambda given: given / 0.0, "holds infinity"),
+        (
+            lambda given: given.expand_dims(time=np.array(["2020-01-01", "2020-01-02"], "M8[ns]")).where(
+                lambda fields: fields.time.dt.day == 1
+            ),
+            "the field of 2020-01-02T00:00 has no observation .1 of 2",
+        ),
     ],
 )
 def test_fields_that_cannot_be_read_are_refused(gappy, prior, change, text):

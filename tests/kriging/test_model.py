@@ -43,6 +43,8 @@ def test_arrays_in_arrays_out(stations, model):
         (np.zeros((3, 3)), np.zeros(3), r"X has shape \(3, 3\)"),
         (np.zeros((3, 2)), np.zeros(4), r"y has shape \(4,\); expected \(3,\)"),
         (np.full((3, 2), np.nan), np.zeros(3), "finite numbers"),
+        (np.zeros((2, 2)), [1.0, np.inf], "y holds infinity"),
+        (np.zeros((2, 2)), np.full(2, np.nan), "field 0 has no observation .1 of 1"),
     ],
 )
 def test_arrays_of_other_shapes_are_refused(X, y, text):
@@ -57,6 +59,9 @@ def test_parameters_are_stored_as_they_came_and_can_be_changed():
     assert model.set_params(noise_std=0.2) is model
     assert model.get_params()["noise_std"] == 0.2
     assert repr(model) == f"Kriging(kernel={kernel!r}, noise_std=0.2)"
+    assert repr(cagp.Kriging(variance=np.array([1.0, 2.0]))) == "Kriging(variance=array([1., 2.]))"
+    with pytest.raises(ArgumentError, match="noise_std is 'err', the name of a column, but arrays have none"):
+        cagp.Kriging(noise_std="err").fit(np.zeros((1, 2)), [1.0])
     again = cagp.Kriging(**model.get_params())
     assert again.get_params() == model.get_params()
     with pytest.raises(ArgumentError, match="no parameter 'noise'"):
