@@ -21,8 +21,9 @@ from cagp_dist.budget import MOST_PRODUCTS
 from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.base import ExactSolve
+from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.rings import RingGram
-from cagp_dist.gram.targets import Targets, averaged, target_points
+from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
 from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
@@ -147,6 +148,9 @@ class MaskedRings:
         if isinstance(targets, LatLonGrid) and targets.same_points(self.rings.grid):
             fields = self.rows_of_poles.prior_product(self._layout.embed(columns.T))
             return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
+        weights = self._layout.embed(columns.T) if isinstance(targets, CellMeans) else np.empty((0, 0, 0))
+        if (found := cross_by_views(self.kernel, targets, self.rings.grid, weights)) is not None:
+            return found
         return averaged(
             targets, cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
         )

@@ -18,7 +18,7 @@ from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.base import ExactSolve
 from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
-from cagp_dist.gram.targets import Targets, averaged, target_points
+from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import OWN_ON_SPHERE, Kernel
 from cagp_dist.latlon.grid import LatLonGrid, as_fields
@@ -222,6 +222,9 @@ class RingGram:
         if isinstance(targets, LatLonGrid) and targets.same_points(self.grid):
             image = self @ columns if product is None else product
             return np.asarray(image - self.noise_variance[:, None] * columns)
+        fields = columns.T.reshape(-1, *self.grid.shape)
+        if (found := cross_by_views(self.kernel, targets, self.grid, fields)) is not None:
+            return found
         return averaged(
             targets, cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
         )

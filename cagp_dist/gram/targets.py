@@ -2,10 +2,18 @@
 
 from typing import overload
 
+import numpy as np
+
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.gram.cells import CellMeans, averaged_panel, variance_of_means
+from cagp_dist.gram.cells import CellMeans, averaged_panel, variance_of_means, views_of_cells
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.latlon.grid import LatLonGrid
+
+LEAST_ALIKE = 0.25
+"""Views in units of cells up to which sums over a grid are taken view by view."""
+
+VIEWS_AT_ONCE = 8
+"""Views whose covariances with the whole grid are held at a time."""
 
 Targets = Array | LatLonGrid | CellMeans
 """What a posterior is wanted of: the field at points (q, p) or on a whole grid, or its means over cells."""
@@ -54,6 +62,29 @@ def seen_from(kernel: Kernel, targets: Targets, X: Array) -> Array:
     if isinstance(targets, CellMeans):
         return covariance_with(kernel, X, targets).T
     return kernel(target_points(targets), X)
+
+
+def cross_by_views(kernel: Kernel, targets: Targets, grid: LatLonGrid, fields: Array) -> Array | None:
+    """``k(targets, X) @ columns`` (q, T) of fields (T, P, Q) on a whole grid, for cells that see it alike.
+
+    Cells that are rotations of each other take one row of ``k``, and a correlation along the longitudes. None
+    where targets are no cells, or hardly any are alike.
+    """
+    if not isinstance(targets, CellMeans) or not len(targets):
+        return None
+    seeing, view, steps = views_of_cells(targets, grid)
+    if len(seeing) > LEAST_ALIKE * len(targets):
+        return None
+    spectrum = np.fft.rfft(fields, axis=2)
+    found = np.empty((len(targets), len(fields)))
+    for start in range(0, len(seeing), VIEWS_AT_ONCE):
+        seen = seen_from(kernel, seeing.part(slice(start, start + VIEWS_AT_ONCE)), grid.points)
+        turned = np.conj(np.fft.rfft(seen.reshape(-1, *grid.shape), axis=2))
+        product = np.einsum("vpk,tpk->vtk", turned, spectrum)
+        sums = np.fft.irfft(product, n=grid.n_longitudes, axis=2)
+        here = np.flatnonzero((view >= start) & (view < start + len(sums)))
+        found[here] = sums[view[here] - start, :, steps[here] % grid.n_longitudes]
+    return found
 
 
 def prior_variance(kernel: Kernel, targets: Targets) -> Array:

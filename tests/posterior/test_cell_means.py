@@ -9,6 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import DenseGram
 from cagp_dist.gram.cells import CellMeans, box_nodes, views_of_cells
+from cagp_dist.gram.targets import seen_from
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..oracle import assert_close, assert_same_bits, block_stage, compose, dense
@@ -228,6 +229,25 @@ def test_cells_that_lie_alike_between_the_longitudes_are_one_view(shift):
     assert len(views_of_cells(other, GRID)[0]) == 6  # weights of a cell are symmetric
     assert len(views_of_cells(cells.followed_by(nearly), GRID)[0]) == 12
     assert len(views_of_cells(cells.part(slice(0)), GRID)[0]) == 0
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+def test_sums_over_a_grid_are_the_same_view_by_view(gaps, monkeypatch):
+    field, seen = on_grid(gaps)[0], []
+    cells = cagp.cell_means(np.linspace(-90.0, 90.0, 4), np.linspace(7.0, 367.0, 25)).part(
+        np.random.default_rng(0).permutation(72)
+    )
+    fields = np.stack([field, 2.0 * field + 1.0])
+    with monkeypatch.context() as context:
+        context.setattr("cagp_dist.gram.targets.LEAST_ALIKE", 0.0)
+        one_by_one = cagp.condition(ON_SPHERE, GRID, fields, cells, solver=cagp.Rings())
+    monkeypatch.setattr(
+        "cagp_dist.gram.targets.seen_from", lambda *given: seen.append(len(given[1])) or seen_from(*given)
+    )
+    found = cagp.condition(ON_SPHERE, GRID, fields, cells, solver=cagp.Rings())
+    assert seen == [6]  # of three latitudes, in two places between the longitudes
+    assert_close(found.mean, one_by_one.mean)
+    assert_close(found.variance, one_by_one.variance)
 
 
 def test_a_cell_may_have_many_nodes(monkeypatch):
