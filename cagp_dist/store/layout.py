@@ -67,7 +67,7 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
     noisy = (
         f"sqrt({name}_std**2 + noise_variance). For measurements, noise_variance is their error. For values "
         f"of a reanalysis it is mostly {varying} over less than the distance of the points: this is then "
-        " the uncertainty of a value of the reanalysis."
+        "the uncertainty of a value of the reanalysis."
     )
     unfinished = (
         f"Square root of an upper bound of the computational part of {name}_std**2: what more iterations of "
