@@ -49,7 +49,8 @@ def effective_fields(kernel: Kernel, noise_variance: float | Array, X: Array, re
     G = kernel(X[chosen], X[chosen])
     G[np.diag_indices_from(G)] += np.broadcast_to(noise_variance, n)[chosen]
     white = solve_triangular(cholesky_lower(G), residuals[chosen], lower=True, check_finite=False)
-    white /= np.linalg.norm(white, axis=0)
+    sizes = np.linalg.norm(white, axis=0)
+    white /= np.where(sizes > 0.0, sizes, 1.0)  # a field that is its mean, such as a day without rain
     inflation = 1.0
     for lag in range(1, fields):
         rho = float(np.einsum("nt,nt->t", white[:, :-lag], white[:, lag:]).mean())

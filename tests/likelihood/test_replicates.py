@@ -45,3 +45,10 @@ def test_one_field_is_one_and_equal_ones_are_one():
     X, draws = fields(1, 0.0)
     assert effective_fields(KERNEL, NOISE, X, draws) == 1.0
     assert effective_fields(KERNEL, NOISE, X, np.tile(draws, (1, 30))) == pytest.approx(1.0, abs=0.05)
+
+
+def test_fields_without_any_departure_say_nothing():
+    X, draws = fields(40, 0.8)
+    calm = np.insert(draws, [0, 40], 0.0, axis=1)
+    expected = effective_fields(KERNEL, NOISE, X, draws)
+    assert effective_fields(KERNEL, NOISE, X, calm) == pytest.approx(expected, rel=0.15)
