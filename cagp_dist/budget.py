@@ -52,6 +52,9 @@ MOST_WINDOW_FLOPS = 10**14
 PRODUCTS_OF_NOISE = 12
 """Products to a relative residual of 1e-10 over the root of the condition number: ``log(2 / 1e-10) / 2``."""
 
+LEAST_ALIKE = 0.25
+"""Views in units of cells up to which sums over a grid are taken view by view."""
+
 GAP_PRODUCTS = 80
 """Products that a solve with more missing points takes, about."""
 
@@ -135,8 +138,8 @@ class GridSize:
     targets_are_grid : bool
         Whether the targets are the points of the same grid.
     target_views : int or None
-        Of targets that are a grid: how many of them see this one differently, up to rotation. None where the
-        targets are points, of which no two may see it alike.
+        Of targets that are a grid, or cells: how many of them see this one differently, up to rotation. None
+        where the targets are points, of which no two may see it alike.
     noise_spread : float
         Largest noise of a point over the smallest, both in units of the mean of their latitudes: 1 where the
         noise does not vary along latitudes.
@@ -558,8 +561,10 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
         raise _too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     # the prior seen by each view, and for the mean at other points than the grid's by each of them
     points = demand.target_points if targets else 0
-    of_views = points if many or grid.target_views is None else views
-    seen = of_views + (0 if grid.targets_are_grid else points)
+    nodes = -(-demand.target_points // max(demand.q, 1))
+    of_views = points if many or grid.target_views is None else views * nodes
+    alike = demand.cell_nodes > 0 and views <= LEAST_ALIKE * targets
+    seen = of_views + (0 if grid.targets_are_grid else views * nodes if alike else points)
     entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
     if not many:

@@ -5,12 +5,10 @@ from typing import overload
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import LEAST_ALIKE
 from cagp_dist.gram.cells import CellMeans, averaged_panel, variance_of_means, views_of_cells
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.latlon.grid import LatLonGrid
-
-LEAST_ALIKE = 0.25
-"""Views in units of cells up to which sums over a grid are taken view by view."""
 
 VIEWS_AT_ONCE = 8
 """Views whose covariances with the whole grid are held at a time."""

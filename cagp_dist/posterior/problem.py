@@ -7,7 +7,7 @@ pole (Q points that are one place), it is that of the observed points of the gri
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +19,7 @@ from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
-from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.cells import CellMeans, views_of_cells
 from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
@@ -368,19 +368,22 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
         memory_limit_bytes=memory_limit_bytes,
         p=3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1],
         cell_nodes=len(targets.nodes) if isinstance(targets, CellMeans) else 0,
-        grid=None
-        if not isinstance(gram, (RingGram, MaskedRings))
-        else _size_of(gram, targets if isinstance(targets, LatLonGrid) else None),
+        grid=None if not isinstance(gram, (RingGram, MaskedRings)) else _size_of(gram, targets),
     )
 
 
-def _size_of(gram: RingGram | MaskedRings, targets: LatLonGrid | None) -> GridSize:
+def _size_of(gram: RingGram | MaskedRings, targets: Targets) -> GridSize:
+    on_grid = targets if isinstance(targets, LatLonGrid) else None
     if isinstance(gram, RingGram):
-        return grid_size(gram.layout, targets, noise_by_latitude=gram.noise_by_latitude)
-    low, high = gram.noise_range
-    return grid_size(
-        gram.layout, targets, noise_by_latitude=gram.rings.noise_by_latitude, noise_spread=high / low
-    )
+        size = grid_size(gram.layout, on_grid, noise_by_latitude=gram.noise_by_latitude)
+    else:
+        low, high = gram.noise_range
+        size = grid_size(
+            gram.layout, on_grid, noise_by_latitude=gram.rings.noise_by_latitude, noise_spread=high / low
+        )
+    if not isinstance(targets, CellMeans) or not len(targets):
+        return size
+    return replace(size, target_views=len(views_of_cells(targets, gram.layout.grid)[0]))
 
 
 def grid_size(
