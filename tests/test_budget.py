@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
-from cagp_dist.budget import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS, Demand, GridSize, Plan
+from cagp_dist.budget import Demand, GridSize, Plan
+from cagp_dist.budget.points import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram import tiled
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor

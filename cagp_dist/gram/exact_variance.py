@@ -16,7 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget import DOUBLE, Demand, Plan, common_bytes, plan_exact_grid
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import DOUBLE
+from cagp_dist.budget.grids import plan_exact_grid
+from cagp_dist.budget.plan import common_bytes
 from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.cells import CellMeans

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.budget import FEW_MISSING, GRID_COLUMNS, solves_window
+from cagp_dist.budget.demand import FEW_MISSING, solves_window
+from cagp_dist.budget.grids import GRID_COLUMNS
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.cells import CellMeans, views_of_cells
 from cagp_dist.gram.dense import cholesky_lower

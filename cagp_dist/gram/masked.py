@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.budget import MOST_PRODUCTS
+from cagp_dist.budget.demand import MOST_PRODUCTS
 from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.base import ExactSolve

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import DOUBLE
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.base import ExactSolve

@@ -5,7 +5,7 @@ from typing import overload
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget import LEAST_ALIKE
+from cagp_dist.budget.grids import LEAST_ALIKE
 from cagp_dist.gram.cells import CellMeans, averaged_panel, variance_of_means, views_of_cells
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.latlon.grid import LatLonGrid

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.budget import GRID_COLUMNS
+from cagp_dist.budget.grids import GRID_COLUMNS
 from cagp_dist.errors import NumericalError
 from cagp_dist.geometry import degrees, unit_sphere
 from cagp_dist.gram.cells import CellMeans

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import TABLE_ENTRIES, range_count, sector_sizes
+from cagp_dist.budget.demand import TABLE_ENTRIES, range_count, sector_sizes
 from cagp_dist.kernels import Parameters
 from cagp_dist.tiling import Range
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import DOUBLE
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.kernels import Parameters, coordinates, total_variance
 from cagp_dist.lapack import cholesky_in_place, solve_lower

@@ -18,7 +18,9 @@ Gaussian processes]
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import DOUBLE, Demand, Plan, plan_sweeps
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import DOUBLE
+from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product

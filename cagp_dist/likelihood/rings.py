@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import DOUBLE, TABLE_ENTRIES
+from cagp_dist.budget.demand import DOUBLE, TABLE_ENTRIES
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Parameters

@@ -45,7 +45,7 @@ def solve_by_sweeps(
     most_sweeps : int
         After these the solve ends.
     plan : Plan
-        Blocks and panels, from `cagp_dist.budget.plan_sweeps`.
+        Blocks and panels, from `cagp_dist.budget.points.plan_sweeps`.
     executor : Executor
         Where tasks run; the result does not depend on it.
 

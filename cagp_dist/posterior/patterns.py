@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.budget import DOUBLE, Demand, Plan
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.posterior.certificate import Certificate, JointCertificate
 from cagp_dist.remedies import Remedy

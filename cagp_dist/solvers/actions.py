@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cagp_dist.budget import Demand, Plan, plan_actions
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.points import plan_actions
 from cagp_dist.checks import check_count
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.runtime import Executor, single_threaded_steps

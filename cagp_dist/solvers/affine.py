@@ -8,7 +8,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget import Demand, Plan, plan_ring_sweeps, plan_sweeps
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.grids import plan_ring_sweeps
+from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.checks import check_between
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cagp_dist.budget import Demand, Plan, plan_exact, plan_exact_grid
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.grids import plan_exact_grid
+from cagp_dist.budget.points import plan_exact
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import ExactSolve, Gram
 from cagp_dist.gram.dense import DenseGram

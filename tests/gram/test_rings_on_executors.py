@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.budget import FEWEST_RANGES
+from cagp_dist.budget.demand import FEWEST_RANGES
 from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.posterior.sampling import sample_posterior

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.budget import FEW_MISSING, GridSize, solves_window
+from cagp_dist.budget import GridSize
+from cagp_dist.budget.demand import FEW_MISSING, solves_window
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram import window
 from cagp_dist.gram.window import WindowSolve

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist import compiled
-from cagp_dist.budget import FEWEST_RANGES, RANGE_BYTES, GridSize
+from cagp_dist.budget import GridSize
+from cagp_dist.budget.demand import FEWEST_RANGES, RANGE_BYTES
 from cagp_dist.latlon import wavenumbers as module
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import chi2
 
 import cagp_dist as cagp
-from cagp_dist.budget import Demand, plan_sweeps
+from cagp_dist.budget import Demand
+from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.likelihood import pathwise
 from cagp_dist.likelihood import sweeps as sweeping
 from cagp_dist.likelihood.bounds import Scales, make_bounds

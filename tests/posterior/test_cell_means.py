@@ -185,7 +185,7 @@ def on_grid(gaps):
 def test_observed_grids(solver, gaps, monkeypatch):
     if gaps != "a point":
         monkeypatch.setattr("cagp_dist.gram.gaps.FEW_MISSING", 20)
-        monkeypatch.setattr("cagp_dist.budget.FEW_MISSING", 20)
+        monkeypatch.setattr("cagp_dist.budget.demand.FEW_MISSING", 20)
     field, mean, covariance = on_grid(gaps)
     for wanted in ("full", "diagonal"):
         found = cagp.condition(ON_SPHERE, GRID, field, MAPPED, solver=solver, covariance=wanted)

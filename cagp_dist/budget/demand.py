@@ -1,0 +1,190 @@
+"""What is asked of a solve, in integers: how many points, targets and fields, which grid, which machine."""
+
+import math
+from dataclasses import dataclass
+
+DOUBLE = 8
+"""Bytes of a number."""
+
+FEW_MISSING = 8192
+"""Missing points of a grid up to which an exact identity is used: a dense matrix of that size is 0.5 GiB."""
+
+MOST_WINDOW_FLOPS = 10**14
+"""Of the factor of a window of a grid: half an hour on one core."""
+
+PRODUCTS_OF_NOISE = 12
+"""Products to a relative residual of 1e-10 over the root of the condition number: ``log(2 / 1e-10) / 2``."""
+
+GAP_PRODUCTS = 80
+"""Products that a solve with more missing points takes, about."""
+
+MOST_PRODUCTS = 2000
+"""Products after which an iteration is given up."""
+
+RANGE_BYTES = 96 * 2**20
+"""Blocks of one range of wavenumbers: enough for a task, small enough for a worker."""
+
+FEWEST_RANGES = 4
+
+TABLE_ENTRIES = 200_000
+"""Kernel values that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level cache."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What is asked for and what there is to do it with.
+
+    Attributes
+    ----------
+    n, q, fields : int
+        Observed points, test points, fields that share the points.
+    full_covariance : bool
+        Whether the (q, q) covariance is wanted.
+    workers : int
+        Tasks that run at once.
+    shares_memory : bool
+        Whether the workers share this process's memory.
+    memory_limit_bytes : int
+        What the solve may allocate.
+    p : int
+        Coordinates of a point.
+    grid : GridSize or None
+        The grid that was observed, where it is one.
+    mean_targets : int
+        Points at which the mean alone is wanted, beside the q.
+    cell_nodes : int
+        Where targets are means over cells, nodes of all of them; 0 where they are points.
+    bounds : bool
+        Whether bounds of the computational variance are wanted beside the posterior.
+    """
+
+    n: int
+    q: int
+    fields: int
+    full_covariance: bool
+    workers: int
+    shares_memory: bool
+    memory_limit_bytes: int
+    p: int = 3
+    grid: "GridSize | None" = None
+    mean_targets: int = 0
+    cell_nodes: int = 0
+    bounds: bool = False
+
+    @property
+    def target_points(self) -> int:
+        """Points whose covariances with the observed ones are evaluated: the targets, or nodes of cells."""
+        return self.cell_nodes or self.q
+
+
+@dataclass(frozen=True)
+class GridSize:
+    """A latitude-longitude grid of observed points.
+
+    Attributes
+    ----------
+    latitudes, longitudes : int
+        P and Q.
+    missing : int
+        Points that were not observed; copies of an observed pole are not missing.
+    mirrored : bool
+        Whether the grid is its own mirror image, which halves the blocks of its Gram matrix.
+    targets_are_grid : bool
+        Whether the targets are the points of the same grid.
+    target_views : int or None
+        Of targets that are a grid, or cells: how many of them see this one differently, up to rotation. None
+        where the targets are points, of which no two may see it alike.
+    noise_spread : float
+        Largest noise of a point over the smallest, both in units of the mean of their latitudes: 1 where the
+        noise does not vary along latitudes.
+    window : int
+        Columns of the smallest part of the circle with all observed points; 0 where it is not known.
+    missing_in_window : int
+        Points of that part that were not observed.
+    """
+
+    latitudes: int
+    longitudes: int
+    missing: int = 0
+    mirrored: bool = False
+    targets_are_grid: bool = False
+    target_views: int | None = None
+    noise_spread: float = 1.0
+    window: int = 0
+    missing_in_window: int = 0
+
+    @property
+    def solves_window(self) -> bool:
+        """Whether the window is solved directly; see `solves_window`."""
+        even = self.noise_spread == 1.0
+        return even and solves_window(
+            self.latitudes, self.window, gaps=self.missing_in_window, missing=self.missing
+        )
+
+    @property
+    def size(self) -> int:
+        """Points, P Q."""
+        return self.latitudes * self.longitudes
+
+    @property
+    def has_rings(self) -> bool:
+        """Whether all points of a latitude are alike: none is missing, and the noise is the same."""
+        return not self.missing and self.noise_spread == 1.0
+
+    @property
+    def products(self) -> int:
+        """How many products an exact solve takes, about; 0 where an identity gives it."""
+        if self.missing <= FEW_MISSING and self.noise_spread == 1.0:
+            return 0
+        of_noise = math.ceil(PRODUCTS_OF_NOISE * math.sqrt(self.noise_spread))
+        return min(max(of_noise, GAP_PRODUCTS if self.missing else 0), MOST_PRODUCTS)
+
+    @property
+    def wavenumbers(self) -> int:
+        """How many blocks the Gram matrix has, ``Q // 2 + 1``."""
+        return self.longitudes // 2 + 1
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the blocks of the Gram matrix, one for each wavenumber and sector."""
+        return (
+            DOUBLE * self.wavenumbers * sum(size**2 for size in sector_sizes(self.latitudes, self.mirrored))
+        )
+
+    @property
+    def cosine_bytes(self) -> int:
+        """Bytes of the cosines of all wavenumbers at all differences in longitude."""
+        return DOUBLE * self.wavenumbers**2
+
+    @property
+    def task_bytes(self) -> int:
+        """Bytes of a task that makes blocks, beside them: a copy of its own, cosines, kernel values."""
+        ranges = range_count(self.wavenumbers, self.block_bytes)
+        return (self.block_bytes + 3 * self.cosine_bytes) // ranges + 2 * DOUBLE * TABLE_ENTRIES
+
+
+def sector_sizes(latitudes: int, mirrored: bool) -> tuple[int, ...]:
+    """Rows of the blocks of one wavenumber: (P,), or (ceil(P / 2), P // 2) for sums and differences."""
+    half = latitudes // 2
+    return (latitudes - half, half) if mirrored and half else (latitudes,)
+
+
+def range_count(wavenumbers: int, block_bytes: int) -> int:
+    """Into how many tasks the wavenumbers of a grid are split."""
+    # where latitudes are few, cosines are more than the blocks
+    largest = max(block_bytes, DOUBLE * wavenumbers**2)
+    return min(wavenumbers, max(FEWEST_RANGES, -(-largest // RANGE_BYTES)))
+
+
+def solves_window(latitudes: int, width: int, *, gaps: int, missing: int) -> bool:
+    """Whether a window of a circle is solved directly: much of the circle is missing, little of the window.
+
+    Parameters
+    ----------
+    latitudes, width : int
+        Rows and columns of the window; no columns if it is not known.
+    gaps, missing : int
+        Points of the window, and of the whole grid, that were not observed.
+    """
+    flops = 2 * width**2 * latitudes**3
+    return width > 0 and gaps <= FEW_MISSING < missing and flops <= MOST_WINDOW_FLOPS

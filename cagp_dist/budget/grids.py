@@ -1,0 +1,120 @@
+"""Plans of solvers on latitude-longitude grids and on windows of them: by rings, by wavenumbers."""
+
+from dataclasses import replace
+
+from cagp_dist.budget.demand import DOUBLE, Demand, GridSize, range_count
+from cagp_dist.budget.plan import Plan, common_bytes, plan_without_tiles, too_large
+from cagp_dist.remedies import Remedy
+from cagp_dist.tiling import COLUMN_GROUP, Range, split
+
+GRID_COLUMNS = 16
+"""Fields of a grid that are solved at once."""
+
+LEAST_ALIKE = 0.25
+"""Views in units of cells up to which sums over a grid are taken view by view."""
+
+RING_GROUP_ENTRIES = 2**26
+"""Entries of a tall matrix of one column group on a grid, about: 0.5 GiB."""
+
+
+def plan_ring_sweeps(
+    demand: Demand, grid: GridSize, *, method: str, iterations: int, block_size: int
+) -> Plan:
+    """Plan adjoint sweeps over bands of whole rings of a complete grid.
+
+    Raises
+    ------
+    BudgetError
+        If they do not fit into ``memory_limit_bytes``.
+    """
+    width = min(max(1, block_size // grid.longitudes), grid.latitudes)
+    tasks_of_a_sweep = range_count(grid.wavenumbers, grid.block_bytes)
+    on_grid = grid.targets_are_grid and not demand.full_covariance
+    if iterations == 0 or demand.q == 0:
+        groups: list[Range] = []
+    elif on_grid or demand.full_covariance:
+        groups = [(0, demand.q)]
+    else:
+        groups = split(demand.q, -(-demand.q // max(1, min(COLUMN_GROUP, RING_GROUP_ENTRIES // grid.size))))
+    widest = max((stop - start for start, stop in groups), default=0)
+    whitened = round(grid.block_bytes * (1.5 + 2.0 * width / grid.latitudes))
+    columns = grid.block_bytes if on_grid else 2 * DOUBLE * (grid.size + 2 * grid.latitudes) * widest
+    # the columns, what they are made from, and those of the tasks in flight
+    peak = (
+        common_bytes(demand, iterations)
+        + whitened
+        + columns * 2
+        + (columns * 4 // tasks_of_a_sweep + grid.task_bytes) * demand.workers
+    )
+    peak += 6 * DOUBLE * grid.size * demand.fields
+    if peak > demand.memory_limit_bytes:
+        raise too_large(demand, f"{method} on the grid", peak, Remedy.COARSER_GRID)
+    width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
+    flops = grid.wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * iterations)
+    entries = grid.size * grid.latitudes // 2 * len(groups[:1])
+    entries += 0 if on_grid else grid.size * demand.target_points
+    tasks = tasks_of_a_sweep * (2 + iterations) * len(groups)
+    return replace(
+        plan_without_tiles(demand, method, iterations, peak, entries, flops, tasks),
+        batches=tuple((group,) for group in groups),
+        block_size=width * grid.longitudes,
+        rings_per_block=width,
+    )
+
+
+def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
+    """Plan an exact solve on a latitude-longitude grid.
+
+    One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
+    latitude and test point; with many missing points, many for each test point.
+    """
+    if grid.solves_window:
+        return _plan_window(demand, grid)
+    many = grid.products > 0
+    targets = 0 if grid.targets_are_grid and grid.has_rings else demand.q
+    views = targets if grid.target_views is None else min(targets, grid.target_views)
+    # an iteration is a product and a solve
+    solves = demand.fields * max(2 * grid.products, 1) + (2 * grid.latitudes if grid.missing else 0)
+    solves += targets * 2 * grid.products if many else views
+    # solves, coordinates of the points, and of those that were observed; fields and their weights
+    in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (0 if grid.has_rings else 24)) * DOUBLE * grid.size
+    in_flight += (3 if grid.has_rings else 4) * DOUBLE * grid.size * demand.fields
+    if not many:
+        in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
+    if demand.full_covariance:
+        in_flight += 3 * DOUBLE * grid.size * demand.q
+    peak = common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
+    if peak > demand.memory_limit_bytes:
+        raise too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
+    # the prior seen by each view, and for the mean at other points than the grid's by each of them
+    points = demand.target_points if targets else 0
+    nodes = -(-demand.target_points // max(demand.q, 1))
+    of_views = points if many or grid.target_views is None else views * nodes
+    alike = demand.cell_nodes > 0 and views <= LEAST_ALIKE * targets
+    seen = of_views + (0 if grid.targets_are_grid else views * nodes if alike else points)
+    entries = grid.size * grid.latitudes // 2 + demand.n * seen
+    flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
+    if not many:
+        flops += grid.missing**2 * (grid.missing // 3 + targets)
+    return plan_without_tiles(demand, "exact on the grid", None, peak, entries, flops, 16)
+
+
+def _plan_window(demand: Demand, grid: GridSize) -> Plan:
+    """Plan an exact solve on a part of the circle: block Toeplitz, a solve for each gap and each target."""
+    matrix = grid.window * grid.latitudes**2
+    points, missing = grid.window * grid.latitudes, grid.missing_in_window
+    solves = demand.fields * (2 if missing else 1) + missing + demand.q
+    # blocks, lags and predictor; transforms of both triangles and of the product
+    factor = 16 * DOUBLE * matrix
+    # columns that are in memory at once; of those being solved their transforms, of twice the length
+    in_flight = (16 * GRID_COLUMNS * 3 + 4 * GRID_COLUMNS * 24 * demand.workers + 12) * DOUBLE * points
+    in_flight += DOUBLE * (8 * grid.size * demand.fields + 6 * grid.size + points * demand.q)
+    in_flight += 3 * DOUBLE * missing * (missing + demand.q)
+    if demand.full_covariance:
+        in_flight += 3 * DOUBLE * points * demand.q
+    peak = common_bytes(demand, 1) + factor + in_flight
+    if peak > demand.memory_limit_bytes:
+        raise too_large(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
+    entries = grid.latitudes * points + (points + demand.n) * demand.target_points
+    flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
+    return plan_without_tiles(demand, "exact on the regional grid", None, peak, entries, flops, 16)

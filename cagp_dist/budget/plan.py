@@ -1,0 +1,181 @@
+"""`Plan`: what a solve is going to do, and what the plans of all solvers count alike."""
+
+from dataclasses import dataclass
+
+from cagp_dist.budget.demand import DOUBLE, Demand
+from cagp_dist.errors import BudgetError
+from cagp_dist.remedies import Remedy
+from cagp_dist.text import bytes_text, counted, rough_duration
+from cagp_dist.tiling import POINT_TILE, Range, block_ranges
+
+ENTRY_NANOSECONDS = 1.1
+FLOP_NANOSECONDS = 1 / 45
+
+TASK_SECONDS = 5e-5
+DASK_TASK_SECONDS = 1e-3
+"""What it costs to hand out a task, to a thread and through a Dask scheduler."""
+
+CELL_ENTRIES = 2 * 2**20
+"""Kernel values that a task which averages over cells holds at a time, and their products by weights."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a solve is going to do.
+
+    Attributes
+    ----------
+    method : str
+        The solver, for people.
+    n, q, fields, iterations : int
+        Observed points, test points, fields, sweeps or actions.
+    block_size : int
+        Points of a block (or of a tile side).
+    batches : tuple of tuples of (start, stop)
+        Column groups of each batch; batches run one after the other to stay within memory.
+    panels : int
+        Row panels of a column group.
+    keep_factors : bool
+        Whether the factors of the diagonal blocks stay in memory between sweeps.
+    stored_rows : tuple of int
+        Rows of tiles, left of the diagonal and on it, that are kept between sweeps (only where workers
+        share memory).
+    rings_per_block : int
+        Latitudes of a block where blocks are bands of rings of a whole grid; 0 where they are points.
+    tasks, gram_entries, flops, peak_bytes, workers : int
+        Tasks submitted; kernel evaluations; floating-point operations; memory; tasks that run at once.
+    seconds : float
+        Rough time on the given workers.
+    solves : int
+        Solves that follow each other, one for each pattern of gaps. Work and time are the sum of all; n is
+        that of the pattern with the most observed points, blocks and memory those of the largest solve.
+    direct : bool
+        Whether the solve is no iteration; ``iterations`` is then 1.
+    """
+
+    method: str
+    n: int
+    q: int
+    fields: int
+    iterations: int
+    block_size: int
+    batches: tuple[tuple[Range, ...], ...]
+    panels: int
+    keep_factors: bool
+    stored_rows: tuple[int, ...]
+    tasks: int
+    gram_entries: int
+    flops: int
+    peak_bytes: int
+    workers: int
+    seconds: float
+    rings_per_block: int = 0
+    solves: int = 1
+    direct: bool = False
+
+    def batch_of(self, columns: slice) -> int:
+        """Find the batch that some columns belong to, counted from 1."""
+        begun = [batch for batch in self.batches if batch and batch[0][0] <= columns.start]
+        return max(1, len(begun))
+
+    @property
+    def widest_group(self) -> int:
+        """Columns of the widest column group."""
+        return max((stop - start for batch in self.batches for start, stop in batch), default=0)
+
+    @property
+    def cached_tiles(self) -> int:
+        """Tiles in the stored rows."""
+        return sum(row + 1 for row in self.stored_rows)
+
+    def lines(self) -> list[str]:
+        """Return the plan as sentences for people."""
+        groups = sum(len(batch) for batch in self.batches)
+        text = [
+            f"{self.method}: {counted(self.n, 'observed point')}, {counted(self.q, 'test point')}, "
+            + counted(self.fields, "field")
+            + ("" if self.direct else f", {counted(self.iterations, 'iteration')}"),
+            f"Gram matrix {self.n:,} x {self.n:,} would take {bytes_text(DOUBLE * self.n**2)}; "
+            f"{self.gram_entries:.3g} entries are computed where they are used",
+        ]
+        if self.solves > 1:
+            text.append(
+                f"{self.solves} solves, one for each pattern of gaps, with up to so many observed points; "
+                "work and time are those of all, blocks and memory those of the largest"
+            )
+        if self.rings_per_block:
+            text.append(
+                f"blocks are bands of {counted(self.rings_per_block, 'latitude')} of the grid, and mirror "
+                f"images on a mirrored one, {self.tasks:,} tasks"
+            )
+        elif groups:
+            blocks = len(block_ranges(self.n, self.block_size))
+            text.append(
+                f"{counted(blocks, 'block')} of {self.block_size} points, "
+                f"{counted(groups, 'column group')} in {len(self.batches)} "
+                f"batch{'es' if len(self.batches) > 1 else ''}, "
+                f"{counted(self.panels, 'row panel')}, {self.tasks:,} tasks"
+            )
+        if self.cached_tiles:
+            kept = self.cached_tiles * DOUBLE * self.block_size**2
+            text.append(f"{self.cached_tiles} tiles ({bytes_text(kept)}) are kept between sweeps")
+        text.append(
+            f"peak memory about {bytes_text(self.peak_bytes)}, time about {rough_duration(self.seconds)} "
+            f"on {counted(self.workers, 'worker')}"
+        )
+        return text
+
+
+def plan_without_tiles(
+    demand: Demand, method: str, iterations: int | None, peak: int, entries: int, flops: int, tasks: int
+) -> Plan:
+    """Plan a solve whose columns are not batched; with no iterations to count it is a direct one."""
+    return Plan(
+        method=method,
+        n=demand.n,
+        q=demand.q,
+        fields=demand.fields,
+        iterations=1 if iterations is None else iterations,
+        direct=iterations is None,
+        block_size=min(POINT_TILE, max(demand.n, 1)),
+        batches=(),
+        panels=0,
+        keep_factors=False,
+        stored_rows=(),
+        tasks=tasks,
+        gram_entries=entries,
+        flops=flops,
+        peak_bytes=peak,
+        workers=demand.workers,
+        seconds=rough_seconds(demand, entries, flops, tasks),
+    )
+
+
+def common_bytes(demand: Demand, iterations: int) -> int:
+    """Count copies of the inputs, and the posterior after every iteration twice (sums, and the trace)."""
+    inputs = demand.n * (5 * demand.p + 3 * demand.fields)
+    outputs = demand.q * (2 * (demand.fields + 1) * (iterations + 1) + 3 * demand.p)
+    # downdate, its successor and the part of a block, for a few blocks; prior covariance and result
+    squares = 8 * demand.q**2 if demand.full_covariance else 0
+    # coordinates; the mean in pieces, as a whole, and with the prior's
+    means = demand.mean_targets * (3 * demand.p + 3 * demand.fields)
+    # nodes, weights and their copies; values of mean and of actions there; covariances that are averaged
+    nodes = demand.cell_nodes * (4 * demand.p + 8 + 3 * demand.fields)
+    nodes += (CELL_ENTRIES * (demand.workers + 1)) if demand.cell_nodes else 0
+    nodes += demand.cell_nodes * demand.q if demand.full_covariance else 0
+    return DOUBLE * (inputs + outputs + squares + means + nodes)
+
+
+def rough_seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
+    """Estimate the time from measured speeds."""
+    working = 1e-9 * (ENTRY_NANOSECONDS * entries + FLOP_NANOSECONDS * flops) / max(demand.workers, 1)
+    return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
+
+
+def too_large(demand: Demand, method: str, peak: int, remedy: Remedy) -> BudgetError:
+    """Refuse a solve, with what it needs and what may help."""
+    return BudgetError(
+        f"{method} on {demand.n:,} points needs about {bytes_text(peak)}, more than the "
+        f"{bytes_text(demand.memory_limit_bytes)} that may be used.",
+        remedies=(Remedy.MORE_MEMORY, remedy),
+    )

@@ -1,0 +1,179 @@
+"""Plans of solvers on points: sweeps over tiles in batches of columns, actions, a dense factor."""
+
+from cagp_dist.budget.demand import DOUBLE, Demand
+from cagp_dist.budget.plan import Plan, common_bytes, plan_without_tiles, rough_seconds, too_large
+from cagp_dist.errors import BudgetError
+from cagp_dist.remedies import Remedy
+from cagp_dist.text import bytes_text
+from cagp_dist.tiling import Range, block_ranges, column_groups, panel_count, row_tile_size, split
+
+TILE_CACHE_BYTES = 340 * 2**20
+"""Tiles kept between sweeps, at most: a constant, however many points there are."""
+
+TILE_CACHE_COLUMNS = 122
+"""Above this many columns evaluating a tile is too small a part of the work to keep it."""
+
+TASK_BYTES = 1500
+TASK_TILE_BYTES = 300
+"""What a task that was handed out takes in this process, and for each of its tiles (measured)."""
+
+
+def plan_sweeps(
+    demand: Demand,
+    *,
+    method: str,
+    iterations: int,
+    block_size: int,
+    stages: int = 1,
+    at_once: bool = False,
+    diagonals_alone: bool = False,
+    remedies: tuple[Remedy, ...] = (),
+) -> Plan:
+    """Plan the adjoint stages of an affine solver on tiles.
+
+    Parameters
+    ----------
+    demand : Demand
+        What is asked for.
+    method : str
+        The solver, for people.
+    iterations, stages : int
+        Cycles of so many stages.
+    block_size : int
+        Points of a block.
+    at_once : bool
+        Whether stages solve all blocks before they update any: one more tall matrix.
+    diagonals_alone : bool
+        Whether stages take only the diagonals of the blocks: no factors.
+    remedies : tuple of Remedy
+        Settings of the solver that would save memory.
+
+    Raises
+    ------
+    BudgetError
+        If even one column group at a time does not fit into ``memory_limit_bytes``.
+    """
+    n, q, workers = demand.n, demand.q, demand.workers
+    size = min(block_size, max(n, 1))
+    blocks = len(block_ranges(n, size))
+    row_tiles = len(block_ranges(n, row_tile_size(size)))
+    if iterations == 0:
+        groups: list[Range] = []
+    else:
+        groups = [(0, q)] if demand.full_covariance and q else column_groups(q)
+    widest = max((stop - start for start, stop in groups), default=0)
+
+    depth = 1 if diagonals_alone else size  # of a factor
+    factor_bytes = DOUBLE * n * depth
+    keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
+    # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
+    in_flight = DOUBLE * size * (2 * depth + (2 + at_once) * widest) * workers
+    fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
+    # panels, their successors, and solutions still in use (between processes, also the panels before);
+    # all tasks of a sweep are handed out at once
+    group_bytes = (3 + at_once + (not demand.shares_memory)) * DOUBLE * n * widest + stages * blocks * (
+        TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
+    )
+    room = demand.memory_limit_bytes - fixed
+    # two groups per worker keep it busy; more would only take memory
+    together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
+    if groups and together < 1:
+        fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
+        asked = f"even for {widest} test points at once"
+        if demand.mean_targets:
+            asked = f"for the mean at {demand.mean_targets:,} test points"
+        raise BudgetError(
+            f"{method} on {n:,} points needs {bytes_text(fixed + group_bytes)} {asked}, "
+            f"more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
+        )
+    batches = tuple(
+        tuple(groups[start:stop])
+        for start, stop in (split(len(groups), -(-len(groups) // together)) if groups else [])
+    )
+    together = max((len(batch) for batch in batches), default=0)
+    panels = panel_count(row_tiles, together, workers)
+
+    repeats = (
+        demand.shares_memory
+        and stages * iterations > 1
+        and 1 < q <= TILE_CACHE_COLUMNS
+        and row_tile_size(size) == size
+    )
+    spare = min(TILE_CACHE_BYTES, room - together * group_bytes) if repeats else 0
+    stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
+    stored = sum(row + 1 for row in stored_rows)
+    fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
+    # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
+    sweeps = stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
+    factored = 1 if keep_factors else stages * iterations
+    entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * demand.target_points
+    entries += 0 if diagonals_alone else blocks * factored * size * size
+    flops = (
+        round(2 * n * n * q * sweeps)
+        + 2 * n * depth * q * stages * iterations
+        + (0 if diagonals_alone else n * size * size // 3 * factored)
+    )
+    tasks = len(groups) * stages * iterations * blocks * (1 + panels + at_once)
+    return Plan(
+        method=method,
+        n=n,
+        q=q,
+        fields=demand.fields,
+        iterations=iterations,
+        block_size=size,
+        batches=batches,
+        panels=panels,
+        keep_factors=keep_factors,
+        stored_rows=stored_rows,
+        tasks=tasks,
+        gram_entries=entries if groups else 0,
+        flops=flops if groups else 0,
+        peak_bytes=fixed + together * group_bytes + stored * DOUBLE * size * size,
+        workers=workers,
+        seconds=rough_seconds(demand, entries, flops, tasks) if groups else 0.0,
+    )
+
+
+def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors: int, products: int) -> Plan:
+    """Plan a solver of the action family that holds ``stored_vectors`` vectors per action.
+
+    At most n actions are used. ``products`` counts products with G in units of n^2 / 2 evaluations: as many
+    as actions where they are taken one by one, and two for all of them at once.
+    """
+    n, q, used = demand.n, demand.q, min(iterations, demand.n)
+    peak = common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
+    entries, flops = products * n * n // 2 + n * demand.target_points * used, 2 * n * n * used
+    if demand.grid is not None and used > 0:
+        grid, at_once = demand.grid, 2 * used // products
+        peak += grid.block_bytes + grid.task_bytes * demand.workers + 6 * DOUBLE * grid.size * at_once
+        entries = grid.size * grid.latitudes // 2 + (
+            0 if grid.targets_are_grid else n * demand.target_points * used
+        )
+        flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + 8 * used)
+    if peak > demand.memory_limit_bytes:
+        raise too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
+    working = used > 0 and q > 0
+    flops += 2 * n * q * used + 4 * n * used**2
+    return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, products * 16)
+
+
+def plan_exact(demand: Demand) -> Plan:
+    """Plan the exact solve by a dense Cholesky factor."""
+    n, q, fields = demand.n, demand.q, demand.fields
+    peak = common_bytes(demand, 1) + DOUBLE * (2 * n * n + 3 * n * (q + fields))
+    if peak > demand.memory_limit_bytes:
+        raise too_large(demand, "exact Cholesky", peak, Remedy.BLOCK_GAUSS_SEIDEL)
+    flops = n**3 // 3 + n * n * (q + fields)
+    entries = n * n + n * demand.target_points
+    return plan_without_tiles(demand, "exact Cholesky", None, peak, entries, flops, 1)
+
+
+def _rows_that_fit(blocks: int, tiles: int) -> tuple[int, ...]:
+    """Choose tile rows, long ones first, with at most ``tiles`` tiles in all."""
+    chosen = []
+    for row in reversed(range(blocks)):
+        if row + 1 <= tiles:
+            chosen.append(row)
+            tiles -= row + 1
+    return tuple(chosen)
