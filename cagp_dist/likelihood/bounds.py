@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import TypeVar, cast
 
+from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.model import NAMES, Numbering
@@ -26,6 +27,9 @@ WIDEST, WIDEST_OWN = 10.0, 100.0
 
 ABOVE = 1e-6
 """Part of it by which the noise variance of every point stays above zero."""
+
+SAME = 1e-9
+"""Limits of a logarithm that differ by less are the same."""
 
 TOUCHING = 1e-6
 """A parameter this close to a limit, in its logarithm, is on it."""
@@ -117,6 +121,46 @@ class Bounds:
         low = min(max(limits[0] / self.variance[1], smallest), largest)
         high = max(min(limits[1] / self.variance[0], largest), low)
         return low, high
+
+    def reconciled(self, x: Array) -> tuple[Array, tuple[tuple[int, int], ...]]:
+        """Change weights for which no variance keeps all limits.
+
+        Each limit leaves a range to the logarithm of the first variance: its own, that of the noise, then
+        that of each further part. A part whose range does not meet those before it has its weight changed
+        until it does, and this weight then moves with what limits those.
+
+        Parameters
+        ----------
+        x : array of float64, shape (k,)
+            Logarithms of (lengthscales, weights, ratio).
+
+        Returns
+        -------
+        x : array of float64, shape (k,)
+            The same, or with other weights.
+        tied : tuple of (int, int)
+            Each weight that was changed, and which of the numbers it moves with; -1 if with none.
+        """
+        if not self.others:
+            return x, ()
+        first, ratio = len(self.lengthscales), x.size - 1
+        (low, high), below, above = [log(limit) for limit in self.variance], -1, -1
+        changed, tied = x.copy(), []
+        rest = [(ratio, self.noise_variance), *enumerate((limits for _, limits in self.others), start=first)]
+        for at, limits in rest:
+            least, most = (log(limit) - float(x[at]) for limit in limits)
+            if at != ratio and least > high + SAME:
+                changed[at] += least - high
+                tied.append((at, above))
+                low, below = high, above
+            elif at != ratio and most < low - SAME:
+                changed[at] += most - low
+                tied.append((at, below))
+                high, above = low, below
+            else:
+                low, below = max((low, below), (least, at))
+                high, above = min((high, above), (most, at))
+        return changed, tuple(tied)
 
     def variance_at(self, factors: float | Sequence[float], best: float) -> tuple[float, int]:
         """Admissible variance (of the first part) nearest to ``best``, and what limits it.

@@ -29,12 +29,15 @@ class Place:
         the noise variance limits it; 0 if none.
     evaluation : Evaluation
         All there is to know.
+    tied : tuple of (int, int)
+        Weights that a bound of their variance moves with another of the numbers; see `Bounds.reconciled`.
     """
 
     x: Array
     variance: float
     follows: int
     evaluation: Evaluation
+    tied: tuple[tuple[int, int], ...] = ()
 
     @property
     def parameters(self) -> tuple[float, ...]:
@@ -58,6 +61,10 @@ class Place:
         slope = np.delete(gradient, first)
         if self.follows:
             slope[first - 1 + self.follows] -= gradient[first]
+        for weight, other in self.tied:
+            if other >= 0:
+                slope[other] += slope[weight]
+            slope[weight] = 0.0
         return slope
 
     @property
@@ -135,7 +142,10 @@ class Profile:
         return np.asarray(np.log([*bounds.lengthscales, *bounds.weights, bounds.ratio])).T
 
     def at(self, x: Array) -> Place:
-        """Evaluate at ``x``, the logarithms of the numbers."""
+        """Evaluate at ``x``, the logarithms of the numbers, or the nearest for which the bounds hold."""
+        return self._place(*self.bounds.reconciled(x))
+
+    def _place(self, x: Array, tied: tuple[tuple[int, int], ...] = ()) -> Place:
         numbers = np.exp(x).tolist()
         if self.deviating:
             variance, follows, evaluation = self._best(numbers)
@@ -143,7 +153,7 @@ class Profile:
             evaluation = self.likelihood.evaluate(*numbers)
             best = evaluation.quadratic / evaluation.values
             variance, follows = self.bounds.variance_at(numbers[self.bounds.numbering.lengthscales :], best)
-        place = Place(np.array(x), variance, follows, evaluation)
+        place = Place(np.array(x), variance, follows, evaluation, tied)
         self.counter.tell(place)
         return place
 
@@ -151,7 +161,7 @@ class Profile:
         """Minus second derivatives of the likelihood at a place, see `information`."""
         step, variance = self.likelihood.difference, place.variance
         if not self.deviating:
-            return information(lambda x: self.at(x).evaluation, place.x, variance, step=step)
+            return information(lambda x: self._place(x).evaluation, place.x, variance, step=step)
         step *= FINER
 
         def evaluate(x: Array, other: float) -> Evaluation:

@@ -235,6 +235,54 @@ def test_the_slope_follows_a_variance_that_is_held(held):
     assert_close(profile.at(x).slope, slope(lambda x: profile.at(x).log_likelihood, x), relative=1e-6)
 
 
+def test_limits_of_several_variances_hold_together():
+    """Where they tie the weights, too: the profile's slope is then that of what is left."""
+    ties = [0, 0, 0]
+    for seed in range(12):
+        assert_limits_hold(np.random.default_rng(seed), ties)
+    assert min(ties) > 0
+
+
+def assert_limits_hold(rng, ties):
+    X, residuals = problem()
+    likelihood = DenseLikelihood(THREE, X, residuals, memory_limit_bytes=LIMIT)
+    limits = [
+        (low, low * factor) for low, factor in zip(np.exp(rng.normal(size=4)), (9, 20, 5, 1), strict=True)
+    ]
+    first, *others, noise = limits
+    wide = (1e-6, 1e6)
+    bounds = Bounds(wide, first, noise, tuple((wide, other) for other in others))
+    profile = Profile(likelihood, bounds, Counter(None))
+    low, high = profile.box[:, 3:]
+    x = np.concatenate([np.log(NUMBERS[3][:3]), rng.uniform(low, high)])
+    place = profile.at(x)
+    ties[len(place.tied)] += 1
+    for value, (low, high) in zip(place.parameters, bounds.limits, strict=True):
+        assert low * (1.0 - 1e-12) <= value <= high * (1.0 + 1e-12)
+    assert_close(place.slope, slope(lambda x: profile.at(x).log_likelihood, x), relative=1e-5)
+
+
+def test_a_held_variance_and_a_held_noise_are_both_held():
+    X, _ = problem()
+    truth = cagp.Matern32(0.1, 1.0) + cagp.Matern52(0.6, 4.0)
+    root = np.linalg.cholesky(truth(X, X) + 0.1 * np.eye(60))
+    y = root @ np.random.default_rng(1).normal(size=(60, 2))
+    bounds = {"variance": ((0.01, 100.0), (2.0, 2.0)), "noise_variance": (0.1, 0.1)}
+    result = cagp.fit(TWO, X, y, mean=0.0, bounds=bounds)
+    one, two = result.prior.kernel.parts
+    assert (two.variance, result.prior.noise_variance) == pytest.approx((2.0, 0.1), rel=1e-9)
+    assert result.status is cagp.FitStatus.CONVERGED
+    # nothing near it is better
+    best = np.log([one.lengthscale, two.lengthscale, one.variance])
+
+    def value(free):
+        first, second, variance = np.exp(free)
+        return textbook(TWO, X, y, (first, second, variance, 2.0, 0.1))
+
+    assert result.log_likelihood == pytest.approx(value(best), rel=1e-9)
+    np.testing.assert_allclose(slope(value, best), 0.0, atol=0.1)
+
+
 def test_a_weight_on_its_limit_is_on_a_bound():
     X, residuals = problem()
     likelihood = DenseLikelihood(TWO, X, residuals, memory_limit_bytes=LIMIT)
