@@ -269,7 +269,11 @@ def _from_xarray(
 
 def _kept(attributes: Mapping[Hashable, object]) -> dict[str, str]:
     """Attributes that results have too, units as CF writes them."""
-    kept = {key: str(attributes[key]) for key in KEPT_ATTRIBUTES if attributes.get(key)}
+    kept = {
+        key: str(attributes[key])
+        for key in KEPT_ATTRIBUTES
+        if attributes.get(key) not in (None, "", "unknown")  # as cfgrib calls what has no standard name
+    }
     return kept | ({"units": cf_units(kept["units"])} if "units" in kept else {})
 
 

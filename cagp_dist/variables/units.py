@@ -166,11 +166,13 @@ def symbol(units: str) -> str:
 
     Examples
     --------
-    >>> symbol("m2 s-2"), symbol("K"), symbol("1")
-    ('m² s⁻²', 'K', '')
+    >>> symbol("m2 s-2"), symbol("K"), symbol("degC"), symbol("1")
+    ('m² s⁻²', 'K', '°C', '')
     """
     if units == "1":
         return ""
+    if plain_units(units) == "celsius":
+        return "°C"
     return re.sub(r"(?<=[A-Za-z])-?\d+\b", lambda found: found[0].translate(_RAISED), units)
 
 
@@ -179,10 +181,10 @@ def squared(units: str) -> str:
 
     Examples
     --------
-    >>> squared("K"), squared("m s-1"), squared("1")
-    ('K²', '(m s⁻¹)²', '')
+    >>> squared("K"), squared("degC"), squared("m s-1"), squared("1")
+    ('K²', 'K²', '(m s⁻¹)²', '')
     """
-    shown = symbol(units)
+    shown = symbol("K" if plain_units(units) == "celsius" else units)
     return shown and (f"{shown}²" if re.fullmatch(r"[A-Za-z%]+", shown) else f"({shown})²")
 
 

@@ -125,6 +125,11 @@ def test_names_units_and_attributes_are_those_of_the_observations(gappy, prior):
     assert float(result.time.astype(int)) == float(gappy.time.astype(int))
 
 
+def test_a_standard_name_that_is_not_known_is_none(gappy, prior):
+    unknown = gappy.assign_attrs(standard_name="unknown")  # as cfgrib says
+    assert "standard_name" not in cagp.krige(unknown, prior=prior)["mean"].attrs
+
+
 def test_it_can_be_written_and_read_again(gappy, prior, tmp_path):
     result = cagp.krige(gappy, prior=prior)
     result.to_netcdf(tmp_path / "map.nc", engine="h5netcdf")

@@ -196,7 +196,7 @@ def test_report_and_plan_of_a_station_job(stations):
         "4 folds: each observed place was predicted from the other"
     )
     page = write_report(outcome.path, stations / "report").read_text()
-    assert "degC" in page
+    assert "°C" in page
     assert "60 observed places, not all of them at each time" in page
     words = " ".join(page.split())
     targets = read(outcome.path, "targets")
@@ -204,7 +204,7 @@ def test_report_and_plan_of_a_station_job(stations):
     assert "<h2>At your places</h2>" in words
     assert (
         f'<td>Lisbon</td><td class="number">38.70</td><td class="number">-9.10</td>'
-        f'<td class="number">{mean:.1f} degC</td><td class="number">±{std:.1f} degC</td>'
+        f'<td class="number">{mean:.1f} °C</td><td class="number">±{std:.1f} °C</td>'
     ) in words
     assert (
         "Not every place was observed at every time, and times with different gaps were solved apart" in words
