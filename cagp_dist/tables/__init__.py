@@ -1,0 +1,25 @@
+"""Tables of observations and of places: one row per measurement, read from files or data frames.
+
+Columns are found by their usual names, whatever their letter case, or named by the caller. Everything that
+cannot be an observation (latitude 91, a date that is none, noise of zero) is an error that names its row, of
+a text file its line; rows without a value are left out and counted.
+"""
+
+from cagp_dist.tables.cells import noise_in
+from cagp_dist.tables.contents import Fields, Names, Places, Table
+from cagp_dist.tables.files import Frame, TableLike
+from cagp_dist.tables.grouping import by_time_and_place
+from cagp_dist.tables.reading import read_places, read_table
+
+__all__ = [
+    "Fields",
+    "Frame",
+    "Names",
+    "Places",
+    "Table",
+    "TableLike",
+    "by_time_and_place",
+    "noise_in",
+    "read_places",
+    "read_table",
+]

@@ -1,0 +1,153 @@
+"""What stands in the rows of a table: values, places and what they are called, times and noise."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.errors import DataError
+from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, units_in
+from cagp_dist.tables.contents import Names, Places
+from cagp_dist.variables.units import difference_factor
+
+MARKERS = (-99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0, 999.9, 9999.0, 9999.9)
+MARKERS_BEYOND = (99999.0, 1e20, 9.969209968386869e36)
+"""Numbers that files write where a value is missing."""
+
+MARKER_DISTANCE = 2.0
+"""A marker is suspected when it lies this many ranges of the other values away from them."""
+
+NAMES_PER_PLACE = 1.5
+"""A column that has more different names than this for each place names something else, such as rows."""
+
+
+def check_values(values: Array, name: str, frame: Columns) -> None:
+    """Refuse infinity, and numbers that probably mark what is missing."""
+    if np.isinf(values).any():
+        row = int(np.isinf(values).argmax())
+        raise DataError(
+            f"column {name!r} of {frame.title} is infinite in {frame.where(row)}; expected finite numbers."
+        )
+    known = values[~np.isnan(values)]
+    for marker in (*MARKERS, *MARKERS_BEYOND):
+        others = known[known != marker]
+        count = known.size - others.size
+        if count == 0 or others.size == 0:
+            continue
+        away = min(abs(marker - others.min()), abs(marker - others.max()))
+        if away > MARKER_DISTANCE * max(float(np.ptp(others)), 1e-9 * abs(marker)):
+            raise DataError(
+                f"column {name!r} of {frame.title} holds {marker:g} in {count} rows, far from all other "
+                f"values ({others.min():g} to {others.max():g}): it probably marks what is missing. Say so, "
+                f"missing={marker:g}, or replace it by NaN."
+            )
+
+
+def places_of(
+    frame: Columns, latitude: str, longitude: str, kept: Indices, *, taken: Collection[str]
+) -> Places:
+    """Read the places of some rows, with their names if a column that is not taken holds any."""
+    north, east = frame.numbers(latitude)[kept], frame.numbers(longitude)[kept]
+    for name, axis, low, high in ((latitude, north, -90.0, 90.0), (longitude, east, -180.0, 360.0)):
+        wrong = ~((axis >= low) & (axis <= high))  # of NaN, too
+        if wrong.any():
+            first = int(wrong.argmax())
+            swapped = " Check that latitude and longitude were not swapped." if name == latitude else ""
+            found = "empty" if np.isnan(axis[first]) else f"{axis[first]:g}"
+            raise DataError(
+                f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
+                f"({_such(wrong)}); expected {low:g}..{high:g} degrees.{swapped}"
+            )
+    return Places(north, east, _names(frame, np.column_stack([north, np.mod(east, 360.0)]), kept, taken))
+
+
+def _names(frame: Columns, places: Array, kept: Indices, taken: Collection[str]) -> Names | None:
+    """Find what the places (n, 2) of some rows are called."""
+    usual = [name for name in frame.columns if plain(name) in NAME and name not in taken]
+    for column in sorted(usual, key=lambda name: NAME.index(plain(name))):
+        cells = frame.columns[column][kept].tolist()
+        cells = [cell if isinstance(cell, (str, int, float)) else str(cell) for cell in cells]
+        spelled = {cell: _name(cell) for cell in set(cells)}
+        different = set(spelled.values()) - {""}
+        if 0 < len(different) <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
+            return np.array([spelled[cell] for cell in cells], dtype=object)
+    return None
+
+
+def _name(cell: object) -> str:
+    """Write a cell as a name: a number that is whole without decimals, nothing where the cell is empty."""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    text = " ".join(str(cell).split())
+    return "" if text.lower() in EMPTY else text
+
+
+def times_of(frame: Columns, name: str, kept: Indices) -> Times:
+    """Read times in UTC; whole numbers are read as 20170427, 201704 or 2017."""
+    import pandas as pd
+
+    column = frame.columns[name][kept]
+    forms = {8: "%Y%m%d", 6: "%Y%m", 4: "%Y"}
+    written = [str(cell).strip() for cell in column]
+    length = len(written[0])
+    numbers = length in forms and all(len(text) == length and text.isdigit() for text in written)
+    for_pandas = written if numbers or column.dtype.kind != "M" else column
+    if column.dtype.kind == "f":
+        for_pandas = [f"{cell!r} (a number)" for cell in column.tolist()]  # days since when?
+    form = forms[length] if numbers else "ISO8601"
+    moments = pd.to_datetime(for_pandas, format=form, utc=True, errors="coerce")
+    wrong = np.asarray(moments.isna())
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise DataError(
+            f"column {name!r} of {frame.title} holds {written[first]!r} in {frame.where(int(kept[first]))}, "
+            f"which is no time ({_such(wrong)}); expected ISO 8601, such as 2017-04-27T12:00, or 20170427."
+        )
+    return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
+
+
+def noise_of(
+    frame: Columns, name: str | None, given: str | float | None, kept: Indices, *, units: str
+) -> Array | None:
+    """Read the noise in the units of the values."""
+    if name is not None:
+        noise = (
+            noise_in(units, units_in(name), f"column {name!r} of {frame.title}") * frame.numbers(name)[kept]
+        )
+    elif given is None or isinstance(given, str):
+        return None
+    else:
+        noise = np.full(kept.size, float(given))
+    wrong = ~((noise > 0.0) & np.isfinite(noise))
+    if wrong.any():
+        first = int(wrong.argmax())
+        whose = "noise_std" if name is None else f"column {name!r} of {frame.title}"
+        found = "empty" if np.isnan(noise[first]) else f"{noise[first]:g}"
+        raise DataError(
+            f"{whose} is {found} in {frame.where(int(kept[first]))} ({_such(wrong)}); expected the standard "
+            "deviation of its error, above zero."
+        )
+    return noise
+
+
+def noise_in(units: str, stated: str, whose: str) -> float:
+    """Factor that brings a noise from the units that are stated for it to those of the values.
+
+    Raises
+    ------
+    DataError
+        If they are not known to convert.
+    """
+    factor = difference_factor(stated, units)
+    if factor is None:
+        raise DataError(
+            f"{whose} is in {stated!r} and the values are in {units!r}; expected a standard deviation in the "
+            "units of the values. Convert one of them, or name its units in the same way."
+        )
+    return factor
+
+
+def _such(wrong: Mask) -> str:
+    """``3 such rows``."""
+    count = int(wrong.sum())
+    return f"{count:,} such row{'s' if count > 1 else ''}"

@@ -1,0 +1,70 @@
+"""Measurements by time and place."""
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.tables.contents import Fields, Names, Table
+
+
+def by_time_and_place(table: Table) -> Fields:
+    """Arrange measurements by time and place, so that times can share what is computed for their places.
+
+    Two measurements of one place at one time stay two: the place appears twice.
+
+    Examples
+    --------
+    >>> from cagp_dist.tables import read_table
+    >>> rows = {"lat": [0, 0, 10], "lon": [5, 5, 5], "date": [20200101, 20200102, 20200102], "t": [1, 2, 3]}
+    >>> by_time_and_place(read_table(rows)).values
+    array([[ 1., nan],
+           [ 2.,  3.]])
+    """
+    rows = len(table.values)
+    noise = np.zeros(rows) if table.noise_std is None else table.noise_std
+    moments, when = (
+        (None, np.zeros(rows, dtype=np.intp))
+        if table.times is None
+        else np.unique(table.times, return_inverse=True)
+    )
+    # in the order in which they appear first
+    kinds = np.stack([table.latitude_degrees, np.mod(table.longitude_degrees, 360.0), noise], axis=1)
+    repeats = _nth_of_its_kind(np.column_stack([kinds, when]))
+    _, first, place = np.unique(
+        np.column_stack([kinds, repeats]), axis=0, return_index=True, return_inverse=True
+    )
+    rank = np.empty(first.size, dtype=np.intp)
+    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
+    place, first = rank[place.ravel()], np.sort(first)
+    values = np.full((1 if moments is None else moments.size, first.size), np.nan)
+    values[when, place] = table.values
+    return Fields(
+        latitude_degrees=table.latitude_degrees[first],
+        longitude_degrees=table.longitude_degrees[first],
+        values=values,
+        times=moments,
+        noise_std=None if table.noise_std is None else table.noise_std[first],
+        names=None if table.names is None else _joined(table.names, place, table.names[first]),
+    )
+
+
+def _joined(names: Names, place: Indices, found: Names) -> Names:
+    """Add to the first name of each place, ``found``, the others that its rows have."""
+    others = np.flatnonzero((names != found[place]) & (names != ""))
+    if others.size == 0:
+        return found
+    every = [dict.fromkeys([name] if name else []) for name in found.tolist()]
+    for row in others:
+        every[place[row]][str(names[row])] = None
+    return np.array(["; ".join(several) for several in every], dtype=object)
+
+
+def _nth_of_its_kind(kinds: Array) -> Indices:
+    """How many equal rows stand before each row of (n, k)."""
+    _, kind = np.unique(kinds, axis=0, return_inverse=True)
+    order = np.argsort(kind.ravel(), kind="stable")
+    ordered = kind.ravel()[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    position = np.arange(ordered.size) - np.repeat(starts, np.diff(np.append(starts, ordered.size)))
+    nth = np.empty_like(position)
+    nth[order] = position
+    return nth

@@ -1,0 +1,120 @@
+"""`read_table` and `read_places`: one row per measurement, or per place."""
+
+import numpy as np
+
+from cagp_dist.errors import DataError
+from cagp_dist.tables.cells import check_values, noise_of, places_of, times_of
+from cagp_dist.tables.columns import (
+    LATITUDE,
+    LONGITUDE,
+    NOISE_STD,
+    TIME,
+    Columns,
+    bare,
+    units_in,
+    value_column,
+)
+from cagp_dist.tables.contents import Places, Table
+from cagp_dist.tables.files import TableLike
+
+
+def read_table(
+    source: TableLike,
+    *,
+    value: str | None = None,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    time: str | None = None,
+    noise_std: str | float | None = None,
+    units: str | None = None,
+    missing: float | None = None,
+) -> Table:
+    """Read observations from a table.
+
+    Parameters
+    ----------
+    source : path, pandas or polars data frame, or mapping of names to columns
+        A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
+        compressed) or of a Parquet file. One row per measurement.
+    value, latitude, longitude, time : str, optional
+        Names of columns. By default the usual names are looked for, whatever their letter case; the value is
+        the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
+        0..360 or -180..180. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
+        20170427. Names of the places are taken from a column such as ``name`` or ``station``, if there is
+        one.
+    noise_std : str or number, optional
+        Column, or one number for all rows: standard deviation of the error of a measurement, in the units of
+        the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
+        column named ``noise_std``, if there is one.
+    units : str, optional
+        Units of the values; by default what stands in brackets behind the name of their column.
+    missing : number, optional
+        What the table writes in place of a missing value, such as -9999, beside empty cells and NaN.
+
+    Returns
+    -------
+    Table
+        Rows without a value are left out and counted.
+
+    Raises
+    ------
+    ArgumentError
+        If a column is not there, or which one is meant cannot be told; names the columns that are there.
+    DataError
+        If the file cannot be read, or a row has a latitude beyond the poles, a longitude beyond -180..360, a
+        time that cannot be read, a value that is no number, or a noise that is not above zero.
+
+    Examples
+    --------
+    >>> rows = {"LAT": [48.1, 52.5, 50.1], "LON": [11.6, 13.4, 8.7], "TMAX (degC)": [21.0, None, 19.5]}
+    >>> table = read_table(rows)
+    >>> table.values, table.name, table.units, table.dropped_missing
+    (array([21. , 19.5]), 'TMAX', 'degC', 1)
+    """
+    frame = Columns.open(source)
+    names = {
+        "latitude": frame.find("latitude", latitude, LATITUDE),
+        "longitude": frame.find("longitude", longitude, LONGITUDE),
+        "time": frame.find("time", time, TIME, needed=False),
+    }
+    noise: str | None = None
+    if noise_std is None or isinstance(noise_std, str):
+        noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
+    used = {name for name in (*names.values(), noise) if name is not None}
+    column = value_column(frame, used) if value is None else str(frame.find("value", value, ()))
+    values = frame.numbers(column)
+    if missing is not None:
+        values = np.where(values == missing, np.nan, values)
+    check_values(values, column, frame)
+    kept = np.flatnonzero(~np.isnan(values))
+    if kept.size == 0:
+        raise DataError(f"column {column!r} of {frame.title} has no value in any of its {values.size} rows.")
+    places = places_of(frame, str(names["latitude"]), str(names["longitude"]), kept, taken={*used, column})
+    stated = units_in(column) if units is None else units
+    return Table(
+        latitude_degrees=places.latitude_degrees,
+        longitude_degrees=places.longitude_degrees,
+        values=values[kept],
+        times=None if names["time"] is None else times_of(frame, names["time"], kept),
+        noise_std=noise_of(frame, noise, noise_std, kept, units=stated),
+        name=bare(column),
+        units=stated,
+        dropped_missing=values.size - kept.size,
+        names=places.names,
+    )
+
+
+def read_places(source: TableLike, *, latitude: str | None = None, longitude: str | None = None) -> Places:
+    """Read places from a table; arguments and errors as for `read_table`.
+
+    Examples
+    --------
+    >>> places = read_places({"name": ["Munich"], "lat": [48.1], "lon": [11.6]})
+    >>> places.names, places.longitude_degrees
+    (array(['Munich'], dtype=object), array([11.6]))
+    """
+    frame = Columns.open(source)
+    names = frame.find("latitude", latitude, LATITUDE), frame.find("longitude", longitude, LONGITUDE)
+    if frame.rows == 0:
+        raise DataError(f"{frame.title} has no rows; expected at least one place.")
+    return places_of(frame, str(names[0]), str(names[1]), np.arange(frame.rows), taken=set(map(str, names)))
