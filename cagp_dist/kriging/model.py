@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 import xarray as xr
@@ -318,7 +318,7 @@ class Kriging:
 
         Parameters
         ----------
-        to : as for `krige`, or array of float64, shape (q, 2)
+        to : as for `krige`, or array or list of rows, shape (q, 2)
             Latitudes and longitudes in degrees.
         return_std : bool
             For an array: also the standard deviations.
@@ -331,8 +331,8 @@ class Kriging:
             As for `krige`; for an array the means (q,) or (q, T), or means and standard deviations.
         """
         observed, learned = self._fitted()
-        arrays = isinstance(to, np.ndarray)
-        targets = _array_targets(to) if isinstance(to, np.ndarray) else find_targets(to, observed)
+        arrays = isinstance(to, np.ndarray) or _are_rows(to)
+        targets = _array_targets(cast("ArrayLike", to)) if arrays else find_targets(cast("To", to), observed)
         if kind not in ("grid", "cells"):
             raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
         if kind == "cells":
@@ -626,7 +626,12 @@ def _numbers(errors: OwnNumbers) -> str:
     return " and ".join("none" if np.isnan(error) else f"{error:.2g}" for error in each(errors))
 
 
-def _array_targets(X: Array) -> Targets:
+def _are_rows(to: object) -> bool:
+    """Whether this is a list of pairs; a region is a list of numbers."""
+    return isinstance(to, list | tuple) and bool(to) and all(isinstance(row, list | tuple) for row in to)
+
+
+def _array_targets(X: ArrayLike) -> Targets:
     points = as_numbers("X", X)
     _check_pairs(points)
     return of_places(points[:, 0], points[:, 1])

@@ -125,12 +125,14 @@ def cf_units(units: str) -> str:
 
     Examples
     --------
-    >>> cf_units("m s**-1"), cf_units("W/m^2"), cf_units("°C"), cf_units("(0 - 1)"), cf_units("hPa")
-    ('m s-1', 'W m-2', 'degC', '1', 'hPa')
+    >>> cf_units("m s**-1"), cf_units("W/m^2"), cf_units("°C"), cf_units("(0 - 1)"), cf_units("10^-3 K")
+    ('m s-1', 'W m-2', 'degC', '1', '10^-3 K')
     """
     plain = plain_units(units)
     if plain in _UDUNITS:
         return _UDUNITS[plain]
+    if re.search(r"\d(\*\*|\^)|(\*\*|\^)-?\d*\.", units):  # 10^-3 and m^0.5, not 10-3 and m0.5
+        return units
     text = " ".join(units.replace("**", "").replace("^", "").replace("·", " ").split())
     first, *below = (part.strip() for part in text.split("/"))
     if not below:
