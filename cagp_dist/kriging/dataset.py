@@ -28,7 +28,7 @@ def as_dataset(
     """Give mean, std and std_computational the coordinates of the targets, and say how they came about."""
     variables = {
         "mean": prediction.mean,
-        "std": _root(prediction.variance),
+        "std": prediction.std,
         "std_computational": np.sqrt(prediction.computational_variance),
     }
     texts = descriptions(observed)
@@ -151,11 +151,6 @@ def attributes(
             "noise_variance_standard_error": errors.noise_variance,
         }
     return said
-
-
-def _root(variance: Array) -> Array:
-    """Take the root; a variance that rounding left below zero (the status says so) has none."""
-    return np.sqrt(np.maximum(variance, 0.0))
 
 
 def _one_or_all(numbers: Sequence[float]) -> float | list[float]:

@@ -1,7 +1,7 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -159,6 +159,34 @@ def families(kernel: KernelLike) -> tuple[type[Elementary], ...]:
             "kernel, or its class."
         )
     return cast("tuple[type[Elementary], ...]", parts)
+
+
+def with_noise_of_prior(observed: Observations, prior: Prior | None) -> Observations:
+    """Take over the noise of each place from a prior that has it."""
+    if prior is None:
+        return observed
+    if not isinstance(prior, Prior):
+        raise ArgumentError(f"prior is {prior!r}; expected a cagp.Prior, or None to have it fitted.")
+    if not isinstance(prior.noise_variance, np.ndarray):
+        return observed
+    noise, n = prior.noise_variance, observed.latitude_degrees.size
+    shapes = [(n,)] if observed.where is None else list(dict.fromkeys([(n,), observed.where.shape]))
+    if noise.shape not in shapes:
+        raise ArgumentError(
+            f"the prior has a noise_variance of shape {noise.shape}; expected one number, or an array of "
+            f"shape {' or '.join(map(str, shapes))}, one for each place in the order of the observations."
+        )
+    return replace(observed, noise_std=np.sqrt(noise.reshape(-1)))
+
+
+def from_prior(observed: Observations, prior: Prior) -> Learned:
+    """Take kernel, noise and mean from a prior, of observations with its noise and their poles merged."""
+    noise = np.asarray(prior.noise_variance, dtype=np.float64)
+    if noise.ndim and observed.noise_std is not None:
+        noise = noise.reshape(-1)
+        merged = observed.noise_std != np.sqrt(noise)  # copies of a pole
+        noise = np.where(merged, observed.noise_std**2, noise)
+    return Learned(prior.kernel, noise, prior.mean, None, "")
 
 
 def learn(

@@ -4,7 +4,6 @@ import inspect
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from math import sqrt
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
@@ -13,34 +12,36 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, check_count, check_positive
-from cagp_dist.era5.selection import shown
-from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres, kilometres_of_chord
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import chord_of_kilometres
 from cagp_dist.gp import Prior
 from cagp_dist.gram.targets import prior_variance
-from cagp_dist.kriging.dataset import BEYOND, LONGEST_CHORD, as_dataset, coordinates, field_dims
+from cagp_dist.kriging.dataset import as_dataset
 from cagp_dist.kriging.executors import Workers, workers_of
-from cagp_dist.kriging.learning import KernelLike, Learned, MeanLike, fit_advice, learn
-from cagp_dist.kriging.observations import Observations, Source, observe, observe_arrays
+from cagp_dist.kriging.learning import (
+    KernelLike,
+    Learned,
+    MeanLike,
+    fit_advice,
+    from_prior,
+    learn,
+    with_noise_of_prior,
+)
+from cagp_dist.kriging.observations import Observations, Source, check_every_field, observe, observe_arrays
+from cagp_dist.kriging.sampling import sample
 from cagp_dist.kriging.solving import predict
-from cagp_dist.kriging.targets import Targets, To, as_cells, find_targets, of_places, region_of
+from cagp_dist.kriging.summary import summary
+from cagp_dist.kriging.targets import To, are_rows, as_cells, find_targets, of_array, region_of
 from cagp_dist.kriging.validation import cross_validate
 from cagp_dist.likelihood.negligible import noise_is_negligible
-from cagp_dist.likelihood.result import OwnNumbers, each
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
 
 Kind: TypeAlias = Literal["grid", "cells"]
 
-MOST_SAMPLED = 4_000
-"""Targets from whose full covariance samples are drawn: 130 MB, and 20 s."""
-
 UNINFORMED = 0.99
 """Part of the prior variance that is left at targets about which the observations say nothing."""
-
-JITTER = 1e-10
-"""Of the prior variance, added to a covariance so that rounding leaves it positive definite."""
 
 
 def krige(
@@ -297,8 +298,8 @@ class Kriging:
         Kriging
             This object.
         """
-        observed = self._with_noise_of_prior(self._observe(observations, y)).with_poles_merged()
-        _check_every_field(observed)
+        observed = with_noise_of_prior(self._observe(observations, y), self.prior).with_poles_merged()
+        check_every_field(observed)
         with workers_of(self.executor) as executor:
             learned = self._learn(observed, executor=executor)
         result = learned.result
@@ -331,8 +332,8 @@ class Kriging:
             As for `krige`; for an array the means (q,) or (q, T), or means and standard deviations.
         """
         observed, learned = self._fitted()
-        arrays = isinstance(to, np.ndarray) or _are_rows(to)
-        targets = _array_targets(cast("ArrayLike", to)) if arrays else find_targets(cast("To", to), observed)
+        arrays = are_rows(to)
+        targets = of_array(cast("ArrayLike", to)) if arrays else find_targets(cast("To", to), observed)
         if kind not in ("grid", "cells"):
             raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
         if kind == "cells":
@@ -361,8 +362,8 @@ class Kriging:
             return as_dataset(prediction, observed, learned, targets, call=call)
         single = observed.dimension is None
         mean = prediction.mean[0] if single else prediction.mean.T
-        std = np.sqrt(np.maximum(prediction.variance, 0.0))
-        return (mean, std[0] if single else std.T) if return_std else mean
+        std = prediction.std[0] if single else prediction.std.T
+        return (mean, std) if return_std else mean
 
     def score(self, X: Array, y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2) for values y (n,)."""
@@ -389,42 +390,21 @@ class Kriging:
 
         Raises
         ------
-        BudgetError
+        ArgumentError
             If there are more targets.
         """
         observed, learned = self._fitted()
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        targets = find_targets(to, observed)
-        q = targets.latitude_degrees.size
-        if q > MOST_SAMPLED:
-            raise ArgumentError(
-                f"{q:,} targets are too many to draw samples from their full covariance; expected at most "
-                f"{MOST_SAMPLED:,}. Take a smaller region or a coarser resolution."
-            )
-        with workers_of(self.executor) as executor:
-            prediction = predict(
-                observed,
-                learned,
-                targets,
-                solver=self.solver,
-                executor=executor,
-                memory_limit_bytes=self.memory_limit_bytes,
-                full_covariance=True,
-            )
-        assert prediction.covariance is not None
-        generator = np.random.default_rng(seed)
-        draws = np.empty((size, *prediction.mean.shape))
-        for field, (mean, covariance) in enumerate(zip(prediction.mean, prediction.covariance, strict=True)):
-            root = _root(covariance, float(learned.kernel.diagonal(targets.points[:1])[0]))
-            draws[:, field] = mean + generator.standard_normal((size, q)) @ root.T
-        rows = draws[:, 0] if observed.dimension is None else draws
-        dims = ("sample", *field_dims(observed, targets))
-        values = rows.reshape(*rows.shape[:-1], *targets.shape)
-        return xr.Dataset(
-            {observed.name: (dims, values, dict(observed.attributes))},
-            coords={**coordinates(observed, targets), "sample": np.arange(size)},
-            attrs={"status": prediction.status.value, "solver": "; ".join(prediction.solvers), "seed": seed},
+        return sample(
+            observed,
+            learned,
+            find_targets(to, observed),
+            size=size,
+            seed=seed,
+            solver=self.solver,
+            workers=self.executor,
+            memory_limit_bytes=self.memory_limit_bytes,
         )
 
     def cross_validate(
@@ -467,54 +447,17 @@ class Kriging:
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""
-        observed, learned = self._fitted()
-        kernel, result = learned.kernel, learned.result
-        unit = f" {observed.attributes['units']}" if "units" in observed.attributes else ""
-        noise = np.sqrt(learned.noise_variance)
-        shown = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
-        seen = (~np.isnan(observed.values)).any(axis=0)
-        lines = [
-            f"Kriging of {observed.name}: {observed.count:,} observations at {int(seen.sum()):,} places, "
-            f"{len(observed.values)} field{'s' if len(observed.values) != 1 else ''}, "
-            f"{observed.dropped_missing:,} missing",
-            f"kernel       {' + '.join(type(part).__name__ for part in kernel.parts)}",
-            *(
-                f"lengthscale  {kilometres_of_chord(chord):.4g} km (chord {chord:.4g}, Earth of "
-                f"{EARTH_RADIUS_KILOMETRES} km)"
-                if chord <= LONGEST_CHORD
-                else f"lengthscale  chord {chord:.4g}. {BEYOND}"
-                for chord in learned.lengthscales
-            ),
-            f"prior std    {sqrt(kernel.variance):.4g}{unit}",
-            f"noise std    {shown}{unit}",
-            f"prior mean   {learned.mean if isinstance(learned.mean, (str, int, float)) else 'given'}",
-        ]
-        if result is None:
-            return "\n".join([*lines, "fit          none: every number was given"])
-        errors = result.standard_errors
-        return "\n".join(
-            [
-                *lines,
-                f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
-                f"             standard errors: lengthscale {_numbers(errors.lengthscale)}, variance "
-                f"{_numbers(errors.variance)}, noise variance {_numbers(errors.noise_variance)}",
-            ]
-        )
+        return summary(*self._fitted())
 
     def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
         if y is not None:
-            X, values = as_numbers("X", observations), as_numbers("y", y)  # type: ignore[arg-type]
-            _check_pairs(X)
-            if values.ndim not in (1, 2) or len(values) != len(X):
-                raise ArgumentError(f"y has shape {values.shape}; expected ({len(X)},), or ({len(X)}, T).")
-            if np.isinf(values).any():
-                raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
+            observed = observe_arrays(observations, y)  # type: ignore[arg-type]
             if isinstance(self.noise_std, str):
                 raise ArgumentError(
                     f"noise_std is {self.noise_std!r}, the name of a column, but arrays have none; expected "
                     "a number. Give a table or a dataset of xarray to have a noise for each place."
                 )
-            return observe_arrays(X, values)
+            return observed
         column = self.noise_std if isinstance(self.noise_std, str) else None
         observed = observe(
             observations,  # type: ignore[arg-type]
@@ -530,32 +473,10 @@ class Kriging:
             return replace(observed, noise_std=None)  # a number in place of the column of that name
         return observed
 
-    def _with_noise_of_prior(self, observed: Observations) -> Observations:
-        """Take over the noise of each place from a prior that has it."""
-        if self.prior is None:
-            return observed
-        if not isinstance(self.prior, Prior):
-            raise ArgumentError(f"prior is {self.prior!r}; expected a cagp.Prior, or None to have it fitted.")
-        if not isinstance(self.prior.noise_variance, np.ndarray):
-            return observed
-        noise, n = self.prior.noise_variance, observed.latitude_degrees.size
-        shapes = [(n,)] if observed.where is None else list(dict.fromkeys([(n,), observed.where.shape]))
-        if noise.shape not in shapes:
-            raise ArgumentError(
-                f"the prior has a noise_variance of shape {noise.shape}; expected one number, or an array of "
-                f"shape {' or '.join(map(str, shapes))}, one for each place in the order of the observations."
-            )
-        return replace(observed, noise_std=np.sqrt(noise.reshape(-1)))
-
     def _learn(self, observed: Observations, *, executor: Any) -> Learned:
         if self.prior is not None:
             self._check_alone()
-            noise = np.asarray(self.prior.noise_variance, dtype=np.float64)
-            if noise.ndim and observed.noise_std is not None:
-                noise = noise.reshape(-1)
-                merged = observed.noise_std != np.sqrt(noise)  # copies of a pole
-                noise = np.where(merged, observed.noise_std**2, noise)
-            return Learned(self.prior.kernel, noise, self.prior.mean, None, "")
+            return from_prior(observed, self.prior)
         return learn(
             observed,
             kernel=self.kernel,
@@ -607,52 +528,3 @@ def _changed(model: Kriging) -> str:
     shown = {name: given for name, given in model.get_params().items() if given is not defaults[name].default}
     written = {name: repr(given) for name, given in shown.items()}
     return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())
-
-
-def _check_every_field(observed: Observations) -> None:
-    """Refuse fields without any observation, which have no prior mean."""
-    empty = np.flatnonzero(np.isnan(observed.values).all(axis=1))
-    if empty.size:
-        moments = observed.times
-        which = f"field {empty[0]}" if moments is None else f"the field of {shown(moments[empty[0]])}"
-        raise ArgumentError(
-            f"{which} has no observation ({empty.size} of {len(observed.values)} have none); expected one at "
-            "least. Leave these fields out."
-        )
-
-
-def _numbers(errors: OwnNumbers) -> str:
-    """Write standard errors; what was held fixed has none."""
-    return " and ".join("none" if np.isnan(error) else f"{error:.2g}" for error in each(errors))
-
-
-def _are_rows(to: object) -> bool:
-    """Whether this is a list of pairs; a region is a list of numbers."""
-    return isinstance(to, list | tuple) and bool(to) and all(isinstance(row, list | tuple) for row in to)
-
-
-def _array_targets(X: ArrayLike) -> Targets:
-    points = as_numbers("X", X)
-    _check_pairs(points)
-    return of_places(points[:, 0], points[:, 1])
-
-
-def _check_pairs(X: Array) -> None:
-    if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
-        raise ArgumentError(
-            f"X has shape {X.shape}; expected (n, 2) finite numbers, latitude and longitude in degrees. For "
-            "points that are not on a globe use cagp.condition."
-        )
-
-
-def _root(covariance: Array, variance: float) -> Array:
-    """Triangular factor of a covariance (q, q)."""
-    jittered = covariance + JITTER * variance * np.eye(len(covariance))
-    try:
-        return np.asarray(np.linalg.cholesky(jittered))
-    except np.linalg.LinAlgError as error:
-        raise NumericalError(
-            "the covariance of the targets is not positive definite, so that no samples can be drawn: "
-            "targets nearly coincide, or the noise is too small. Take a coarser "
-            "resolution, or a larger noise_std."
-        ) from error

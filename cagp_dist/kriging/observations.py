@@ -6,9 +6,12 @@ from typing import TypeAlias
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.checks import as_numbers
 from cagp_dist.era5.calendars import dates_of
+from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
@@ -194,21 +197,54 @@ def observe(
     )
 
 
-def observe_arrays(X: Array, y: Array, noise_std: Array | None = None) -> Observations:
-    """Observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees."""
-    columns = y if y.ndim == 2 else y[:, None]
+def observe_arrays(X: ArrayLike, y: ArrayLike) -> Observations:
+    """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees.
+
+    Raises
+    ------
+    ArgumentError
+        If they have other shapes, or hold what is none.
+    """
+    places, values = as_numbers("X", X), as_numbers("y", y)
+    check_pairs(places)
+    if values.ndim not in (1, 2) or len(values) != len(places):
+        raise ArgumentError(f"y has shape {values.shape}; expected ({len(places)},), or ({len(places)}, T).")
+    if np.isinf(values).any():
+        raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
+    columns = values if values.ndim == 2 else values[:, None]
     return Observations(
-        latitude_degrees=X[:, 0],
-        longitude_degrees=X[:, 1],
+        latitude_degrees=places[:, 0],
+        longitude_degrees=places[:, 1],
         values=np.ascontiguousarray(columns.T),
-        noise_std=noise_std,
-        dimension=None if y.ndim == 1 else "field",
+        noise_std=None,
+        dimension=None if values.ndim == 1 else "field",
         coordinates={},
         where=None,
         name="y",
         attributes={},
         dropped_missing=int(np.isnan(columns).sum()),
     )
+
+
+def check_pairs(X: Array) -> None:
+    """Refuse what is no latitudes and longitudes (n, 2)."""
+    if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
+        raise ArgumentError(
+            f"X has shape {X.shape}; expected (n, 2) finite numbers, latitude and longitude in degrees. For "
+            "points that are not on a globe use cagp.condition."
+        )
+
+
+def check_every_field(observed: Observations) -> None:
+    """Refuse fields without any observation, which have no prior mean."""
+    empty = np.flatnonzero(np.isnan(observed.values).all(axis=1))
+    if empty.size:
+        moments = observed.times
+        which = f"field {empty[0]}" if moments is None else f"the field of {shown(moments[empty[0]])}"
+        raise ArgumentError(
+            f"{which} has no observation ({empty.size} of {len(observed.values)} have none); expected one at "
+            "least. Leave these fields out."
+        )
 
 
 def _whole(latitude_degrees: Array, longitude_degrees: Array) -> LatLonWindow:

@@ -77,6 +77,11 @@ class Prediction:
     plans: tuple[Plan, ...]
     executor: str
 
+    @property
+    def std(self) -> Array:
+        """Root of the variance (T, q); one that rounding left below zero (the status says so) counts as 0."""
+        return np.sqrt(np.maximum(self.variance, 0.0))
+
 
 def predict(
     observed: Observations,

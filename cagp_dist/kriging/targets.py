@@ -11,11 +11,12 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
+from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import SAME_DEGREES, cell_edges, spacing_degrees, unit_sphere, widest_gap
 from cagp_dist.gram.cells import MOST_CELLS, CellMeans, box_means, nodes_per_side
 from cagp_dist.kriging.axes import Horizontal, horizontal
-from cagp_dist.kriging.observations import Observations
+from cagp_dist.kriging.observations import Observations, check_pairs
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.store.layout import COORDINATES, STATION_NAME
 from cagp_dist.tables import Frame, Names, TableLike, read_places
@@ -141,6 +142,20 @@ def of_places(
     if names is not None:
         coordinates[STATION_NAME] = xr.Variable(dim, names, COORDINATES[STATION_NAME])
     return Targets(latitude, longitude, (dim,), latitude.shape, coordinates)
+
+
+def are_rows(to: object) -> bool:
+    """Whether this is an array, or a list of pairs; a region is a list of numbers."""
+    if isinstance(to, list | tuple):
+        return bool(to) and all(isinstance(row, list | tuple) for row in to)
+    return isinstance(to, np.ndarray)
+
+
+def of_array(X: ArrayLike) -> Targets:
+    """Places by their latitudes and longitudes (n, 2), in degrees."""
+    points = as_numbers("X", X)
+    check_pairs(points)
+    return of_places(points[:, 0], points[:, 1])
 
 
 def of_axes(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Targets:

@@ -57,7 +57,7 @@ def cross_validate(
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
         )
-        mean[:, left_out], std[:, left_out] = prediction.mean, np.sqrt(np.maximum(prediction.variance, 0.0))
+        mean[:, left_out], std[:, left_out] = prediction.mean, prediction.std
     return _dataset(observed, learned, fold, mean, std)
 
 
