@@ -72,6 +72,35 @@ def test_semicolons_decimal_commas_and_comments(tmp_path):
     assert (table.latitude_degrees[0], table.values[0]) == (48.1, 21.5)
 
 
+@pytest.mark.parametrize(
+    ("text", "values", "names"),
+    [
+        ("# by hand\nlat,lon,name,v\n1,2,Site #1,3\n# a remark\n4,5,B,6\n", [3, 6], ["Site #1", "B"]),
+        ("% by hand\nsite %,lat,lon,rh (%)\nA,1,2,3\nB,4,5,6 % dry, too\n", [3, 6], None),
+        ("lat lon v # three\n1 2 3 # odd\n4 5 6\n", [3, 6], None),
+        ("lat,lon,v\n1,2,3,\n4,5,6,\n", [3, 6], None),  # a separator ends each line
+        ("lat,lon,v\n1,2,3,# odd\n4,5,6,\n", [3, 6], None),
+        ("lat,lon,v\n1,1,2,3\n2,4,5,6\n", [3, 6], None),  # rows with numbers, or names
+        ("lat,lon,v\nA,1,2,3\nB,4,5,6\n", [3, 6], None),
+    ],
+)
+def test_marks_within_lines_and_cells_beyond_the_header(tmp_path, text, values, names):
+    path = tmp_path / "stations.csv"
+    path.write_text(text)
+    table = read_table(path)
+    assert (table.latitude_degrees.tolist(), table.longitude_degrees.tolist()) == ([1, 4], [2, 5])
+    assert table.values.tolist() == values
+    assert names is None or table.names.tolist() == names
+
+
+@pytest.mark.parametrize("row", ["7,8,9,10", "7,8,9,10,11"])
+def test_rows_with_cells_that_nothing_names_are_refused(tmp_path, row):
+    path = tmp_path / "stations.csv"
+    path.write_text(f"lat,lon,v\n{row}\n{row}\n")
+    with pytest.raises(DataError, match="first line names 3 columns, and rows have more cells"):
+        read_table(path)
+
+
 def test_columns_between_spaces_and_compressed(tmp_path):
     path = tmp_path / "plain.txt.gz"
     pd.DataFrame(ROWS).to_csv(path, sep="\t", index=False)

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TextIO, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +95,7 @@ def read_file(path: Path) -> tuple[Frame, Layout | None]:
             frame: Frame = pd.read_parquet(path)
             return frame, None
         layout = _layout(path)
-        frame = pd.read_csv(path, sep=layout.separator, comment=layout.comment, skipinitialspace=True)
-        return frame, layout
+        return _read_text(layout), layout
     except ImportError as error:
         raise DataError(
             f"{path} is a Parquet file, and nothing is installed that reads it; run: {sys.executable} -m pip "
@@ -107,6 +108,65 @@ def read_file(path: Path) -> tuple[Frame, Layout | None]:
         ) from error
     except (OSError, ValueError) as error:  # of the parser, too
         raise DataError(f"cannot read {path} as a table: {error}") from error
+
+
+def _read_text(layout: Layout) -> Frame:
+    """Read a text file.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be told which cells of its rows the first line names.
+    """
+    import pandas as pd
+
+    source: Path | StringIO = layout.path
+    comment: str | None = layout.comment
+    with _text(layout.path) as lines:
+        within = any(layout.comment in line and not line.startswith(layout.comment) for line in lines)
+    if within:  # pandas would end lines there
+        with _text(layout.path) as lines:
+            source, comment = StringIO("".join(_without_comments(lines, layout))), None
+    read = partial(pd.read_csv, sep=layout.separator, comment=comment, skipinitialspace=True)
+    frame = read(source)
+    index = frame.index
+    if index.equals(pd.RangeIndex(len(frame))):
+        return cast("Frame", frame)
+    # rows have a cell more than the first line
+    if index.nlevels == 1 and frame.iloc[:, -1].isna().all():  # a separator ends each line
+        if isinstance(source, StringIO):
+            source.seek(0)
+        return cast("Frame", read(source, index_col=False))
+    numbered = index.equals(pd.RangeIndex(1, len(frame) + 1))
+    if index.nlevels > 1 or not (index.dtype.kind == "O" or numbered):
+        raise ValueError(
+            f"its first line names {frame.shape[1]} columns, and rows have more cells. Name each column"
+        )
+    return cast("Frame", frame)  # names or numbers of rows, as R writes them
+
+
+def _without_comments(lines: Iterable[str], layout: Layout) -> Iterator[str]:
+    """Leave out comments: whole lines, and what stands behind the last cell of a line.
+
+    A mark before that is text, as in ``Site #2`` or ``humidity (%)``.
+    """
+    cells = 0
+    for line in lines:
+        if line.startswith(layout.comment):
+            continue
+        before, mark, after = line.partition(layout.comment)
+        if mark and cells == 0:
+            ends = before[-1].isspace() and layout.separator not in after
+        else:
+            ends = bool(mark) and len(_cells(before, layout)) >= cells
+        kept = f"{before}\n" if ends else line
+        cells = cells or len(_cells(kept, layout))
+        yield kept
+
+
+def _cells(line: str, layout: Layout) -> list[str]:
+    text = line.strip()
+    return text.split(None if layout.separator == WHITESPACE else layout.separator) if text else []
 
 
 def _layout(path: Path) -> Layout:
