@@ -1,8 +1,9 @@
-"""Compiled evaluation of Gram tiles, of tiles times columns without storing the tile, and triangles.
+"""Compiled evaluation of Gram tiles, and of tiles times columns without storing the tile.
 
-Every loop over pairs of points in the package is here. A tile is evaluated row by row into a buffer
-that stays in cache: first the squared distances, then the kernel profile in place. Sub-tiles of points
-so far apart that their entries vanish below rounding are skipped.
+Every loop over pairs of points in the package is here, and all in one file: what Numba keeps on disk of a
+function is renewed when the file of that function changes, not when the file of one that it calls does. A
+tile is evaluated row by row into a buffer that stays in cache: first the squared distances, then the kernel
+profile in place. Sub-tiles of points so far apart that their entries vanish below rounding are skipped.
 
 A kernel comes as ``family, inverse_lengthscale, variance``: three numbers, or for a sum of kernels three
 tuples with an entry for each part, the part that reaches furthest first. Then the distances of a row are
@@ -14,24 +15,20 @@ lengthscales come in the same way, as families of their own.
 Points come as (p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over
 neighbours in memory and the compiler turns them into vector instructions. All functions release the GIL.
 
-Numba does not vectorise the C library's ``exp``, so the exponential is written out here. Only the
-``contract`` freedom of fast-math is used (fused multiply-add), and ``reassoc`` for one sum: NaN and infinity
-keep their meaning, and a sum's order depends on its length alone, hence results do not depend on who calls
-or on how work is split.
+Numba does not vectorise the C library's ``exp``, so the exponential is written out here. Of the freedoms of
+fast-math only `CONTRACT` is used: NaN and infinity keep their meaning, and a sum's order depends on its
+length alone, hence results do not depend on who calls or on how work is split.
 """
 
-import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numba
-import numba.core.event
 import numpy as np
 from numba import types
 from numba.extending import overload
+
+from cagp_dist.compilation import CONTRACT, compiled
 
 MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
 SLOPE = 4
@@ -51,9 +48,6 @@ TILE_COLUMNS = 256
 # Entries that are turned from distances into kernel values at a time: 16 KiB, half a first-level cache.
 FIRST_LEVEL = 2048
 
-_log = logging.getLogger(__name__)
-
-_CONTRACT = {"contract"}
 _LOG2_E = 1.4426950408889634
 _SQRT3 = 1.7320508075688772
 _SQRT5 = 2.23606797749979
@@ -77,43 +71,7 @@ _Q8 = 1.0205905413765595e-07
 _Q9 = 7.070977866508138e-09
 
 
-def compiled(function=None, **options):
-    """`numba.njit` that keeps what it compiled on disk where some folder for it can be written."""
-    if function is None:
-        return partial(compiled, **options)
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError as error:  # no folder to write to
-        _log.warning("%s; set NUMBA_CACHE_DIR to a folder you can write to save seconds at start", error)
-        return numba.njit(**options)(function)
-
-
-@contextmanager
-def compilation_watched(say: Callable[[], None]) -> Iterator[None]:
-    """Call ``say`` when a function is about to be compiled for the first time; one that is on disk is not.
-
-    Compilation takes 1 to 15 s, during which nothing else happens in this process.
-    """
-    with numba.core.event.install_listener("numba:compile", _Once(say)):
-        yield
-
-
-class _Once(numba.core.event.Listener):
-    """Calls back at the first event it hears of."""
-
-    def __init__(self, say: Callable[[], None]) -> None:
-        self._say: Callable[[], None] | None = say
-
-    def on_start(self, event: numba.core.event.Event) -> None:
-        say, self._say = self._say, None
-        if say is not None:
-            say()
-
-    def on_end(self, event: numba.core.event.Event) -> None:
-        """Nothing is said at the end."""
-
-
-@numba.njit(inline="always", fastmath=_CONTRACT)
+@numba.njit(inline="always", fastmath=CONTRACT)
 def _exp_minus(a):
     """``exp(-a)`` for 0 <= a <= 700, relative error below 1.5e-15 + 1.2e-16 a (argument rounding)."""
     t = -a * _LOG2_E
@@ -134,7 +92,7 @@ def _exp_minus(a):
     return np.int64(bits).view(np.float64)
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _squared_distances(X, i, Z, start, out):
     """``out[j] = |X[:, i] - Z[:, start + j]|^2`` by differences (never 2 - 2 x.z, math 8)."""
     size = out.size
@@ -155,7 +113,7 @@ def _squared_distances(X, i, Z, start, out):
                 out[j] += d0 * d0
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, out):
     """Evaluate squared distances with every coordinate in units of its own lengthscale."""
     size = out.size
@@ -167,7 +125,7 @@ def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, out):
             out[j] += d0 * d0
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _profile(family, inverse_lengthscale, variance, row):
     """Turn squared distances into kernel values, in place."""
     if family == MATERN12:
@@ -190,7 +148,7 @@ def _profile(family, inverse_lengthscale, variance, row):
         _slope_profile(family - SLOPE, inverse_lengthscale, variance, row)
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _slope_profile(family, inverse_lengthscale, variance, row):
     """Turn squared distances into ``dk / d log(lengthscale)``, in place (math 9)."""
     if family == MATERN12:
@@ -212,7 +170,7 @@ def _slope_profile(family, inverse_lengthscale, variance, row):
             row[j] = variance * 2.0 * a * _exp_minus(a)
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _share_profile(family, variance, row):
     """Turn squares of scaled distances u into ``dk / d log(lengthscale) / u^2``, in place (math 9).
 
@@ -235,7 +193,7 @@ def _share_profile(family, variance, row):
             row[j] = variance * _exp_minus(min(0.5 * row[j], _FAR))
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _times_squared_difference(scale, x, z, row):
     """Multiply by squared differences in one coordinate, in units of its lengthscale, in place."""
     for j in range(row.size):
@@ -243,7 +201,7 @@ def _times_squared_difference(scale, x, z, row):
         row[j] *= difference * difference
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _sum_profile(families, inverse_lengthscales, variances, near, row):
     """Turn squared distances into the sum of the first ``near`` kernels, in place."""
     if near == 1:
@@ -266,7 +224,7 @@ def _sum_profile(families, inverse_lengthscales, variances, near, row):
                 values[j] += part[j]
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``.
 
@@ -289,7 +247,7 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
         )
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out):
     """Kernel between pairs of latitudes at every difference in longitude.
 
@@ -315,7 +273,7 @@ def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out)
         _row_profile(family, inverse_lengthscale, variance, row)
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _single_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
     """`_evaluate_subtile` for one kernel."""
     rows = out.size // width
@@ -327,7 +285,7 @@ def _single_subtile(family, inverse_lengthscale, variance, near, X, first, Z, st
         _profile(family, inverse_lengthscale, variance, out[group * width : last * width])
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _sum_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
     """`_evaluate_subtile` for the first ``near`` parts of a sum, over the same distances."""
     rows = out.size // width
@@ -339,7 +297,7 @@ def _sum_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start
         _sum_profile(family, inverse_lengthscale, variance, near, out[group * width : last * width])
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
     """`_evaluate_subtile` with a lengthscale for each coordinate: distances, and slopes, part by part."""
     rows = out.size // width
@@ -366,14 +324,14 @@ def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, st
                     target[j] += part[j]
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _single_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
     """`_near_parts` for one kernel."""
     reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
     return 0 if _apart(lower, upper, other_lower, other_upper, reach) else 1
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _sum_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
     """`_near_parts` for a sum, whose parts come in the order of their reach."""
     for k in range(len(family)):
@@ -383,7 +341,7 @@ def _sum_near(family, inverse_lengthscale, lower, upper, other_lower, other_uppe
     return len(family)
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _scaled_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
     """`_near_parts` with a lengthscale for each coordinate: all parts, or none."""
     for k in range(len(family)):
@@ -402,7 +360,7 @@ def _bounding(family):
     return family if family < 2 * SLOPE else family % SLOPE + SLOPE
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _whole_sum_profile(family, inverse_lengthscale, variance, row):
     """`_row_profile` for a sum."""
     _sum_profile(family, inverse_lengthscale, variance, len(family), row)
@@ -610,7 +568,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
                     target[i, c] += product[i, c]
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out):
     """``out += k(X, Z) @ column`` for one column: the tile never leaves the first-level cache.
 
@@ -649,7 +607,7 @@ def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out)
                         target[i] += weight * row[i]
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def _dot(left, right):
     """Inner product with eight partial sums: a vector reduction whose order is fixed."""
     lanes = np.zeros(8)
@@ -665,7 +623,7 @@ def _dot(left, right):
     return total
 
 
-@compiled(nogil=True, fastmath=_CONTRACT)
+@compiled(nogil=True, fastmath=CONTRACT)
 def add_symmetric_product_vector(
     family, inverse_lengthscale, variance, X, Z, column_x, column_z, out_x, out_z
 ):
@@ -706,56 +664,3 @@ def add_symmetric_product_vector(
                     for j in range(size):
                         target[j] += weight * row[j]
                     out_x[i] += _dot(row, source)
-
-
-@compiled(nogil=True, fastmath=_CONTRACT)
-def multiply_lower(factors, columns, transposed):
-    """``columns[k] <- L_k columns[k]``, or ``L_k' columns[k]``.
-
-    Shapes: factors (count, m, m), columns (count, m, r), all float64.
-    """
-    x = np.empty(columns.shape[1])
-    for k in range(columns.shape[0]):
-        for c in range(columns.shape[2]):
-            x[:] = columns[k, :, c]
-            if transposed:
-                for i in range(x.size):
-                    row, value = factors[k, i], x[i]
-                    for j in range(i):
-                        x[j] += row[j] * value
-                    x[i] = row[i] * value
-            else:
-                for i in range(x.size - 1, -1, -1):
-                    row = factors[k, i]
-                    x[i] = row[i] * x[i] + _short_dot(row, x, i)
-            columns[k, :, c] = x
-
-
-@compiled(nogil=True, fastmath=_CONTRACT)
-def solve_lower(factors, columns, transposed):
-    """``columns[k] <- L_k^-1 columns[k]``, or ``L_k^-T columns[k]``, shapes as in `multiply_lower`."""
-    x = np.empty(columns.shape[1])
-    for k in range(columns.shape[0]):
-        for c in range(columns.shape[2]):
-            x[:] = columns[k, :, c]
-            if transposed:
-                for i in range(x.size - 1, -1, -1):
-                    row = factors[k, i]
-                    value = x[i] / row[i]
-                    for j in range(i):
-                        x[j] -= row[j] * value
-                    x[i] = value
-            else:
-                for i in range(x.size):
-                    row = factors[k, i]
-                    x[i] = (x[i] - _short_dot(row, x, i)) / row[i]
-            columns[k, :, c] = x
-
-
-@compiled(nogil=True, fastmath=_CONTRACT | {"reassoc"})
-def _short_dot(left, right, size):
-    """Inner product of the first ``size`` entries, summed in the order that is fastest for vectors."""
-    total = 0.0
-    for j in range(size):
-        total += left[j] * right[j]
-    return total

@@ -1,4 +1,4 @@
-"""Compiled tiles and products against NumPy.
+"""Compiled tiles, products and triangles against NumPy.
 
 `test_uncompiled` runs this file a second time without compilation, where a kernel value costs
 microseconds; sizes are therefore as small as crossing the edges of sub-tiles allows.
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from cagp_dist import compiled
+from cagp_dist import compilation, compiled, triangles
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import coordinates
 from cagp_dist.tiling import subtile_shape
@@ -360,9 +360,9 @@ def test_triangles_times_columns_and_back(m, r, transposed):
     columns = rng.normal(size=(3, m, r))
     # what lies above the diagonal must not be read
     stored, out = lower + np.triu(np.full((m, m), np.nan), 1), columns.copy()
-    compiled.multiply_lower(stored, out, transposed)
+    triangles.multiply_lower(stored, out, transposed)
     np.testing.assert_allclose(out, L @ columns, rtol=1e-13, atol=1e-13)
-    compiled.solve_lower(stored, out, transposed)
+    triangles.solve_lower(stored, out, transposed)
     np.testing.assert_allclose(out, columns, rtol=1e-12, atol=1e-13)
 
 
@@ -388,7 +388,7 @@ def test_code_is_compiled_also_where_nothing_can_be_kept_on_disk(monkeypatch, ca
     original = numba.njit
     monkeypatch.setattr(numba, "njit", njit)
 
-    @compiled.compiled(nogil=True)
+    @compilation.compiled(nogil=True)
     def double(x):
         return 2 * x
 
@@ -403,11 +403,11 @@ def test_compilation_is_announced_once_and_only_where_there_is_some():
         return 0.5 * x
 
     said = []
-    with compiled.compilation_watched(lambda: said.append("now")):
+    with compilation.compilation_watched(lambda: said.append("now")):
         assert half(2.0) == 1.0
         assert half(2) == 1.0  # compiled again, for an integer
     assert said == ["now"]
-    with compiled.compilation_watched(lambda: said.append("again")):
+    with compilation.compilation_watched(lambda: said.append("again")):
         assert half(4.0) == 2.0
     half(np.float32(2.0))
     assert said == ["now"]

@@ -201,7 +201,7 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
 @contextmanager
 def _compilation_noted(stage: Stage) -> Iterator[None]:
     """Say so when functions are compiled in this process; a note, and what the bar says until it moves."""
-    from cagp_dist.compiled import compilation_watched
+    from cagp_dist.compilation import compilation_watched
 
     def say() -> None:
         stage.note("compiling functions for this processor, which is done once and takes some seconds")

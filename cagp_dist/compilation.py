@@ -1,0 +1,50 @@
+"""How functions are compiled and kept on disk, and word of it while it goes on."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import numba
+import numba.core.event
+
+CONTRACT = {"contract"}
+"""The freedom of fast-math to fuse a product with a sum."""
+
+_log = logging.getLogger(__name__)
+
+
+def compiled(function=None, **options):
+    """`numba.njit` that keeps what it compiled on disk where some folder for it can be written."""
+    if function is None:
+        return partial(compiled, **options)
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError as error:  # no folder to write to
+        _log.warning("%s; set NUMBA_CACHE_DIR to a folder you can write to save seconds at start", error)
+        return numba.njit(**options)(function)
+
+
+@contextmanager
+def compilation_watched(say: Callable[[], None]) -> Iterator[None]:
+    """Call ``say`` when a function is about to be compiled for the first time; one that is on disk is not.
+
+    Compilation takes 1 to 15 s, during which nothing else happens in this process.
+    """
+    with numba.core.event.install_listener("numba:compile", _Once(say)):
+        yield
+
+
+class _Once(numba.core.event.Listener):
+    """Calls back at the first event it hears of."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say: Callable[[], None] | None = say
+
+    def on_start(self, event: numba.core.event.Event) -> None:
+        say, self._say = self._say, None
+        if say is not None:
+            say()
+
+    def on_end(self, event: numba.core.event.Event) -> None:
+        """Nothing is said at the end."""
