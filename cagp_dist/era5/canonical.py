@@ -310,7 +310,7 @@ def _load(
         if not steps.size:
             continue
         box = field.isel(latitude=_runs(rows), longitude=_runs(columns), time=_runs(steps))
-        piece, times = _scaled(_best_version(_marked(box.values, missing)), scale), field.time.values[steps]
+        piece, times = _scaled(_best_version(unmarked(box.values, missing)), scale), field.time.values[steps]
         if field.attrs.get(STEPS):  # of a table of starts and steps, what was never computed is empty
             there = ~np.isnan(piece).all(axis=(1, 2))
             piece, times = piece[there], times[there]
@@ -326,7 +326,7 @@ def _load(
     return values, found
 
 
-def _marked(values: NDArray[np.floating], missing: float | None) -> NDArray[np.floating]:
+def unmarked(values: NDArray[np.floating], missing: float | None) -> NDArray[np.floating]:
     """Write NaN where the number stands that marks missing values."""
     if missing is None:
         return values

@@ -114,7 +114,7 @@ def krige(
         Fixes the variance of the prior, squared unit of the values. Of a sum of kernels these are sequences,
         with a number for each part.
     latitude, longitude, time, units, missing : optional
-        Columns of a table, units of its values and what it writes where one is missing; see
+        Columns of a table, units of the values and what stands where one is missing; see
         `cagp_dist.tables.read_table`.
     executor : distributed.Client, str or Executor, optional
         Where tasks run; by default all cores of this process. A client stays open.
@@ -451,7 +451,7 @@ class Kriging:
 
     def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
         if y is not None:
-            observed = observe_arrays(observations, y)  # type: ignore[arg-type]
+            observed = observe_arrays(observations, y, missing=self.missing)  # type: ignore[arg-type]
             if isinstance(self.noise_std, str):
                 raise ArgumentError(
                     f"noise_std is {self.noise_std!r}, the name of a column, but arrays have none; expected "

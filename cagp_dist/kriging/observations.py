@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.checks import as_numbers
 from cagp_dist.era5.calendars import dates_of
+from cagp_dist.era5.canonical import unmarked
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
@@ -110,6 +111,15 @@ class Observations:
         seen = ~np.isnan(self.values)
         return [(seen[group[0]], group) for group in fields_by_pattern(seen)]
 
+    def names_of(self, what: str) -> list[str]:
+        """Names of the coordinates that are the latitude, longitude or time of an xarray object."""
+        if what == "time":
+            return list(self.coordinates)
+        if self.where is None:
+            return []
+        axis = getattr(self.where, what)
+        return [name for name, held in self.where.coordinates.items() if held is axis]
+
     def without(self, places: Mask) -> "Observations":
         """Leave out some places (n,)."""
         return replace(self, values=np.where(places, np.nan, self.values))
@@ -161,7 +171,14 @@ def observe(
         If values or places are none.
     """
     if isinstance(source, (xr.DataArray, xr.Dataset)):
-        observed = _from_xarray(source, value=value, noise_std=noise_std)
+        observed = _from_xarray(source, value=value, noise_std=noise_std, missing=missing)
+        for what, name in (("latitude", latitude), ("longitude", longitude), ("time", time)):
+            if name is not None and name not in observed.names_of(what):
+                raise ArgumentError(
+                    f"{what} is {name!r}, which names a column of a table; of xarray objects coordinates are "
+                    f"found by their attributes and names, here {' or '.join(observed.names_of(what))}. "
+                    "Rename another one: data.rename(...)."
+                )
         return (
             observed
             if units is None
@@ -197,7 +214,7 @@ def observe(
     )
 
 
-def observe_arrays(X: ArrayLike, y: ArrayLike) -> Observations:
+def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: float | None = None) -> Observations:
     """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees.
 
     Raises
@@ -205,7 +222,7 @@ def observe_arrays(X: ArrayLike, y: ArrayLike) -> Observations:
     ArgumentError
         If they have other shapes, or hold what is none.
     """
-    places, values = as_numbers("X", X), as_numbers("y", y)
+    places, values = as_numbers("X", X), np.asarray(unmarked(as_numbers("y", y), missing))
     check_pairs(places)
     if values.ndim not in (1, 2) or len(values) != len(places):
         raise ArgumentError(f"y has shape {values.shape}; expected ({len(places)},), or ({len(places)}, T).")
@@ -258,7 +275,11 @@ def points_of(observed: Observations) -> Array:
 
 
 def _from_xarray(
-    source: xr.DataArray | xr.Dataset, *, value: str | None, noise_std: str | float | None
+    source: xr.DataArray | xr.Dataset,
+    *,
+    value: str | None,
+    noise_std: str | float | None,
+    missing: float | None,
 ) -> Observations:
     field = choose_variable(source, value) if isinstance(source, xr.Dataset) else source
     where = horizontal(source if isinstance(source, xr.Dataset) else field)
@@ -277,6 +298,7 @@ def _from_xarray(
         raise DataError(f"{field.name!r} has the type {field.dtype}; expected numbers.")
     values = np.asarray(field.transpose(*order).values, dtype=np.float64)
     values = np.ascontiguousarray(values).reshape(-1, int(np.prod(where.shape)))
+    values = np.asarray(unmarked(values, missing), dtype=np.float64)
     if np.isinf(values).any():
         raise DataError(
             f"{field.name!r} holds infinity; expected finite numbers, or NaN where there is none."

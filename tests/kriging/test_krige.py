@@ -413,6 +413,15 @@ def test_fields_that_cannot_be_read_are_refused(gappy, prior, change, text):
         cagp.krige(change(given), prior=prior)
 
 
+def test_a_number_may_mark_what_is_missing_in_a_field(gappy, prior):
+    marked = gappy.fillna(1e20).astype("f4")
+    result = cagp.krige(marked, prior=prior, missing=1e20, latitude="lat", time="time")
+    expected = cagp.krige(gappy.astype("f4"), prior=prior)
+    np.testing.assert_array_equal(result["mean"], expected["mean"])
+    with pytest.raises(ArgumentError, match=r"longitude is 'x', which names a column.*here lon"):
+        cagp.krige(gappy, prior=prior, longitude="x")
+
+
 def test_each_observation_has_its_own_noise(stations, prior):
     noise = np.linspace(0.1, 2.0, 60)
     places = {"lat": [10.0, -20.0], "lon": [5.0, 170.0]}

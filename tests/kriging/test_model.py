@@ -33,6 +33,8 @@ def test_arrays_in_arrays_out(stations, model):
     np.testing.assert_array_equal(std, expected["std"])
     np.testing.assert_array_equal(by_arrays.predict(places), mean)
     np.testing.assert_array_equal(by_arrays.predict(places.tolist()), mean)
+    marked = cagp.Kriging(**KNOWN, missing=-99.0).fit(np.vstack([X, X[:2]]), [*y, -99.0, -99.0])
+    np.testing.assert_array_equal(marked.predict(places), mean)
     several = cagp.Kriging(**KNOWN).fit(X, np.column_stack([y, y + 1.0]))
     assert several.predict(places, return_std=True)[1].shape == (2, 2)
     assert 0.5 < by_arrays.score(X, y) < 1.0
