@@ -65,6 +65,13 @@ def test_a_file_like_those_of_ghcn_daily(tmp_path):
         read_table(path)
 
 
+def test_numbers_that_mark_what_is_missing_may_be_rounded():
+    table = {"lat": [1.0, 2.0, 3.0], "lon": [4.0, 5.0, 6.0], "v": np.float32([20.1, -99.9, 20.3])}
+    assert read_table(table, missing=-99.9).dropped_missing == 1
+    with pytest.raises(DataError, match=r"holds -99.9 in 1 rows.*missing=-99\.9"):
+        read_table(table)
+
+
 def test_semicolons_decimal_commas_and_comments(tmp_path):
     path = tmp_path / "european.csv"
     path.write_text("% made by hand\nlat;lon;value\n48,1;11,6;21,5\n")

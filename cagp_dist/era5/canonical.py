@@ -32,14 +32,12 @@ from cagp_dist.era5.selection import (
     time_positions,
 )
 from cagp_dist.errors import DataError
+from cagp_dist.tables import unmarked
 from cagp_dist.variables import T2M, Variable, canonical_name, described, range_error
 
 __all__ = ["Points", "assemble", "canonical", "field_variable", "joined", "observation_points", "time_axis"]
 
 Values = NDArray[np.float32]
-
-ROUNDING = 1e-6
-"""Relative rounding of a float32 number that marks missing values, such as 1e20."""
 
 
 def canonical(
@@ -324,13 +322,6 @@ def _load(
         )
     time_positions(found, wanted)
     return values, found
-
-
-def unmarked(values: NDArray[np.floating], missing: float | None) -> NDArray[np.floating]:
-    """Write NaN where the number stands that marks missing values."""
-    if missing is None:
-        return values
-    return np.where(np.isclose(values, missing, rtol=ROUNDING, atol=0.0), np.nan, values)
 
 
 def _scaled(values: NDArray[np.floating], scale: tuple[float, float]) -> Values:

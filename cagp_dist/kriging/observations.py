@@ -11,14 +11,13 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.checks import as_numbers
 from cagp_dist.era5.calendars import dates_of
-from cagp_dist.era5.canonical import unmarked
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.tables import Names, TableLike, by_time_and_place, noise_in, read_table
+from cagp_dist.tables import Names, TableLike, by_time_and_place, noise_in, read_table, unmarked
 from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"

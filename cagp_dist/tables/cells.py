@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import DataError
@@ -14,11 +15,23 @@ MARKERS = (-99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -999
 MARKERS_BEYOND = (99999.0, 1e20, 9.969209968386869e36)
 """Numbers that files write where a value is missing."""
 
+MARKER_ROUNDING = 1e-6
+"""Relative rounding of a float32 number that marks missing values, such as 1e20."""
+
 MARKER_DISTANCE = 2.0
 """A marker is suspected when it lies this many ranges of the other values away from them."""
 
 NAMES_PER_PLACE = 1.5
 """A column that has more different names than this for each place names something else, such as rows."""
+
+
+def unmarked(values: NDArray[np.floating], missing: float | None) -> NDArray[np.floating]:
+    """Write NaN where the number stands that marks missing values."""
+    return values if missing is None else np.where(_is_marker(values, missing), np.nan, values)
+
+
+def _is_marker(values: NDArray[np.floating], marker: float) -> Mask:
+    return np.asarray(np.abs(values - marker) <= MARKER_ROUNDING * abs(marker))
 
 
 def check_values(values: Array, name: str, frame: Columns) -> None:
@@ -30,7 +43,7 @@ def check_values(values: Array, name: str, frame: Columns) -> None:
         )
     known = values[~np.isnan(values)]
     for marker in (*MARKERS, *MARKERS_BEYOND):
-        others = known[known != marker]
+        others = known[~_is_marker(known, marker)]
         count = known.size - others.size
         if count == 0 or others.size == 0:
             continue

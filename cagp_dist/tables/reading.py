@@ -3,7 +3,7 @@
 import numpy as np
 
 from cagp_dist.errors import DataError
-from cagp_dist.tables.cells import check_values, noise_of, places_of, times_of
+from cagp_dist.tables.cells import check_values, noise_of, places_of, times_of, unmarked
 from cagp_dist.tables.columns import (
     LATITUDE,
     LONGITUDE,
@@ -82,9 +82,7 @@ def read_table(
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
     used = {name for name in (*names.values(), noise) if name is not None}
     column = value_column(frame, used) if value is None else str(frame.find("value", value, ()))
-    values = frame.numbers(column)
-    if missing is not None:
-        values = np.where(values == missing, np.nan, values)
+    values = np.asarray(unmarked(frame.numbers(column), missing))
     check_values(values, column, frame)
     kept = np.flatnonzero(~np.isnan(values))
     if kept.size == 0:
