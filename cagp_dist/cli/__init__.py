@@ -194,9 +194,17 @@ def report(
         typer.echo(write_report(find_run(output), to))
 
 
-@app.command(epilog=_examples("cagp verify out", "cagp verify out/runs/KEY.zarr"))
-def verify(output: Output, debug: Debug = False) -> None:
-    """Check every file of every published run against its checksum."""
+@app.command(epilog=_examples("cagp verify out", "cagp verify out/KEY"))
+def verify(
+    output: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="Output folder: all its runs; or OUT/KEY, one of them.", show_default=False
+        ),
+    ],
+    debug: Debug = False,
+) -> None:
+    """Check every file of every published run against its checksum; exit code 1 says that one is damaged."""
     with reported_errors(debug=debug):
         from cagp_dist.service.run import verify_runs
 

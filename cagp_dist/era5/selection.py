@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.text import counted
 
 Area = tuple[float, float, float, float]
 
@@ -117,9 +118,10 @@ def time_positions(available: Times, wanted: Times | None) -> Indices:
     absent = wanted[~np.isin(wanted, available)]
     if absent.size:
         examples = ", ".join(shown(time) for time in absent[:3]) + (", ..." if absent.size > 3 else "")
+        there = counted(np.unique(available).size, "time")
         raise DataError(
             f"{absent.size} of {wanted.size} selected times are not in the source: {examples}. It has "
-            f"{np.unique(available).size} times from {shown(available.min())} to {shown(available.max())}."
+            f"{there} from {shown(available.min())} to {shown(available.max())}."
         )
     return np.flatnonzero(np.isin(available, wanted))
 

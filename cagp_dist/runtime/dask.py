@@ -13,6 +13,7 @@ from cagp_dist.errors import ClusterError, ConfigurationError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Remedy, installation
 from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
+from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -34,6 +35,9 @@ CONNECT_SECONDS = 20
 
 SETTLE_SECONDS = 0.5
 """How long no further worker must join before work begins."""
+
+WATCH_SECONDS = 5.0
+"""How long to wait for results before looking whether there is still somebody who computes them."""
 
 
 class DaskExecutor:
@@ -63,7 +67,9 @@ class DaskExecutor:
         # Dask spills to disk above six tenths of a worker's limit
         self.memory_bytes = sum(limits) * 6 // 10
         self.workers = sum(worker["nthreads"] for worker in workers.values())
-        self.description = f"Dask cluster {address}, {len(workers)} workers, {self.workers} threads"
+        self.description = (
+            f"Dask cluster {address}, {counted(len(workers), 'worker')}, {counted(self.workers, 'thread')}"
+        )
         self.dashboard: str | None = client.dashboard_link
 
     def submit(
@@ -94,6 +100,7 @@ class DaskExecutor:
         from distributed.scheduler import KilledWorker
 
         try:
+            self._wait_for(handles)
             return cast("list[T]", self._client.gather(list(handles)))
         except KilledWorker as error:
             raise ClusterError(
@@ -105,6 +112,39 @@ class DaskExecutor:
             raise ClusterError(
                 f"the connection to the Dask scheduler broke: {error}. Run the same job again."
             ) from error
+
+    def _wait_for(self, handles: Sequence[Handle[T]]) -> None:
+        """Wait until tasks are done or one has failed; raise `ClusterError` where nobody is left to do them.
+
+        Dask gives the tasks of a lost worker to the others. If all are lost at once, it keeps them for
+        workers with the addresses of the old ones, which do not come back.
+        """
+        from distributed import Future, wait
+        from distributed.client import FuturesCancelledError
+
+        futures = cast("list[Future[T]]", list(handles))
+        while not any(future.status == "error" for future in futures):
+            try:
+                with self._client.as_current():  # wait() has no argument for its client
+                    wait(futures, timeout=WATCH_SECONDS)
+                return
+            except FuturesCancelledError:
+                return  # fetching them says why
+            except TimeoutError:
+                if self._abandoned():
+                    raise ClusterError(
+                        "all workers of the Dask cluster were lost, and with them what they had computed. "
+                        "Their logs say why, often that memory ran out. Run the same job again, in that case "
+                        "with more memory for each worker."
+                    ) from None
+
+    def _abandoned(self) -> bool:
+        """Whether no worker of the start is left, and those that joined since have nothing to do."""
+        try:
+            present = self._client.scheduler_info(n_workers=-1)["workers"]
+            return not set(self._addresses) & set(present) and not any(self._client.processing().values())
+        except OSError:
+            return False  # the scheduler does not answer; if it is gone, the client cancels the tasks
 
 
 def _check_versions(client: "Client") -> None:

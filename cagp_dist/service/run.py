@@ -270,6 +270,11 @@ def find_run(output: Path) -> Path:
             f"{', '.join(path.stem for path in of_key)}. Give more digits."
         )
     found = of_key[0] if of_key else current_run(output)
+    if found is None and (output.parent / "runs").is_dir():
+        raise ConfigurationError(
+            f"there is no published run in {output.parent} whose key begins with {output.name}. "
+            f"`cagp list {output.parent}` shows those that are there."
+        )
     if found is None:
         raise ConfigurationError(
             f"there is no published run in {output}; expected the folder that [output] root of a job names. "
@@ -288,8 +293,8 @@ def verify_runs(output: Path) -> list[Path]:
     StoreError
         Naming the first file that is damaged, missing or too many.
     """
-    current = find_run(output)
-    runs = [current] if current == output else sorted((output / "runs").glob("*.zarr"))
+    found = find_run(output)
+    runs = sorted((output / "runs").glob("*.zarr")) or [found]
     for path in runs:
         verify(path)
     return runs

@@ -122,6 +122,27 @@ def test_a_scheduler_that_goes_away_is_a_cluster_error(start, tmp_path):
             executor.gather([handle])
 
 
+@pytest.mark.parametrize("successors", [0, 1])
+def test_workers_that_are_all_lost_at_once_are_a_cluster_error(successors, monkeypatch):
+    """Dask would keep their tasks for good, also where new workers have joined."""
+    monkeypatch.setattr(runtime_dask, "WATCH_SECONDS", 0.2)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        executor = DaskExecutor(client)
+        slow = executor.submit(time.sleep, 0.5)
+        assert executor.gather([slow]) == [None]  # slow work is no loss
+        handle = executor.submit(time.sleep, 3.0)
+        cluster.scale(0)
+        while client.scheduler_info(n_workers=-1)["workers"]:
+            time.sleep(0.02)
+        cluster.scale(successors)
+        client.wait_for_workers(successors) if successors else None
+        with pytest.raises(ClusterError, match=r"all workers .* were lost.* Run the same job again"):
+            executor.gather([handle])
+
+
 def test_address_where_nobody_answers(impatient):
     address = f"tcp://127.0.0.1:{closed_port()}"
     began = time.monotonic()

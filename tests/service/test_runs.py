@@ -98,7 +98,9 @@ def test_the_first_digits_of_a_key_name_a_run(root):
     assert find_run(root).stem == KEYS[1]
     with pytest.raises(ConfigurationError, match=r"2 runs in .* begin with a: .* Give more digits"):
         find_run(root / "a")
-    with pytest.raises(ConfigurationError, match="there is no published run in"):
+    with pytest.raises(
+        ConfigurationError, match=r"there is no published run in .* begins with ee\. `cagp list"
+    ):
         find_run(root / "ee")
     with pytest.raises(ConfigurationError, match="there is no published run in"):
         find_run(root / "*")

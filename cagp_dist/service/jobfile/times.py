@@ -14,6 +14,7 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.service.jobfile.values import instant_of, resembling
+from cagp_dist.text import counted
 
 MOST_TIMES = 100_000
 """Times that a rule may come to: eleven years of hours."""
@@ -334,7 +335,7 @@ def _check_count(count: int) -> None:
 
 
 def _extent(available: Times) -> str:
-    return f"it has {available.size:,} times from {_shown(available[0])} to {_shown(available[-1])}"
+    return f"it has {counted(available.size, 'time')} from {_shown(available[0])} to {_shown(available[-1])}"
 
 
 def _shown(time: np.datetime64) -> str:
