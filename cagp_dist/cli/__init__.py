@@ -139,7 +139,7 @@ def run(
 
 @app.command(epilog=_examples("cagp plan job.toml", "cagp plan job.toml --scheduler serial"))
 def plan(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: Debug = False) -> None:
-    """Show what a job costs in points, tiles, tasks, bytes and seconds, and do nothing."""
+    """Show what a job costs in points, tiles, tasks, bytes and seconds, and start nothing."""
     with reported_errors(debug=debug):
         from cagp_dist.service.plan import plan_job
 
