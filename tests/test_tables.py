@@ -141,6 +141,52 @@ def test_times(written, read):
     assert (table.times == np.datetime64(read, "ns")).all()
 
 
+@pytest.mark.parametrize(
+    ("columns", "times"),
+    [
+        ({"Year": [2019, 2020]}, ["2019-01-01", "2020-01-01"]),
+        ({"YEAR": ["2019", "2020"], "MONTH": ["12", "2"]}, ["2019-12-01", "2020-02-01"]),
+        ({"day": [31, 29], "month": [12, 2], "year": [2019, 2020]}, ["2019-12-31", "2020-02-29"]),
+        (
+            {"year": [2019.0, 2020.0], "month": [1.0, 1.0], "day": [2.0, 3.0], "hour": [0.0, 23.0]},
+            ["2019-01-02T00", "2020-01-03T23"],
+        ),
+        ({"year": [2019, 2019], "time": ["2001-01-01", "2001-01-02"]}, ["2001-01-01", "2001-01-02"]),
+        ({"month": [1, 1]}, None),
+    ],
+)
+def test_times_in_several_columns(columns, times):
+    table = read_table({"lat": [1.0, 1.0], "lon": [2.0, 2.0], "t": [3.0, 9.0], **columns})
+    assert (table.name, table.values.tolist()) == ("t", [3.0, 9.0])
+    if times is None:
+        assert table.times is None
+    else:
+        assert table.times.tolist() == np.array(times, dtype="datetime64[ns]").tolist()
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "text"),
+    [
+        ({"month": [1, 2]}, ArgumentError, "'month' with different values and none for the year, so that"),
+        (
+            {"year": [1, 1], "day": [1, 2]},
+            ArgumentError,
+            "'day' with different values and none for the month",
+        ),
+        (
+            {"year": [2019, 2019], "month": [2, 2], "day": [28, 29]},
+            DataError,
+            "year 2019, month 2, day 29 in row 1",
+        ),
+        ({"year": [2019, 2019.5]}, DataError, r"year 2019\.5 in row 1.*which is no time \(1 such row\)"),
+        ({"year": [2019, None]}, DataError, "year nan in row 1"),
+    ],
+)
+def test_columns_that_make_no_time_are_refused(columns, kind, text):
+    with pytest.raises(kind, match=text):
+        read_table({"lat": [1.0, 1.0], "lon": [2.0, 2.0], "t": [3.0, 9.0], **columns})
+
+
 def test_noise_is_a_column_or_a_number():
     assert read_table(rows(noise_std=[0.1, 0.2, 0.3])).noise_std.tolist() == [0.1, 0.2, 0.3]
     assert read_table(rows(err=[0.1, 0.2, 0.3]), noise_std="err").noise_std.tolist() == [0.1, 0.2, 0.3]

@@ -1,6 +1,6 @@
 """What stands in the rows of a table: values, places and what they are called, times and noise."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +117,24 @@ def times_of(frame: Columns, name: str, kept: Indices) -> Times:
             f"which is no time ({_such(wrong)}); expected ISO 8601, such as 2017-04-27T12:00, or 20170427."
         )
     return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
+
+
+def dates_of(frame: Columns, columns: Mapping[str, str], kept: Indices) -> Times:
+    """Read times in UTC from columns of years and, as far as there are any, of months to minutes."""
+    import pandas as pd
+
+    found = {part: frame.numbers(name)[kept] for part, name in columns.items()}
+    first_day = dict.fromkeys(("year", "month", "day"), np.ones(kept.size))
+    moments = pd.to_datetime(pd.DataFrame(first_day | found), errors="coerce")
+    whole = np.all([part == np.round(part) for part in found.values()], axis=0)
+    wrong = np.asarray(moments.isna()) | ~whole
+    if wrong.any():
+        first = int(wrong.argmax())
+        said = ", ".join(f"{name} {found[part][first]:g}" for part, name in columns.items())
+        raise DataError(
+            f"{frame.title} has {said} in {frame.where(int(kept[first]))}, which is no time ({_such(wrong)})."
+        )
+    return np.asarray(moments.to_numpy(), dtype="datetime64[ns]")
 
 
 def noise_of(

@@ -22,6 +22,8 @@ LONGITUDE = (
     *("decimallongitude", "stn_lon"),
 )
 TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
+DATE = ("year", "month", "day", "hour", "minute")
+"""Columns that make a time together, the first of them at least."""
 NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
 VALUE = ("value", "values", "observation", "obs", "measurement", "data_value")
 NAME = (
@@ -113,6 +115,26 @@ class Columns:
                 f"{what}: {what}={found[0]!r}."
             )
         return found[0]
+
+    def date(self) -> dict[str, str]:
+        """Give the columns that make a time together by the names of `DATE`; none where there is no year.
+
+        Raises
+        ------
+        ArgumentError
+            If the rows have different months, days or hours and what would make them a time is not there.
+        """
+        found = {part: name for part in DATE if (name := self.find(part, None, (part,), needed=False))}
+        there = [part in found for part in DATE]
+        date = dict(list(found.items())[: there.index(False) if False in there else None])
+        for part in found.keys() - date.keys():
+            if len(np.unique(self.numbers(found[part]))) > 1:
+                absent = DATE[there.index(False)]
+                raise ArgumentError(
+                    f"{self.title} has a column {found[part]!r} with different values and none for the "
+                    f'{absent}, so that it does not say when. Name a column of times: time="COLUMN".'
+                )
+        return date
 
     def numbers(self, name: str) -> Array:
         """Give a column as float64; NaN where a cell is empty."""

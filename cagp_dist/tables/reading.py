@@ -3,7 +3,7 @@
 import numpy as np
 
 from cagp_dist.errors import DataError
-from cagp_dist.tables.cells import check_values, noise_of, places_of, times_of, unmarked
+from cagp_dist.tables.cells import check_values, dates_of, noise_of, places_of, times_of, unmarked
 from cagp_dist.tables.columns import (
     LATITUDE,
     LONGITUDE,
@@ -40,8 +40,9 @@ def read_table(
         Names of columns. By default the usual names are looked for, whatever their letter case; the value is
         the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
         0..360 or -180..180. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
-        20170427. Names of the places are taken from a column such as ``name`` or ``station``, if there is
-        one.
+        20170427; where no column has times, they are put together from columns ``year``, ``month``, ``day``,
+        ``hour`` and ``minute``, as many as there are. Names of the places are taken from a column such as
+        ``name`` or ``station``, if there is one.
     noise_std : str or number, optional
         Column, or one number for all rows: standard deviation of the error of a measurement, in the units of
         the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
@@ -80,7 +81,8 @@ def read_table(
     noise: str | None = None
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
-    used = {name for name in (*names.values(), noise) if name is not None}
+    date = frame.date() if names["time"] is None else {}
+    used = {name for name in (*names.values(), *date.values(), noise) if name is not None}
     column = value_column(frame, used) if value is None else str(frame.find("value", value, ()))
     values = np.asarray(unmarked(frame.numbers(column), missing))
     check_values(values, column, frame)
@@ -89,11 +91,12 @@ def read_table(
         raise DataError(f"column {column!r} of {frame.title} has no value in any of its {values.size} rows.")
     places = places_of(frame, str(names["latitude"]), str(names["longitude"]), kept, taken={*used, column})
     stated = units_in(column) if units is None else units
+    times = None if names["time"] is None else times_of(frame, names["time"], kept)
     return Table(
         latitude_degrees=places.latitude_degrees,
         longitude_degrees=places.longitude_degrees,
         values=values[kept],
-        times=None if names["time"] is None else times_of(frame, names["time"], kept),
+        times=dates_of(frame, date, kept) if date else times,
         noise_std=noise_of(frame, noise, noise_std, kept, units=stated),
         name=bare(column),
         units=stated,
