@@ -9,6 +9,8 @@ INSTALLED_DEV := .venv/.installed-dev
 # The lock files are complete, so there is nothing to resolve; what is never imported is never compiled.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --no-compile
 export MPLBACKEND := Agg
+# Modules are compiled once, and not by each of the many processes that tests, clusters and jobs start.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo test test-all bench peers docs lint clean

@@ -36,6 +36,7 @@ def smooth_errors(rng, X, fields):
 
 
 @pytest.mark.parametrize("count", [8, 50, 400])
+@pytest.mark.exhaustive
 def test_right_error_bars_are_rarely_blamed(count):
     # five levels in two weightings at 0.27 % each: 2.7 % at most; 300 runs, four standard errors of 0.94 %
     rng = np.random.default_rng(count)

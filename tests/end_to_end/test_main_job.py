@@ -93,6 +93,7 @@ def serial(tmp_path_factory):
     return run(job_in(root)).path
 
 
+@pytest.mark.exhaustive
 def test_threads_give_the_same_bits(serial, tmp_path):
     assert_same_bits(serial, run(job_in(tmp_path, scheduler="local")).path)
 

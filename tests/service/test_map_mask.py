@@ -43,8 +43,6 @@ def test_cells_without_values_are_blank_and_not_solved_for(tmp_path):
         np.testing.assert_allclose(masked[name].values[0][~blank], full[name].values[0][~blank], rtol=1e-6)
     assert plan_job(job(tmp_path / "a")).size.mapped == np.count_nonzero(~blank)
     assert outcome.path.name != whole.path.name
-    page = write_report(outcome.path, tmp_path / "report")
-    assert page.stat().st_size > 10_000
 
 
 @pytest.mark.exhaustive

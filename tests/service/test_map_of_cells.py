@@ -103,6 +103,7 @@ def test_the_report_says_so(published):
     assert "Uncertainty of the mean temperature of each cell" in page
 
 
+@pytest.mark.exhaustive
 def test_error_bars_of_cells_under_a_fine_mean_of_cells(tmp_path):
     table = {"resolution_degrees": 15.0, "std_resolution_degrees": 45.0}
     both = run(the_job(tmp_path / "both", table=table)).path

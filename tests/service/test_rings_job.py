@@ -40,6 +40,7 @@ def job(root, *, train, solver, kind="grid", **tables):
     [(ALL, "grid"), (ALL, "cells"), (STRIDE, "grid")],
     ids=["all but the test points", "means over cells", "stride"],
 )
+@pytest.mark.exhaustive
 def test_rings_and_cholesky_publish_the_same_posterior(tmp_path, train, kind):
     groups = {}
     for solver in ("rings", "cholesky"):

@@ -126,7 +126,12 @@ def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
     ids=repr,
 )
 @pytest.mark.parametrize(
-    ("n", "workers"), [(700, 1), pytest.param(1100, 2, marks=pytest.mark.exhaustive), (1100, 5)]
+    ("n", "workers"),
+    [
+        pytest.param(700, 1, marks=pytest.mark.exhaustive),
+        pytest.param(1100, 2, marks=pytest.mark.exhaustive),
+        (1100, 5),
+    ],
 )
 def test_relaxed_solvers_do_not_see_tiles_panels_and_groups_of_columns(solver, n, workers):
     """Several tiles of 512, panels, and for 520 test points two groups of columns."""

@@ -39,6 +39,7 @@ ON_CELLS = ("blocks", "conjugate-gradient", "cholesky")
 CASES = [
     (name, question) for name in SOLVERS for question in QUESTIONS if question != "cells" or name in ON_CELLS
 ]
+FEW_CASES = [(name, "narrow") for name in SOLVERS] + [("blocks", "wide"), ("blocks", "cells")]
 
 
 @pytest.fixture(scope="module")
@@ -158,17 +159,22 @@ def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    "workers",
-    [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(3, marks=pytest.mark.exhaustive)],
+    ("workers", "cases"),
+    [
+        (2, FEW_CASES),
+        pytest.param(1, CASES, marks=pytest.mark.exhaustive),
+        pytest.param(2, CASES, marks=pytest.mark.exhaustive),
+        pytest.param(3, CASES, marks=pytest.mark.exhaustive),
+    ],
 )
-def test_dask(points, reference, workers):
+def test_dask(points, reference, workers, cases):
     X, y, X_test = points
     problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)
     forward = [SOLVERS[name] for name in ("blocks", "there-and-back", "block-jacobi")]
     with local_cluster(workers) as client:
         executor = DaskExecutor(client)
         assert executor.workers == workers
-        for case in CASES:
+        for case in cases:
             posterior = solve(points, *case, executor)
             assert_same_bits(posterior, reference[case])
             if case == ("blocks", "cells"):

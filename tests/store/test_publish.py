@@ -194,6 +194,7 @@ def test_a_run_without_its_manifest_is_replaced(root):
 # Damage
 
 
+@pytest.mark.exhaustive
 def test_every_flipped_bit_is_found(root):
     run = current_run(root)
     rng = np.random.default_rng(0)
