@@ -512,6 +512,7 @@ print(high_water_bytes() - before, posterior.stats.plan.peak_bytes)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.exhaustive
 def test_planned_bytes_bound_the_growth_of_the_process():
     run = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True)
     grown, planned = map(int, run.stdout.split())

@@ -130,6 +130,7 @@ def test_a_plan_counts_the_iteration_for_every_target():
     assert sweeps.plan(problem_of(spread(30.0))[1]).rings_per_block == 0
 
 
+@pytest.mark.exhaustive
 def test_bytes_are_no_more_than_planned():
     grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 60), 120)
     fields = np.random.default_rng(0).normal(size=(40, *grid.shape))

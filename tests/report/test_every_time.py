@@ -111,6 +111,7 @@ def with_errors(path: Path, group: str, factors, unfinished) -> None:
     "unfinished",
     [(0.0, 0.3), *(pytest.param(both, marks=pytest.mark.exhaustive) for both in ((0.5, 0.25), (0.0, 0.0)))],
 )
+@pytest.mark.exhaustive
 def test_error_bars_that_differ_are_drawn_at_every_time(tmp_path, unfinished) -> None:
     """And what is unfinished of them, also where the first time has nothing left to compute."""
     path = make_run(tmp_path, times=DAYS[:2], test_count=60, map_step=10.0, **REGION)

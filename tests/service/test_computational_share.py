@@ -79,6 +79,7 @@ def test_an_exact_run_says_that_nothing_is_left(tmp_path):
     assert not (write_report(outcome.path).parent / "computational.png").exists()
 
 
+@pytest.mark.exhaustive
 def test_actions_say_it_only_where_it_is_known(tmp_path, monkeypatch, exact):
     job = {"name": "conjugate-gradient", "iterations": 8}
     known = groups_of(run(the_job(tmp_path / "few", **job)))

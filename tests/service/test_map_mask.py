@@ -55,6 +55,7 @@ def test_a_fine_mean_and_coarse_error_bars_are_blank_alike(tmp_path):
     assert write_report(path, tmp_path / "report").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_source_without_gaps_keeps_its_runs(tmp_path):
     """The mask is no part of the name of a run where it makes no difference."""
     plain, none = job(tmp_path, source=EUROPE), job(tmp_path, source=EUROPE, mask="none")

@@ -43,6 +43,7 @@ def both(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("group", "resolution"), [("map", 10.0), ("map_std", 30.0)])
+@pytest.mark.exhaustive
 def test_each_grid_is_the_map_of_a_job_of_that_resolution(both, tmp_path, group, resolution):
     alone = read_group(run(the_job(tmp_path, resolution=resolution)).path, "map")
     found = read_group(both, group)
@@ -74,6 +75,7 @@ def test_error_bars_are_taken_to_the_mean_by_xarray(both):
     assert np.isfinite(std).all()
 
 
+@pytest.mark.exhaustive
 def test_the_report_draws_both(both):
     published = read_run(both)
     assert published.fine.mean.shape == (18, 36)
