@@ -14,6 +14,7 @@ from cagp_dist.cartography.frame import Frame, frame_of
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal, horizontal
+from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
@@ -146,7 +147,7 @@ def _draw(
     bar = figure.colorbar(shown, ax=panel, orientation="horizontal", shrink=0.8, aspect=35, pad=0.06)
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=8, length=2.5)
-    bar.set_label(str(values.attrs.get("units", "")), fontsize=8)
+    bar.set_label(symbol(str(values.attrs.get("units", ""))), fontsize=8)
 
 
 def _frame(where: Horizontal) -> Frame:

@@ -63,8 +63,10 @@ def test_places_are_dots_and_gaps_are_not_drawn():
         {"mean": ("place", [1.0, np.nan, 3.0]), "std": ("place", [1.0, 1.0, 1.0])},
         coords={"latitude": ("place", [0.0, 10.0, 20.0]), "longitude": ("place", [350.0, 0.0, 10.0])},
     )
+    places["mean"].attrs["units"] = "degC"
     figure = places.cagp.plot()
     assert len(figure.axes) == 4  # two maps, two colour bars
+    assert [axis.get_xlabel() for axis in figure.axes if axis.get_label() == "<colorbar>"] == ["°C", ""]
     (drawn,) = figure.axes[0].collections
     frame = frame_of([350.0, 0.0, 10.0], [0.0, 20.0], margin_degrees=0.8)
     x, y = frame.project(np.array([350.0, 10.0]), np.array([0.0, 20.0]))
