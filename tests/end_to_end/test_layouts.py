@@ -229,7 +229,7 @@ def test_anomalies_of_berkeley_earth_by_month(tmp_path):
     source = {"source": f"file:{tmp_path}/Land_and_Ocean_LatLong1.nc", "variable": "temperature"}
     groups = published(tmp_path, cagp(tmp_path, times="2019-07", **source))
     maps, observed = groups["map"], groups["observations"]
-    assert maps.temperature_mean.attrs["units"] == "degree C"  # nothing was added to a difference
+    assert maps.temperature_mean.attrs["units"] == "degC"  # nothing was added to a difference
     middle = np.datetime64("2019-01-01") + np.timedelta64(round(365 * 24 * 6.5 / 12), "h")
     np.testing.assert_array_equal(observed.time.values, [middle.astype("datetime64[ns]")])
     assert str(middle) == "2019-07-17T17"

@@ -310,8 +310,8 @@ def test_dates_of_other_calendars_are_taken_as_they_are(tmp_path, kind, calendar
         (
             "360_day",
             [58.0, 59.0],
-            r"calendar '360_day', of which 1 do not exist in the standard one, such as 2004-02-30\. Put .* "
-            "convert_calendar",
+            r"calendar '360_day', of which 1 do not exist in the standard one, such as 2004-02-30\. Put .*"
+            r"dataset\.convert_calendar\('standard'",
         ),
         ("julian", [59.0, 60.0], "has times that are not dates of the standard calendar .* convert_calendar"),
     ],
