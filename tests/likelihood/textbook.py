@@ -31,7 +31,7 @@ def curvature(function, x, step=2e-3):
 
 
 def assert_sampled_gradients_are_exact_on_average(found, expected):
-    """Evaluations of several seeds: the error of their mean is at most 4 of the Monte Carlo errors they state."""
+    """Of several seeds: the mean is off by at most 4 of the Monte Carlo errors that the evaluations state."""
     assert all(evaluation.solved for evaluation in found)
     spread = np.sqrt(
         np.mean([np.diag(evaluation.trace_covariance) for evaluation in found], axis=0) / len(found)
