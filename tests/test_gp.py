@@ -263,7 +263,7 @@ class Scripted:
     downdates: tuple[float, ...]
     mean: float = 0.0
     status: cagp.Status = cagp.Status.COMPLETED
-    calibrated = True
+    calibrated = "exact"
     many_fields = True
 
     @property

@@ -16,7 +16,7 @@ from cagp_dist.report import tables
 from cagp_dist.report.published import PublishedRun
 from cagp_dist.report.wording import (
     COVERAGE_WORDS,
-    NOT_CALIBRATED,
+    NOT_EXACTLY_CALIBRATED,
     computed,
     percent,
     reading,
@@ -233,8 +233,8 @@ def _plain(run: PublishedRun) -> str:
         f"bar{noisy}{weighted}; honest ones would hold {100.0 * level:g}. "
         f"All levels together, see the histogram below: {escape(_shape(run))}",
     ]
-    if attributes.values.get("solver_calibrated") is False:
-        paragraphs.append(f"<b>Note.</b> {escape(NOT_CALIBRATED)}")
+    if run.solver_calibration in NOT_EXACTLY_CALIBRATED:
+        paragraphs.append(f"<b>Note.</b> {escape(NOT_EXACTLY_CALIBRATED[run.solver_calibration])}")
     return "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
 
 

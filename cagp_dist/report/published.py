@@ -220,6 +220,13 @@ class PublishedRun:
     fine: MeanMap | None = None
     places: Places | None = None
 
+    @property
+    def solver_calibration(self) -> str:
+        """What the error bars of its solver are if the prior is right; empty where the run does not say."""
+        exact = self.attributes.values.get("solver_calibrated")  # all that earlier versions recorded
+        said = "" if exact is None else "exact" if exact is True else "approximate"
+        return self.attributes.text("solver_calibration") or said
+
 
 def read_run(path: Path) -> PublishedRun:
     """Read a published run; of the maps, the first time alone.

@@ -32,11 +32,14 @@ COVERAGE_WORDS = {
 }
 """The verdict on a run (`cagp_dist.calibration.verdict`) in a few words."""
 
-NOT_CALIBRATED = (
-    "This solver chooses its steps by looking at the observations. Its error bars are not calibrated: "
-    "usually too wide, sometimes too narrow. Those of the Gauss-Seidel solvers are calibrated if the prior "
-    "is right."
-)
+NOT_EXACTLY_CALIBRATED = {
+    "approximate": "This solver looks at the observations when it chooses its steps, so that no theorem says "
+    "how wide its error bars have to be. Those of conjugate gradients are usually too wide, sometimes too "
+    "narrow. Those of the Gauss-Seidel solvers are calibrated if the prior is right.",
+    "conservative": "The error bars of this solver are never narrower than its errors call for, and may be "
+    "wider, if the prior is right.",
+}
+"""What a reader has to know of error bars that are not exactly calibrated, by `solver_calibration`."""
 
 
 def when(time: np.datetime64) -> str:

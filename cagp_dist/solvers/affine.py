@@ -18,7 +18,7 @@ from cagp_dist.gram.exact_variance import bounds_bytes, with_bounds
 from cagp_dist.gram.targets import as_list, part, prior_variance
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
-from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.base import Calibrated, Problem, State
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
 from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
@@ -32,6 +32,8 @@ from cagp_dist.tiling import POINT_TILE, Range
 class Affine(ABC):
     """A solver whose matrix does not depend on the data: stages, gone through ``iterations`` times.
 
+    Calibrated exactly for that reason, after any number of iterations (math 1.1).
+
     A new one is a frozen dataclass with ``iterations`` and its own settings that says its `cycle`. Where its
     blocks are blocks of points they may be bands of rings on a whole grid.
 
@@ -44,7 +46,7 @@ class Affine(ABC):
         from the data, so that the solver stays calibrated. See `Posterior.computational_variance_bounds`.
     """
 
-    calibrated: ClassVar[bool] = True
+    calibrated: ClassVar[Calibrated] = "exact"
     many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = False
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
@@ -14,6 +14,14 @@ from cagp_dist.gram.targets import Targets, target_count
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
+
+Calibrated = Literal["exact", "conservative", "approximate"]
+"""What the stated variance of a solver is, over fields of the prior (math 1.1, 1.6).
+
+``"exact"``: the variance of the error of the mean, after any number of iterations, because the matrix that
+maps data to estimate does not depend on the data. ``"conservative"``: never less than that, by a proof.
+``"approximate"``: neither is known; the variance may be too large and too small.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +126,9 @@ class Solver(Protocol):
     ----------
     iterations : int
         Sweeps or actions asked for; 0 returns the prior.
-    calibrated : bool
-        Whether the matrix that maps data to estimate is independent of the data (math 1.1); only
-        then is the stated variance the variance of the error, if the prior is right.
+    calibrated : {"exact", "conservative", "approximate"}
+        What the stated variance is to the error, if the prior is right: see `Calibrated`. The docstring of a
+        solver says why.
     many_fields : bool
         Whether several fields observed at the same points share one solve.
     needs_grid : bool
@@ -131,7 +139,7 @@ class Solver(Protocol):
     def iterations(self) -> int: ...
 
     @property
-    def calibrated(self) -> bool: ...
+    def calibrated(self) -> Calibrated: ...
 
     @property
     def many_fields(self) -> bool: ...

@@ -11,7 +11,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import ExactSolve, Gram
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
-from cagp_dist.solvers.base import Problem, State, check_no_start
+from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start
 from cagp_dist.solvers.status import Status
 
 
@@ -19,12 +19,12 @@ from cagp_dist.solvers.status import Status
 class Cholesky:
     """The exact posterior by a dense Cholesky factor: n^3 / 3 flops, 16 n^2 bytes.
 
-    Runs in the calling process, whatever the executor. From 2,048 points on it uses all threads of BLAS; how
-    many there are may change the last bits of the result.
+    Calibrated exactly: it is the posterior itself. Runs in the calling process, whatever the executor. From
+    2,048 points on it uses all threads of BLAS; how many there are may change the last bits of the result.
     """
 
     iterations: ClassVar[int] = 1
-    calibrated: ClassVar[bool] = True
+    calibrated: ClassVar[Calibrated] = "exact"
     many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = False
 
@@ -46,7 +46,8 @@ class Rings:
 
     With up to 8,192 missing points it takes a whole-grid solve for each latitude that has any; with more,
     each test point needs conjugate gradients of its own. A million points take seconds. Means over cells take
-    a solve as points do: one for all cells that lie alike between the longitudes of the grid.
+    a solve as points do: one for all cells that lie alike between the longitudes of the grid. Calibrated
+    exactly: it is the posterior itself.
 
     Examples
     --------
@@ -61,7 +62,7 @@ class Rings:
     """
 
     iterations: ClassVar[int] = 1
-    calibrated: ClassVar[bool] = True
+    calibrated: ClassVar[Calibrated] = "exact"
     many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = True
 

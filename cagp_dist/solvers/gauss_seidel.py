@@ -15,8 +15,8 @@ from cagp_dist.solvers.stages import Stage, Sweep
 class GaussSeidel(Affine):
     """Point Gauss-Seidel sweeps in the order of X: Algorithm 2 of [Hegde et al. 2025], in tiles.
 
-    Calibrated for any number of iterations if the prior is right. The covariance has one term for each sweep
-    of the mean.
+    Calibrated exactly, for any number of iterations, since its matrix does not depend on the data (math 1.1).
+    The covariance has one term for each sweep of the mean.
 
     Parameters
     ----------
@@ -49,8 +49,9 @@ class BlockGaussSeidel(Affine):
     """Block Gauss-Seidel: blocks of consecutive points are solved exactly, one after the other.
 
     Give the points in an order in which neighbours stand together (`cagp_dist.space_filling_order`):
-    compact blocks converge fastest. Calibrated in any order if the prior is right. One block is the exact
-    solve, blocks of one point are `GaussSeidel`.
+    compact blocks converge fastest. Calibrated exactly, in any order that does not depend on the data, since
+    its matrix then does not either (math 1.1). One block is the exact solve, blocks of one point are
+    `GaussSeidel`.
 
     On a complete latitude-longitude grid with Q longitudes a block is a band of ``block_size // Q`` whole
     rings, at least one. On a mirrored grid it is that band and its mirror image beyond the equator: up to

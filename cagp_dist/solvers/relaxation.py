@@ -15,6 +15,8 @@ from cagp_dist.solvers.stages import Stage, Sweep
 class SOR(Affine):
     """Successive overrelaxation, ``Mt = (D / w + L)^-1``; w = 1 is `GaussSeidel`.
 
+    Calibrated exactly, since its matrix does not depend on the data (math 1.1).
+
     Parameters
     ----------
     iterations : int
@@ -43,7 +45,8 @@ class SOR(Affine):
 class SSOR(Affine):
     """Symmetric overrelaxation, ``Mt = ((2 - w) / w) (D / w + L')^-1 D (D / w + L)^-1``.
 
-    A sweep of `SOR` and one in the opposite order (T8).
+    A sweep of `SOR` and one in the opposite order (T8). Calibrated exactly, since its matrix does not
+    depend on the data (math 1.1).
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class OffByOne:
     """A solver with a classic mistake: the mean of iteration m, the covariance of iteration m + 1."""
 
     iterations: int
-    calibrated = True
+    calibrated = "exact"
     many_fields = True
 
     @property

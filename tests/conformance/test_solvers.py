@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.base import Calibrated
 
 from ..oracle import assert_close, assert_same_bits
 from ..problems import RegressionProblem, regression_problem
@@ -38,7 +40,8 @@ def test_a_solver_is_a_frozen_value_with_its_promises(solver: Solver):
     assert dataclasses.replace(solver) == solver
     assert hash(solver) == hash(dataclasses.replace(solver))
     assert type(solver).__name__ in repr(solver)
-    assert solver.calibrated in (True, False)
+    assert solver.calibrated in get_args(Calibrated)
+    assert "alibrated" in type(solver).__doc__  # with the reason
     assert solver.many_fields in (True, False)
     assert solver.needs_grid == (solver in GRID_SOLVERS.values())
     assert type(solver).__doc__.splitlines()[0].endswith(".")
@@ -51,13 +54,14 @@ def test_what_it_promises_of_calibration_is_so(problem, solver):
     """The stated variance is independent of the data, or it is not; only then may fields share a solve."""
     other = variant(problem, y=np.random.default_rng(8).normal(size=140))
     mine, its = problem.condition(solver), other.condition(solver)
-    assert np.array_equal(mine.variance, its.variance) == solver.calibrated
-    assert solver.many_fields <= solver.calibrated
+    exact = solver.calibrated == "exact"
+    assert np.array_equal(mine.variance, its.variance) == exact
+    assert solver.many_fields <= exact
     if isinstance(solver, cagp.ConjugateGradient):
-        assert not solver.calibrated
+        assert solver.calibrated == "approximate"
         assert not solver.many_fields
     elif type(solver).__name__ in cagp.__all__:
-        assert solver.calibrated
+        assert exact
         assert solver.many_fields
 
 
@@ -242,7 +246,7 @@ def test_constant_observations(problem, solver):
     prior = dataclasses.replace(problem.prior, mean=0.0)
     posterior = RegressionProblem(prior, problem.X, np.full(140, 7.0), problem.X_test).condition(solver)
     assert np.isfinite(posterior.mean).all()
-    if solver.calibrated:  # y enters the mean linearly and the variance not at all
+    if solver.calibrated == "exact":  # y enters the mean linearly and the variance not at all
         twice = RegressionProblem(prior, problem.X, np.full(140, 14.0), problem.X_test).condition(solver)
         np.testing.assert_array_equal(twice.mean, 2.0 * posterior.mean)
         np.testing.assert_array_equal(twice.variance, posterior.variance)

@@ -216,6 +216,7 @@ def test_the_run_says_where_it_comes_from(serial):
     assert parse_job(attributes["job"]).design.train.count == 500
     assert attributes["status"] == "completed"
     assert attributes["solver_calibrated"] is True
+    assert attributes["solver_calibration"] == "exact"
     assert attributes["solver"] == "block-gauss-seidel, iterations 3, block size 96"
     assert attributes["calibration_status"] in ("consistent", "too-narrow", "too-wide", "wrong-shape")
     assert "% of the held-out observations lie inside their" in attributes["calibration_statement"]

@@ -150,6 +150,7 @@ def root_attributes(key: str, noise_variance: float, train_count: int) -> dict[s
         "status_advice": "All 5 iterations were done. More iterations narrow the error bars.",
         "solver": "block-gauss-seidel, iterations 5, block size 1024",
         "solver_calibrated": True,
+        "solver_calibration": "exact",
         "noise_variance": noise_variance,
         "train_count": train_count,
         "dropped_missing": 0,

@@ -272,7 +272,10 @@ def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
     [
         ({"status": "exact"}, "the solver did all of it", "pill good"),
         ({"status": "breakdown"}, "the solver broke down after 1 iteration;", "pill bad"),
-        ({"solver_calibrated": False}, "usually too wide, sometimes too narrow", "pill good"),
+        ({"solver_calibration": "approximate"}, "usually too wide, sometimes too narrow", "pill good"),
+        ({"solver_calibration": "conservative"}, "never narrower than its errors call for", "pill good"),
+        # runs of earlier versions have a flag alone
+        ({"solver_calibration": None, "solver_calibrated": False}, "usually too wide,", "pill good"),
     ],
 )
 def test_the_status_changes_the_words(

@@ -37,7 +37,7 @@ class Relaxed:
     ordered: bool = field(default=True, metadata={"description": "true to keep the order"})
     grid: LatLonGrid | None = None
 
-    calibrated: ClassVar[bool] = True
+    calibrated: ClassVar[str] = "exact"
 
     def __post_init__(self) -> None:
         if self.damping is not None:
