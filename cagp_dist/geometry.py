@@ -88,7 +88,8 @@ def chord_of_kilometres(kilometres: float) -> float:
     if not 0.0 <= kilometres <= longest * (1.0 + 1e-9):
         raise ArgumentError(
             f"{kilometres:g} km were given as a distance on the ground; expected 0 to {longest:.0f} km, half "
-            "the circumference of the Earth. A longer lengthscale is given as a chord: lengthscale=3.0."
+            "the circumference of the Earth. A longer lengthscale is given as a chord, with the kernel: "
+            "kernel=cagp.Matern32(lengthscale=3.0, variance=1.0)."
         )
     return float(2.0 * np.sin(0.5 * kilometres / EARTH_RADIUS_KILOMETRES))
 

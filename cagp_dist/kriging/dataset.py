@@ -9,6 +9,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
+from cagp_dist.kriging.given import LONGEST_CHORD
 from cagp_dist.kriging.learning import Learned, fit_advice
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.kriging.solving import Prediction
@@ -66,9 +67,6 @@ def coordinates(observed: Observations, targets: Targets) -> dict[str, xr.Variab
     fields = {name: held for name, held in observed.coordinates.items() if name not in targets.coordinates}
     return {**fields, **targets.coordinates}
 
-
-LONGEST_CHORD = 2.0
-"""That of two antipodes."""
 
 BEYOND = (
     "A chord above 2 is longer than the diameter of the Earth and has no length in kilometres: the field "

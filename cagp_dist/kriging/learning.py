@@ -14,6 +14,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gp import Prior
 from cagp_dist.kernels import Elementary, Kernel, families_of
+from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
@@ -181,6 +182,7 @@ def with_noise_of_prior(observed: Observations, prior: Prior | None) -> Observat
 
 def from_prior(observed: Observations, prior: Prior) -> Learned:
     """Take kernel, noise and mean from a prior, of observations with its noise and their poles merged."""
+    check_chords("prior", prior.kernel)
     noise = np.asarray(prior.noise_variance, dtype=np.float64)
     if noise.ndim and observed.noise_std is not None:
         noise = noise.reshape(-1)
@@ -232,6 +234,7 @@ def learn(
                 f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(fixed)} were given; "
                 "expected one or the other."
             )
+        check_chords("kernel", kernel)
         fixed = {
             "lengthscale": tuple(part.common_lengthscale for part in kernel.parts),
             "variance": tuple(part.variance for part in kernel.parts),

@@ -11,13 +11,13 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.checks import as_numbers, check_count, check_positive
+from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import chord_of_kilometres
 from cagp_dist.gp import Prior
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.dataset import as_dataset
 from cagp_dist.kriging.executors import Workers, workers_of
+from cagp_dist.kriging.given import fixed_numbers
 from cagp_dist.kriging.learning import (
     KernelLike,
     Learned,
@@ -109,7 +109,7 @@ def krige(
         computation. "cholesky", "rings", "block-gauss-seidel", or a solver.
     lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
-        of the unit sphere.
+        of the unit sphere, at most its diameter 2.
     variance : number or sequence of numbers, optional
         Fixes the variance of the prior, squared unit of the values. Of a sum of kernels these are sequences,
         with a number for each part.
@@ -481,26 +481,14 @@ class Kriging:
             observed,
             kernel=self.kernel,
             mean=self.mean,
-            fixed=self._fixed(),
+            fixed=fixed_numbers(
+                lengthscale=self.lengthscale, lengthscale_km=self.lengthscale_km, variance=self.variance
+            ),
             noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
             nugget_std=self.nugget_std,
             executor=executor,
             memory_limit_bytes=self.memory_limit_bytes,
         )
-
-    def _fixed(self) -> dict[str, list[float]]:
-        if self.lengthscale is not None and self.lengthscale_km is not None:
-            raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
-        fixed: dict[str, list[float]] = {}
-        for name in ("lengthscale", "lengthscale_km", "variance"):
-            given = getattr(self, name)
-            if given is not None:
-                fixed[name] = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
-                for number in fixed[name]:
-                    check_positive(name, number)
-        if "lengthscale_km" in fixed:
-            fixed["lengthscale"] = [chord_of_kilometres(number) for number in fixed.pop("lengthscale_km")]
-        return fixed
 
     def _check_alone(self) -> None:
         """Refuse numbers beside a prior, which has them all."""

@@ -5,7 +5,8 @@ from math import sqrt
 import numpy as np
 
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
-from cagp_dist.kriging.dataset import BEYOND, LONGEST_CHORD
+from cagp_dist.kriging.dataset import BEYOND
+from cagp_dist.kriging.given import LONGEST_CHORD
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.likelihood.result import OwnNumbers, each

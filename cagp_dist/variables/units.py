@@ -25,6 +25,8 @@ _CONVERSIONS: Mapping[tuple[str, str], tuple[float, float]] = {
     ("celsius", "k"): (1.0, 273.15),
     ("hpa", "pa"): (100.0, 0.0),
     ("kpa", "pa"): (1000.0, 0.0),
+    ("MPa", "pa"): (1e6, 0.0),
+    ("mPa", "pa"): (1e-3, 0.0),
     ("mm", "m"): (1e-3, 0.0),
     ("cm", "m"): (1e-2, 0.0),
     ("km", "m"): (1e3, 0.0),
@@ -33,6 +35,9 @@ _CONVERSIONS: Mapping[tuple[str, str], tuple[float, float]] = {
     ("mm d-1", "kg m-2 s-1"): (1.0 / 86400.0, 0.0),
 }
 """From one unit to another: factor and offset."""
+
+_CASED = re.compile(r"[mMpP](Pa|K|W|J|N|V|Hz|bar|eV|mol|m|g|s|l|L|t)|[mp]A|MA")
+"""Symbols whose prefix is another one in the other case: mega and milli, peta and pico."""
 
 _NAME = r"[A-Za-z%°µ_]+"
 _POWER = rf"{_NAME}(-?\d)?"
@@ -44,13 +49,26 @@ _UDUNITS = {"celsius": "degC", "k": "K", "pa": "Pa", "hpa": "hPa", "m s-1": "m s
 
 
 def plain_units(units: str) -> str:
-    """One spelling of each unit: ``m s**-1``, ``m/s`` and ``m s^-1`` are ``m s-1``."""
-    text = " ".join(units.strip().lower().replace("**", "").replace("^", "").replace("·", " ").split())
+    """One spelling of each unit: ``m s**-1``, ``m/s``, ``M/S`` and ``m s^-1`` are ``m s-1``.
+
+    Lower case, but for the symbols with prefixes that case tells apart.
+
+    Examples
+    --------
+    >>> plain_units("HPA"), plain_units("MPa"), plain_units("mPa"), plain_units("MM"), plain_units("Mm")
+    ('hpa', 'MPa', 'mPa', 'mm', 'Mm')
+    """
+    text = " ".join(units.replace("**", "").replace("^", "").replace("·", " ").split())
+    text = re.sub(r"[^\W\d_]+", _in_one_case, text)
     text = _SPELLINGS.get(text, text)
     if "/" in text:
         first, *rest = (part.strip() for part in text.split("/"))
-        text = " ".join([first, *(re.sub(r"^([a-z%]+)(\d*)$", _inverse, part) for part in rest)])
+        text = " ".join([first, *(re.sub(r"^([A-Za-z%]+)(\d*)$", _inverse, part) for part in rest)])
     return _SPELLINGS.get(text, text)
+
+
+def _in_one_case(found: re.Match[str]) -> str:
+    return found[0] if _CASED.fullmatch(found[0]) else found[0].lower()
 
 
 def _inverse(found: re.Match[str]) -> str:

@@ -268,6 +268,44 @@ def test_a_number_before_a_unit_multiplies(units, target, expected):
 
 
 @pytest.mark.parametrize(
+    ("units", "target", "expected"),
+    [
+        ("MPa", "Pa", (1e6, 0.0)),
+        ("mPa", "Pa", (1e-3, 0.0)),
+        ("mPa", "MPa", None),
+        ("mpa", "mPa", None),  # either
+        ("MPA", "Pa", None),
+        ("pA", "Pa", None),
+        ("Mm", "m", None),
+        ("Mm d-1", "kg m-2 s-1", None),
+        ("mW/m2", "MW m-2", None),
+        ("MW/m2", "MW m-2", (1.0, 0.0)),
+        ("MM", "m", (1e-3, 0.0)),
+        ("MM/DAY", "kg m-2 s-1", (1.0 / 86400.0, 0.0)),
+        ("M/S", "m s-1", (1.0, 0.0)),
+        ("Km h-1", "m s-1", (1.0 / 3.6, 0.0)),
+        ("G/KG", "kg kg-1", (1e-3, 0.0)),
+        ("k", "K", (1.0, 0.0)),
+        ("Celsius", "K", (1.0, 273.15)),
+        ("DEGC", "K", (1.0, 273.15)),
+        ("Deg_C", "K", (1.0, 273.15)),
+        ("°c", "K", (1.0, 273.15)),
+        ("c", "K", (1.0, 273.15)),
+        ("HPA", "Pa", (100.0, 0.0)),
+        ("hpa", "Pa", (100.0, 0.0)),
+        ("Mb", "Pa", (100.0, 0.0)),
+        ("MB", "Pa", (100.0, 0.0)),
+        ("mbar", "Pa", (100.0, 0.0)),
+        ("Mbar", "Pa", None),
+        ("PA", "Pa", (1.0, 0.0)),
+        ("Pascal", "Pa", (1.0, 0.0)),
+    ],
+)
+def test_case_tells_prefixes_apart_and_nothing_else(units, target, expected):
+    assert conversion(units, target) == expected
+
+
+@pytest.mark.parametrize(
     ("units", "published"),
     [
         ("m s**-1", "m s-1"),

@@ -352,7 +352,18 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
         ({"mean": "cubic"}, "mean is 'cubic'"),
         ({"lengthscale": 1.0, "lengthscale_km": 1.0}, "both given"),
         ({"lengthscale_km": -1.0}, "lengthscale_km is -1.0"),
-        ({"lengthscale_km": 21_000.0}, "21000 km .* expected 0 to 20015 km"),
+        ({"lengthscale_km": 21_000.0}, r"21000 km .* expected 0 to 20015 km.* kernel=cagp\.Matern32"),
+        ({"lengthscale": 500}, r"a chord of the unit sphere, .* at most 2\. .* lengthscale_km=500\. "),
+        ({"lengthscale": [0.1, 900.0]}, r"lengthscale is 900, .* lengthscale_km=\[0\.1, 900\]\. "),
+        ({"lengthscale": 30_000.0}, r"lengthscale is 30000, .* at most 2\. A longer one"),
+        (
+            {"kernel": cagp.Matern32(500.0)},
+            r"kernel has the lengthscale 500; .* 500 km are the chord 0\.07846",
+        ),
+        (
+            {"prior": cagp.Prior(cagp.Matern32(500.0), 1.0)},
+            r"prior has the lengthscale 500; .* diameter is 2",
+        ),
         ({"noise_std": -1.0}, "noise_std is -1.0"),
         ({"noise_std": 0.1, "nugget_std": -1.0}, "nugget_std is -1.0"),
         ({"nugget_std": 1.0}, "nugget_std is 1, which is added to a known noise, and none is known"),
@@ -572,7 +583,8 @@ def test_the_fields_that_a_dataset_may_be_asked_for_are_named():
 
 
 def test_a_lengthscale_beyond_the_diameter_of_the_earth_is_explained(stations):
-    model = cagp.Kriging(lengthscale=3.0, variance=4.0, noise_std=0.3).fit(stations)
+    kernel = cagp.Matern32(lengthscale=3.0, variance=4.0)
+    model = cagp.Kriging(kernel=kernel, noise_std=0.3).fit(stations)
     result = model.predict({"lat": [50.0], "lon": [10.0]})
     assert np.isnan(result.attrs["lengthscale_km"])
     assert "longer than the diameter of the Earth" in result.attrs["lengthscale_comment"]

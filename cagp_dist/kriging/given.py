@@ -1,0 +1,87 @@
+"""Numbers of the kernel that are given, as chords: checked against the sphere, which kilometres are not."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from cagp_dist.checks import check_positive
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
+from cagp_dist.kernels import Kernel
+
+LONGEST_CHORD = 2.0
+"""That of two antipodes."""
+
+LONGEST_OF_A_FIT = 35.0
+"""Ten times the diagonal of a cube around the sphere, where every fit ends."""
+
+Numbers: TypeAlias = float | Sequence[float] | None
+
+
+def fixed_numbers(
+    *, lengthscale: Numbers, lengthscale_km: Numbers, variance: Numbers
+) -> dict[str, list[float]]:
+    """Lengthscales as chords, and variances, of each part of a kernel; without those that are None.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is not above zero, is too long for the sphere, or the lengthscale is given twice.
+
+    Examples
+    --------
+    >>> fixed_numbers(lengthscale=None, lengthscale_km=500.0, variance=[1.0, 2.0])
+    {'lengthscale': [0.0784...], 'variance': [1.0, 2.0]}
+    """
+    if lengthscale is not None and lengthscale_km is not None:
+        raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
+    chords = _each("lengthscale", lengthscale)
+    for chord in chords:
+        if chord > LONGEST_CHORD:
+            raise ArgumentError(
+                f"lengthscale is {chord:g}, a chord of the unit sphere, whose diameter is 2; expected a "
+                f"number above 0 and at most 2.{_asking_for_kilometres(chords)} A longer one, of a field "
+                "that varies like a trend, comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, "
+                "variance=1.0)."
+            )
+    chords += [chord_of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
+    found = {"lengthscale": chords, "variance": _each("variance", variance)}
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+def check_chords(what: str, kernel: Kernel) -> None:
+    """Refuse a kernel whose lengthscales are chords that no fit finds, such as those in kilometres."""
+    longest = max(part.common_lengthscale for part in kernel.parts)
+    if longest > LONGEST_OF_A_FIT:
+        meant = (
+            f" {longest:g} km are the chord {chord_of_kilometres(longest):.4g}."
+            if _is_on_earth(longest)
+            else ""
+        )
+        raise ArgumentError(
+            f"the {what} has the lengthscale {longest:g}; a lengthscale is a chord of the unit sphere, whose "
+            f"diameter is 2, and {LONGEST_OF_A_FIT:g} is longer than any that a fit finds.{meant}"
+        )
+
+
+def _each(name: str, given: Numbers) -> list[float]:
+    """Give the numbers of all parts, each above zero; none where nothing is given."""
+    if given is None:
+        return []
+    numbers = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
+    for number in numbers:
+        check_positive(name, number)
+    return numbers
+
+
+def _asking_for_kilometres(numbers: Sequence[float]) -> str:
+    """Write the lengthscales as they would be given in kilometres, if all can be such."""
+    if not all(_is_on_earth(number) for number in numbers):
+        return ""
+    written = ", ".join(f"{number:g}" for number in numbers)
+    return f" For kilometres write lengthscale_km={written if len(numbers) == 1 else f'[{written}]'}."
+
+
+def _is_on_earth(kilometres: float) -> bool:
+    return kilometres <= np.pi * EARTH_RADIUS_KILOMETRES
