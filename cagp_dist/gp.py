@@ -25,6 +25,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_variances, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
+from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
@@ -123,7 +124,7 @@ class Prior:
         values = np.asarray(value, dtype=np.float64)
         if values.ndim not in (1, 2) or len(values) != len(X) or not np.isfinite(values).all():
             raise ArgumentError(
-                f"the prior mean returned shape {values.shape} for {len(X)} points; "
+                f"the prior mean returned shape {values.shape} for {counted(len(X), 'point')}; "
                 "expected finite values of shape (n,) or (n, T)."
             )
         return values if values.ndim == 2 else values[:, None]

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, as_points, check_positive
 from cagp_dist.errors import ArgumentError
+from cagp_dist.text import counted
 
 Lengthscales = float | tuple[float, ...]
 """One for all coordinates, or one for each."""
@@ -80,7 +81,8 @@ class Kernel(ABC):
         left, right = as_points("X", X), as_points("Z", Z)
         if left.shape[1] != right.shape[1]:
             raise ArgumentError(
-                f"X has {left.shape[1]} columns and Z {right.shape[1]}; both need the same coordinates."
+                f"X has {counted(left.shape[1], 'column')} and Z {right.shape[1]}; both need the same "
+                "coordinates."
             )
         self.check_coordinates(left)
         out = np.empty((len(left), len(right)))
@@ -120,8 +122,8 @@ class Kernel(ABC):
             return
         if X.shape[1] != given:
             raise ArgumentError(
-                f"lengthscale holds {given} numbers but points have {X.shape[1]} coordinates; expected one "
-                "number for each coordinate, or one for all."
+                f"lengthscale holds {given} numbers but points have {counted(X.shape[1], 'coordinate')}; "
+                "expected one number for each coordinate, or one for all."
             )
         if on_unit_sphere(X):
             raise ArgumentError(OWN_ON_SPHERE)

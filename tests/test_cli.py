@@ -381,6 +381,11 @@ def test_every_command_helps_with_examples(command):
     assert f"cagp {command}" in result.stdout.split("Examples:")[1]
 
 
+def test_the_package_is_the_command():
+    shown = subprocess.run([sys.executable, "-m", "cagp_dist", "--version"], capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout) == (0, cagp("--version").stdout)
+
+
 def test_unknown_commands_and_options_exit_with_2():
     assert cagp("runn").exit_code == 2
     assert cagp("run").exit_code == 2

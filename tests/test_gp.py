@@ -174,7 +174,7 @@ def test_a_mean_of_its_own_for_every_field():
         (lambda X: np.full(len(X), np.nan), "expected finite values"),
         (
             lambda X: np.zeros((len(X), 2)),
-            "the prior mean has 2 columns for 1 fields; expected one column, or one",
+            "the prior mean has 2 columns for 1 field; expected one column, or one",
         ),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_mean_of_the_wrong_shape_is_refused(mean, text):
 
 def test_a_mean_that_changes_its_mind_at_the_test_points_is_refused():
     prior = cagp.Prior(KERNEL, 0.1, mean=lambda points: np.zeros((len(points), 1 + (len(points) == 7))))
-    with pytest.raises(ArgumentError, match="the prior mean has 2 columns for 1 fields"):
+    with pytest.raises(ArgumentError, match="the prior mean has 2 columns for 1 field"):
         condition(prior=prior)
 
 

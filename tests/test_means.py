@@ -113,7 +113,7 @@ def test_a_climatology_by_month_needs_a_time_for_each_field(monthly):
     places = np.array([45.0, 50.0]), np.array([5.0, 6.0])
     with pytest.raises(ArgumentError, match="by month; give times"):
         monthly.fit(*places, np.full(2, 280.0))
-    with pytest.raises(ArgumentError, match="2 times for 1 fields"):
+    with pytest.raises(ArgumentError, match="2 times for 1 field;"):
         monthly.fit(*places, np.full(2, 280.0), times=TIMES)
 
 

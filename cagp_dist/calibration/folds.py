@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers, check_count, check_positive
 from cagp_dist.errors import ArgumentError
+from cagp_dist.text import counted
 
 SMALLEST_BLOCK_DEGREES = 1e-6
 """Places that no larger block parts, a tenth of a metre, are one place."""
@@ -23,6 +24,7 @@ def block_folds(
     count: int = 10,
     blocks_degrees: float | None = 5.0,
     generator: np.random.Generator,
+    called: str = "count",
 ) -> Indices:
     """Fold of each place: blocks of equal height and about equal area, dealt to folds of about equal size.
 
@@ -40,6 +42,8 @@ def block_folds(
         Height of a block, at most 90; None: each place is a block of its own.
     generator : numpy.random.Generator
         Decides the order of blocks with equally many places.
+    called : str
+        What ``count`` is called where it is given, for the text of an error.
 
     Returns
     -------
@@ -65,19 +69,19 @@ def block_folds(
             f"latitude_degrees has shape {latitude.shape}, longitude_degrees {longitude.shape}; expected two "
             "vectors of one length."
         )
-    check_count("count", count, least=2)
+    check_count(called, count, least=2)
     if blocks_degrees is not None:
         check_positive("blocks_degrees", blocks_degrees, most=90.0)
     _, block = np.unique(_blocks(latitude, longitude, blocks_degrees), axis=0, return_inverse=True)
     sizes = np.bincount(block.reshape(-1))
     if sizes.size < count:
         apart = _count(latitude, longitude, None)
-        remedies = [f"lower count to {sizes.size}"] * (sizes.size > 1) + ["lower blocks_degrees"] * (
+        remedies = [f"lower {called} to {sizes.size}"] * (sizes.size > 1) + ["lower blocks_degrees"] * (
             sizes.size < apart
         )
-        places = f"{latitude.size} places lie" if latitude.size != 1 else "one place lies"
+        places = f"{latitude.size:,} places lie" if latitude.size != 1 else "one place lies"
         raise ArgumentError(
-            f"the {places} in {sizes.size} block{'s' if sizes.size != 1 else ''}, which cannot be dealt to "
+            f"the {places} in {counted(sizes.size, 'block')}, which cannot be dealt to "
             f"{count} folds: {' or '.join(remedies) or 'observe more places'}."
         )
     shuffled = generator.permutation(sizes.size)

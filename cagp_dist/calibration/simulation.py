@@ -23,7 +23,7 @@ from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gp import Posterior, Prior, condition
 from cagp_dist.posterior.problem import noise_of, patterns
-from cagp_dist.text import bytes_text
+from cagp_dist.text import bytes_text, counted
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
@@ -134,7 +134,8 @@ def simulate(
         )
     if train.shape[1] != test.shape[1]:
         raise ArgumentError(
-            f"X has {train.shape[1]} columns, X_test {test.shape[1]}; both need the same coordinates."
+            f"X has {counted(train.shape[1], 'column')}, X_test {test.shape[1]}; both need the same "
+            "coordinates."
         )
     direction = generator.standard_normal(len(test))
     direction /= np.linalg.norm(direction)

@@ -403,6 +403,6 @@ def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Var
         raise wrong
     if np.isinf(values).any():
         raise DataError(
-            f"{np.count_nonzero(np.isinf(values))} values are infinite; expected numbers, or NaN where there "
-            "is none. Check _FillValue of the file."
+            f"the field holds infinite values ({np.count_nonzero(np.isinf(values))} of {values.size}); "
+            "expected numbers, or NaN where there is none. Check _FillValue of the file."
         )

@@ -16,7 +16,7 @@ from cagp_dist.geometry import area_weights
 from cagp_dist.means import as_columns, latitude_of
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.arrays import content_sha256
-from cagp_dist.text import bytes_text
+from cagp_dist.text import bytes_text, counted
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,10 @@ class Climatology:
             raise ArgumentError("the climatology is by month; give times, one for each column of values.")
         moments = np.zeros(columns.shape[1], dtype="datetime64[ns]") if times is None else times
         if len(moments) != columns.shape[1]:
-            raise ArgumentError(f"{len(moments)} times for {columns.shape[1]} fields; expected one for each.")
+            raise ArgumentError(
+                f"{counted(len(moments), 'time')} for {counted(columns.shape[1], 'field')}; expected one "
+                "for each."
+            )
         usual = self.at(latitude_degrees, longitude_degrees, moments)
         offset = np.average(columns - usual, axis=0, weights=area_weights(latitude_degrees))
         return ClimatologyMean(self, moments, offset)

@@ -247,7 +247,8 @@ class MaskedRings:
         if not np.isfinite(given).all():
             missing = int((~np.isfinite(given)).sum())
             raise ArgumentError(
-                f"columns holds {missing} values that are NaN or infinite; mark those points as not observed."
+                f"columns holds NaN or infinite values ({missing} of {given.size}); mark those points as not "
+                "observed."
             )
         return given
 

@@ -1,7 +1,7 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -52,6 +52,8 @@ class Learned:
         The fit, where one was done.
     fitted_to : str
         What decided, for people.
+    held : mapping of str
+        Numbers that were held in the fit, by name, and why.
     """
 
     kernel: Kernel
@@ -59,6 +61,7 @@ class Learned:
     mean: MeanLike
     result: "FitResult | None"
     fitted_to: str
+    held: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lengthscales(self) -> tuple[float, ...]:
@@ -226,6 +229,7 @@ def learn(
     Where the noise of each place is known, the likelihood has it, and the nugget on top of it.
     """
     from cagp_dist.likelihood.fit import fit
+    from cagp_dist.likelihood.nugget import fit_beside_known_noise
 
     parts = families(kernel)
     if isinstance(kernel, Kernel):
@@ -246,8 +250,7 @@ def learn(
     level = None if nugget_std is None or typical == 0.0 else typical + nugget_std**2
     if level is not None:
         bounds["noise_variance"] = (level, level)
-    elif typical > 0.0:
-        bounds["noise_variance"] = (typical, max(2.0 * typical, 4.0 * float(np.nanvar(observed.values))))
+    reasons = dict.fromkeys(bounds, "it was given")
     result, where = None, ""
     if level is not None and len(fixed) == 2:
         chosen, noise_variance = _kernel_of(kernel, parts, fixed), level
@@ -268,12 +271,18 @@ def learn(
             memory_limit_bytes=memory_limit_bytes,
             noise_deviations=None if known.ndim == 0 else known[places] - typical,
         )
-        result = search(bounds=cast("Given", bounds))
-        if typical > 0.0 and "noise_variance" in result.at_bound:  # no nugget was found
-            bounds["noise_variance"] = (typical, typical)
-            result = search(bounds=cast("Given", bounds))
+        held = cast("Given", bounds)
+        if typical > 0.0 and level is None:
+            most = max(2.0 * typical, 4.0 * float(np.nanvar(observed.values)))
+            result = fit_beside_known_noise(
+                lambda limits: search(bounds=limits), known=typical, most=most, others=held
+            )
+            if result.prior.noise_variance == typical:
+                reasons["noise_variance"] = "no nugget was found beside the known noise"
+        else:
+            result = search(bounds=held)
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
-    return Learned(chosen, known + (noise_variance - typical), mean, result, where)
+    return Learned(chosen, known + (noise_variance - typical), mean, result, where, reasons)
 
 
 def fit_advice(status: "FitStatus") -> str:

@@ -1,5 +1,6 @@
 """What a map was made with, in a few lines of text."""
 
+from collections.abc import Iterator, Mapping
 from math import sqrt
 
 import numpy as np
@@ -9,7 +10,9 @@ from cagp_dist.kriging.dataset import BEYOND
 from cagp_dist.kriging.given import LONGEST_CHORD
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations
-from cagp_dist.likelihood.result import OwnNumbers, each
+from cagp_dist.likelihood.model import NAMES, Numbering
+from cagp_dist.likelihood.result import FitResult, each
+from cagp_dist.text import counted
 
 
 def summary(observed: Observations, learned: Learned) -> str:
@@ -20,8 +23,8 @@ def summary(observed: Observations, learned: Learned) -> str:
     shown = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
     seen = (~np.isnan(observed.values)).any(axis=0)
     lines = [
-        f"Kriging of {observed.name}: {observed.count:,} observations at {int(seen.sum()):,} places, "
-        f"{len(observed.values)} field{'s' if len(observed.values) != 1 else ''}, "
+        f"Kriging of {observed.name}: {counted(observed.count, 'observation')} at "
+        f"{counted(int(seen.sum()), 'place')}, {counted(len(observed.values), 'field')}, "
         f"{observed.dropped_missing:,} missing",
         f"kernel       {' + '.join(type(part).__name__ for part in kernel.parts)}",
         *(
@@ -37,17 +40,22 @@ def summary(observed: Observations, learned: Learned) -> str:
     ]
     if result is None:
         return "\n".join([*lines, "fit          none: every number was given"])
-    errors = result.standard_errors
     return "\n".join(
         [
             *lines,
             f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
-            f"             standard errors: lengthscale {_numbers(errors.lengthscale)}, variance "
-            f"{_numbers(errors.variance)}, noise variance {_numbers(errors.noise_variance)}",
+            f"             standard errors: {', '.join(_errors(result, learned.held))}",
         ]
     )
 
 
-def _numbers(errors: OwnNumbers) -> str:
-    """Write standard errors; what was held fixed has none."""
-    return " and ".join("none" if np.isnan(error) else f"{error:.2g}" for error in each(errors))
+def _errors(result: FitResult, held: Mapping[str, str]) -> Iterator[str]:
+    """Write the standard errors of each kind of number, and why one has none."""
+    names = Numbering(len(result.prior.kernel.parts)).names
+    for kind in NAMES:
+        own = [name for name in names if name.startswith(kind)]
+        written = []
+        for name, error in zip(own, each(getattr(result.standard_errors, kind)), strict=True):
+            why = held.get(kind, "it is at its bound" if name in result.at_bound else "it is not determined")
+            written.append(f"none ({why})" if np.isnan(error) else f"{error:.2g}")
+        yield f"{kind.replace('_', ' ')} {' and '.join(written)}"

@@ -20,6 +20,7 @@ from cagp_dist.kriging.observations import Observations, check_pairs
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.store.layout import COORDINATES, STATION_NAME
 from cagp_dist.tables import Frame, Names, TableLike, read_places
+from cagp_dist.text import counted
 
 To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"
 
@@ -241,7 +242,7 @@ def as_cells(targets: Targets, observed: Observations) -> Targets:
             'region or a grid with axes of latitude and longitude. Use kind="grid" for values at the places.'
         )
     north, east = (np.asarray(targets.coordinates[name].values, np.float64) for name in targets.axes)
-    sides = _sides("latitudes", np.clip(north, -90.0, 90.0)), _sides("longitudes", _eastward(east))
+    sides = _sides("latitude", np.clip(north, -90.0, 90.0)), _sides("longitude", _eastward(east))
     sides = np.clip(sides[0], -90.0, 90.0), sides[1] + (east - _eastward(east))
     rows, columns = (
         np.argsort(axis)[np.searchsorted(np.sort(axis), values)]
@@ -275,8 +276,9 @@ def _sides(what: str, axis: Array) -> Array:
     order = np.argsort(axis)
     if axis.size < 2 or np.diff(axis[order]).min() < SAME_DEGREES:
         raise ArgumentError(
-            f'kind is "cells", but the targets have {axis.size} {what}, of which some are the same or there '
-            "is one alone; expected at least two different ones, whose cells meet half way between them."
+            f'kind is "cells", but the targets have {counted(axis.size, what)}'
+            f"{', of which some are the same' if axis.size > 1 else ''}; expected at least two different "
+            "ones, whose cells meet half way between them."
         )
     ends, sides = cell_edges(axis[order]), np.empty((2, axis.size))
     sides[:, order] = ends[:-1], ends[1:]

@@ -37,6 +37,7 @@ def cross_validate(
         count=folds,
         blocks_degrees=blocks_degrees,
         generator=np.random.default_rng(seed),
+        called="folds",
     )
     mean, std = np.full(observed.values.shape, np.nan), np.full(observed.values.shape, np.nan)
     for number in range(folds):

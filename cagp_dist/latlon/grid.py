@@ -217,7 +217,7 @@ def as_fields(name: str, values: ArrayLike, grid: LatLonGrid) -> tuple[Array, Ca
     if not np.isfinite(fields).all():
         missing = int((~np.isfinite(fields)).sum())
         raise ArgumentError(
-            f"{name} holds {missing} values that are NaN or infinite; a whole grid is needed. With missing "
-            "points use cagp_dist.MaskedRings."
+            f"{name} holds NaN or infinite values ({missing} of {fields.size}); a whole grid is needed. With "
+            "missing points use cagp_dist.MaskedRings."
         )
     return fields, lambda result: result.reshape(given.shape)

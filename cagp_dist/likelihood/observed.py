@@ -16,6 +16,7 @@ from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
 from cagp_dist.likelihood.model import in_extents
+from cagp_dist.text import counted
 
 FEWEST_POINTS = 4
 
@@ -251,7 +252,8 @@ def _deviations(given: ArrayLike | None, n: int) -> Array | None:
     deviations = as_numbers("noise_deviations", given)
     if deviations.shape != (n,) or not np.isfinite(deviations).all():
         raise ArgumentError(
-            f"noise_deviations have shape {deviations.shape} for {n} points; expected ({n},) finite numbers."
+            f"noise_deviations have shape {deviations.shape} for {counted(n, 'point')}; expected ({n},) "
+            "finite numbers."
         )
     return deviations if deviations.any() else None
 
@@ -273,8 +275,8 @@ def _columns(y: ArrayLike, n: int) -> Array:
     values = as_numbers("y", y)
     if values.ndim not in (1, 2) or len(values) != n or values.size == 0:
         raise ArgumentError(
-            f"y has shape {values.shape} but X has {n} points; expected ({n},), or ({n}, T) for T fields. "
-            "For a field on a latitude-longitude grid pass a cagp_dist.LatLonGrid in place of X."
+            f"y has shape {values.shape} but X has {counted(n, 'point')}; expected ({n},), or ({n}, T) for "
+            "T fields. For a field on a latitude-longitude grid pass a cagp_dist.LatLonGrid in place of X."
         )
     _check_finite(values, "drop those points first")
     return values if values.ndim == 2 else values[:, None]
@@ -283,14 +285,14 @@ def _columns(y: ArrayLike, n: int) -> Array:
 def _check_finite(values: Array, remedy: str) -> None:
     missing = int((~np.isfinite(values)).sum())
     if missing:
-        raise ArgumentError(f"y holds {missing} values that are NaN or infinite; {remedy}.")
+        raise ArgumentError(f"y holds NaN or infinite values ({missing} of {values.size}); {remedy}.")
 
 
 def _check_size(points: int) -> None:
     if points < FEWEST_POINTS:
         raise ArgumentError(
-            f"{points} points are too few to learn three parameters; expected at least {FEWEST_POINTS} (pole "
-            "rows do not count)."
+            f"three parameters cannot be learned from {counted(points, 'point')}; expected at least "
+            f"{FEWEST_POINTS} (pole rows do not count)."
         )
 
 
@@ -317,7 +319,8 @@ def _centre(
     centre = Prior(Matern12(1.0), 1.0, mean).mean_at(points())  # checks it, too
     if centre.shape[1] not in (1, values.shape[1]):
         raise ArgumentError(
-            f"the prior mean has {centre.shape[1]} columns for {values.shape[1]} fields; expected one, or "
+            f"the prior mean has {counted(centre.shape[1], 'column')} for "
+            f"{counted(values.shape[1], 'field')}; expected one, or "
             "one per field."
         )
     return centre, mean

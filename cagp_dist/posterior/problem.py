@@ -27,6 +27,7 @@ from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem
+from cagp_dist.text import counted
 
 
 class PriorLike(Protocol):
@@ -83,7 +84,8 @@ class Pattern:
         mean = prior.mean_at(points)
         if mean.shape[1] not in (1, len(self.y)):
             raise ArgumentError(
-                f"the prior mean has {mean.shape[1]} columns for {len(self.y)} fields; expected one column, "
+                f"the prior mean has {counted(mean.shape[1], 'column')} for "
+                f"{counted(len(self.y), 'field')}; expected one column, "
                 "or one per field."
             )
         return mean if mean.shape[1] == 1 else mean[:, self.fields]
@@ -158,8 +160,8 @@ def _fields_of_points(points: Array, y: ArrayLike) -> tuple[Array, bool]:
     values = as_numbers("y", y)
     if values.ndim not in (1, 2) or len(values) != len(points) or values.size == 0:
         raise ArgumentError(
-            f"y has shape {values.shape} but X has {len(points)} points; expected ({len(points)},), or "
-            f"({len(points)}, T) for T fields."
+            f"y has shape {values.shape} but X has {counted(len(points), 'point')}; expected "
+            f"({len(points)},), or ({len(points)}, T) for T fields."
         )
     if values.ndim == 1:
         if not np.isfinite(values).all():
@@ -250,8 +252,8 @@ def as_targets(X_test: ArrayLike | LatLonGrid | CellMeans, *, columns: int) -> T
     found = 3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1]
     if found != columns:
         raise ArgumentError(
-            f"X has {columns} columns, X_test {found}; both need the same coordinates (those of a grid are "
-            "cagp_dist.unit_sphere's)."
+            f"X has {counted(columns, 'column')}, X_test {found}; both need the same coordinates (those of "
+            "a grid are cagp_dist.unit_sphere's)."
         )
     return targets
 

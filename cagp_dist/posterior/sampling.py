@@ -62,8 +62,8 @@ def sample_posterior(
         )
     if not np.isfinite(b).all():
         raise ArgumentError(
-            f"residuals holds {np.count_nonzero(~np.isfinite(b))} values that are NaN or infinite; expected "
-            "one for each observed point."
+            f"residuals holds NaN or infinite values ({np.count_nonzero(~np.isfinite(b))} of {b.size}); "
+            "expected one for each observed point."
         )
     prior = gram.draw(generator, draws=draws)
     noise = gram.noise_variance[:, None]

@@ -98,7 +98,7 @@ def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, Scale]) -
     if picture is not None:
         address = thumbnail(picture, scales[picture.variable])
         image = f'<img src="{address}" alt="Posterior mean of {escape(picture.variable)}, {escape(date)}">'
-    points = "" if run.observations is None else f"{run.observations:,} points, "
+    points = "" if run.observations is None else f"{counted(run.observations, 'point')}, "
     body = (
         f'<div class="map">{image}</div><div class="body">'
         f"<h2>{escape(date)}{more}</h2>{_pills(run)}{_scores(run)}"

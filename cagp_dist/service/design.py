@@ -22,6 +22,7 @@ from cagp_dist.service.jobfile.tables import (
     RandomPoints,
     StridePoints,
 )
+from cagp_dist.text import counted
 
 NEARER = 1e-6
 """Points whose distances differ by less, relatively, are equally near."""
@@ -347,7 +348,8 @@ def _draw(name: str, wanted: RandomPoints, areas: Array, *, other: _Choice, stre
     if wanted.count > free.size:
         others = f", of which the other set takes {taken.size}" if taken.size else ""
         raise ConfigurationError(
-            f"[design] {name}.count asks for {wanted.count} points, but the field has {total}{others}; "
+            f"[design] {name}.count asks for {counted(wanted.count, 'point')}, but the field has "
+            f"{total}{others}; "
             f"at most {free.size} can be asked. Lower the count, or take a larger area or a finer grid."
         )
     generator = np.random.default_rng(np.random.SeedSequence(wanted.seed, spawn_key=(stream,)))

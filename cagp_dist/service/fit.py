@@ -22,6 +22,7 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.task import Task
 
 if TYPE_CHECKING:
+    from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.fit import Method
     from cagp_dist.likelihood.result import FitProgress, FitResult
     from cagp_dist.service.jobfile.tables import FitTo
@@ -220,6 +221,7 @@ def fit_prior(
         If the likelihood cannot be evaluated.
     """
     from cagp_dist.likelihood.fit import fit
+    from cagp_dist.likelihood.nugget import fit_beside_known_noise
     from cagp_dist.likelihood.replicates import effective_fields
 
     points, fit_to = task.points, task.job.prior.fit_to
@@ -230,7 +232,7 @@ def fit_prior(
     known = None if points.noise_variance is None else points.noise_variance[sites.chosen]
     typical = 0.0 if known is None else float(known.mean())
 
-    def fitted(bounds: dict[str, tuple[float, float]] | None) -> "FitResult":
+    def fitted(bounds: "Given | None") -> "FitResult":
         return fit(
             families_of(task.job.prior.kernel),
             X if sites.grid is None else sites.grid,
@@ -248,9 +250,8 @@ def fit_prior(
         result = fitted(None)
         nugget = float(result.prior.noise_variance)
     else:  # what is fitted is the mean of the known noises with a nugget on top
-        result = fitted({"noise_variance": (typical, 2.0 * typical + 4.0 * float(np.var(residuals)))})
-        if "noise_variance" in result.at_bound:
-            result = fitted({"noise_variance": (typical, typical)})
+        most = 2.0 * typical + 4.0 * float(np.var(residuals))
+        result = fit_beside_known_noise(fitted, known=typical, most=most)
         nugget = max(float(result.prior.noise_variance) - typical, NO_NUGGET * typical)
     prior = Prior(result.prior.kernel, nugget, task.mean)
     noise = np.full(len(X), float(result.prior.noise_variance)) + (0.0 if known is None else known - typical)

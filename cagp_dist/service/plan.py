@@ -23,7 +23,7 @@ from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Solver
 from cagp_dist.tables import Places
-from cagp_dist.text import rough_duration
+from cagp_dist.text import counted, rough_duration
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
 
@@ -64,15 +64,15 @@ class Size:
 
     def line(self) -> str:
         """Say it in one line."""
-        times = f"{self.times:,} time{'s' if self.times > 1 else ''}"
-        cells = f"{self.mapped:,} map cells" + (
+        times = counted(self.times, "time")
+        cells = counted(self.mapped, "map cell") + (
             f" and {self.mean_mapped:,} of the mean" if self.mean_mapped else ""
         )
         if self.nodes_per_cell:
             cells += f", means over {self.nodes_per_cell} nodes each"
         tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"
-        places = f"{self.places:,} places of a table, " if self.places else ""
-        return f"{self.observed:,} points observed, {tested}, {cells}, {places}{times}"
+        places = f"{counted(self.places, 'place')} of a table, " if self.places else ""
+        return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
 
     @property
     def solves(self) -> int:

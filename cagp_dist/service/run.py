@@ -215,9 +215,8 @@ def _described(field: "xr.Dataset") -> str:
     if "point" in field.sizes:
         name = next(iter(field.data_vars))
         values, places, times = int(field[name].notnull().sum()), field.sizes["point"], field.sizes["time"]
-        return (
-            f"{values:,} values of {places:,} places at {counted(times, 'time')} from {field.attrs['source']}"
-        )
+        many = f"{counted(values, 'value')} of {counted(places, 'place')} at {counted(times, 'time')}"
+        return f"{many} from {field.attrs['source']}"
     times, rows, columns = (field.sizes[name] for name in ("time", "latitude", "longitude"))
     missing = int(field[next(iter(field.data_vars))].isnull().sum())
     lacking = f", {missing:,} of them missing," if missing else ""

@@ -9,6 +9,7 @@ from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import DataError
 from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, units_in
 from cagp_dist.tables.contents import Names, Places
+from cagp_dist.text import counted
 from cagp_dist.variables.units import difference_factor
 
 MARKERS = (-99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0, 999.9, 9999.0, 9999.9)
@@ -50,7 +51,8 @@ def check_values(values: Array, name: str, frame: Columns) -> None:
         away = min(abs(marker - others.min()), abs(marker - others.max()))
         if away > MARKER_DISTANCE * max(float(np.ptp(others)), 1e-9 * abs(marker)):
             raise DataError(
-                f"column {name!r} of {frame.title} holds {marker:g} in {count} rows, far from all other "
+                f"column {name!r} of {frame.title} holds {marker:g} in {counted(count, 'row')}, far from "
+                "all other "
                 f"values ({others.min():g} to {others.max():g}): it probably marks what is missing. Say so, "
                 f"missing={marker:g}, or replace it by NaN."
             )

@@ -16,6 +16,7 @@ from cagp_dist.tables.columns import (
 )
 from cagp_dist.tables.contents import Places, Table
 from cagp_dist.tables.files import TableLike
+from cagp_dist.text import counted
 
 
 def read_table(
@@ -88,7 +89,9 @@ def read_table(
     check_values(values, column, frame)
     kept = np.flatnonzero(~np.isnan(values))
     if kept.size == 0:
-        raise DataError(f"column {column!r} of {frame.title} has no value in any of its {values.size} rows.")
+        raise DataError(
+            f"column {column!r} of {frame.title} has no value in any of its {counted(values.size, 'row')}."
+        )
     places = places_of(frame, str(names["latitude"]), str(names["longitude"]), kept, taken={*used, column})
     stated = units_in(column) if units is None else units
     times = None if names["time"] is None else times_of(frame, names["time"], kept)

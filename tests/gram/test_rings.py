@@ -413,7 +413,7 @@ def test_fields_that_are_not_of_the_grid_are_refused(method):
     field = np.zeros((9, 12))
     field[3, 4] = np.nan
     with pytest.raises(
-        ArgumentError, match=r"field holds 1 values that are NaN .* use cagp_dist.MaskedRings"
+        ArgumentError, match=r"field holds NaN or infinite values \(1 of .* use cagp_dist.MaskedRings"
     ):
         apply(field)
 

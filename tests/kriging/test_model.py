@@ -1,5 +1,7 @@
 """The object form: fitted once, asked many times, in scikit-learn's manners."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -117,6 +119,11 @@ def test_too_many_targets_for_samples_are_refused(model):
         model.sample({"resolution": 1.0, "region": [90, -180, -90, 180]}, 2)
 
 
+def test_more_folds_than_blocks_name_what_to_lower(model):
+    with pytest.raises(ArgumentError, match=r"which cannot be dealt to 500 folds: lower folds to \d+"):
+        model.cross_validate(500, blocks_degrees=None)
+
+
 @pytest.mark.parametrize("blocks_degrees", [20.0, None])
 def test_cross_validation_predicts_each_fold_from_the_others(model, stations, prior, blocks_degrees):
     result = model.cross_validate(4, blocks_degrees=blocks_degrees, seed=3)
@@ -157,6 +164,22 @@ def test_the_summary_says_what_was_learned(model, truth):
     assert "every number was given" in text
     fitted = cagp.Kriging().fit(truth).summary()
     assert "fit          converged, to 198 of 198 observed places, 2 of 2 fields (rings)" in fitted
+
+
+def test_the_summary_says_why_a_number_has_no_standard_error(truth):
+    def errors(**settings):
+        model = cagp.Kriging(**settings).fit(truth)
+        (line,) = [line for line in model.summary().splitlines() if "standard errors: " in line]
+        assert model.fit_result_.status.ok
+        return line.split("standard errors: ")[1]
+
+    number = r"\d[\d.e-]*"
+    pattern = rf"lengthscale {number}, variance {number}, noise variance "
+    assert re.fullmatch(pattern + number, errors())
+    assert re.fullmatch(pattern + r"none \(it was given\)", errors(noise_std=0.5))
+    assert errors(lengthscale=0.8, noise_std=0.5).startswith("lengthscale none (it was given), variance ")
+    none = r"none \(no nugget was found beside the known noise\)"
+    assert re.fullmatch(pattern + none, errors(noise_std=0.8, nugget_std=None))
 
 
 def test_a_fit_that_did_not_end_well_warns(stations):

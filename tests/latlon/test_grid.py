@@ -244,7 +244,7 @@ def test_missing_values_are_refused_and_masked_rings_are_named(shape, value):
     field = np.zeros(shape)
     field.flat[[1, 5]] = value
     with pytest.raises(
-        ArgumentError, match=r"field holds 2 values that are NaN or infinite; .* use cagp_dist.MaskedRings"
+        ArgumentError, match=r"field holds NaN or infinite values \(2 of .* use cagp_dist.MaskedRings"
     ):
         as_fields("field", field, GRID)
 

@@ -31,10 +31,18 @@ POINTS = {
     "length": ((cagp.Matern32, X, Y[:-1]), {}, r"y has shape \(19,\) but X has 20 points.*LatLonGrid"),
     "three axes": ((cagp.Matern32, X, Y.reshape(20, 1, 1)), {}, r"expected \(20,\), or \(20, T\)"),
     "no fields": ((cagp.Matern32, X, np.empty((20, 0))), {}, r"y has shape \(20, 0\)"),
-    "missing": ((cagp.Matern32, X, with_missing(Y)), {}, "y holds 1 values that are NaN.*drop those points"),
+    "missing": (
+        (cagp.Matern32, X, with_missing(Y)),
+        {},
+        r"y holds NaN or infinite values \(1 of \d+\); drop those points",
+    ),
     "text": ((cagp.Matern32, X, ["a"] * 20), {}, "y is not numeric"),
     "points": ((cagp.Matern32, Y, Y), {}, r"X has shape \(20,\); expected \(n, p\)"),
-    "few": ((cagp.Matern32, X[:3], Y[:3]), {}, "3 points are too few .* expected at least 4"),
+    "few": (
+        (cagp.Matern32, X[:3], Y[:3]),
+        {},
+        "three parameters cannot be learned from 3 points; expected at least 4",
+    ),
     "constant": ((cagp.Matern32, X, np.full(20, 7.1)), {}, "y is constant"),
     "zero": ((cagp.Matern32, X, np.zeros(20)), {"mean": 0.0}, "y equals the prior mean everywhere"),
     "coincident": ((cagp.Matern32, np.ones((20, 2)), Y), {}, "all points coincide"),
@@ -111,14 +119,14 @@ FIELDS = {
     "missing": (
         GRID,
         with_missing(FIELD),
-        r"1 values that are NaN.*grid.points\[there.ravel\(\)\], y\[there\]",
+        r"NaN or infinite values \(1 of \d+\); .*grid.points\[there.ravel\(\)\], y\[there\]",
     ),
     "masked": (GRID, np.ma.masked_greater(FIELD, 0.0), "y has masked entries"),
     "constant": (GRID, np.full((5, 8), 280.0), "y is constant"),
     "only poles": (
         cagp.LatLonGrid([-90.0, 90.0], 8),
         FIELD[:2],
-        "0 points are too few .*pole rows do not count",
+        "three parameters cannot be learned from 0 points; .*pole rows do not count",
     ),
 }
 

@@ -10,6 +10,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood import blocks
 from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.exact import DenseLikelihood
+from cagp_dist.likelihood.nugget import fit_beside_known_noise
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, kernel_matrix
@@ -96,6 +97,19 @@ def test_the_fit_is_the_maximum_of_the_likelihood_with_the_noise_of_each_point(f
     if not fixed:
         second = curvature(lambda x: log_likelihood(X, b, own, np.exp(x)), np.log(found), step=2e-4)
         assert_close(np.linalg.inv(result.log_covariance), -second, relative=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("known", "most", "at_bound", "found"),
+    [(9.0, 50.0, (), 9.0), (1e-3, 2e-3, ("noise_variance",), 2e-3)],
+)
+def test_only_a_noise_that_adds_nothing_to_the_known_is_held(known, most, at_bound, found):
+    X, b, _ = problem()
+    result = fit_beside_known_noise(
+        lambda bounds: cagp.fit(cagp.Matern32, X, b, mean=0.0, bounds=bounds), known=known, most=most
+    )
+    assert result.at_bound == at_bound
+    assert result.prior.noise_variance == pytest.approx(found)
 
 
 def test_noise_that_is_the_same_everywhere_changes_no_bit():

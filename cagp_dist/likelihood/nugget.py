@@ -1,0 +1,42 @@
+"""What observations differ from the field by beside their known noise: fitted, or found to be nothing."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cagp_dist.likelihood.result import FitResult
+
+if TYPE_CHECKING:
+    from cagp_dist.likelihood.bounds import Given
+
+NOISE = "noise_variance"
+
+
+def fit_beside_known_noise(
+    search: "Callable[[Given], FitResult]", *, known: float, most: float, others: "Given | None" = None
+) -> FitResult:
+    """Fit a noise variance of at least the known one; where no more than that is found, it is held there.
+
+    Without the second fit the other numbers would have the status and the standard errors of one that ended
+    on a bound, which says nothing against them.
+
+    Parameters
+    ----------
+    search : callable
+        The fit, as a function of its bounds.
+    known : float
+        Variance of the known noise, or the mean of those of the points.
+    most : float
+        Upper bound of the noise variance.
+    others : mapping, optional
+        Bounds of the other numbers.
+
+    Returns
+    -------
+    FitResult
+        Its noise variance minus ``known`` is that of the nugget, zero where none was found.
+    """
+    bounds = dict(others or {})
+    result = search({**bounds, NOISE: (known, most)})
+    if NOISE in result.at_bound and result.prior.noise_number < 0.5 * (known + most):
+        return search({**bounds, NOISE: (known, known)})
+    return result
