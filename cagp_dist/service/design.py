@@ -346,11 +346,11 @@ def _draw(name: str, wanted: RandomPoints, areas: Array, *, other: _Choice, stre
     total, taken = areas.size, other.points
     free = np.setdiff1d(np.arange(total), taken)
     if wanted.count > free.size:
-        others = f", of which the other set takes {taken.size}" if taken.size else ""
+        others = f", of which the other set takes {taken.size:,}" if taken.size else ""
         raise ConfigurationError(
             f"[design] {name}.count asks for {counted(wanted.count, 'point')}, but the field has "
-            f"{total}{others}; "
-            f"at most {free.size} can be asked. Lower the count, or take a larger area or a finer grid."
+            f"{total:,}{others}; at most {free.size:,} can be asked. Lower the count, or take a larger area "
+            "or a finer grid."
         )
     generator = np.random.default_rng(np.random.SeedSequence(wanted.seed, spawn_key=(stream,)))
     left = 1.0 - other.chance[free]

@@ -189,8 +189,12 @@ def test_train_is_in_solver_order():
 @pytest.mark.parametrize(
     ("train", "test", "message"),
     [
-        (random(2593), random(1), "train.count asks for 2593 points, but the field has 2592; at most 2592"),
-        (random(2000), random(593), "test.count asks for 593 .* the other set takes 2000; at most 592"),
+        (
+            random(2593),
+            random(1),
+            "train.count asks for 2,593 points, .* has 2,592; at most 2,592",
+        ),
+        (random(2000), random(593), "test.count asks for 593 .* the other set takes 2,000; at most 592"),
         (stride(1), random(1), "at most 0 can be asked"),
         (stride(2), stride(4), "train and test share 162 of 162 test points"),
         (stride(2), stride(3, 1), "train and test share 72 of 288 test points"),
