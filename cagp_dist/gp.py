@@ -258,8 +258,8 @@ def condition(
     X_test : array_like, shape (q, p), LatLonGrid or CellMeans
         Where the posterior is wanted: points, all points of a grid, or means over cells (`cell_means`).
     solver : Solver
-        `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `ConjugateGradient`,
-        `RandomActions`, `Cholesky`, or on a grid `Rings`.
+        `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `Richardson`,
+        `ConjugateGradient`, `RandomActions`, `Cholesky`, or on a grid `Rings`.
     covariance : {"diagonal", "full"}
         Variances only, or also the (q, q) covariance.
     executor : Executor, optional
@@ -341,7 +341,7 @@ def condition(
         )
         if on_plan is not None:
             on_plan(plan)
-        ends = []
+        ends, downdate_psd = [], True
         for number, part in enumerate(parts):
             problem = problems.of(part)
             trace = Trace(problem, averaged(targets, part.mean_at(prior, points)))
@@ -350,6 +350,7 @@ def condition(
                 for state in solver.states(problem, executor=executor, plan=plans[number]):
                     trace.add(state)
                     status, residual = state.status, state.relative_residual
+                    downdate_psd &= state.downdate_psd
                     if progress is not None:
                         elapsed = time.perf_counter() - started
                         progress(_progress(state, plans, number, trace, elapsed))
@@ -393,6 +394,7 @@ def condition(
             plan=plan,
             executor=description,
             iterations_by_target=_on_targets(found.iterations, targets),
+            downdate_psd=downdate_psd,
         ),
         trace=steps,
         certificate=found.certificate,
@@ -438,7 +440,7 @@ def posterior_mean(
     ----------
     prior, X, y, X_test, executor, memory_limit_bytes
         As for `condition`.
-    solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi or BlockJacobi
+    solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi, BlockJacobi or Richardson
         An affine solver. All its iterations are done, whatever its `computational_share`.
     iterations_by_target : array_like of int, shape (q,) or (q, T), with a grid as target (P, Q) or (T, P, Q)
         Iterations of which each target has the mean, at least one, in place of those of the solver. A

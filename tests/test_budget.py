@@ -46,6 +46,7 @@ sweep_solvers = st.one_of(
     st.builds(cagp.SSOR, st.integers(0, 30), relaxation=st.just(1.5)),
     st.builds(cagp.Jacobi, st.integers(0, 30)),
     st.builds(cagp.BlockJacobi, st.integers(0, 30), block_size=st.integers(1, 40_000)),
+    st.builds(cagp.Richardson, st.integers(0, 30)),
 )
 action_solvers = st.one_of(
     st.builds(cagp.ConjugateGradient, st.integers(0, 100)),
@@ -93,7 +94,9 @@ def test_sweeps_cover_the_test_points_once_within_the_limit(solver, asked):
     assert 1 <= plan.panels <= row_tiles
     assert plan.iterations == solver.iterations
     assert plan.block_size == min(getattr(solver, "block_size", POINT_TILE), asked.n)
-    depth = 1 if isinstance(solver, cagp.Jacobi) else plan.block_size  # a diagonal, or a triangle
+    depth = (
+        1 if isinstance(solver, cagp.Jacobi | cagp.Richardson) else plan.block_size
+    )  # a diagonal, or a triangle
     assert not plan.keep_factors or 8 * asked.n * depth <= asked.memory_limit_bytes / 3
 
 
@@ -272,6 +275,7 @@ def warm():
         (2000, 40, 1, cagp.SSOR(2, 1.5), "diagonal", None),
         (2000, 400, 1, cagp.SSOR(2, 1.5), "full", None),
         (2000, 400, 1, cagp.Jacobi(2), "diagonal", None),
+        (2000, 400, 1, cagp.Richardson(2, 0.0005), "diagonal", None),
         (3000, 400, 1, cagp.BlockJacobi(2, 256), "diagonal", None),
         (3000, 40, 1, cagp.BlockJacobi(2, 512), "diagonal", 40 * MIB),
         (2000, 1200, 1, cagp.BlockJacobi(2, 256), "diagonal", 50 * MIB),

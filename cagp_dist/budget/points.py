@@ -27,6 +27,7 @@ def plan_sweeps(
     stages: int = 1,
     at_once: bool = False,
     diagonals_alone: bool = False,
+    products: int = 0,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -45,6 +46,8 @@ def plan_sweeps(
         Whether stages solve all blocks before they update any: one more tall matrix.
     diagonals_alone : bool
         Whether stages take only the diagonals of the blocks: no factors.
+    products : int
+        Products of G with one column before the first stage.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -108,6 +111,7 @@ def plan_sweeps(
     sweeps = stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
     factored = 1 if keep_factors else stages * iterations
     entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * demand.target_points
+    entries += products * n * n
     entries += 0 if diagonals_alone else blocks * factored * size * size
     flops = (
         round(2 * n * n * q * sweeps)

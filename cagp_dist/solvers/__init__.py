@@ -9,6 +9,7 @@ from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.relaxation import SOR, SSOR
+from cagp_dist.solvers.richardson import Richardson
 from cagp_dist.solvers.status import Stats, Status
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Jacobi",
     "Problem",
     "RandomActions",
+    "Richardson",
     "Rings",
     "Solver",
     "State",

@@ -22,6 +22,7 @@ from cagp_dist.solvers.base import Calibrated, Problem, State
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
 from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
+from cagp_dist.solvers.spectrum import admissible
 from cagp_dist.solvers.stages import Stage
 from cagp_dist.solvers.status import WORST_CONDITION, Status
 from cagp_dist.solvers.tiles import TileSystem
@@ -58,6 +59,12 @@ class Affine(ABC):
 
     at_once: ClassVar[bool] = False
     """Whether stages solve all blocks from the same right-hand side."""
+
+    setting: ClassVar[str] = "relaxation"
+    """What its relaxation is called."""
+
+    row_sums: ClassVar[bool] = False
+    """Whether the cycle takes the row sums of G, a product with one column."""
 
     iterations: int
     """How often the cycle is gone through, at most."""
@@ -107,6 +114,7 @@ class Affine(ABC):
             stages=self.stages,
             at_once=self.at_once,
             diagonals_alone=self.at_once and size is None,
+            products=int(self.row_sums),
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 
@@ -171,13 +179,21 @@ class Affine(ABC):
     def _system(
         self, problem: Problem, plan: Plan, executor: Executor
     ) -> tuple[System[Any], tuple[Stage, ...]]:
-        """Open the problem in bands of rings or in blocks of points, and work out the cycle for it."""
+        """Open the problem in bands of rings or in blocks of points, and work out the cycle for it.
+
+        Raises
+        ------
+        ArgumentError
+            If a relaxation is too large to converge.
+        """
         system: System[Any]
         if plan.rings_per_block:
             system = RingSystem(problem, plan=plan, executor=executor)
         else:
             system = TileSystem(problem, plan=plan, executor=executor)
-        return system, self.cycle(problem.gram, executor=executor, blocks=system.blocks)
+        cycle = self.cycle(problem.gram, executor=executor, blocks=system.blocks)
+        n = problem.gram.shape[0]
+        return system, tuple(admissible(system, stage, n=n, setting=self.setting) for stage in cycle)
 
 
 def _status(gram: Gram, executor: Executor) -> Status:

@@ -49,6 +49,8 @@ class State:
         on from here, with any stages.
     going : tuple of (start, stop), or None
         Groups of its targets that this iteration changed; None: all of them.
+    downdate_psd : bool
+        Whether every stage so far is known to leave a downdate that is positive semidefinite (math 1.4).
     """
 
     iteration: int
@@ -59,6 +61,7 @@ class State:
     relative_residual: float | None = None
     leftover: Callable[[], list[Array]] | None = None
     going: tuple[Range, ...] | None = None
+    downdate_psd: bool = True
 
     @property
     def ends_early(self) -> bool:

@@ -76,6 +76,14 @@ class System(Protocol[Work]):
         """``V A b`` (q, T) after forward stages."""
         ...
 
+    def weights(self, work: Work) -> Array:
+        """Return what forward stages have added up to, ``v = A b`` (n, r)."""
+        ...
+
+    def residual(self, work: Work) -> Array:
+        """``b - G v`` (n, r) after forward stages."""
+        ...
+
 
 def adjoint_states(
     system: System[Work],
@@ -96,6 +104,7 @@ def adjoint_states(
     done = 0 if start is None else start.iteration
     moved = [0]  # how often the columns were changed
     missed = False  # whether a group went through all iterations and had not enough
+    psd = all(stage.weight_psd for stage in cycle) and (start is None or start.downdate_psd)
     for batch in system.batches:  # what a batch held is gone before the next one begins
         works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
         going = list(zip(batch, works, strict=True))
@@ -114,7 +123,16 @@ def adjoint_states(
                 missed |= bool(going) and iteration == iterations
                 if status is Status.COMPLETED:
                     ends = Status.SHARE_NOT_REACHED if going or missed else Status.SHARE_REACHED
-            yield State(done + iteration, columns, mean, downdate, ends, leftover=leftover, going=swept)
+            yield State(
+                done + iteration,
+                columns,
+                mean,
+                downdate,
+                ends,
+                leftover=leftover,
+                going=swept,
+                downdate_psd=psd,
+            )
             if not going:
                 break
 

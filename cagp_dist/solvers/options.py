@@ -33,6 +33,11 @@ BLOCK_SIZE: Mapping[str, object] = {"least": 1, "most": 10**9, "example": 1024}
 SEED: Mapping[str, object] = {"least": 0, "most": 2**63 - 1, "example": 0}
 RELAXATION: Mapping[str, object] = {"above": 0.0, "below": 2.0, "example": 1.5}
 DAMPING: Mapping[str, object] = {"above": 0.0, "example": 0.1}
+STEP: Mapping[str, object] = {
+    "description": "a number above 0, in one over the unit of the variance",
+    "above": 0.0,
+    "example": 0.001,
+}
 COMPUTATIONAL_SHARE: Mapping[str, object] = {
     "description": "a number above 0 and below 1: the part of a variance that may be unfinished computation",
     "above": 0.0,

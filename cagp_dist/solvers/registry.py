@@ -6,6 +6,7 @@ from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.relaxation import SOR, SSOR
+from cagp_dist.solvers.richardson import Richardson
 
 SOLVERS: dict[str, type[Solver]] = {
     "gauss-seidel": GaussSeidel,
@@ -14,6 +15,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "ssor": SSOR,
     "jacobi": Jacobi,
     "block-jacobi": BlockJacobi,
+    "richardson": Richardson,
     "conjugate-gradient": ConjugateGradient,
     "random-actions": RandomActions,
     "cholesky": Cholesky,

@@ -189,16 +189,9 @@ class RingSystem:
     def leftover(self, works: Sequence[Pieces]) -> Columns:
         """``Y`` of a batch of one group: (n, q), or on the grid the sectors of each range of wavenumbers."""
         (work,) = works
-        parts = self._executor.gather(
-            [
-                self._executor.submit(unwhitened_range, sectors, part, home=home)
-                for home, (sectors, part) in enumerate(zip(self._whitened(), work.parts, strict=True))
-            ]
-        )
         if self._targets is None:
-            return [array for part in parts for array in part]
-        fields = self._wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
-        return [np.ascontiguousarray(self._layout.restrict(fields).T)]
+            return [array for part in self._unwhitened(work) for array in part]
+        return [self.residual(work)]
 
     def mean(self, work: Pieces, targets: Targets) -> Array:
         """``V A b`` after forward stages, shape (q, T)."""
@@ -225,6 +218,21 @@ class RingSystem:
         )
         fields = self._wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
         return np.ascontiguousarray(self._layout.summed(fields).T)
+
+    def residual(self, work: Pieces) -> Array:
+        """``b - G v`` after forward stages, shape (n, r)."""
+        sectors = zip(*self._unwhitened(work), strict=True)
+        fields = self._wavenumbers.join([np.concatenate(sector) for sector in sectors])
+        return np.ascontiguousarray(self._layout.restrict(fields).T)
+
+    def _unwhitened(self, work: Pieces) -> list[Columns]:
+        """``R Y`` by range."""
+        return self._executor.gather(
+            [
+                self._executor.submit(unwhitened_range, sectors, part, home=home)
+                for home, (sectors, part) in enumerate(zip(self._whitened(), work.parts, strict=True))
+            ]
+        )
 
     def _split(self, fields: Array) -> list[Columns]:
         """Fields (r, P, Q) as columns (wavenumbers, size, 2 r) of the sectors of each range."""

@@ -5,11 +5,13 @@ With ``N = Mt^-1`` and a diagonal block ``G_b`` of G (D its diagonal, L its stri
     Sweep            N is block lower triangular, its diagonal blocks
                      N_b = D / w + L (points)   or   G_b / w (whole blocks);   W = (2/w - 1) D or G_b
                      blocks are solved one after the other, each with what those before it left
-    Simultaneous     N is block diagonal,  N_b = D / w  or  G_b / w;           W = 2 N - G
+    Simultaneous     N is block diagonal,  N_b = D / w,  I / w  or  G_b / w;   W = 2 N - G
                      all blocks are solved from the same right-hand side
 
 ``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. Where W is
-positive semidefinite a stage repeated, or put in front of others, never raises a variance (math 1.4).
+positive semidefinite a stage repeated, or put in front of others, never raises a variance (math 1.4): always
+for a Sweep with w below 2, and for Simultaneous where ``w lambda_max <= 2``, the largest eigenvalue being
+that of G with ``D^-1``, the identity or the inverse blocks in front.
 """
 
 from collections.abc import Sequence
@@ -43,6 +45,11 @@ class Stage:
 
     whole_blocks: bool
     relaxation: float = 1.0
+
+    @property
+    def weight_psd(self) -> bool:
+        """Whether W is known to be positive semidefinite (math 1.4)."""
+        return self.relaxation <= 2.0
 
     def factor(self, block: Array) -> Array:
         """Make what `solve` takes of a diagonal block (m, m), Fortran order; its lower triangle matters."""
@@ -92,11 +99,26 @@ class Simultaneous(Stage):
     """Solve all blocks from the same right-hand side; the order of blocks has no influence.
 
     Where points are solved one by one the factor of a block is the diagonal of ``N_b``, a vector (m,).
+
+    Attributes
+    ----------
+    identity : bool
+        Whether points are solved as if the diagonal of G were one (Richardson).
+    largest : float
+        Relaxations below this one are known to leave W positive definite.
     """
+
+    identity: bool = False
+    largest: float = 0.0
+
+    @property
+    def weight_psd(self) -> bool:
+        """Whether W is known to be positive semidefinite (math 1.4)."""
+        return self.relaxation < self.largest
 
     def factor_points(self, diagonal: Array) -> Array:
         """Make what `solve` takes of the diagonal of a block, shape (m,)."""
-        return diagonal / self.relaxation
+        return (np.ones_like(diagonal) if self.identity else diagonal) / self.relaxation
 
     def solve(self, factor: Array, Y: Array) -> Array:
         """``Z = N_b^-1 Y``, the same for the adjoint; Y (m, r)."""

@@ -125,6 +125,11 @@ class Stats:
     iterations_by_target : array of int, shape of the variance
         Iterations that each target has had: fewer than ``iterations`` where its group, or its field, was
         done before others.
+    downdate_psd : bool
+        Whether it is known that the downdate ``V D V'`` is positive semidefinite, because the weight W of
+        every stage is (math 1.4): then no variance is above the prior's and no stage raised one. It is for
+        all solvers but `Jacobi`, `BlockJacobi` and `Richardson` with a damping or step within a twentieth of
+        where they begin to diverge.
     """
 
     iterations: int
@@ -134,3 +139,4 @@ class Stats:
     plan: Plan
     executor: str
     iterations_by_target: Indices = field(compare=False, repr=False)
+    downdate_psd: bool = True

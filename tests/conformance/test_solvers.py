@@ -163,6 +163,7 @@ ONE_STEP = (
     cagp.BlockGaussSeidel,
     cagp.Jacobi,
     cagp.BlockJacobi,
+    cagp.Richardson,
     cagp.ConjugateGradient,
     cagp.RandomActions,
     cagp.Cholesky,

@@ -1,14 +1,33 @@
 """What a cycle of each affine solver is as a dense matrix: ``Mt`` of ``v <- v + Mt (b - G v)`` (math 2)."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.stages import Simultaneous
 
 from ..oracle import block_diagonal, block_stage, point_stage
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Diverging(Affine):
+    """Jacobi updates of which no one asks whether they converge; W need not be positive."""
+
+    damping: float = 1.0
+
+    label: ClassVar[str] = "diverging updates"
+    at_once: ClassVar[bool] = True
+    points_per_block: ClassVar[None] = None
+
+    def cycle(self, gram, *, executor, blocks):
+        """One update of all points."""
+        return (Simultaneous(whole_blocks=False, relaxation=self.damping, largest=np.inf),)
 
 
 def half_sweep(G: Array, relaxation: float, *, ascending: bool = True) -> Array:
@@ -39,6 +58,10 @@ def dense_stage(solver: Affine, G: Array) -> Array:
         case cagp.Jacobi():
             damping = jacobi_damping(G) if solver.damping is None else solver.damping
             return np.diag(damping / diagonal)
+        case Diverging():
+            return np.diag(solver.damping / diagonal)
+        case cagp.Richardson():
+            return np.eye(n) * (1.0 / G.sum(axis=1).max() if solver.step is None else solver.step)
         case cagp.BlockJacobi():
             blocks = -(-n // solver.block_size)
             damping = 1.0 / blocks if solver.damping is None else solver.damping

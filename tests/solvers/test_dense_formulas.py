@@ -20,7 +20,7 @@ from ..oracle import (
 )
 from ..pairwise import pairwise
 from ..problems import regression_problem
-from .stages import dense_stage, weight
+from .stages import Diverging, dense_stage, weight
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -74,7 +74,10 @@ RELAXED = {
     "SSOR over": lambda m: cagp.SSOR(m, relaxation=1.6),
     "SSOR under": lambda m: cagp.SSOR(m, relaxation=0.5),
     "Jacobi": lambda m: cagp.Jacobi(m),
-    "Jacobi damped": lambda m: cagp.Jacobi(m, damping=0.05),
+    "Jacobi damped": lambda m: cagp.Jacobi(m, damping=0.009),
+    "diverging": lambda m: Diverging(m, damping=0.05),
+    "Richardson": lambda m: cagp.Richardson(m),
+    "Richardson of a step": lambda m: cagp.Richardson(m, step=0.005),
     "BlockJacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
     "BlockJacobi of 7": lambda m: cagp.BlockJacobi(m, block_size=7),
     "BlockJacobi damped": lambda m: cagp.BlockJacobi(m, block_size=100, damping=0.6),
@@ -107,9 +110,9 @@ def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
     assert_close(posterior.covariance, dense.K2 - dense.V @ D @ dense.V.T)
     assert_close(alone.variance, posterior.variance, relative=1e-12)
     assert_close(forward, posterior.mean)
-    # a damping that is too large raises variances above the prior's, which is calibrated and no success
+    # updates that go too far raise variances above the prior's, which is calibrated and no success
     above = (posterior.variance > problem.prior.kernel.variance).any()
-    assert above <= (name == "Jacobi damped")
+    assert above <= (name == "diverging")
     assert posterior.status is (cagp.Status.DIVERGED if above else cagp.Status.COMPLETED)
 
 
@@ -151,7 +154,7 @@ def test_damping_that_is_too_large_gives_a_larger_variance_and_not_a_wrong_one()
     """W is not positive semidefinite: the covariance is right and may exceed the prior's (math 1.4)."""
     problem = regression_problem(60, q=20)
     dense = problem.dense
-    for solver in (cagp.Jacobi(2, damping=1.0), cagp.BlockJacobi(2, 10, damping=1.0)):
+    for solver in (Diverging(2, damping=1.0), Diverging(3, damping=0.2)):
         assert np.linalg.eigvalsh(weight(solver, dense.G)).min() < 0.0
         A, _, _ = compose(dense.G, [dense_stage(solver, dense.G)] * 2)
         posterior = problem.condition(solver)
@@ -202,6 +205,7 @@ def test_cholesky(p, kernel_class):
         cagp.SSOR(0, 1.5),
         cagp.Jacobi(0),
         cagp.BlockJacobi(0, 7),
+        cagp.Richardson(0),
         cagp.ConjugateGradient(0),
         cagp.RandomActions(0),
     ],
@@ -329,6 +333,7 @@ def test_relaxed_solvers_of_any_shape(n, q, p, iterations, workers, block_size, 
             cagp.SSOR(iterations, relaxation),
             cagp.BlockJacobi(iterations, block_size, damping and damping / -(-n // block_size)),
             cagp.Jacobi(iterations, damping and damping / n),
+            cagp.Richardson(iterations, damping and damping / n / 2.1),
         ):
             A, _, _ = compose(dense.G, [dense_stage(solver, dense.G)] * iterations)
             assert_belief(problem.condition(solver, executor=executor), dense.belief(A))

@@ -29,6 +29,7 @@ SOLVERS = {
     "jacobi": cagp.Jacobi(2),
     "block-jacobi": cagp.BlockJacobi(2, block_size=300),
     "small-block-jacobi": cagp.BlockJacobi(2, block_size=100, damping=0.1),
+    "richardson": cagp.Richardson(2),
     "conjugate-gradient": cagp.ConjugateGradient(5),
     "random-actions": cagp.RandomActions(12, seed=0),
     "few-random-actions": cagp.RandomActions(3, seed=0),

@@ -27,6 +27,7 @@ SOLVERS = {
     "there and back": lambda m: cagp.SSOR(m, relaxation=1.5),
     "jacobi": lambda m: cagp.Jacobi(m),
     "block jacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
+    "richardson": lambda m: cagp.Richardson(m),
 }
 every_solver = pytest.mark.parametrize("make", SOLVERS.values(), ids=SOLVERS.keys())
 NEW = cagp.unit_sphere([0.0, 12.3, -80.0, 90.0, 40.0], [0.0, 111.1, 30.0, 5.0, -140.0])

@@ -24,6 +24,7 @@ every_solver = pytest.mark.parametrize(
         cagp.BlockGaussSeidel,
         cagp.Jacobi,
         cagp.BlockJacobi,
+        cagp.Richardson,
         sor,
         ssor,
     ],
@@ -61,6 +62,12 @@ def test_relaxation_must_lie_between_0_and_2(solver, relaxation):
 def test_damping_must_be_positive(solver, damping):
     with pytest.raises(ArgumentError, match=r"damping is .*; expected a finite number above zero"):
         solver(2, damping=damping)
+
+
+@pytest.mark.parametrize("step", [0.0, -0.5, np.nan, np.inf, "0.1"])
+def test_step_must_be_positive(step):
+    with pytest.raises(ArgumentError, match=r"step is .*; expected a finite number above zero"):
+        cagp.Richardson(2, step=step)
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, None, "seed"])

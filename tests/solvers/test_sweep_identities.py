@@ -17,7 +17,7 @@ from ..oracle import (
 )
 from ..problems import regression_problem
 from .engine import solver_matrix, sweep, weights
-from .stages import dense_stage, half_sweep, jacobi_damping, weight
+from .stages import Diverging, dense_stage, half_sweep, jacobi_damping, weight
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -38,11 +38,15 @@ RELAXED = [
     cagp.SSOR(3, 0.6),
     cagp.Jacobi(1),
     cagp.Jacobi(4),
-    cagp.Jacobi(2, damping=0.4),
+    cagp.Jacobi(2, damping=0.02),
+    Diverging(2, damping=0.4),
     cagp.BlockJacobi(1, 32),
     cagp.BlockJacobi(3, 32),
     cagp.BlockJacobi(2, 149, damping=0.8),
-    cagp.BlockJacobi(2, 1, damping=0.3),
+    cagp.BlockJacobi(2, 1, damping=0.03),
+    cagp.Richardson(1),
+    cagp.Richardson(4),
+    cagp.Richardson(2, step=0.01),
 ]
 every_affine_solver = pytest.mark.parametrize("solver", [*SOLVERS, *RELAXED], ids=repr)
 every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
@@ -150,7 +154,15 @@ def test_relaxed_solvers_with_limits_that_are_other_solvers(problem, dense, solv
 
 
 @pytest.mark.parametrize(
-    "solver", [cagp.Jacobi(1), cagp.BlockJacobi(1, 32), cagp.BlockJacobi(1, 7), cagp.SOR(1, 1.9)], ids=repr
+    "solver",
+    [
+        cagp.Jacobi(1),
+        cagp.BlockJacobi(1, 32),
+        cagp.BlockJacobi(1, 7),
+        cagp.Richardson(1),
+        cagp.SOR(1, 1.9),
+    ],
+    ids=repr,
 )
 @pytest.mark.parametrize("lengthscale", [0.02, 0.2, 2.0])
 def test_default_damping_never_increases_the_error(solver, lengthscale):

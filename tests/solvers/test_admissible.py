@@ -1,0 +1,100 @@
+"""Relaxations of stages that solve all blocks at once: those that converge are taken, others refused."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+
+from ..grids import grid_problem
+from ..oracle import block_diagonal
+from ..problems import RegressionProblem, regression_problem
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+N = 300
+MAKE = {
+    "step": lambda w: cagp.Richardson(2, step=w),
+    "damping": lambda w: cagp.Jacobi(2, damping=w),
+    "damping of blocks": lambda w: cagp.BlockJacobi(2, block_size=40, damping=w),
+    "damping of one block": lambda w: cagp.BlockJacobi(2, block_size=N, damping=w),
+}
+every_setting = pytest.mark.parametrize("setting", MAKE)
+
+
+@pytest.fixture(scope="module", params=[0.05, 2.0], ids=["short", "long"])
+def problem(request) -> RegressionProblem:
+    noise = 0.02 * 40.0 ** np.random.default_rng(1).uniform(-0.5, 0.5, size=N)
+    return regression_problem(N, q=5, lengthscale=request.param, noise_variance=noise)
+
+
+def limit(setting: str, G: np.ndarray) -> float:
+    """``2 / lambda_max(P^-1 G)``."""
+    n = len(G)
+    P = {
+        "step": np.eye(n),
+        "damping": np.diag(np.diag(G)),
+        "damping of blocks": block_diagonal(G, 40),
+        "damping of one block": G,
+    }[setting]
+    return 2.0 / float(eigh(G, P, eigvals_only=True)[-1])
+
+
+@every_setting
+@pytest.mark.parametrize("part", [0.2, 0.94, 0.98])
+def test_what_converges_is_taken(problem, setting, part):
+    largest = limit(setting, problem.dense.G)
+    posterior = problem.condition(MAKE[setting](part * largest))
+    assert posterior.status.ok
+    assert posterior.stats.downdate_psd or part > 0.95
+    assert (posterior.variance <= problem.prior.kernel.variance).all()
+
+
+@every_setting
+@pytest.mark.parametrize("part", [1.02, 1.5, 100.0])
+def test_what_diverges_is_refused_with_the_range(problem, setting, part):
+    largest = limit(setting, problem.dense.G)
+    name = setting.partition(" ")[0]
+    with pytest.raises(
+        ArgumentError, match=rf"{name} is .*, with which the iteration diverges .* above 0 and below "
+    ) as error:
+        problem.condition(MAKE[setting](part * largest))
+    said = float(re.search(r"below ([\d.e+-]+)\. Leave", str(error.value))[1])
+    assert 0.98 * largest <= said <= 1.01 * largest
+    # so says the mean alone
+    with pytest.raises(ArgumentError, match=rf"{name} is .*, with which the iteration diverges"):
+        cagp.posterior_mean(
+            problem.prior, problem.X, problem.y, problem.X_test, solver=MAKE[setting](part * largest)
+        )
+
+
+@pytest.mark.parametrize("name", ["poles, even Q", "irregular latitudes"])
+def test_bands_of_rings_are_checked_alike(name):
+    problem = grid_problem(name)
+    prior = cagp.Prior(problem.kernel, float(problem.layout.noise[0]))
+    field = problem.field()
+    solver = cagp.BlockJacobi(2, block_size=2 * problem.grid.n_longitudes, damping=3.0)
+    with pytest.raises(ArgumentError, match="with which the iteration diverges") as error:
+        cagp.condition(prior, problem.grid, field, problem.points[:3], solver=solver)
+    largest = float(re.search(r"below ([\d.e+-]+)\. Leave", str(error.value))[1])
+    for part, psd in ((0.9, True), (0.97, False)):
+        taken = cagp.BlockJacobi(200, block_size=solver.block_size, damping=part * largest)
+        posterior = cagp.condition(prior, problem.grid, field, problem.points[:3], solver=taken)
+        assert posterior.stats.plan.rings_per_block == 2
+        assert posterior.status.ok
+        assert posterior.stats.downdate_psd == psd
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [cagp.SOR(2, 1.9), cagp.Jacobi(2), cagp.Richardson(0), cagp.ConjugateGradient(3), cagp.Cholesky()],
+)
+def test_downdates_that_cannot_be_negative_are_said_to_be_so(problem, solver):
+    """``downdate_psd``: every W is positive semidefinite, or the downdate a projection (math 1.4)."""
+    posterior = problem.condition(solver)
+    assert posterior.stats.downdate_psd
+    downdate = problem.dense.K2 - posterior.covariance
+    assert np.linalg.eigvalsh(downdate).min() > -1e-12 * problem.prior.kernel.variance
