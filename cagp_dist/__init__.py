@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cagp_dist.calibration.laboratory import Calibration, calibrate
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
@@ -43,6 +44,8 @@ _HOME = {
     "area_weights": "geometry",
     "space_filling_order": "geometry",
     "unit_sphere": "geometry",
+    "Calibration": "calibration.laboratory",
+    "calibrate": "calibration.laboratory",
     "Posterior": "gp",
     "Prior": "gp",
     "Progress": "gp",
@@ -95,6 +98,7 @@ __all__ = [
     "SSOR",
     "BlockGaussSeidel",
     "BlockJacobi",
+    "Calibration",
     "CellMeans",
     "Cholesky",
     "ConjugateGradient",
@@ -128,6 +132,7 @@ __all__ = [
     "Sum",
     "TiledGram",
     "area_weights",
+    "calibrate",
     "cell_means",
     "condition",
     "fit",

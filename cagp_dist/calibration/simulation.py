@@ -10,6 +10,8 @@ If the solver is calibrated the ``z_i`` are independent standard normal ones, ex
 iterations. Both sides are latent: no noise is added to ``Sigma``, and ``f_i`` carries none.
 """
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +20,13 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
+from cagp_dist.calibration.beliefs import Fields, Standardised, standardised
 from cagp_dist.calibration.pit import NormalTests, normal_tests
-from cagp_dist.checks import as_points
+from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.gp import Posterior, Prior, condition
+from cagp_dist.gp import Prior
+from cagp_dist.kernels import Kernel
+from cagp_dist.lapack import LARGEST_WHOLE
 from cagp_dist.posterior.problem import noise_of, patterns
 from cagp_dist.text import bytes_text, counted
 
@@ -29,9 +34,6 @@ if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
 
-
-LARGEST_JOINT = 6_000
-"""Most points, training and test together, whose joint covariance is factored densely."""
 
 _JITTERS = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 
@@ -75,8 +77,9 @@ def simulate(
 ) -> SimulationResult:
     """Simulation-based calibration of a solver under a prior.
 
-    Solvers whose matrix does not depend on the data condition on all draws in one call, one column per
-    draw; the others are called once per draw.
+    Solvers whose matrix does not depend on the data take all draws in one pass, as columns. Conjugate
+    gradients are run for all draws at once where the Gram matrix can be stored; any other solver is called
+    once for each draw. `calibrate` says more.
 
     Parameters
     ----------
@@ -85,7 +88,7 @@ def simulate(
     X : array_like, shape (n, p)
         Training points.
     X_test : array_like, shape (q, p)
-        Test points; n + q at most 6,000.
+        Test points.
     solver : Solver
         Settings of the solver under test.
     simulations : int
@@ -105,15 +108,15 @@ def simulate(
     ArgumentError
         If ``simulations`` is below 1 or there is no point.
     BudgetError
-        If n + q exceeds 6,000.
+        If the joint covariance of all points does not fit into memory.
     NumericalError
         If the joint prior covariance cannot be factored, or the variance along the direction is not
         positive.
 
     Notes
     -----
-    Cost beyond `condition`: (n + q)^3 / 3 flops for the Cholesky factor, 2 (n + q)^2 N for the draws;
-    about 24 (n + q)^2 + 16 (n + q) N bytes.
+    Cost beyond the solves: (n + q)^3 / 3 flops for the Cholesky factor, 2 (n + q)^2 N for the draws;
+    16 (n + q)^2 + 32 (n + q) N bytes.
 
     Examples
     --------
@@ -125,9 +128,52 @@ def simulate(
     >>> bool(result.tests.variance_pvalue > 1e-3)
     True
     """
+    drawn = draw(prior, X, X_test, simulations=simulations, generator=generator)
+    errors = errors_of(drawn, solver=solver, executor=executor)
+    return SimulationResult(
+        z=errors.along,
+        pit=np.asarray(ndtr(errors.along), dtype=np.float64),
+        tests=normal_tests(errors.along),
+        direction=drawn.direction,
+        relative_jitter=drawn.relative_jitter,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Fields of a prior with their observations, and the direction that errors are projected on.
+
+    Attributes
+    ----------
+    fields : Fields
+        What solves get.
+    direction : array, shape (q,)
+        Unit vector.
+    relative_jitter : float
+        Added to the diagonal of the joint covariance, as a fraction of the kernel variance.
+    """
+
+    fields: Fields
+    direction: Array
+    relative_jitter: float
+
+
+def draw(
+    prior: Prior,
+    X: ArrayLike,
+    X_test: ArrayLike,
+    *,
+    simulations: int,
+    generator: np.random.Generator,
+    memory_limit_bytes: int | None = None,
+) -> Drawn:
+    """Draw fields jointly at training and test points, and observe them; arguments as of `simulate`."""
     train, test = as_points("X", X), as_points("X_test", X_test)
-    if simulations < 1:
-        raise ArgumentError(f"simulations is {simulations}; expected at least 1, usually 1,000.")
+    check_count("simulations", simulations, least=1)
+    if not isinstance(generator, np.random.Generator):
+        raise ArgumentError(
+            f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
+        )
     if not (len(train) and len(test)):
         raise ArgumentError(
             f"there are {len(train)} training and {len(test)} test points; expected at least one of each."
@@ -139,66 +185,79 @@ def simulate(
         )
     direction = generator.standard_normal(len(test))
     direction /= np.linalg.norm(direction)
-    draws, relative_jitter = _draw(prior, np.concatenate([train, test]), simulations, generator)
-    latent_test = draws[len(train) :]
-    noise_variance = noise_of(prior.noise_variance, patterns(train, np.zeros(len(train)))[0].observed())
-    noise = np.sqrt(noise_variance)[:, None] * generator.standard_normal((len(train), simulations))
-    values = draws[: len(train)] + noise
-
-    # A solver that takes many fields has one matrix, hence one covariance, for all of them.
-    fields = [values] if solver.many_fields else [values[:, [i]] for i in range(simulations)]
-    latent = [latent_test] if solver.many_fields else [latent_test[:, [i]] for i in range(simulations)]
-    z = np.concatenate(
-        [
-            _standardised(
-                condition(prior, train, y, test, solver=solver, covariance="full", executor=executor),
-                truth,
-                direction,
-            )
-            for y, truth in zip(fields, latent, strict=True)
-        ]
-    )
-    return SimulationResult(
-        z=z,
-        pit=np.asarray(ndtr(z), dtype=np.float64),
-        tests=normal_tests(z),
-        direction=direction,
-        relative_jitter=relative_jitter,
-    )
-
-
-def _draw(
-    prior: Prior, points: Array, simulations: int, generator: np.random.Generator
-) -> tuple[Array, float]:
-    """Joint prior draws at all points, shape (points, simulations), from one Cholesky factor."""
-    count = len(points)
-    if count > LARGEST_JOINT:
-        raise BudgetError(
-            f"{count:,} training and test points need a joint covariance and its factor of "
-            f"{bytes_text(16 * count**2)}; expected at most {LARGEST_JOINT:,} points. "
-            "Simulate on a subset: calibration does not depend on the number of points."
-        )
-    covariance = prior.kernel(points, points)
-    factor, relative_jitter = _factor(covariance, scale=prior.kernel.variance)
+    points = np.concatenate([train, test])
+    _check_fits(len(points), simulations, memory_limit_bytes)
     centre = prior.mean_at(points)
     if centre.shape[1] != 1:
         raise ArgumentError(
             f"the prior mean has {centre.shape[1]} columns; expected one value per point, as all draws come "
             "from one prior."
         )
-    return centre + factor @ generator.standard_normal((count, simulations)), relative_jitter
+    draws, relative_jitter = _draw(prior.kernel, points, simulations, generator)
+    draws += centre
+    noise = noise_of(prior.noise_variance, patterns(train, np.zeros(len(train)))[0].observed())
+    values = draws[: len(train)]
+    values += np.sqrt(noise)[:, None] * generator.standard_normal((len(train), simulations))
+    return Drawn(Fields(prior, train, values, test, draws[len(train) :]), direction, relative_jitter)
+
+
+def errors_of(
+    drawn: Drawn,
+    *,
+    solver: "Solver",
+    executor: "Executor | None",
+    memory_limit_bytes: int | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Standardised:
+    """Solve for drawn fields, on all cores of this process where no executor is given."""
+    from cagp_dist.runtime import ThreadExecutor
+
+    with ExitStack() as stack:
+        return standardised(
+            drawn.fields,
+            solver=solver,
+            direction=drawn.direction,
+            executor=stack.enter_context(ThreadExecutor()) if executor is None else executor,
+            memory_limit_bytes=memory_limit_bytes,
+            progress=progress,
+        )
+
+
+def _check_fits(points: int, simulations: int, memory_limit_bytes: int | None) -> None:
+    """Raise `BudgetError` if the joint covariance, its factor and the draws do not fit into memory."""
+    from cagp_dist.memory import available_bytes
+
+    limit = available_bytes() if memory_limit_bytes is None else memory_limit_bytes
+    needed = 16 * points**2 + 32 * points * simulations
+    if needed > limit:
+        raise BudgetError(
+            f"{points:,} training and test points need a joint covariance, its factor and {simulations:,} "
+            f"draws of {bytes_text(needed)}; expected at most {bytes_text(limit)}. "
+            "Simulate on a subset: calibration does not depend on the number of points."
+        )
+
+
+def _draw(kernel: Kernel, points: Array, count: int, generator: np.random.Generator) -> tuple[Array, float]:
+    """Joint draws of ``N(0, k)`` at all points, shape (points, count), from one Cholesky factor."""
+    factor, relative_jitter = _factor(kernel(points, points), scale=kernel.variance)
+    return np.asarray(factor @ generator.standard_normal((len(points), count))), relative_jitter
 
 
 def _factor(covariance: Array, *, scale: float) -> tuple[Array, float]:
     """Lower Cholesky factor, with the smallest diagonal addition that rounding errors call for.
 
     The draws then carry independent errors of at most 1e-5 prior standard deviations, far below any
-    posterior standard deviation that has noise in its data.
+    posterior standard deviation that has noise in its data. The diagonal of the covariance is overwritten.
     """
+    from cagp_dist.gram.dense import cholesky_lower
+
+    large = len(covariance) > LARGEST_WHOLE
+    diagonal = covariance.diagonal().copy()
     for relative_jitter in _JITTERS:
+        covariance[np.diag_indices(len(covariance))] = diagonal + relative_jitter * scale
         try:
-            factor = np.linalg.cholesky(covariance + relative_jitter * scale * np.eye(len(covariance)))
-        except np.linalg.LinAlgError:
+            factor = cholesky_lower(covariance) if large else np.linalg.cholesky(covariance)
+        except (np.linalg.LinAlgError, NumericalError):
             continue
         return np.asarray(factor, dtype=np.float64), relative_jitter
     raise NumericalError(
@@ -206,16 +265,3 @@ def _factor(covariance: Array, *, scale: float) -> tuple[Array, float]:
         f"{_JITTERS[-1]:g} of the kernel variance on its diagonal. Shorten the lengthscale, use a rougher "
         "kernel or thin the points."
     )
-
-
-def _standardised(posterior: Posterior, truth: Array, direction: Array) -> Array:
-    """``w' (mean - f) / sqrt(w' Sigma w)`` for each column of ``truth``."""
-    if posterior.covariance is None:
-        raise NumericalError("the solver returned no covariance although a full one was asked for.")
-    variance = float(direction @ posterior.covariance @ direction)
-    if not variance > 0.0:
-        raise NumericalError(
-            f"the posterior variance along the random direction is {variance:g}; expected a positive number. "
-            "Check the solver, or raise noise_variance."
-        )
-    return np.asarray(direction @ (posterior.mean.reshape(truth.shape) - truth) / np.sqrt(variance))

@@ -78,6 +78,13 @@ def summary(results: dict[str, Figures]) -> list[Line]:
         ]
     if workers := results.get("dask_workers"):
         lines.append(Line("two Dask workers: times one", workers["ratio"], ">= 1.6"))
+    if simulated := results.get("calibration"):
+        lines += [
+            Line(
+                "1,000 simulated fields, n = 400, q = 441: seconds", simulated["seconds_gauss_seidel"], "<= 5"
+            ),
+            Line("    of conjugate gradients, seconds", simulated["seconds_conjugate_gradients"], "<= 5"),
+        ]
     lines += _grid_summary(results)
     if startup := results.get("startup"):
         lines += [

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.solvers import Solver
 from pipelines.benchmarks import grids, reference
 
 Figures = dict[str, float]
@@ -164,6 +165,27 @@ def dask_workers() -> Figures:
     return {"seconds_1_worker": one, "seconds_2_workers": two, "ratio": one / two}
 
 
+def calibration() -> Figures:
+    """Test error bars on a thousand fields in the paper's setting: n = 400, q = 441, m = 5."""
+    generator = np.random.default_rng(0)
+    X, side = generator.uniform(size=(400, 2)), np.linspace(0.0, 1.0, 21)
+    X_test = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.2), noise_variance=0.01)
+    solvers: dict[str, Solver] = {
+        "gauss_seidel": cagp.GaussSeidel(5),
+        "block_gauss_seidel": cagp.BlockGaussSeidel(5, block_size=50),
+        "conjugate_gradients": cagp.ConjugateGradient(5),
+    }
+    figures: Figures = {}
+    for name, solver in solvers.items():
+        cagp.calibrate(prior, X, X_test, solver=solver, simulations=10)  # functions are compiled
+        start = time.perf_counter()
+        found = cagp.calibrate(prior, X, X_test, solver=solver)
+        figures[f"seconds_{name}"] = time.perf_counter() - start
+        figures[f"z_std_{name}"] = found.tests.z_std
+    return figures
+
+
 def startup() -> Figures:
     """Import and help, as a user waits for them (warm file cache)."""
 
@@ -189,6 +211,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         gauss_seidel_scipy,
         large,
         dask_workers,
+        calibration,
         grids.whole_grid,
         grids.grid_likelihood,
         grids.grid_fit,

@@ -6,9 +6,6 @@ generator draws its own points and its own direction, so that all p-values are i
 calibrated solver, uniform.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-
 import numpy as np
 import pytest
 from scipy.stats import binom, chi2, kstest
@@ -17,6 +14,9 @@ import cagp_dist as cagp
 from cagp_dist.calibration.pit import NormalTests, normal_tests
 from cagp_dist.calibration.simulation import simulate
 from cagp_dist.runtime import SerialExecutor
+
+from ..conformance.registered import POINT_SOLVERS
+from ..faulty import OffByOne
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.usefixtures("one_blas_thread")]
 
@@ -29,10 +29,11 @@ FAILURES_BY_CHANCE = 3
 """Of twenty uniform p-values more than three are below 0.01 with probability 4e-5: see the first test."""
 
 CALIBRATED = {
-    "gauss-seidel": cagp.GaussSeidel(iterations=5),
-    "block-gauss-seidel": cagp.BlockGaussSeidel(iterations=5, block_size=50),
-    "random-actions": cagp.RandomActions(iterations=5, seed=0),
+    name: solver
+    for name, solver in POINT_SOLVERS.items()
+    if solver.calibrated == "exact" and "blocks of 3" not in name
 }
+"""Every solver that says so, with five iterations and blocks of forty points."""
 
 
 def grid() -> np.ndarray:
@@ -105,22 +106,6 @@ def test_conjugate_gradients_are_conservative():
     assert normal_tests(np.concatenate(z)).ks_pvalue < 1e-3
     histogram = np.histogram(np.concatenate(z), bins=[-np.inf, -1.0, 1.0, np.inf])[0]
     assert histogram[1] > 0.683 * 2000  # inverted U: too many errors within one standard deviation
-
-
-@dataclass(frozen=True)
-class OffByOne:
-    """The classic mistake: the mean of iteration m with the covariance of iteration m + 1."""
-
-    iterations: int
-    calibrated = "exact"
-    many_fields = True
-
-    def plan(self, demand):
-        return cagp.GaussSeidel(self.iterations + 1).plan(demand)
-
-    def states(self, problem, *, executor, plan) -> Iterator:
-        states = list(cagp.GaussSeidel(self.iterations + 1).states(problem, executor=executor, plan=plan))
-        yield replace(states[-2], downdate=states[-1].downdate)
 
 
 @pytest.mark.parametrize(("iterations", "inflation"), [(1, 1.19), (2, 1.09)])

@@ -65,6 +65,20 @@ def test_what_it_promises_of_calibration_is_so(problem, solver):
         assert solver.many_fields
 
 
+@every_solver
+def test_error_bars_that_are_exact_hold_on_fields_of_the_prior(problem, solver):
+    """Along a direction, jointly and in the null space; a false alarm has probability 0.27 %."""
+    found = cagp.calibrate(
+        problem.prior,
+        problem.X,
+        problem.X_test,
+        solver=solver,
+        simulations=300,
+        generator=np.random.default_rng(3),
+    )
+    assert found.verdict.ok == (solver.calibrated == "exact"), found
+
+
 def test_solvers_of_grids_say_so_on_points(problem):
     assert "rings" in GRID_SOLVERS
     for solver in GRID_SOLVERS.values():

@@ -1,0 +1,336 @@
+"""Errors of many fields in units of the error bars that a solver states for them.
+
+A solver whose matrix does not depend on the data has one covariance for all fields, and all of them are
+right-hand sides of one pass. Conjugate gradients have a covariance for each field, ``K'' - U U'`` with a
+column of U for each direction; where the Gram matrix can be stored, all fields are solved at once. Any other
+solver is called once for each field.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import NumericalError
+from cagp_dist.gp import Prior, Progress, condition
+from cagp_dist.latlon import LatLonGrid
+
+if TYPE_CHECKING:
+    from cagp_dist.runtime import Executor
+    from cagp_dist.solvers import Solver
+
+NULL_SPACE = 1e-8
+"""Eigenvalues of a covariance below this fraction of the prior variance count as zero."""
+
+RESIDUAL_AT_ROUNDING = 1e-14
+"""Relative residual below which a field is solved and takes no further directions."""
+
+
+class Standardised(NamedTuple):
+    """Errors of t fields at q targets, in units of their error bars.
+
+    Attributes
+    ----------
+    along : array, shape (t,)
+        ``w' e / sqrt(w' S w)`` along a direction w.
+    mean_error : array, shape (q, t)
+        ``e``, posterior mean minus latent field.
+    std : array, shape (q, t)
+        Root of the diagonal of S.
+    squares : array, shape (t,)
+        ``e' S^+ e`` in the row space of S.
+    rank : array of int, shape (t,)
+        Dimension of that space.
+    null_squares : array, shape (t,)
+        ``|N' e|^2`` with N a basis of the null space of S, as a fraction of the prior variance; it has to
+        vanish (Definition 1 of [Hegde et al. 2025]).
+    """
+
+    along: Array
+    mean_error: Array
+    std: Array
+    squares: Array
+    rank: Indices
+    null_squares: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """Fields of a prior, and what was observed of them.
+
+    Attributes
+    ----------
+    prior : Prior
+        Of the solves: kernel, noise and mean.
+    X : array (n, p), or LatLonGrid
+        Where they were observed.
+    y : array (n, t), or (t, P, Q) on a grid
+        What was observed.
+    X_test : array, shape (q, p)
+        Targets.
+    latent : array, shape (q, t)
+        Their true values, without noise.
+    """
+
+    prior: Prior
+    X: Array | LatLonGrid
+    y: Array
+    X_test: Array
+    latent: Array
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether fields stand along the first axis of y."""
+        return isinstance(self.X, LatLonGrid)
+
+    @property
+    def count(self) -> int:
+        """Number of fields, t."""
+        return int(self.latent.shape[1])
+
+    def part(self, chosen: slice) -> "Fields":
+        """Take some of the fields."""
+        y = self.y[chosen] if self.on_grid else self.y[:, chosen]
+        return Fields(self.prior, self.X, y, self.X_test, self.latent[:, chosen])
+
+
+def standardised(
+    fields: Fields,
+    *,
+    solver: "Solver",
+    direction: Array,
+    executor: "Executor",
+    memory_limit_bytes: int | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Standardised:
+    """Solve for all fields and standardise their errors.
+
+    Parameters
+    ----------
+    fields : Fields
+        Fields of the prior, observed.
+    solver : Solver
+        What is under test.
+    direction : array, shape (q,)
+        Unit vector w.
+    executor : Executor
+        Where solves run.
+    memory_limit_bytes : int, optional
+        What they may allocate; by default what the executor has.
+    progress : callable
+        Called with the part that is done.
+
+    Raises
+    ------
+    BudgetError, NumericalError
+        As `condition`; and if a variance along the direction is not positive.
+    """
+    if solver.many_fields:
+        return _conditioned(fields, solver, direction, executor, memory_limit_bytes, progress)
+    limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+    batch = _fields_at_once(fields, solver, limit)
+    if batch:
+        parts = _conjugate_gradients(fields, solver.iterations, direction, batch)
+        steps = -(-fields.count // batch)
+    else:
+        parts = (
+            _conditioned(
+                fields.part(slice(i, i + 1)), solver, direction, executor, memory_limit_bytes, lambda _: None
+            )
+            for i in range(fields.count)
+        )
+        steps = fields.count
+    found = []
+    for part in parts:
+        found.append(part)
+        progress(len(found) / steps)
+    return Standardised(*(np.concatenate(values, axis=-1) for values in zip(*found, strict=True)))
+
+
+def _conditioned(
+    fields: Fields,
+    solver: "Solver",
+    direction: Array,
+    executor: "Executor",
+    memory_limit_bytes: int | None,
+    progress: Callable[[float], None],
+) -> Standardised:
+    """All fields in one solve, with one covariance."""
+
+    def report(state: Progress) -> None:
+        progress(state.fraction)
+
+    posterior = condition(
+        fields.prior,
+        fields.X,
+        fields.y,
+        fields.X_test,
+        solver=solver,
+        covariance="full",
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        progress=report,
+    )
+    if posterior.covariance is None:
+        raise NumericalError("the solver returned no covariance although a full one was asked for.")
+    return of_one_covariance(
+        posterior.mean.reshape(fields.latent.shape) - fields.latent,
+        posterior.covariance,
+        direction,
+        scale=float(fields.prior.kernel.diagonal(fields.X_test).max()),
+    )
+
+
+def of_one_covariance(errors: Array, covariance: Array, direction: Array, *, scale: float) -> Standardised:
+    """Standardise errors (q, t) by the covariance (q, q) that all of them share; q^3 flops.
+
+    Raises
+    ------
+    NumericalError
+        If the variance along the direction is not positive.
+    """
+    variance = _positive(float(direction @ covariance @ direction))
+    white, outside = _whitened(errors, covariance, scale=scale)
+    count = errors.shape[1]
+    std = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    return Standardised(
+        along=np.asarray(direction @ errors / np.sqrt(variance)),
+        mean_error=errors,
+        std=np.repeat(std[:, None], count, axis=1),
+        squares=np.asarray((white**2).sum(axis=0)),
+        rank=np.full(count, len(white)),
+        null_squares=np.asarray((outside**2).sum(axis=0)) / scale,
+    )
+
+
+def _whitened(errors: Array, covariance: Array, *, scale: float) -> tuple[Array, Array]:
+    """Errors in the row space of a covariance, whitened (r, t), and those in its null space (q - r, t)."""
+    from scipy.linalg import solve_triangular
+
+    try:
+        factor = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        factor = np.zeros((1, 1))
+    if factor.diagonal().min() ** 2 > NULL_SPACE * scale:
+        return solve_triangular(factor, errors, lower=True, check_finite=False), errors[:0]
+    values, vectors = np.linalg.eigh(covariance)
+    turned, seen = vectors.T @ errors, values > NULL_SPACE * scale
+    return turned[seen] / np.sqrt(values[seen])[:, None], turned[~seen]
+
+
+def _positive(variance: float) -> float:
+    if not variance > 0.0:
+        raise NumericalError(
+            f"the posterior variance along the random direction is {variance:g}; expected a positive number. "
+            "Check the solver, or raise noise_variance."
+        )
+    return variance
+
+
+def _fields_at_once(fields: Fields, solver: "Solver", memory_limit_bytes: int) -> int:
+    """Fields that are solved together with a stored Gram matrix; 0 if none are."""
+    from cagp_dist.solvers import ConjugateGradient
+
+    if not isinstance(solver, ConjugateGradient) or solver != ConjugateGradient(solver.iterations):
+        return 0
+    if isinstance(fields.X, LatLonGrid) or solver.iterations == 0:
+        return 0
+    n, q = len(fields.X), len(fields.X_test)
+    stored = 8 * (2 * n**2 + n * q + 3 * q**2)
+    each = 8 * (min(solver.iterations, n) * (2 * n + q) + 4 * (n + q))
+    return min(fields.count, max(0, memory_limit_bytes // 2 - stored) // each)
+
+
+def _conjugate_gradients(
+    fields: Fields, iterations: int, direction: Array, batch: int
+) -> Iterator[Standardised]:
+    """Standardise the errors of conjugate gradients, ``batch`` fields at a time."""
+    from cagp_dist.posterior.problem import noise_of, patterns
+
+    if isinstance(fields.X, LatLonGrid):
+        raise TypeError("a grid has no stored Gram matrix")
+    X, kernel = fields.X, fields.prior.kernel
+    noise = noise_of(fields.prior.noise_variance, patterns(X, np.zeros(len(X)))[0].observed())
+    G = kernel(X, X)
+    G[np.diag_indices(len(X))] += noise
+    V, prior_covariance = kernel(fields.X_test, X), kernel(fields.X_test, fields.X_test)
+    scale = float(prior_covariance.diagonal().max())
+    values, vectors = np.linalg.eigh(prior_covariance)
+    seen = values > NULL_SPACE * scale
+    root = vectors[:, seen] / np.sqrt(values[seen])
+    before = float(direction @ prior_covariance @ direction)
+    centre, ahead = fields.prior.mean_at(X), fields.prior.mean_at(fields.X_test)
+    for start in range(0, fields.count, batch):
+        some = fields.part(slice(start, start + batch))
+        mean, U = conjugate_gradient_beliefs(G, V, some.y - centre, iterations=iterations)
+        errors = ahead + mean - some.latent
+        along = np.tensordot(direction, U, axes=(0, 1))  # (i, t)
+        spread = before - (along**2).sum(axis=0)
+        _positive(float(spread.min()))
+        # the inverse of I - B B' by that of I - B' B, one small matrix for each field
+        a, B = root.T @ errors, np.tensordot(root, U, axes=(0, 1)).transpose(2, 1, 0)  # (r, t); (t, i, r)
+        inner = np.eye(B.shape[1]) - B @ B.transpose(0, 2, 1)
+        projected = np.einsum("tir,rt->ti", B, a)
+        extra = np.linalg.solve(inner, projected[:, :, None])[:, :, 0]
+        yield Standardised(
+            along=np.asarray(direction @ errors / np.sqrt(spread)),
+            mean_error=errors,
+            std=np.sqrt(np.maximum(prior_covariance.diagonal()[:, None] - (U**2).sum(axis=0), 0.0)),
+            squares=np.asarray((a**2).sum(axis=0) + (projected * extra).sum(axis=1)),
+            rank=np.full(errors.shape[1], np.count_nonzero(seen)),
+            null_squares=np.asarray(((vectors[:, ~seen].T @ errors) ** 2).sum(axis=0)) / scale,
+        )
+
+
+def conjugate_gradient_beliefs(G: Array, V: Array, b: Array, *, iterations: int) -> tuple[Array, Array]:
+    """Conjugate gradients for each of several fields, with directions of its own (math 5).
+
+    The belief of `ConjugateGradient` for every column of b, with all products as one. Directions are made
+    conjugate to all earlier ones, twice.
+
+    Parameters
+    ----------
+    G : array, shape (n, n)
+        Gram matrix.
+    V : array, shape (q, n)
+        Covariance of targets and observed points.
+    b : array, shape (n, t)
+        Residuals of t fields.
+    iterations : int
+        Directions i, at most n are taken.
+
+    Returns
+    -------
+    mean : array, shape (q, t)
+        ``V v``.
+    U : array, shape (i, q, t)
+        ``V d / sqrt(d' G d)`` of every direction: the downdate of a field is the sum of their outer products.
+        Zero for a field that was solved before.
+        2 n^2 i t + 8 n i^2 t flops and 8 (2 n + q) i t bytes.
+    """
+    (n, count), q = b.shape, len(V)
+    steps = min(iterations, n)
+    residual, norms = b.copy(), np.linalg.norm(b, axis=0)
+    directions, images = np.zeros((steps, n, count)), np.zeros((steps, n, count))
+    mean, U = np.zeros((q, count)), np.zeros((steps, q, count))
+    for i in range(steps):
+        size = np.linalg.norm(residual, axis=0)
+        going = size > RESIDUAL_AT_ROUNDING * norms
+        if not going.any():
+            break
+        d = np.divide(residual, size, out=np.zeros_like(residual), where=going)
+        for _ in range(2):
+            for j in range(i):
+                d -= directions[j] * np.einsum("nt,nt->t", images[j], d)
+        z = G @ d
+        curvature = np.einsum("nt,nt->t", d, z)
+        going &= curvature > 0.0
+        unit = np.divide(1.0, np.sqrt(np.where(going, curvature, 1.0)), out=np.zeros(count), where=going)
+        directions[i], images[i] = d * unit, z * unit
+        step = np.einsum("nt,nt->t", directions[i], residual)
+        residual -= images[i] * step
+        U[i] = V @ directions[i]
+        mean += U[i] * step
+    return mean, U
