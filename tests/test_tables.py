@@ -334,6 +334,21 @@ def test_places_keep_their_names(columns, names):
     assert (found if found is None else found.tolist()) == names
 
 
+def test_names_are_taken_from_the_column_that_is_said():
+    rows = {
+        "lat": [1.0, 2.0],
+        "lon": [1.0, 2.0],
+        "station": ["A", "B"],
+        "Site [code]": [7, 8],
+        "t": [0.5, 1.5],
+    }
+    table = read_table(rows, name="site")
+    assert (table.names.tolist(), table.name) == (["7", "8"], "t")
+    assert read_table(rows, value="t").names.tolist() == ["A", "B"]
+    with pytest.raises(ArgumentError, match=r"has no column 'stations'; it has .* Did you mean \"station\""):
+        read_table(rows, value="t", name="stations")
+
+
 def test_other_noise_is_another_column():
     table = read_table(rows(latitude=[1.0] * 3, longitude=[2.0] * 3, noise_std=[1.0, 2.0, 1.0]))
     fields = by_time_and_place(table)

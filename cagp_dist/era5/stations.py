@@ -47,7 +47,8 @@ def open_stations(
     noise_std : str or float, optional
         Column, or one number: standard deviation of the error of a measurement, in the unit of the values.
     columns : mapping, optional
-        Names of the columns of ``latitude``, ``longitude`` and ``time``, where they are not the usual ones.
+        Columns of ``latitude``, ``longitude``, ``time`` and ``name``, where they have
+        other than the usual names.
     missing : float, optional
         What the table writes in place of a missing value, such as -9999.
 
@@ -137,13 +138,15 @@ def _read(
             latitude=names.get("latitude"),
             longitude=names.get("longitude"),
             time=names.get("time"),
+            name=names.get("name"),
             missing=missing,
             units=units,
         )
     except ArgumentError as error:
         raise ConfigurationError(
             f"{error} In [observations], variable and noise_std name columns, and "
-            'columns = { latitude = "...", longitude = "...", time = "..." } those of places and times.'
+            'columns = { latitude = "...", longitude = "...", time = "...", name = "..." } those of places, '
+            "times and names of places."
         ) from error
 
 

@@ -59,9 +59,15 @@ def check_values(values: Array, name: str, frame: Columns) -> None:
 
 
 def places_of(
-    frame: Columns, latitude: str, longitude: str, kept: Indices, *, taken: Collection[str]
+    frame: Columns,
+    latitude: str,
+    longitude: str,
+    kept: Indices,
+    *,
+    taken: Collection[str],
+    named: str | None = None,
 ) -> Places:
-    """Read the places of some rows, with their names if a column that is not taken holds any."""
+    """Read the places of some rows, with names of this column, or of a usual one that is not taken."""
     north, east = frame.numbers(latitude)[kept], frame.numbers(longitude)[kept]
     for name, axis, low, high in ((latitude, north, -90.0, 90.0), (longitude, east, -180.0, 360.0)):
         wrong = ~((axis >= low) & (axis <= high))  # of NaN, too
@@ -73,6 +79,8 @@ def places_of(
                 f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
                 f"({_such(wrong)}); expected {low:g}..{high:g} degrees.{swapped}"
             )
+    if named is not None:
+        return Places(north, east, _written(frame, named, kept))
     return Places(north, east, _names(frame, np.column_stack([north, np.mod(east, 360.0)]), kept, taken))
 
 
@@ -80,13 +88,22 @@ def _names(frame: Columns, places: Array, kept: Indices, taken: Collection[str])
     """Find what the places (n, 2) of some rows are called."""
     usual = [name for name in frame.columns if plain(name) in NAME and name not in taken]
     for column in sorted(usual, key=lambda name: NAME.index(plain(name))):
-        cells = frame.columns[column][kept].tolist()
-        cells = [cell if isinstance(cell, (str, int, float)) else str(cell) for cell in cells]
-        spelled = {cell: _name(cell) for cell in set(cells)}
-        different = set(spelled.values()) - {""}
-        if 0 < len(different) <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
-            return np.array([spelled[cell] for cell in cells], dtype=object)
+        names = _written(frame, column, kept)
+        if names is None:
+            continue
+        if len(set(names) - {""}) <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
+            return names
     return None
+
+
+def _written(frame: Columns, column: str, kept: Indices) -> Names | None:
+    """Write the cells of some rows as names; None if all are empty."""
+    cells = frame.columns[column][kept].tolist()
+    cells = [cell if isinstance(cell, (str, int, float)) else str(cell) for cell in cells]
+    spelled = {cell: _name(cell) for cell in set(cells)}
+    if not any(spelled.values()):
+        return None
+    return np.array([spelled[cell] for cell in cells], dtype=object)
 
 
 def _name(cell: object) -> str:

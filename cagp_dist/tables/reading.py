@@ -26,6 +26,7 @@ def read_table(
     latitude: str | None = None,
     longitude: str | None = None,
     time: str | None = None,
+    name: str | None = None,
     noise_std: str | float | None = None,
     units: str | None = None,
     missing: float | None = None,
@@ -37,13 +38,13 @@ def read_table(
     source : path, pandas or polars data frame, or mapping of names to columns
         A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
         compressed) or of a Parquet file. One row per measurement.
-    value, latitude, longitude, time : str, optional
+    value, latitude, longitude, time, name : str, optional
         Names of columns. By default the usual names are looked for, whatever their letter case; the value is
         the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
         0..360 or -180..180. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
         20170427; where no column has times, they are put together from columns ``year``, ``month``, ``day``,
-        ``hour`` and ``minute``, as many as there are. Names of the places are taken from a column such as
-        ``name`` or ``station``, if there is one.
+        ``hour`` and ``minute``, as many as there are. Names of the places are by default taken from a column
+        such as ``name`` or ``station``, if there is one.
     noise_std : str or number, optional
         Column, or one number for all rows: standard deviation of the error of a measurement, in the units of
         the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
@@ -78,12 +79,13 @@ def read_table(
         "latitude": frame.find("latitude", latitude, LATITUDE),
         "longitude": frame.find("longitude", longitude, LONGITUDE),
         "time": frame.find("time", time, TIME, needed=False),
+        "name": None if name is None else frame.find("name", name, ()),
     }
     noise: str | None = None
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
     date = frame.date() if names["time"] is None else {}
-    used = {name for name in (*names.values(), *date.values(), noise) if name is not None}
+    used = {column for column in (*names.values(), *date.values(), noise) if column is not None}
     column = value_column(frame, used) if value is None else str(frame.find("value", value, ()))
     values = np.asarray(unmarked(frame.numbers(column), missing))
     check_values(values, column, frame)
@@ -92,7 +94,14 @@ def read_table(
         raise DataError(
             f"column {column!r} of {frame.title} has no value in any of its {counted(values.size, 'row')}."
         )
-    places = places_of(frame, str(names["latitude"]), str(names["longitude"]), kept, taken={*used, column})
+    places = places_of(
+        frame,
+        str(names["latitude"]),
+        str(names["longitude"]),
+        kept,
+        taken={*used, column},
+        named=names["name"],
+    )
     stated = units_in(column) if units is None else units
     times = None if names["time"] is None else times_of(frame, names["time"], kept)
     return Table(

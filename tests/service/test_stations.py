@@ -358,8 +358,29 @@ def test_area_and_times_are_selected_and_known_quantities_converted(stations):
     assert 270.0 < float(tas.mean()) < 300.0
 
 
+def test_names_are_those_of_the_column_that_the_job_says(stations):
+    text = (stations / "stations.csv").read_text().replace("station,", "Messstelle,")
+    (stations / "stations.csv").write_text(text)
+    columns = {"latitude": "LAT"}
+    assert "station_name" not in read(run(job(stations, observations={"columns": columns})).path, "posterior")
+    named = run(job(stations, observations={"columns": {**columns, "name": "Messstelle"}})).path
+    with (stations / "stations.csv").open() as stream:
+        order = list(dict.fromkeys(row["Messstelle"] for row in csv.DictReader(stream)))
+    assert read(named, "posterior").station_name.values.tolist() == order
+    table = export_run(named, to="csv", groups=["posterior"], output=stations)[0]
+    with table.open() as stream:
+        assert [row["station_name"] for row in csv.DictReader(stream)][:60] == order
+
+
+def test_columns_without_a_name_keep_the_form_of_a_job(stations):
+    columns = {"latitude": "LAT", "longitude": None, "time": None}
+    given = job(stations, observations={"columns": {"latitude": "LAT"}})
+    assert given.canonical()["observations"]["columns"] == columns
+
+
 WRONG = {
     "a column that is not there": ({"observations": {"variable": "TMAX"}}, "has no column 'TMAX'; it has"),
+    "names that are no column": ({"observations": {"columns": {"name": "site"}}}, "has no column 'site'"),
     "noise that is no column": ({"observations": {"noise_std": "sd"}}, "has no column 'sd'"),
     "a level": ({"observations": {"level": 850}}, "grid_degrees and level are for fields on a grid"),
     "an empty area": ({"observations": {"area": [-10.0, 0.0, -20.0, 5.0]}}, "no measurement in the area"),

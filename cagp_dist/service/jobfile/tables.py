@@ -103,6 +103,7 @@ class ColumnsTable(Table):
     latitude: Annotated[str | None, Field(description="the name of a column", examples=["LAT"])] = None
     longitude: Annotated[str | None, Field(description="the name of a column", examples=["LON"])] = None
     time: Annotated[str | None, Field(description="the name of a column", examples=["DATE"])] = None
+    name: Annotated[str | None, Field(description="the name of a column", examples=["SITE"])] = None
 
     @property
     def named(self) -> dict[str, str]:
@@ -152,7 +153,7 @@ class Observations(Table):
     ] = None
     columns: Annotated[
         ColumnsTable | None,
-        Field(description="the keys latitude, longitude, time", examples=[{"latitude": "LAT"}]),
+        Field(description="the keys latitude, longitude, time, name", examples=[{"latitude": "LAT"}]),
     ] = None
     missing: Annotated[
         float | None,
@@ -536,6 +537,8 @@ class Job(Table):
             del form["design"]["map"]["std_resolution_degrees"]
         if self.design.map is not None and self.design.map.mask == "observed":
             del form["design"]["map"]["mask"]  # the same; where it leaves cells blank, the run says so
+        if self.observations.columns is not None and self.observations.columns.name is None:
+            del observations["columns"]["name"]
         if self.observations.gaps == "keep":
             del observations["gaps"]  # as of tables; where it makes a difference to a field, the run says so
         new = {"noise_std": observations, "columns": observations, "targets": form["design"]}
