@@ -1,6 +1,7 @@
 """Checks of arguments at the boundary: what came, what was expected, what to do."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,3 +77,9 @@ def check_count(name: str, value: int, *, least: int) -> None:
     """Raise `ArgumentError` unless ``value`` is an integer of at least ``least``."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise ArgumentError(f"{name} is {value!r}; expected an integer of at least {least}.")
+
+
+def check_word(name: str, value: object, words: Sequence[str]) -> None:
+    """Raise `ArgumentError` unless ``value`` is one of a few words."""
+    if value not in words:
+        raise ArgumentError(f"{name} is {value!r}; expected one of {', '.join(words)}.")

@@ -259,7 +259,8 @@ def condition(
         Where the posterior is wanted: points, all points of a grid, or means over cells (`cell_means`).
     solver : Solver
         `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `Richardson`,
-        `ConjugateGradient`, `RandomActions`, `Cholesky`, or on a grid `Rings`.
+        `ConjugateGradient`, `RandomActions`, `Cholesky`, or on a grid `Rings`;
+        `UnitVectors`, `SubsetOfData`, `PseudoInputs`, `Eigenvectors`, `KrylovActions`.
     covariance : {"diagonal", "full"}
         Variances only, or also the (q, q) covariance.
     executor : Executor, optional
@@ -345,11 +346,11 @@ def condition(
         for number, part in enumerate(parts):
             problem = problems.of(part)
             trace = Trace(problem, averaged(targets, part.mean_at(prior, points)))
-            status, residual = Status.COMPLETED, None
+            status, residual, dropped = Status.COMPLETED, None, 0
             if solver.iterations > 0 and problem.q > 0:
                 for state in solver.states(problem, executor=executor, plan=plans[number]):
                     trace.add(state)
-                    status, residual = state.status, state.relative_residual
+                    status, residual, dropped = state.status, state.relative_residual, state.dropped
                     downdate_psd &= state.downdate_psd
                     if progress is not None:
                         elapsed = time.perf_counter() - started
@@ -374,6 +375,7 @@ def condition(
                     residual,
                     certificate,
                     trace.iterations,
+                    dropped,
                 )
             )
         description = executor.description
@@ -395,6 +397,7 @@ def condition(
             executor=description,
             iterations_by_target=_on_targets(found.iterations, targets),
             downdate_psd=downdate_psd,
+            dropped_actions=found.dropped_actions,
         ),
         trace=steps,
         certificate=found.certificate,

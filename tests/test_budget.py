@@ -51,6 +51,11 @@ sweep_solvers = st.one_of(
 action_solvers = st.one_of(
     st.builds(cagp.ConjugateGradient, st.integers(0, 100)),
     st.builds(cagp.RandomActions, st.integers(0, 100)),
+    st.builds(cagp.UnitVectors, st.integers(0, 100), order=st.sampled_from(["pivoted", "given"])),
+    st.builds(cagp.SubsetOfData, st.integers(1, 5000)),
+    st.builds(cagp.PseudoInputs, st.integers(0, 100)),
+    st.builds(cagp.Eigenvectors, st.integers(0, 100)),
+    st.builds(cagp.KrylovActions, st.integers(0, 100)),
     st.just(cagp.Cholesky()),
 )
 
@@ -285,6 +290,14 @@ def warm():
         (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
         (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
         (2000, 100, 60, cagp.RandomActions(20), "diagonal", None),
+        (2000, 300, 1, cagp.UnitVectors(200), "diagonal", None),
+        (1000, 400, 1, cagp.UnitVectors(40, order="random"), "full", None),
+        (2000, 100, 60, cagp.SubsetOfData(400), "diagonal", None),
+        (2000, 300, 1, cagp.PseudoInputs(30), "diagonal", None),
+        (1000, 150, 60, cagp.PseudoInputs(30), "diagonal", None),
+        (800, 300, 1, cagp.Eigenvectors(30), "diagonal", None),
+        pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, marks=pytest.mark.exhaustive),
+        (1000, 300, 1, cagp.KrylovActions(30), "diagonal", None),
         (1000, 300, 1, cagp.Cholesky(), "diagonal", None),
         (700, 300, 1, cagp.Cholesky(), "full", None),
         (700, 200, 300, cagp.Cholesky(), "diagonal", None),
@@ -464,6 +477,10 @@ def warm_grids():
         (cagp.BlockJacobi(2, 480), 300, 1, "diagonal"),
         (cagp.ConjugateGradient(5), None, 1, "diagonal"),
         (cagp.RandomActions(5), 100, 3, "diagonal"),
+        (cagp.UnitVectors(40), None, 1, "diagonal"),
+        (cagp.PseudoInputs(20), "cells", 3, "diagonal"),
+        (cagp.PseudoInputs(20), None, 1, "diagonal"),
+        (cagp.KrylovActions(5), 100, 3, "diagonal"),
     ],
     ids=repr,
 )
@@ -546,6 +563,15 @@ def test_planned_evaluations_of_actions_are_those_that_are_made(monkeypatch):
     posterior = cagp.condition(prior, X, y, X_test, solver=cagp.RandomActions(5), executor=SerialExecutor())
     assert posterior.stats.gram_entries == sum(made) == 300**2 + 5 * 50 * 300
     made.clear()
+    known = cagp.condition(prior, X, y, X_test, solver=cagp.PseudoInputs(5), executor=SerialExecutor())
+    # k(X, Z), and the rows that place them, are evaluated in this process
+    assert known.stats.gram_entries == sum(made) + 2 * 5 * 300 == 300**2 + 50 * 300 + 2 * 5 * 300
+    made.clear()
+    points = cagp.condition(
+        prior, X, y, X_test, solver=cagp.UnitVectors(5, order="given"), executor=SerialExecutor()
+    )
+    assert not made  # no product with G: only the entries of five points, and what is seen of them
+    assert points.stats.gram_entries == 5**2 + 5 * 50
     directed = cagp.condition(
         prior, X, y, X_test, solver=cagp.ConjugateGradient(5), executor=SerialExecutor()
     )

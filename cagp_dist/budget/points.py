@@ -1,5 +1,7 @@
 """Plans of solvers on points: sweeps over tiles in batches of columns, actions, a dense factor."""
 
+from typing import NamedTuple
+
 from cagp_dist.budget.demand import DOUBLE, Demand
 from cagp_dist.budget.plan import Plan, common_bytes, plan_without_tiles, rough_seconds, too_large
 from cagp_dist.errors import BudgetError
@@ -162,15 +164,67 @@ def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors
     return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, products * 16)
 
 
-def plan_exact(demand: Demand) -> Plan:
-    """Plan the exact solve by a dense Cholesky factor."""
-    n, q, fields = demand.n, demand.q, demand.fields
-    peak = common_bytes(demand, 1) + DOUBLE * (2 * n * n + 3 * n * (q + fields))
+class ActionCost(NamedTuple):
+    """What making actions in advance takes: bytes while they are made, evaluations, flops, tasks.
+
+    ``sparse`` says that they are unit vectors, whose products with G are entries of it; ``has_images`` that
+    their products with G are made on the way.
+    """
+
+    memory_bytes: int = 0
+    entries: int = 0
+    flops: int = 0
+    tasks: int = 0
+    sparse: bool = False
+    has_images: bool = False
+
+
+def plan_known_actions(demand: Demand, *, method: str, iterations: int, cost: ActionCost) -> Plan:
+    """Plan a projection onto actions that are known in advance, at most n, with one product with G."""
+    n, q, used = demand.n, demand.q, min(iterations, demand.n)
+    # the small matrix, its factor and what is between; what the targets see, twice, and half of the solution
+    peak = common_bytes(demand, used) + DOUBLE * (4 * used**2 + 3 * q * used + 2 * demand.fields * used)
+    entries, flops = used * demand.target_points, used**3 // 3 + q * used**2 + 2 * q * demand.fields * used
+    product, tasks = 0, cost.tasks + 1
+    if cost.sparse:
+        peak += max(cost.memory_bytes, DOUBLE * demand.target_points * used)
+        entries += used**2
+    else:
+        # the actions, their basis while it is made, its product with G and a copy for the tasks
+        peak += max(cost.memory_bytes, DOUBLE * n * (6 * used + 24))
+        if demand.cell_nodes:
+            peak += DOUBLE * 2 * demand.cell_nodes * used
+        if not cost.has_images:
+            product, tasks = n * n // (2 if used == 1 else 1), tasks + 16
+            flops += 2 * n * n * used + 4 * n * used**2
+        flops += 2 * n * used**2 + 2 * n * used * q
+        entries += (n - used) * demand.target_points if used else 0
+        if demand.grid is not None and used > 0:
+            grid = demand.grid
+            peak += grid.block_bytes + grid.task_bytes * demand.workers + 6 * DOUBLE * grid.size * used
+            if not cost.has_images:
+                product = grid.size * grid.latitudes // 2
+            if grid.targets_are_grid:
+                entries = 0
     if peak > demand.memory_limit_bytes:
-        raise too_large(demand, "exact Cholesky", peak, Remedy.BLOCK_GAUSS_SEIDEL)
-    flops = n**3 // 3 + n * n * (q + fields)
-    entries = n * n + n * demand.target_points
-    return plan_without_tiles(demand, "exact Cholesky", None, peak, entries, flops, 1)
+        raise too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
+    working = used > 0 and q > 0
+    entries, flops = entries + product + cost.entries, flops + cost.flops
+    return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, tasks)
+
+
+def plan_exact(demand: Demand, *, method: str = "exact Cholesky", points: int | None = None) -> Plan:
+    """Plan the exact solve by a dense Cholesky factor: of all points, or of so many of them."""
+    q, fields = demand.q, demand.fields
+    m = demand.n if points is None else min(points, demand.n)
+    peak = common_bytes(demand, 1) + DOUBLE * (2 * m * m + 3 * m * (q + fields))
+    if points is not None:
+        peak += DOUBLE * 2 * demand.n  # the order that they are drawn from
+    if peak > demand.memory_limit_bytes:
+        raise too_large(demand, method, peak, Remedy.BLOCK_GAUSS_SEIDEL)
+    flops = m**3 // 3 + m * m * (q + fields)
+    entries = m * m + m * demand.target_points
+    return plan_without_tiles(demand, method, None, peak, entries, flops, 1)
 
 
 def _rows_that_fit(blocks: int, tiles: int) -> tuple[int, ...]:

@@ -39,6 +39,11 @@ class DenseGram:
         return self._matrix.shape[0], self._matrix.shape[1]
 
     @property
+    def matrix(self) -> Array:
+        """G itself, shape (n, n); not to be changed."""
+        return self._matrix
+
+    @property
     def kernel(self) -> Kernel:
         """Covariance of the field."""
         return self._kernel

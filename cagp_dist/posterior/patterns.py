@@ -109,6 +109,8 @@ class Solved:
         Where bounds of the computational variance come from.
     iterations : array of int, shape (q,), or (q, T) where they differ between fields
         That each target has had.
+    dropped_actions : int
+        Actions that were skipped, if the solver has actions.
     """
 
     fields: Indices
@@ -118,6 +120,7 @@ class Solved:
     relative_residual: float | None
     certificate: Certificate | JointCertificate
     iterations: Indices
+    dropped_actions: int = 0
 
 
 def in_order(columns: Sequence[Array], groups: Sequence[Indices]) -> Array:
@@ -159,6 +162,7 @@ def joined(parts: Sequence[Solved]) -> Solved:
         np.concatenate(
             [np.repeat(part.iterations[:, None], len(part.fields), axis=1) for part in parts], axis=1
         )[:, _order(groups)],
+        sum(part.dropped_actions for part in parts),
     )
 
 

@@ -5,12 +5,16 @@ Algorithm 2 of [Hegde et al. 2025] is `cagp_dist.solvers.engine` with `cagp_dist
 
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.base import Problem, Solver, State
+from cagp_dist.solvers.eigenvectors import Eigenvectors
 from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
+from cagp_dist.solvers.krylov_actions import KrylovActions
+from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
 from cagp_dist.solvers.status import Stats, Status
+from cagp_dist.solvers.subsets import SubsetOfData, UnitVectors
 
 __all__ = [
     "SOR",
@@ -19,9 +23,12 @@ __all__ = [
     "BlockJacobi",
     "Cholesky",
     "ConjugateGradient",
+    "Eigenvectors",
     "GaussSeidel",
     "Jacobi",
+    "KrylovActions",
     "Problem",
+    "PseudoInputs",
     "RandomActions",
     "Richardson",
     "Rings",
@@ -29,4 +36,6 @@ __all__ = [
     "State",
     "Stats",
     "Status",
+    "SubsetOfData",
+    "UnitVectors",
 ]

@@ -51,6 +51,8 @@ class State:
         Groups of its targets that this iteration changed; None: all of them.
     downdate_psd : bool
         Whether every stage so far is known to leave a downdate that is positive semidefinite (math 1.4).
+    dropped : int
+        Actions that were skipped because they lie in the span of earlier ones.
     """
 
     iteration: int
@@ -62,6 +64,7 @@ class State:
     leftover: Callable[[], list[Array]] | None = None
     going: tuple[Range, ...] | None = None
     downdate_psd: bool = True
+    dropped: int = 0
 
     @property
     def ends_early(self) -> bool:

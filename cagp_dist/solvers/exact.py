@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cagp_dist.arrays import Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grids import plan_exact_grid
 from cagp_dist.budget.points import plan_exact
@@ -37,7 +38,7 @@ class Cholesky:
         gram = problem.gram
         with blas_threads_for(gram.shape[0]):
             dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
-            yield _exact_state(problem, dense, dense.exact(executor=executor), executor)
+            yield exact_state(problem, dense, dense.exact(executor=executor), executor)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Rings:
             exact = problem.gram.exact(executor=executor)
             if exact is None:
                 raise ArgumentError(NO_GRID)
-            state = _exact_state(problem, problem.gram, exact, executor)
+            state = exact_state(problem, problem.gram, exact, executor)
         yield state
 
 
@@ -88,13 +89,19 @@ NO_GRID = (
 )
 
 
-def _exact_state(problem: Problem, gram: Gram, exact: ExactSolve, executor: Executor) -> State:
+def exact_state(
+    problem: Problem, gram: Gram, exact: ExactSolve, executor: Executor, *, points: Indices | None = None
+) -> State:
+    """Give the posterior from an exactly solved Gram matrix: that of the problem, or that of some points."""
     check_no_start(problem)
-    weights = exact.weights(problem.residuals)
+    residuals = problem.residuals if points is None else problem.residuals[points]
+    weights = exact.weights(residuals)
     mean = gram.cross(problem.targets, weights, executor=executor)
     downdate = exact.downdate(problem.targets, full=problem.full_covariance)
     residual = exact.relative_residual
     status = Status.of_direct_solve(exact.condition_number)
     if status.ok and residual is not None:
         status = Status.SOLVED
+    if status.ok and len(residuals) < problem.gram.shape[0]:
+        status = Status.COMPLETED
     return State(1, slice(0, problem.q), mean, downdate, status, residual)

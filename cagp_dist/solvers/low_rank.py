@@ -18,6 +18,9 @@ from cagp_dist.kernels import Kernel
 NOTHING_LEFT = 1e-13
 """Part of the largest prior variance below which what is left of a variance is rounding."""
 
+SAME_VARIANCE = 1e-9
+"""Part of a variance by which others may be below it and count as equal."""
+
 
 class PartialCholesky(NamedTuple):
     """Factor ``U`` (n, r) after r steps, and the points (r,) that were chosen, first to last."""
@@ -32,7 +35,8 @@ def partial_cholesky(
     """Factor K, or G where noise is given, one row at a time, each at the largest variance that is left.
 
     After j steps the variance that is left, ``diag(K - U U')``, is that of the field given the chosen points:
-    without noise, or with theirs. Its largest entry says which point comes next; of equal ones the first.
+    without noise, or with theirs. Its largest entry says which point comes next; of equal ones, up to 1e-9 of
+    it, the first, so that rounding has no say.
 
     Parameters
     ----------
@@ -66,9 +70,10 @@ def partial_cholesky(
     least = NOTHING_LEFT * left.max(initial=0.0)
     chosen: list[int] = []
     for step in range(len(rows)):
-        pivot = int(np.argmax(left))
-        if not left[pivot] > least:
+        largest = left.max()
+        if not largest > least:
             break
+        pivot = int(np.argmax(left >= (1.0 - SAME_VARIANCE) * largest))
         row = kernel(X[pivot : pivot + 1], X)[0]
         row[pivot] += noise[pivot]
         row -= rows[:step, pivot] @ rows[:step]

@@ -9,7 +9,8 @@ class: name, type, default, and these entries, all of them optional::
     example       a valid value
     job_default   default of a job file where the class has none
 
-A field becomes a key of a job file if its type is int, float, bool or str, or one of these or None.
+A field becomes a key of a job file if its type is int, float, bool or str, or one of these or None, or one of
+a few words (Literal).
 
 Examples
 --------

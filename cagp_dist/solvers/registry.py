@@ -2,11 +2,15 @@
 
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.base import Solver
+from cagp_dist.solvers.eigenvectors import Eigenvectors
 from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
+from cagp_dist.solvers.krylov_actions import KrylovActions
+from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
+from cagp_dist.solvers.subsets import SubsetOfData, UnitVectors
 
 SOLVERS: dict[str, type[Solver]] = {
     "gauss-seidel": GaussSeidel,
@@ -18,6 +22,11 @@ SOLVERS: dict[str, type[Solver]] = {
     "richardson": Richardson,
     "conjugate-gradient": ConjugateGradient,
     "random-actions": RandomActions,
+    "unit-vectors": UnitVectors,
+    "subset-of-data": SubsetOfData,
+    "pseudo-inputs": PseudoInputs,
+    "eigenvectors": Eigenvectors,
+    "krylov-actions": KrylovActions,
     "cholesky": Cholesky,
     "rings": Rings,
 }

@@ -130,6 +130,9 @@ class Stats:
         every stage is (math 1.4): then no variance is above the prior's and no stage raised one. It is for
         all solvers but `Jacobi`, `BlockJacobi` and `Richardson` with a damping or step within a twentieth of
         where they begin to diverge.
+    dropped_actions : int
+        Actions that were skipped because they lie in the span of earlier ones; of several solves, of all
+        together.
     """
 
     iterations: int
@@ -140,3 +143,4 @@ class Stats:
     executor: str
     iterations_by_target: Indices = field(compare=False, repr=False)
     downdate_psd: bool = True
+    dropped_actions: int = 0

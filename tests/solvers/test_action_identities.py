@@ -1,9 +1,10 @@
-"""Identities T15-T24 of the mathematics page, for conjugate gradients and random actions.
+"""Identities T15-T24 of the mathematics page, for every policy of actions.
 
 With X' = X and a short lengthscale, V = K is well conditioned, so that the downdates a solver yields
 give back its matrix: ``D = K^-1 (V D V') K^-1``.
 """
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -12,17 +13,42 @@ from scipy.linalg import cho_factor, cho_solve
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.solvers import Problem
+from cagp_dist.solvers.batch import DenseActions, belief_states
+from cagp_dist.solvers.eigenvectors import settled
+from cagp_dist.solvers.known_actions import KnownActions
 
-from ..oracle import assert_close, conjugate_gradients
+from ..oracle import assert_close, conjugate_gradients, kernel_matrix
 from ..problems import RegressionProblem, regression_problem
 from .engine import states_of, tiled
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
-N = 60
-both = pytest.mark.parametrize(
-    "solver", [cagp.ConjugateGradient(12), cagp.RandomActions(12, seed=3)], ids=["cg", "random"]
-)
+N, ACTIONS = 60, 12
+SERIAL = SerialExecutor()
+POLICIES = {
+    "conjugate gradients": cagp.ConjugateGradient(ACTIONS),
+    "random": cagp.RandomActions(ACTIONS, seed=3),
+    "pivoted points": cagp.UnitVectors(ACTIONS),
+    "random points": cagp.UnitVectors(ACTIONS, order="random", seed=2),
+    "first points": cagp.UnitVectors(ACTIONS, order="given"),
+    "pseudo-inputs": cagp.PseudoInputs(ACTIONS),
+    "random pseudo-inputs": cagp.PseudoInputs(ACTIONS, placement="random", seed=5),
+    "eigenvectors": cagp.Eigenvectors(ACTIONS),
+    "Lanczos vectors": cagp.KrylovActions(ACTIONS, seed=1),
+}
+KNOWN = {name: solver for name, solver in POLICIES.items() if isinstance(solver, KnownActions)}
+every_policy = pytest.mark.parametrize("solver", POLICIES.values(), ids=POLICIES)
+INDEPENDENT = {name: solver for name, solver in POLICIES.items() if solver.calibrated == "exact"}
+"""Conjugate gradients stop where the residual is at rounding level, before n actions."""
+independent = pytest.mark.parametrize("solver", INDEPENDENT.values(), ids=INDEPENDENT)
+known = pytest.mark.parametrize("solver", KNOWN.values(), ids=KNOWN)
+
+
+def actions_of(problem, solver):
+    """S of a policy that does not look at the data, (N, i)."""
+    return solver.actions(tiled(problem), executor=SERIAL).columns(N)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +73,7 @@ def matrices(problem, solver):
     return [cho_solve(factor, cho_solve(factor, state.downdate).T) for state in states(problem, solver)]
 
 
-@both
+@every_policy
 def test_t15_directions_are_conjugate(problem, dense, solver):
     """The increments ``d_i d_i' / eta_i`` of D annihilate each other through G."""
     D = [np.zeros((N, N)), *matrices(problem, solver)]
@@ -60,7 +86,7 @@ def test_t15_directions_are_conjugate(problem, dense, solver):
             assert np.abs(increment @ dense.G @ other).max() < bound
 
 
-@both
+@every_policy
 def test_t16_matrix_is_a_projection_in_g(problem, dense, solver):
     for D in matrices(problem, solver):
         assert_close(D @ dense.G @ D, D, relative=1e-8)
@@ -69,6 +95,21 @@ def test_t16_matrix_is_a_projection_in_g(problem, dense, solver):
 def test_t16_n_actions_give_the_inverse(problem, dense):
     D = matrices(problem, cagp.RandomActions(N, seed=1))[-1]
     assert_close(D, np.linalg.inv(dense.G), relative=1e-8)
+
+
+@known
+def test_t17_belief_depends_on_the_span_of_the_first_actions_alone(problem, dense, solver):
+    """After each of them; mixed by any invertible matrix, in any order, of any length."""
+    S, W = actions_of(problem, solver), np.random.default_rng(4).normal(size=(ACTIONS, ACTIONS))
+    posterior = problem.condition(solver)
+    for actions in (S, S @ W, S[:, ::-1] * np.geomspace(1e-3, 1e3, ACTIONS)):
+        mean, covariance = dense.projected(actions)
+        assert_close(posterior.mean, mean)
+        assert_close(posterior.covariance, covariance)
+    for step in posterior.trace[1:]:
+        mean, covariance = dense.projected(S[:, : step.iteration])
+        assert_close(step.mean, mean)
+        assert_close(step.variance, covariance.diagonal())
 
 
 def test_t17_belief_depends_on_the_span_alone(problem, dense):
@@ -89,7 +130,7 @@ def test_t17_trace_has_the_belief_after_the_first_actions(problem, dense):
         assert_close(step.variance, covariance.diagonal())
 
 
-@both
+@every_policy
 def test_t18_variance_falls_with_every_action_and_stays_above_the_exact_one(problem, dense, solver):
     exact = dense.exact()[1].diagonal()
     variances = [step.variance for step in problem.condition(solver).trace]
@@ -99,40 +140,76 @@ def test_t18_variance_falls_with_every_action_and_stays_above_the_exact_one(prob
     assert (variances[-1] >= exact - 1e-12).all()
 
 
-@both
+@every_policy
 def test_t19_mean_is_the_downdate_matrix_times_the_data(problem, dense, solver):
     for state, D in zip(states(problem, solver), matrices(problem, solver), strict=True):
         assert_close(state.mean[:, 0], dense.V @ D @ dense.b, relative=1e-8)
 
 
 @pytest.mark.parametrize("iterations", [N, 3 * N])
-def test_t20_n_actions_are_the_exact_posterior(problem, iterations):
+@independent
+def test_t20_n_actions_are_the_exact_posterior(problem, iterations, solver):
     exact = problem.condition(cagp.Cholesky())
-    posterior = problem.condition(cagp.RandomActions(iterations, seed=2))
+    posterior = problem.condition(dataclasses.replace(solver, iterations=iterations))
     assert posterior.stats.iterations == N
     assert posterior.status is cagp.Status.EXACT
     assert_close(posterior.mean, exact.mean)
     assert_close(posterior.covariance, exact.covariance)
 
 
-def test_t21_belief_is_conditioning_on_projected_data(problem, dense):
+@known
+def test_t21_belief_is_conditioning_on_projected_data(problem, dense, solver):
     """The prior given ``S'y``, whose noise covariance is ``noise S'S``."""
-    S = np.random.default_rng(3).standard_normal((N, 12))
+    S = actions_of(problem, solver)
+    S = S / np.linalg.norm(S, axis=0)
     K = dense.G - problem.prior.noise_variance * np.eye(N)
     cross = dense.V @ S
     data_covariance = S.T @ K @ S + problem.prior.noise_variance * S.T @ S
-    posterior = problem.condition(cagp.RandomActions(12, seed=3))
+    posterior = problem.condition(solver)
     assert_close(posterior.mean, dense.centre + cross @ np.linalg.solve(data_covariance, S.T @ dense.b))
     assert_close(posterior.covariance, dense.K2 - cross @ np.linalg.solve(data_covariance, cross.T))
 
 
-def test_t22_unit_vectors_are_the_exact_posterior_of_a_subset(problem, dense):
-    chosen = np.random.default_rng(5).choice(N, size=20, replace=False)
+@pytest.mark.parametrize("order", ["pivoted", "random", "given"])
+def test_t22_unit_vectors_are_the_exact_posterior_of_a_subset(problem, order):
+    solver = cagp.UnitVectors(20, order=order, seed=5)
+    chosen = np.argmax(actions_of(problem, solver), axis=0)
+    assert len(set(chosen)) == 20
     subset = RegressionProblem(problem.prior, problem.X[chosen], problem.y[chosen], problem.X_test)
-    posterior = subset.condition(cagp.Cholesky())
-    mean, covariance = dense.projected(np.eye(N)[:, chosen])
-    assert_close(posterior.mean, mean)
-    assert_close(posterior.covariance, covariance)
+    exact, posterior = subset.condition(cagp.Cholesky()), problem.condition(solver)
+    assert_close(posterior.mean, exact.mean)
+    assert_close(posterior.covariance, exact.covariance)
+    assert posterior.status is cagp.Status.COMPLETED
+    if order == "random":
+        batch = problem.condition(cagp.SubsetOfData(20, seed=5))
+        assert_close(batch.mean, exact.mean)
+        assert_close(batch.covariance, exact.covariance)
+        assert batch.status is cagp.Status.COMPLETED
+
+
+def test_t22_all_points_are_no_subset(problem):
+    exact, posterior = problem.condition(cagp.Cholesky()), problem.condition(cagp.SubsetOfData(3 * N))
+    assert posterior.status is cagp.Status.EXACT
+    assert_close(posterior.covariance, exact.covariance)
+
+
+def test_pivoted_points_know_more_than_points_at_random(problem):
+    """The reason why they are the default: less variance is left at the points."""
+    pivoted, random = (
+        problem.condition(cagp.UnitVectors(ACTIONS, order=order)).variance for order in ("pivoted", "random")
+    )
+    assert pivoted.max() < random.max()
+    assert pivoted.mean() < random.mean()
+
+
+def test_eigenvectors_leave_the_least_entropy_at_the_points(problem, dense):
+    """No other actions do better [Wenger et al. 2024, lemma S5]."""
+    least = np.linalg.slogdet(problem.condition(POLICIES["eigenvectors"]).covariance)[1]
+    vectors = np.linalg.eigh(dense.G)[1]
+    assert_close(problem.condition(POLICIES["eigenvectors"]).mean, dense.projected(vectors[:, -ACTIONS:])[0])
+    for name, solver in KNOWN.items():
+        entropy = np.linalg.slogdet(problem.condition(solver).covariance)[1]
+        assert entropy > least or name == "eigenvectors"
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 7, 25])
@@ -143,11 +220,136 @@ def test_t23_mean_is_that_of_conjugate_gradients(problem, dense, iterations):
         assert_close(step.mean, dense.centre + dense.V @ iterate)
 
 
-def test_t24_pseudo_inputs_at_every_point_are_the_exact_posterior(problem, dense):
-    mean, covariance = dense.projected(dense.V.T)  # s_i = k(X, z_i) with Z = X
-    posterior = problem.condition(cagp.Cholesky())
-    assert_close(posterior.mean, mean, relative=1e-6)
-    assert_close(posterior.covariance, covariance, relative=1e-6)
+def test_t24_pseudo_inputs_at_every_point_are_the_exact_posterior(problem):
+    posterior = problem.condition(cagp.PseudoInputs.at_points(problem.X))
+    exact = problem.condition(cagp.Cholesky())
+    assert posterior.status is cagp.Status.EXACT
+    assert_close(posterior.mean, exact.mean, relative=1e-6)
+    assert_close(posterior.covariance, exact.covariance, relative=1e-6)
+
+
+def test_pseudo_inputs_anywhere_are_the_formula(problem, dense):
+    """``V K_XZ (K_ZX G K_XZ)^-1 K_ZX b`` for points that were not observed."""
+    Z = np.random.default_rng(6).uniform(size=(9, 3))
+    posterior = problem.condition(cagp.PseudoInputs.at_points(Z))
+    mean, covariance = dense.projected(kernel_matrix(problem.prior.kernel, problem.X, Z))
+    assert_close(posterior.mean, mean)
+    assert_close(posterior.covariance, covariance)
+    assert cagp.PseudoInputs.at_points(Z) == cagp.PseudoInputs(9, at=Z)
+    with pytest.raises(ArgumentError, match="at holds 9 pseudo-inputs, fewer than the 10 iterations"):
+        cagp.PseudoInputs(10, at=Z)
+
+
+@every_policy
+def test_no_actions_are_the_prior(problem, dense, solver):
+    posterior = problem.condition(dataclasses.replace(solver, iterations=0))
+    np.testing.assert_array_equal(posterior.mean, dense.centre)
+    assert_close(posterior.covariance, dense.K2, relative=1e-14)
+    assert posterior.status is cagp.Status.COMPLETED
+
+
+def projected(problem, S):
+    """The last state of given actions."""
+    *_, state = belief_states(as_problem(problem), DenseActions(S), executor=SERIAL)
+    return state
+
+
+def as_problem(problem):
+    return Problem(tiled(problem), problem.dense.b[:, None], problem.X_test, full_covariance=True)
+
+
+def test_dependent_repeated_and_zero_actions_are_skipped_and_counted(problem, dense):
+    """Wherever they stand, and however long they are."""
+    rng = np.random.default_rng(8)
+    S = rng.standard_normal((N, 5))
+    mean, covariance = dense.projected(S)
+    extra = {
+        "repeated": S[:, [2]],
+        "zero": np.zeros((N, 1)),
+        "dependent": 1e30 * S[:, :3] @ rng.standard_normal((3, 1)),
+        "nearly dependent": S[:, [1]] * (1.0 + 1e-14 * rng.standard_normal((N, 1))),
+    }
+    for columns in (*extra.values(), np.concatenate(list(extra.values()), axis=1)):
+        for place in (0, 3, 5):
+            state = projected(problem, np.concatenate([S[:, :place], columns, S[:, place:]], axis=1))
+            assert (state.iteration, state.dropped) == (5, columns.shape[1])
+            assert_close(state.mean[:, 0], mean - dense.centre, relative=1e-8)
+            assert_close(state.downdate, dense.K2 - covariance, relative=1e-8)
+
+
+def test_no_action_but_zeros_leaves_the_prior(problem):
+    state = projected(problem, np.zeros((N, 3)))
+    assert (state.iteration, state.dropped, state.status) == (0, 3, cagp.Status.COMPLETED)
+    assert not state.mean.any()
+    assert not state.downdate.any()
+
+
+def test_more_actions_than_points_leave_the_exact_posterior(problem, dense):
+    state = projected(problem, np.random.default_rng(8).standard_normal((N, N + 7)))
+    assert (state.iteration, state.dropped, state.status) == (N, 7, cagp.Status.EXACT)
+    assert_close(dense.K2 - state.downdate, dense.exact()[1])
+
+
+def test_pseudo_inputs_that_repeat_or_see_nothing_are_skipped_and_counted(problem):
+    Z = np.random.default_rng(6).uniform(size=(4, 3))
+    plain = problem.condition(cagp.PseudoInputs.at_points(Z))
+    far = np.full((1, 3), 1e9)  # its kernel function is zero at every observed point
+    doubled = problem.condition(cagp.PseudoInputs.at_points(np.concatenate([Z[:2], Z[:1], far, Z[2:]])))
+    assert (plain.stats.dropped_actions, doubled.stats.dropped_actions) == (0, 2)
+    assert doubled.stats.iterations == 4
+    assert doubled.status is cagp.Status.COMPLETED
+    assert_close(doubled.covariance, plain.covariance)
+
+
+def test_points_that_coincide_without_noise_are_skipped_and_counted():
+    """Cholesky refuses this matrix; unit vectors take each place once."""
+    X = np.repeat(np.linspace(0.0, 1.0, 8), 2).reshape(-1, 1)
+    prior, y = cagp.Prior(cagp.Matern32(0.5), noise_variance=1e-300), np.repeat(np.arange(8.0), 2)
+    posterior = cagp.condition(prior, X, y, X, solver=cagp.UnitVectors(16))
+    assert (posterior.stats.iterations, posterior.stats.dropped_actions) == (8, 8)
+    np.testing.assert_allclose(posterior.mean, y, atol=1e-12)
+    np.testing.assert_allclose(posterior.variance, 0.0, atol=1e-12)
+
+
+def test_eigenvectors_of_one_eigenvalue_do_not_depend_on_rounding():
+    """A grid has pairs of them; the first of a pair alone is the same on any rotation of the found ones."""
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.standard_normal((30, 9)))[0]
+    values = np.array([5.0, 3.0, 3.0, 3.0, 2.0, 1.0, 1.0, 0.5, 0.5])
+    turned = vectors.copy()
+    for group in ([1, 2, 3], [5, 6], [7, 8]):
+        turned[:, group] = vectors[:, group] @ np.linalg.qr(rng.standard_normal((len(group),) * 2))[0]
+    one, two = settled(values, vectors), settled(values * (1.0 + 1e-13), turned)
+    for count in range(1, 10):
+        assert_close(one[:, :count] @ one[:, :count].T, two[:, :count] @ two[:, :count].T)
+    assert_close(one.T @ one, np.eye(9))
+
+
+def test_leading_eigenvectors_are_found_by_products(problem, monkeypatch):
+    """Where points are many G is not decomposed as a whole."""
+    whole = problem.condition(cagp.Eigenvectors(6))
+    monkeypatch.setattr("cagp_dist.solvers.eigenvectors.DENSE_POINTS", 10)
+    assert_close(problem.condition(cagp.Eigenvectors(6)).covariance, whole.covariance, relative=1e-8)
+
+
+def test_krylov_actions_span_the_krylov_space_of_their_first(problem, dense):
+    solver = POLICIES["Lanczos vectors"]
+    S = actions_of(problem, solver)
+    powers = [S[:, 0]]
+    for _ in range(5):
+        powers.append(dense.G @ powers[-1])
+        powers[-1] /= np.linalg.norm(powers[-1])
+    first = np.linalg.qr(np.stack(powers, axis=1))[0]
+    assert_close(first @ first.T, S[:, :6] @ S[:, :6].T, relative=1e-7)
+
+
+def test_krylov_actions_begin_anew_where_a_space_is_exhausted():
+    """Noise alone: G is a multiple of one, and each space has one dimension."""
+    X = np.arange(12.0).reshape(-1, 1) * 1e6
+    prior, y = cagp.Prior(cagp.Matern32(1.0), noise_variance=0.5), np.arange(12.0)
+    posterior = cagp.condition(prior, X, y, X, solver=cagp.KrylovActions(12))
+    assert posterior.status is cagp.Status.EXACT
+    np.testing.assert_allclose(posterior.mean, y / 1.5, rtol=0.0, atol=1e-12)
 
 
 def test_conjugate_gradients_converge_to_the_exact_mean_and_say_so(problem, dense):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import pydantic
 from pydantic import SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
@@ -89,7 +89,12 @@ def _key(field: "Field[Any]", hint: Any) -> tuple[Any, Any]:
 
 
 def _plain(hint: Any) -> type | None:
-    """Give the plain type that a setting is of, or may be of beside None; None if there is no such type."""
+    """Give the plain type that a setting is of, or may be of beside None; None if there is no such type.
+
+    One of a few words is a text.
+    """
+    if get_origin(hint) is Literal:
+        return str
     options = [option for option in get_args(hint) or (hint,) if option is not type(None)]
     return options[0] if len(options) == 1 and options[0] in _PLAIN else None
 
