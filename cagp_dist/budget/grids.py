@@ -18,9 +18,15 @@ RING_GROUP_ENTRIES = 2**26
 
 
 def plan_ring_sweeps(
-    demand: Demand, grid: GridSize, *, method: str, iterations: int, block_size: int
+    demand: Demand,
+    grid: GridSize,
+    *,
+    method: str,
+    iterations: int,
+    block_size: int,
+    shuffled: bool = False,
 ) -> Plan:
-    """Plan adjoint sweeps over bands of whole rings of a complete grid.
+    """Plan adjoint sweeps over bands of whole rings of a complete grid; ``shuffled`` in another order.
 
     Raises
     ------
@@ -44,7 +50,8 @@ def plan_ring_sweeps(
         common_bytes(demand, iterations)
         + whitened
         + columns * 2
-        + (columns * 4 // tasks_of_a_sweep + grid.task_bytes) * demand.workers
+        + ((columns * 4 + shuffled * (whitened + columns * 4)) // tasks_of_a_sweep + grid.task_bytes)
+        * demand.workers
     )
     peak += 6 * DOUBLE * grid.size * demand.fields
     if peak > demand.memory_limit_bytes:

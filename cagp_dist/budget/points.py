@@ -30,6 +30,7 @@ def plan_sweeps(
     at_once: bool = False,
     diagonals_alone: bool = False,
     products: int = 0,
+    shuffled: bool = False,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -50,6 +51,8 @@ def plan_sweeps(
         Whether stages take only the diagonals of the blocks: no factors.
     products : int
         Products of G with one column before the first stage.
+    shuffled : bool
+        Whether a solve copies its factor and its columns into another order.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -72,7 +75,7 @@ def plan_sweeps(
     factor_bytes = DOUBLE * n * depth
     keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
     # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
-    in_flight = DOUBLE * size * (2 * depth + (2 + at_once) * widest) * workers
+    in_flight = DOUBLE * size * ((2 + shuffled) * depth + (2 + at_once + 2 * shuffled) * widest) * workers
     fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once

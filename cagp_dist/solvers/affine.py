@@ -77,6 +77,11 @@ class Affine(ABC):
     def points_per_block(self) -> int | None:
         """Points of a block that is solved as a whole; None where points are solved one by one."""
 
+    @property
+    def shuffled(self) -> bool:
+        """Whether blocks are visited in an order that is not given: what is solved with is then a copy."""
+        return False
+
     @abstractmethod
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """Stages, in the order in which the forward pass goes through them.
@@ -104,7 +109,12 @@ class Affine(ABC):
         size = self.points_per_block
         if size is not None and demand.grid is not None and demand.grid.has_rings:
             return plan_ring_sweeps(
-                demand, demand.grid, method=self.label, iterations=self.iterations, block_size=size
+                demand,
+                demand.grid,
+                method=self.label,
+                iterations=self.iterations,
+                block_size=size,
+                shuffled=self.shuffled,
             )
         return plan_sweeps(
             demand,
@@ -115,6 +125,7 @@ class Affine(ABC):
             at_once=self.at_once,
             diagonals_alone=self.at_once and size is None,
             products=int(self.row_sums),
+            shuffled=self.shuffled and size is None,
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 
@@ -157,7 +168,8 @@ class Affine(ABC):
     ) -> Array:
         """``V A b`` (q, T), by the stages themselves: T columns in place of q.
 
-        After all iterations, or at each target after as many as ``iterations`` (q,) says, at least one.
+        After all iterations, or at each target after as many as ``iterations`` (q,) says, at least one; where
+        cycles differ, that takes a pass for each number of them.
         """
         found = np.zeros((problem.q, problem.residuals.shape[1]))
         if self.iterations == 0 or problem.q == 0:
@@ -166,14 +178,21 @@ class Affine(ABC):
             problem = replace(problem, targets=as_list(problem.targets))
         with single_threaded_blas():
             system, cycle = self._system(problem, plan, executor)
-            works = forward_passes(system, cycle, problem.residuals, iterations=self.iterations)
+
+            def passes(count: int) -> Iterator[Any]:
+                return forward_passes(system, cycle, problem.residuals, iterations=count)
+
             if iterations is None:
-                *_, work = works
+                *_, work = passes(self.iterations)
                 return system.mean(work, problem.targets)
-            for done, work in enumerate(works, start=1):
-                here = np.flatnonzero(iterations == done)
-                if here.size:
-                    found[here] = system.mean(work, part(as_list(problem.targets), here))
+            counts = np.unique(iterations).tolist()
+            if any(stage.varies for stage in cycle):
+                ends = ((count, list(passes(count))[-1]) for count in counts)
+            else:
+                ends = ((done, work) for done, work in enumerate(passes(counts[-1]), 1) if done in counts)
+            for count, work in ends:
+                here = np.flatnonzero(iterations == count)
+                found[here] = system.mean(work, part(as_list(problem.targets), here))
             return found
 
     def _system(

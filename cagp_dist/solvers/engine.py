@@ -112,8 +112,9 @@ def adjoint_states(
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
             for position in reversed(range(len(cycle))):
+                stage = cycle[position].at(done + iteration)
                 for _, work in going:
-                    system.apply(cycle[position], work, adjoint=True, final=final and position == 0)
+                    system.apply(stage, work, adjoint=True, final=final and position == 0)
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
             leftover = None if final else partial(_leftover, system, works, moved, moved[0])
@@ -158,11 +159,12 @@ def forward_passes(
     """Go through the stages themselves from ``v = 0`` and ``r = b`` (n, T); yields after every cycle.
 
     ``v <- v + Mt r,  r <- r - G Mt r``. ``k(x, X) v`` is the mean anywhere, at the cost of T columns instead
-    of one for each target (math 3).
+    of one for each target (math 3). Where the cycles differ, only the last ``v`` is that of the solver: those
+    before are without its last cycles, and the adjoint pass is without its first ones.
     """
     work = system.forward(right)
     for iteration in range(1, iterations + 1):
         for position, stage in enumerate(cycle):
             last = iteration == iterations and position == len(cycle) - 1
-            system.apply(stage, work, adjoint=False, final=last)
+            system.apply(stage.at(iterations + 1 - iteration), work, adjoint=False, final=last)
         yield work

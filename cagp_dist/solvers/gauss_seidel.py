@@ -6,13 +6,14 @@ from typing import ClassVar
 from cagp_dist.checks import check_count
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.affine import Affine, check_share
+from cagp_dist.solvers.affine import check_share
 from cagp_dist.solvers.options import BLOCK_SIZE, ITERATIONS
+from cagp_dist.solvers.ordered import Ordered
 from cagp_dist.solvers.stages import Stage, Sweep
 
 
 @dataclass(frozen=True)
-class GaussSeidel(Affine):
+class GaussSeidel(Ordered):
     """Point Gauss-Seidel sweeps in the order of X: Algorithm 2 of [Hegde et al. 2025], in tiles.
 
     Calibrated exactly, for any number of iterations, since its matrix does not depend on the data (math 1.1).
@@ -22,12 +23,18 @@ class GaussSeidel(Affine):
     ----------
     iterations : int
         Sweeps over all points, at least 0. Cost of one: n^2 (q / 512 evaluations + 2 q flops).
+    order : {"given", "random"}
+        In which a sweep visits the points: that of X or, drawn afresh for every sweep, tiles of 512 points in
+        a random order and the points of each in a random order. Orders do not depend on the data, and the
+        last sweeps of many are the sweeps of few.
+    seed : int
+        Seed of random orders, at least 0.
 
     Examples
     --------
     >>> import cagp_dist as cagp
     >>> cagp.GaussSeidel(iterations=5)
-    GaussSeidel(iterations=5, computational_share=None)
+    GaussSeidel(iterations=5, computational_share=None, order='given', seed=0)
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -38,14 +45,15 @@ class GaussSeidel(Affine):
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
         check_share(self.computational_share)
+        self.check_order()
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the points, ``Mt = (D + L)^-1``."""
-        return (Sweep(whole_blocks=False),)
+        return (Sweep(whole_blocks=False, seed=self.sweep_seed),)
 
 
 @dataclass(frozen=True)
-class BlockGaussSeidel(Affine):
+class BlockGaussSeidel(Ordered):
     """Block Gauss-Seidel: blocks of consecutive points are solved exactly, one after the other.
 
     Give the points in an order in which neighbours stand together (`cagp_dist.space_filling_order`):
@@ -63,6 +71,11 @@ class BlockGaussSeidel(Affine):
         Sweeps over all blocks, at least 0.
     block_size : int
         Points of a block, at least 1. The factors take 8 n block_size bytes.
+    order : {"given", "random"}
+        In which a sweep visits the blocks: that of X, or one that is drawn afresh for every sweep. Orders do
+        not depend on the data, and the last sweeps of many are the sweeps of few.
+    seed : int
+        Seed of random orders, at least 0.
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -74,6 +87,7 @@ class BlockGaussSeidel(Affine):
         check_count("iterations", self.iterations, least=0)
         check_share(self.computational_share)
         check_count("block_size", self.block_size, least=1)
+        self.check_order()
 
     @property
     def points_per_block(self) -> int:
@@ -82,4 +96,4 @@ class BlockGaussSeidel(Affine):
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the blocks."""
-        return (Sweep(whole_blocks=True),)
+        return (Sweep(whole_blocks=True, seed=self.sweep_seed),)

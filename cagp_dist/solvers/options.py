@@ -8,6 +8,7 @@ class: name, type, default, and these entries, all of them optional::
     above, below  limits, which are not allowed values
     example       a valid value
     job_default   default of a job file where the class has none
+    later         whether it came when jobs without it had run: at its default it is left out of their names
 
 A field becomes a key of a job file if its type is int, float, bool or str, or one of these or None, or one of
 a few words (Literal).
@@ -39,7 +40,10 @@ STEP: Mapping[str, object] = {
     "above": 0.0,
     "example": 0.001,
 }
+ORDER: Mapping[str, object] = {"description": '"given" or "random"', "later": True}
+ORDER_SEED: Mapping[str, object] = {**SEED, "later": True}
 COMPUTATIONAL_SHARE: Mapping[str, object] = {
+    "later": True,
     "description": "a number above 0 and below 1: the part of a variance that may be unfinished computation",
     "above": 0.0,
     "below": 1.0,

@@ -8,11 +8,12 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine, check_share
 from cagp_dist.solvers.options import ITERATIONS, RELAXATION
+from cagp_dist.solvers.ordered import Ordered
 from cagp_dist.solvers.stages import Stage, Sweep
 
 
 @dataclass(frozen=True)
-class SOR(Affine):
+class SOR(Ordered):
     """Successive overrelaxation, ``Mt = (D / w + L)^-1``; w = 1 is `GaussSeidel`.
 
     Calibrated exactly, since its matrix does not depend on the data (math 1.1).
@@ -23,6 +24,10 @@ class SOR(Affine):
         Sweeps over all points, at least 0; each costs one of `GaussSeidel`.
     relaxation : float
         w, between 0 and 2, where it always converges (Ostrowski and Reich, math 2).
+    order : {"given", "random"}
+        In which a sweep visits the points; see `GaussSeidel`.
+    seed : int
+        Seed of random orders, at least 0.
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -35,10 +40,11 @@ class SOR(Affine):
         check_count("iterations", self.iterations, least=0)
         check_share(self.computational_share)
         check_between("relaxation", self.relaxation, 0.0, 2.0)
+        self.check_order()
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the points."""
-        return (Sweep(whole_blocks=False, relaxation=self.relaxation),)
+        return (Sweep(whole_blocks=False, relaxation=self.relaxation, seed=self.sweep_seed),)
 
 
 @dataclass(frozen=True)

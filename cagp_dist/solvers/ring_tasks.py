@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.targets import seen_from
@@ -44,6 +44,13 @@ class Whitened(NamedTuple):
         relaxed = self.gram.copy()
         np.einsum("kii->ki", relaxed)[:] = 1.0 / relaxation
         return relaxed
+
+    def shuffled(self, rows: Indices) -> Array:
+        """``T`` of the rows in another order: lower triangles of ``T + T' - I``; a copy."""
+        out = np.empty_like(self.gram)
+        for matrix, target in zip(self.gram, out, strict=True):
+            target[:] = (np.tril(matrix) + np.tril(matrix, -1).T)[np.ix_(rows, rows)]
+        return out
 
     def apply(self, blocks: list[Array], columns: Array, *, transposed: bool = False) -> Array:
         """Multiply columns by a block diagonal matrix: `roots` or `inverse_roots`."""
@@ -179,8 +186,9 @@ def stage_range(
     """One stage for a range of wavenumbers; ``right`` is whitened. After a final adjoint sweep Y is empty."""
     after = Piece([], [], [], [])
     mean, downdate = list(piece.mean), list(piece.downdate)
+    bands = max(len(sector.bands) for sector in sectors)  # a sector without the equator may have one fewer
     for index, (sector, Y, b) in enumerate(zip(sectors, piece.Y, right, strict=True)):
-        Z, left, half, other = _applied(stage, sector, Y, adjoint, final=final and adjoint)
+        Z, left, half, other = _applied(stage, sector, Y, adjoint, final=final and adjoint, bands=bands)
         after.Y.append(left)
         if not adjoint:
             after.weights.append(piece.weights[index] + Z)
@@ -197,9 +205,18 @@ def stage_range(
 
 
 def _applied(
-    stage: Stage, sector: Whitened, Y: Array, adjoint: bool, *, final: bool
+    stage: Stage, sector: Whitened, Y: Array, adjoint: bool, *, final: bool, bands: int
 ) -> tuple[Array, Array, Array, Array]:
     """Z, what is left of Y, and two matrices whose inner products are the downdate."""
+    if isinstance(stage, Sweep) and stage.varies:
+        order = [band for band in stage.order(bands, adjoint=False) if band < len(sector.bands)]
+        rows = np.concatenate([np.arange(*sector.bands[band]) for band in order])
+        ordered = Sweep(whole_blocks=True, relaxation=stage.relaxation)
+        moved = sector._replace(gram=sector.shuffled(rows))
+        found = _applied(ordered, moved, Y[:, rows], adjoint, final=final, bands=bands)
+        back = np.argsort(rows)
+        Z, left, half, other = (array[:, back] if array.shape == Y.shape else array for array in found)
+        return Z, left, half, other
     Z = Y.copy()
     if isinstance(stage, Sweep):
         transposed = stage.ascending == adjoint

@@ -15,8 +15,8 @@ that of G with ``D^-1``, the identity or the inverse blocks in front.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -51,6 +51,23 @@ class Stage:
         """Whether W is known to be positive semidefinite (math 1.4)."""
         return self.relaxation <= 2.0
 
+    @property
+    def varies(self) -> bool:
+        """Whether it differs from one cycle to the next."""
+        return False
+
+    def at(self, number: int) -> Self:
+        """Return the stage of one cycle, counted from the end of the solve, from 1.
+
+        The adjoint pass begins with the last cycle: with this count its state after some cycles is that of a
+        solver which has no more of them.
+        """
+        return self
+
+    def within(self, block: int) -> Self:
+        """Return the stage as it solves with one block."""
+        return self
+
     def factor(self, block: Array) -> Array:
         """Make what `solve` takes of a diagonal block (m, m), Fortran order; its lower triangle matters."""
         if self.whole_blocks:
@@ -70,18 +87,44 @@ class Sweep(Stage):
     ----------
     ascending : bool
         Order in which a forward sweep visits the blocks; the adjoint visits them the other way round.
+    seed : int or None
+        Whether the blocks, and the points of a block that are solved one by one, stand in a random order, a
+        fresh one for each cycle; None: as they are given.
+    cycle, block : int
+        Which cycle, counted from the end of the solve, and which block; of a random order.
     """
 
     ascending: bool = True
+    seed: int | None = None
+    cycle: int = 0
+    block: int = 0
+
+    @property
+    def varies(self) -> bool:
+        """Whether it differs from one cycle to the next."""
+        return self.seed is not None
+
+    def at(self, number: int) -> Self:
+        """Return the stage of one cycle, counted from the end of the solve, from 1."""
+        return self if self.seed is None else replace(self, cycle=number)
+
+    def within(self, block: int) -> Self:
+        """Return the stage as it solves with one block."""
+        return self if self.seed is None else replace(self, block=block)
 
     def order(self, blocks: int, *, adjoint: bool) -> Sequence[int]:
         """Blocks in the order in which they are visited."""
-        return range(blocks) if self.ascending != adjoint else range(blocks - 1, -1, -1)
+        if self.seed is None:
+            return range(blocks) if self.ascending != adjoint else range(blocks - 1, -1, -1)
+        forward: list[int] = np.random.default_rng([self.seed, self.cycle]).permutation(blocks).tolist()
+        return forward if self.ascending != adjoint else forward[::-1]
 
     def solve(self, factor: Array, Y: Array, *, adjoint: bool) -> BlockSolution:
         """``Z = N_b^-1 Y``, or ``N_b^-T Y`` for the adjoint; Y (m, r). m^2 r flops, whole blocks 2 m^2 r."""
         from scipy.linalg.blas import dtrsm
 
+        if self.seed is not None and not self.whole_blocks:
+            return self._solve_shuffled(factor, Y, adjoint=adjoint)
         w, target = self.relaxation, Y.T  # BLAS wants columns contiguous: Z' = Y' op(L)^-1
         if self.whole_blocks:
             half = dtrsm(1.0, factor, target, side=1, lower=1, trans_a=1)
@@ -92,6 +135,14 @@ class Sweep(Stage):
         solution = dtrsm(1.0, factor, target, side=1, lower=1, trans_a=0 if transposed else 1)
         half = solution * np.sqrt((2.0 - w) * factor.diagonal())
         return BlockSolution(solution.T, half.T)
+
+    def _solve_shuffled(self, factor: Array, Y: Array, *, adjoint: bool) -> BlockSolution:
+        """Solve point by point in a random order: with the triangle of the block in that order."""
+        points = np.random.default_rng([self.seed or 0, self.cycle, self.block]).permutation(len(Y))
+        shuffled = np.array(factor[np.ix_(points, points)], order="F")
+        columns, half = replace(self, seed=None).solve(shuffled, Y[points], adjoint=adjoint)
+        back = np.argsort(points)
+        return BlockSolution(columns[back], half[back])
 
 
 @dataclass(frozen=True)

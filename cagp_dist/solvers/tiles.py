@@ -254,6 +254,7 @@ class TileSystem:
         """
         panels, sums, home = work.rows, work.sums, work.home
         steps = stage.order(self.blocks, adjoint=adjoint)
+        last_visit = self._last_visits(steps)
         before = panels
         for step, b in enumerate(steps):
             own = self._panel_of_block[b]
@@ -273,9 +274,10 @@ class TileSystem:
             # look-ahead: the panel of the next block goes first
             following = self._panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
             for index in sorted(range(len(panels)), key=lambda index: index != following):
-                ascending = stage.ascending != adjoint
-                tiles = self._unvisited(index, b, ascending) if final else self._tiles_of_panel[index]
-                if tiles[0] == tiles[1]:
+                tiles: Sequence[int] = range(*self._tiles_of_panel[index])
+                if final:
+                    tiles = [a for a in tiles if last_visit[a] > step]
+                if not tiles:
                     continue
                 panels[index] = self._updated(
                     panels[index],
@@ -307,7 +309,7 @@ class TileSystem:
                 work.rows[index] = self._updated(
                     work.rows[index],
                     index,
-                    self._tiles_of_panel[index],
+                    range(*self._tiles_of_panel[index]),
                     b,
                     solutions[b],
                     noise=index == self._panel_of_block[b],
@@ -332,7 +334,7 @@ class TileSystem:
         self,
         panel: Handle[Array],
         index: int,
-        tiles: Range,
+        tiles: Sequence[int],
         b: int,
         solved: Handle[Solved],
         *,
@@ -364,7 +366,7 @@ class TileSystem:
         A factor that is not kept is made inside the solve: as a task of its own it could run long before
         it is needed, and all factors would be in memory after all.
         """
-        evaluated = self._kernel, self._block_points[b], self._noise[b]
+        evaluated, stage = (self._kernel, self._block_points[b], self._noise[b]), stage.within(b)
         if not self._plan.keep_factors:
             return fresh, stage, *evaluated
         key = stage.whole_blocks, stage.relaxation, b
@@ -374,15 +376,12 @@ class TileSystem:
             )
         return kept, stage, self._factors[key]
 
-    def _unvisited(self, index: int, b: int, ascending: bool) -> Range:
-        """Tiles of a panel with rows that come after block b in the sweep."""
-        first, last = self._tiles_of_panel[index]
-        start, stop = self._blocks[b]
-        if not ascending:
-            ahead = sum(tile[0] < start for tile in self._tiles[first:last])
-            return first, first + ahead
-        ahead = sum(tile[1] > stop for tile in self._tiles[first:last])
-        return last - ahead, last
+    def _last_visits(self, steps: Sequence[int]) -> list[int]:
+        """At which step each tile is visited for the last time: it holds a block, or several."""
+        last = [0] * len(self._tiles)
+        for step, b in enumerate(steps):
+            last[self._blocks[b][0] // self._row_tile] = step
+        return last
 
     def _pending_update(self, b: int, previous: int) -> list[object]:
         """Collect what `solve_block` needs to update the rows of block b by the step before."""
@@ -390,15 +389,15 @@ class TileSystem:
         return [
             self._kernel,
             self._panel_points[own],
-            *self._panel_tiles(own, (tile, tile + 1), previous),
+            *self._panel_tiles(own, [tile], previous),
             self._block_points[previous],
         ]
 
-    def _panel_tiles(self, index: int, tiles: Range, b: int) -> list[PanelTile]:
+    def _panel_tiles(self, index: int, tiles: Sequence[int], b: int) -> list[PanelTile]:
         offset = self.panels[index][0]
         width = self._blocks[b][1] - self._blocks[b][0]
         found = []
-        for a in range(*tiles):
+        for a in tiles:
             start, stop = self._tiles[a]
             above = self._tiles_are_blocks and a < b
             # a stored row holds its tiles one after the other; above the diagonal, that of block b
@@ -407,9 +406,9 @@ class TileSystem:
             found.append(PanelTile((start - offset, stop - offset), above, entries))
         return found
 
-    def _stored_rows(self, tiles: Range, b: int) -> list[Handle[Array] | None]:
+    def _stored_rows(self, tiles: Sequence[int], b: int) -> list[Handle[Array] | None]:
         """Per tile the stored row that holds it, if it is stored: the row of the lower block."""
-        return [self._stored.get(max(a, b)) for a in range(*tiles)] if self._stored else []
+        return [self._stored.get(max(a, b)) for a in tiles] if self._stored else []
 
     def _within_panel(self, b: int) -> Range:
         offset = self.panels[self._panel_of_block[b]][0]

@@ -6,6 +6,7 @@ from typing import Any
 from cagp_dist.budget import Demand
 from cagp_dist.errors import ArgumentError
 from cagp_dist.solvers import Solver
+from cagp_dist.solvers.ordered import Ordered
 from cagp_dist.solvers.registry import SOLVERS as REGISTRY
 
 ITERATIONS = 5
@@ -32,6 +33,8 @@ def _registered() -> dict[str, Solver]:
     found = {}
     for name, solver_class in REGISTRY.items():
         found[name] = small(solver_class)
+        for order in solver_class.orders[1:] if issubclass(solver_class, Ordered) else ():
+            found[f"{name}, {order} order"] = small(solver_class, order=order)
         if "block_size" in {setting.name for setting in dataclasses.fields(solver_class)}:
             found[f"{name}, blocks of 3"] = small(solver_class, block_size=3)
             found[f"{name}, one block"] = small(solver_class, block_size=500, iterations=2)

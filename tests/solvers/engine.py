@@ -109,9 +109,10 @@ def sweep(
     right = np.concatenate([b, np.eye(n)], axis=1)
     system, cycle = opened(problem, solver, right, q=width, workers=workers)
     work = system.open((0, width), 0, None) if columns is None else system.forward(columns)
-    for _ in range(solver.iterations):
+    for done in range(solver.iterations):
         for stage in reversed(cycle) if adjoint else cycle:
-            system.apply(stage, work, adjoint=adjoint)
+            number = done + 1 if adjoint else solver.iterations - done
+            system.apply(stage.at(number), work, adjoint=adjoint)
     mean, downdate = system.read([work])
     return Swept(
         Y=system.residual(work),

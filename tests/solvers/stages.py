@@ -41,9 +41,34 @@ def jacobi_damping(G: Array) -> float:
     return float(1.0 / (G.sum(axis=1) / np.diag(G)).max())
 
 
-def dense_stage(solver: Affine, G: Array) -> Array:
-    """``Mt`` of the whole cycle of a solver."""
+def visits(solver: Affine, n: int, number: int) -> Array:
+    """When a sweep solves with each point, in the cycle of that number, counted from the last: (n,)."""
+    if getattr(solver, "order", "given") != "random":
+        return np.arange(n) // getattr(solver, "block_size", 1)
+    size = getattr(solver, "block_size", 512)
+    blocks = np.random.default_rng([solver.seed, number]).permutation(-(-n // size))
+    rank = np.empty(n)
+    for place, b in enumerate(blocks):
+        points = np.arange(b * size, min((b + 1) * size, n))
+        rank[points] = place
+        if not hasattr(solver, "block_size"):
+            shuffled = np.random.default_rng([solver.seed, number, b]).permutation(len(points))
+            rank[points[shuffled]] = place * size + np.arange(len(points))
+    return rank
+
+
+def dense_cycles(solver: Affine, G: Array) -> list[Array]:
+    """``Mt`` of every cycle, the first one first."""
+    return [dense_stage(solver, G, number) for number in range(solver.iterations, 0, -1)]
+
+
+def dense_stage(solver: Affine, G: Array, number: int = 1) -> Array:
+    """``Mt`` of one cycle of a solver, counted from the last."""
     n, diagonal = len(G), np.diag(G)
+    if getattr(solver, "order", "given") == "random":
+        rank = visits(solver, n, number)
+        N = np.where(rank[:, None] >= rank, G, 0.0) + np.diag(diagonal / getattr(solver, "relaxation", 1.0))
+        return np.linalg.inv(N - np.diag(diagonal))
     match solver:
         case cagp.GaussSeidel():
             return point_stage(G)

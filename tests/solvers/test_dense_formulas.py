@@ -20,7 +20,7 @@ from ..oracle import (
 )
 from ..pairwise import pairwise
 from ..problems import regression_problem
-from .stages import Diverging, dense_stage, weight
+from .stages import Diverging, dense_cycles, dense_stage, weight
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -70,6 +70,8 @@ def test_block_gauss_seidel(p, kernel_class, block_size, iterations):
 
 RELAXED = {
     "SOR over": lambda m: cagp.SOR(m, relaxation=1.6),
+    "SOR in random order": lambda m: cagp.SOR(m, relaxation=1.6, order="random"),
+    "blocks in random order": lambda m: cagp.BlockGaussSeidel(m, 64, order="random", seed=2),
     "SOR under": lambda m: cagp.SOR(m, relaxation=0.5),
     "SSOR over": lambda m: cagp.SSOR(m, relaxation=1.6),
     "SSOR under": lambda m: cagp.SSOR(m, relaxation=0.5),
@@ -99,7 +101,7 @@ RELAXED = {
 def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
     problem = regression_problem(p=p, kernel_class=kernel_class)
     dense, solver = problem.dense, RELAXED[name](iterations)
-    A, D, _ = compose(dense.G, [dense_stage(solver, dense.G)] * iterations)
+    A, D, _ = compose(dense.G, dense_cycles(solver, dense.G))
     with ThreadExecutor(workers) as executor:
         posterior = problem.condition(solver, executor=executor)
         alone = problem.condition(solver, executor=executor, covariance="diagonal")
@@ -121,6 +123,8 @@ def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
     [
         cagp.SOR(2, 1.5),
         cagp.SSOR(2, 1.5),
+        cagp.SOR(2, 1.5, order="random"),
+        cagp.BlockGaussSeidel(2, 100, order="random", seed=3),
         cagp.Jacobi(3),
         cagp.Jacobi(2, damping=0.02),
         cagp.BlockJacobi(2, 300),
@@ -140,7 +144,7 @@ def test_relaxed_solvers_do_not_see_tiles_panels_and_groups_of_columns(solver, n
     """Several tiles of 512, panels, and for 520 test points two groups of columns."""
     problem = regression_problem(n, q=520, p=3, lengthscale=0.1)
     dense = problem.dense
-    A, _, _ = compose(dense.G, [dense_stage(solver, dense.G)] * solver.iterations)
+    A, _, _ = compose(dense.G, dense_cycles(solver, dense.G))
     mean, covariance = dense.belief(A)
     with ThreadExecutor(workers) as executor:
         posterior = problem.condition(solver, executor=executor, covariance="diagonal")
@@ -335,7 +339,7 @@ def test_relaxed_solvers_of_any_shape(n, q, p, iterations, workers, block_size, 
             cagp.Jacobi(iterations, damping and damping / n),
             cagp.Richardson(iterations, damping and damping / n / 2.1),
         ):
-            A, _, _ = compose(dense.G, [dense_stage(solver, dense.G)] * iterations)
+            A, _, _ = compose(dense.G, dense_cycles(solver, dense.G))
             assert_belief(problem.condition(solver, executor=executor), dense.belief(A))
 
 

@@ -24,6 +24,8 @@ SOLVERS = {
     "small-blocks": cagp.BlockGaussSeidel(2, block_size=100),
     "blocks": cagp.BlockGaussSeidel(2, block_size=300),
     "overrelaxed": cagp.SOR(2, relaxation=1.4),
+    "random": cagp.GaussSeidel(2, order="random"),
+    "blocks-in-random-order": cagp.BlockGaussSeidel(2, block_size=100, order="random"),
     "there-and-back": cagp.SSOR(2, relaxation=1.4),
     "share": cagp.BlockGaussSeidel(20, block_size=100, computational_share=0.3),
     "jacobi": cagp.Jacobi(2),

@@ -16,7 +16,7 @@ from ..grids import grid_problem
 from ..oracle import assert_close, compose
 from ..problems import regression_problem
 from .engine import LIMIT, SERIAL, states_of, tiled
-from .stages import dense_stage, half_sweep
+from .stages import dense_cycles, dense_stage, half_sweep
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -25,6 +25,8 @@ SOLVERS = {
     "blocks": lambda m: cagp.BlockGaussSeidel(m, block_size=64),
     "overrelaxed": lambda m: cagp.SOR(m, relaxation=1.5),
     "there and back": lambda m: cagp.SSOR(m, relaxation=1.5),
+    "random order": lambda m: cagp.GaussSeidel(m, order="random", seed=5),
+    "blocks in random order": lambda m: cagp.BlockGaussSeidel(m, block_size=64, order="random"),
     "jacobi": lambda m: cagp.Jacobi(m),
     "block jacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
     "richardson": lambda m: cagp.Richardson(m),
@@ -101,7 +103,7 @@ def test_t5_leftover_is_what_the_weights_of_the_targets_leave(make):
         tiled(problem), make(4), dense.b[:, None], problem.X_test, full=True, keep_leftover=True
     )
     (Y0,) = states[-1].leftover()
-    A, D, _ = compose(dense.G, [dense_stage(make(1), dense.G)] * 4)
+    A, D, _ = compose(dense.G, dense_cycles(make(4), dense.G))
     assert_close(Y0, dense.V.T - dense.G @ A.T @ dense.V.T)
     assert_close(states[-1].downdate, dense.V @ D @ dense.V.T)
     computational = dense.K2 - states[-1].downdate - dense.exact()[1]
@@ -114,7 +116,6 @@ def test_every_state_but_a_last_one_that_need_not_has_its_leftover(make):
     """Each is to be read before the next one is asked for."""
     problem = regression_problem(150, q=10)
     dense, gram = problem.dense, tiled(problem)
-    stage = dense_stage(make(1), dense.G)
     asked = Problem(gram, dense.b[:, None], problem.X_test, full_covariance=False)
     solver = make(3)
     plan = solver.plan(demand_of(asked, SERIAL, LIMIT))
@@ -122,7 +123,7 @@ def test_every_state_but_a_last_one_that_need_not_has_its_leftover(make):
         if state.iteration == 3:
             assert state.leftover is None
             continue
-        A, _, _ = compose(dense.G, [stage] * state.iteration)
+        A, _, _ = compose(dense.G, dense_cycles(make(state.iteration), dense.G))
         assert_close(state.leftover()[0], dense.V.T - dense.G @ A.T @ dense.V.T)
 
 
@@ -224,3 +225,18 @@ def test_a_state_without_a_leftover_is_refused():
     *_, begun = states_of(gram, cagp.GaussSeidel(1), b, problem.X_test, full=False)
     with pytest.raises(ArgumentError, match=r"kept no leftover"):
         states_of(gram, cagp.GaussSeidel(1), b, problem.X_test, full=False, start=begun)
+
+
+@pytest.mark.parametrize(
+    "solver", [cagp.BlockGaussSeidel(5, 40, order="random"), cagp.GaussSeidel(5)], ids=lambda s: s.order
+)
+def test_the_mean_after_some_cycles_is_that_of_the_state_after_them(solver):
+    """T2 at every target after a number of cycles of its own, where every cycle has another order too."""
+    problem = regression_problem(150, q=12)
+    counts = np.resize([1, 3, 5], 12)
+    trace = problem.condition(solver).trace
+    found = cagp.posterior_mean(
+        problem.prior, problem.X, problem.y, problem.X_test, solver=solver, iterations_by_target=counts
+    )
+    expected = np.array([trace[count].mean[place] for place, count in enumerate(counts)])
+    assert_close(found, expected, relative=1e-11)

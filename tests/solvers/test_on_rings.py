@@ -555,3 +555,36 @@ def test_a_singular_block_is_an_error_with_advice():
     rings = cagp.RingGram(grid, cagp.SquaredExponential(lengthscale=3.0), noise_variance=1e-300)
     with pytest.raises(NumericalError, match=r"Raise noise_variance"):
         list(sweeps(rings, np.ones(grid.shape), iterations=1, rings_per_block=9))
+
+
+@pytest.mark.parametrize("rings_per_block", [1, 2])
+def test_bands_in_another_order_are_blocks_of_points_in_that_order(rings_per_block):
+    """Not mirrored: bands are blocks of consecutive points, and both have the orders of the seed."""
+    problem = grid_problem("irregular latitudes")
+    b, Q = problem.field(2).reshape(2, -1).T, problem.grid.n_longitudes
+    solver = cagp.BlockGaussSeidel(3, rings_per_block * Q, order="random", seed=4)
+    tiles = cagp.TiledGram(problem.kernel, problem.points, noise_variance=problem.rings.noise_variance)
+    for targets, points in ((NEW, NEW), (problem.grid, problem.points)):
+        full = targets is NEW
+        on_rings = states_of(problem.rings, solver, b, targets, full=full)
+        on_tiles = states_of(tiles, solver, b, points, full=full)
+        for state, other in zip(on_rings, on_tiles, strict=True):
+            assert_close(state.mean, other.mean)
+            assert_close(state.downdate, other.downdate)
+
+
+@pytest.mark.parametrize("name", ["no poles, odd Q", "poles, even Q"])
+def test_mirrored_bands_may_stand_in_another_order(name):
+    """Both sectors in the same order of bands: the state of one sweep is that of the first of two."""
+    problem = grid_problem(name)
+    b, Q = problem.field().reshape(-1, 1), problem.grid.n_longitudes
+    given, shuffled = (cagp.BlockGaussSeidel(40, Q, order=order, seed=1) for order in ("given", "random"))
+    one, two = (states_of(problem.rings, solver, b, NEW, full=True) for solver in (given, shuffled))
+    assert np.abs(one[0].downdate - two[0].downdate).max() > 1e-3
+    exact = problem.rings.exact(executor=SERIAL).downdate(NEW, full=True)
+    for earlier, later in itertools.pairwise(two):
+        assert np.linalg.eigvalsh(later.downdate - earlier.downdate).min() > -1e-12
+        assert np.linalg.eigvalsh(exact - later.downdate).min() > -1e-12
+    asked = Problem(problem.rings, b, NEW, full_covariance=False)
+    plan = shuffled.plan(demand_of(asked, SERIAL, LIMIT))
+    assert_close(shuffled.mean(asked, executor=SERIAL, plan=plan), two[-1].mean, relative=1e-11)

@@ -7,8 +7,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 
 
-def sor(iterations):
-    return cagp.SOR(iterations, relaxation=1.5)
+def sor(iterations, **settings):
+    return cagp.SOR(iterations, relaxation=1.5, **settings)
 
 
 def ssor(iterations):
@@ -68,6 +68,20 @@ def test_damping_must_be_positive(solver, damping):
 def test_step_must_be_positive(step):
     with pytest.raises(ArgumentError, match=r"step is .*; expected a finite number above zero"):
         cagp.Richardson(2, step=step)
+
+
+@pytest.mark.parametrize("solver", [cagp.GaussSeidel, cagp.BlockGaussSeidel, sor])
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"order": "shuffled"}, "order is 'shuffled'; expected one of 'given', 'random'"),
+        ({"order": None}, "order is None; expected one of 'given', 'random'"),
+        ({"order": "random", "seed": -1}, "seed is -1; expected an integer of at least 0"),
+    ],
+)
+def test_orders_are_those_there_are(solver, settings, text):
+    with pytest.raises(ArgumentError, match=text):
+        solver(2, **settings)
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, None, "seed"])

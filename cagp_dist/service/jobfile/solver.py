@@ -31,10 +31,11 @@ class SolverTable(Table):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_asked_for(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the share out where there is none, so that runs keep the names they had before it."""
+        """Leave later settings out at their defaults, so that runs keep the names they had before them."""
         settings: dict[str, Any] = dump(self)
-        if settings.get("computational_share", 0.0) is None:
-            del settings["computational_share"]
+        for field in fields(SOLVERS[self.name]):  # type: ignore[arg-type]  # as in `solver_table`
+            if field.metadata.get("later") and settings.get(field.name) == field.default:
+                settings.pop(field.name, None)
         return settings
 
     @model_validator(mode="after")
