@@ -34,7 +34,7 @@ from cagp_dist.likelihood.profile import Counter, Place, Profile
 from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, refine, settle
-from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts
+from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.memory import available_bytes
 
@@ -215,9 +215,20 @@ def fit(
                 )
                 mixed = len(set(model.families)) > 1
                 spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
-            if deviating and not levels:  # the best place for one noise, which is soon found, is a good start
+            if isinstance(part, Points) and part.deviations is not None and not levels:
+                # the best place for one noise, which is soon found, is a good start
                 likelihood = _likelihood(model, _alike(part), how, executor, memory, seed)
-                spread = [best_climb(Profile(likelihood, within, counter), spread).x, spread[0]]
+                spread = [
+                    best_climb(Profile(likelihood, within, counter), spread).x,
+                    spread[0],
+                    *without_nugget(
+                        spread,
+                        within,
+                        noise_variance=limits.noise_variance[0],
+                        residuals=part.residuals,
+                        deviations=part.deviations,
+                    ),
+                ]
             likelihood = _likelihood(model, part, how, executor, memory, seed)
             levels.append(Profile(likelihood, within, counter, deviating))
         place, end = _search(levels, spread, model)

@@ -52,6 +52,37 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
     return [first, *spread[: starts - 1]]
 
 
+def without_nugget(
+    spread: Sequence[Array], bounds: Bounds, *, noise_variance: float, residuals: Array, deviations: Array
+) -> list[Array]:
+    """Make starts of the same lengthscales whose noise is the known one alone, where that differs by point.
+
+    The variance of the field is what the squares of the residuals have beside the noise of their points,
+    points with little noise counting most. Where few points carry most of the mean noise, that is
+    many times the variance of the field, to which a fit of one noise for all points does not come near.
+
+    Parameters
+    ----------
+    spread : sequence of array, shape (k,)
+        Starts of `make_starts` or `make_sum_starts`.
+    bounds : Bounds
+        Of all numbers.
+    noise_variance : float
+        Mean of the known noise.
+    residuals : array, shape (n, T)
+    deviations : array, shape (n,)
+        By how much the noise of each point differs from the mean.
+    """
+    own = noise_variance + deviations
+    squares = np.mean(residuals**2, axis=1)
+    power = float(squares.mean())
+    weights = 1.0 / (own + 0.1 * power) ** 2
+    variance = max(float(weights @ (squares - own) / weights.sum()), 0.01 * power)
+    low, high = np.log(bounds.ratio)
+    ratio = np.clip(log(noise_variance / variance), low, high)
+    return [np.append(start[:-1], ratio) for start in spread]
+
+
 def make_sum_starts(
     given: Start | None, bounds: Bounds, single: Sequence[float], *, starts: int, mixed: bool
 ) -> list[Array]:

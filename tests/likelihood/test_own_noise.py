@@ -112,6 +112,25 @@ def test_only_a_noise_that_adds_nothing_to_the_known_is_held(known, most, at_bou
     assert result.prior.noise_variance == pytest.approx(found)
 
 
+@pytest.mark.parametrize(
+    ("seed", "lengthscale", "better"),
+    [(15, 0.05, (0.0453, 7.75, 1.0)), (37, 0.15, (0.1084, 0.44, 1.024))],
+)
+def test_a_field_weaker_than_the_mean_noise_is_found(seed, lengthscale, better):
+    """A few bad stations make the mean noise; a search from one noise for all ends 1.4 and 4.1 below."""
+    rng = np.random.default_rng(seed)
+    X = cagp.unit_sphere(rng.uniform(35.0, 65.0, 40), rng.uniform(-10.0, 30.0, 40))
+    known = rng.choice([0.3, 1.5, 4.0], 40) ** 2
+    variance = 9.0 if seed == 15 else 1.0
+    G = cagp.Matern32(lengthscale, variance)(X, X) + np.diag(known)
+    b = np.linalg.cholesky(G) @ rng.standard_normal(40)
+    mean, own = known.mean(), known - known.mean()
+    bounds = {"noise_variance": (mean, max(2.0 * mean, 4.0 * b.var()))}
+    result = cagp.fit(cagp.Matern32, X, b, mean=0.0, bounds=bounds, noise_deviations=own)
+    there = log_likelihood(X, b[:, None], own, (*better[:2], better[2] * mean))
+    assert result.log_likelihood > there - 1e-3
+
+
 def test_noise_that_is_the_same_everywhere_changes_no_bit():
     X, b, _ = problem()
     with_zeros = cagp.fit(cagp.Matern32, X, b, noise_deviations=np.zeros(60))
