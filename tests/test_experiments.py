@@ -1,11 +1,13 @@
 """The scripts behind docs/experiments.md, at sizes that take a second: what they measure, that they run."""
 
 import importlib
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import cagp_dist as cagp
 
@@ -335,3 +337,28 @@ def test_a_sum_of_kernels_is_no_less_likely_than_one(capsys):
     short, long = map(float, two[3].split("+"))
     assert short <= long
     assert float(two[8]) >= float(one[8]) - 1e-4
+
+
+@pytest.mark.exhaustive
+def test_other_programs_read_the_cells_that_were_published(tmp_path, capsys):
+    if not all(map(shutil.which, ("cdo", "gdalinfo", "gdalwarp"))):
+        pytest.skip("cdo and gdal-bin are not installed")
+    script("exported_maps").main(["--quick", "--output", str(tmp_path)])
+    lines = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    differences = {line[0].strip(): [float(number) for number in line[2:]] for line in lines[1:]}
+    assert list(differences) == ["Europe", "Africa", "Pacific", "Arctic", "Antarctic"]
+    for xarray, cdo, gdal in differences.values():
+        assert xarray == 0.0
+        assert cdo < 1e-9
+        assert gdal < 3.1e-5  # a float32 near 300 K, printed with one digit
+    assert 1_000 < (tmp_path / "export.png").stat().st_size < FIGURE_BYTES
+
+
+def test_a_map_that_is_shifted_is_an_error():
+    place = {"latitude": [0.0, 2.0], "longitude": [-1.0, 1.0]}
+    here = xr.DataArray(np.arange(4.0).reshape(2, 2), coords=place, dims=tuple(place))
+    difference = script("exported_maps").difference
+    assert difference(here.assign_coords(longitude=[359.0, 1.0])[::-1], here) == 0.0
+    assert difference(here + 0.5, here) == 0.5
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        difference(here.assign_coords(longitude=[0.0, 2.0]), here)

@@ -191,7 +191,7 @@ def coastlines(frame: Frame) -> tuple[Array, Array]:
 
     Lines are cut where they leave the neighbourhood of the map or jump across its far meridian.
     """
-    points = _coastline_degrees()
+    points = coastline_degrees()
     longitude, latitude = frame.relative(points[:, 0]), points[:, 1]
     pad = 2.0
     near = (
@@ -226,7 +226,7 @@ def degrees_label(value: float, *, axis: str) -> str:
 
 
 @cache
-def _coastline_degrees() -> Array:
+def coastline_degrees() -> Array:
     """Longitude and latitude of all coastlines, shape (5255, 2); a NaN row ends each line."""
     with (resources.files("cagp_dist.cartography") / "data" / "coastline_110m.npy").open("rb") as file:
         return np.asarray(np.load(file), dtype=np.float64)
