@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         Stats,
         Status,
         SubsetOfData,
+        TwoLevelBlockGaussSeidel,
+        TwoLevelBlockJacobi,
         UnitVectors,
     )
 
@@ -100,6 +102,8 @@ _HOME = {
     "Rings": "solvers",
     "Stats": "solvers",
     "Status": "solvers",
+    "TwoLevelBlockGaussSeidel": "solvers",
+    "TwoLevelBlockJacobi": "solvers",
 }
 
 __all__ = [
@@ -145,6 +149,8 @@ __all__ = [
     "SubsetOfData",
     "Sum",
     "TiledGram",
+    "TwoLevelBlockGaussSeidel",
+    "TwoLevelBlockJacobi",
     "UnitVectors",
     "area_weights",
     "calibrate",

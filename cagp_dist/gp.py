@@ -259,8 +259,9 @@ def condition(
         Where the posterior is wanted: points, all points of a grid, or means over cells (`cell_means`).
     solver : Solver
         `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `Richardson`,
-        `ConjugateGradient`, `RandomActions`, `Cholesky`, or on a grid `Rings`;
-        `UnitVectors`, `SubsetOfData`, `PseudoInputs`, `Eigenvectors`, `KrylovActions`.
+        `TwoLevelBlockGaussSeidel`, `TwoLevelBlockJacobi`, `ConjugateGradient`, `RandomActions`,
+        `UnitVectors`, `SubsetOfData`, `PseudoInputs`, `Eigenvectors`, `KrylovActions`, `Cholesky`, or on a
+        grid `Rings`.
     covariance : {"diagonal", "full"}
         Variances only, or also the (q, q) covariance.
     executor : Executor, optional
@@ -443,7 +444,7 @@ def posterior_mean(
     ----------
     prior, X, y, X_test, executor, memory_limit_bytes
         As for `condition`.
-    solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi, BlockJacobi or Richardson
+    solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi, BlockJacobi, Richardson, or a two-level method
         An affine solver. All its iterations are done, whatever its `computational_share`.
     iterations_by_target : array_like of int, shape (q,) or (q, T), with a grid as target (P, Q) or (T, P, Q)
         Iterations of which each target has the mean, at least one, in place of those of the solver. A

@@ -47,6 +47,12 @@ sweep_solvers = st.one_of(
     st.builds(cagp.Jacobi, st.integers(0, 30)),
     st.builds(cagp.BlockJacobi, st.integers(0, 30), block_size=st.integers(1, 40_000)),
     st.builds(cagp.Richardson, st.integers(0, 30)),
+    st.builds(
+        cagp.TwoLevelBlockJacobi,
+        st.integers(0, 30),
+        block_size=st.integers(1, 40_000),
+        coarse=st.integers(1, 2000),
+    ),
 )
 action_solvers = st.one_of(
     st.builds(cagp.ConjugateGradient, st.integers(0, 100)),
@@ -287,6 +293,11 @@ def warm():
         (2000, 1200, 1, cagp.BlockJacobi(2, 256), "diagonal", 50 * MIB),
         (1000, 150, 300, cagp.BlockJacobi(2, 256), "diagonal", None),
         (2000, 400, 1, cagp.BlockJacobi(2, 256), "full", None),
+        (2000, 40, 1, cagp.TwoLevelBlockGaussSeidel(2, 256, 200), "diagonal", None),
+        (1000, 150, 300, cagp.TwoLevelBlockGaussSeidel(2, 256, 50), "diagonal", None),
+        (2000, 1200, 1, cagp.TwoLevelBlockGaussSeidel(2, 256, 100), "diagonal", 70 * MIB),
+        (2000, 400, 1, cagp.TwoLevelBlockJacobi(2, 256, 100), "full", None),
+        (3000, 40, 1, cagp.TwoLevelBlockJacobi(2, 512, 100), "diagonal", 60 * MIB),
         (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
         (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
         (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),

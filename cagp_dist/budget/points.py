@@ -31,6 +31,8 @@ def plan_sweeps(
     diagonals_alone: bool = False,
     products: int = 0,
     shuffled: bool = False,
+    coarse: int = 0,
+    projections: int = 0,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -53,6 +55,8 @@ def plan_sweeps(
         Products of G with one column before the first stage.
     shuffled : bool
         Whether a solve copies its factor and its columns into another order.
+    coarse, projections : int
+        Columns of a coarse space, and projections on it in each cycle, which are no stages here.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -77,11 +81,14 @@ def plan_sweeps(
     # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
     in_flight = DOUBLE * size * ((2 + shuffled) * depth + (2 + at_once + 2 * shuffled) * widest) * workers
     fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
+    coarse = min(coarse, n) if iterations > 0 and q > 0 else 0
+    fixed += coarse_bytes(n, coarse, demand.fields)
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
     group_bytes = (3 + at_once + (not demand.shares_memory)) * DOUBLE * n * widest + stages * blocks * (
         TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
     )
+    group_bytes += DOUBLE * coarse * widest * (row_tiles + 3)  # products by tile, and their sum
     room = demand.memory_limit_bytes - fixed
     # two groups per worker keep it busy; more would only take memory
     together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
@@ -123,7 +130,11 @@ def plan_sweeps(
         + 2 * n * depth * q * stages * iterations
         + (0 if diagonals_alone else n * size * size // 3 * factored)
     )
-    tasks = len(groups) * stages * iterations * blocks * (1 + panels + at_once)
+    entries += n * n + n * coarse if coarse else 0
+    flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * projections * iterations)
+    tasks = (
+        len(groups) * iterations * (stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2))
+    )
     return Plan(
         method=method,
         n=n,
@@ -142,6 +153,11 @@ def plan_sweeps(
         workers=workers,
         seconds=rough_seconds(demand, entries, flops, tasks) if groups else 0.0,
     )
+
+
+def coarse_bytes(n: int, columns: int, fields: int) -> int:
+    """Bytes of a projection on k columns: basis and image, four times as much while they are made."""
+    return DOUBLE * columns * (6 * n + 4 * columns + 2 * fields)
 
 
 def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors: int, products: int) -> Plan:

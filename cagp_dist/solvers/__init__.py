@@ -15,6 +15,7 @@ from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
 from cagp_dist.solvers.status import Stats, Status
 from cagp_dist.solvers.subsets import SubsetOfData, UnitVectors
+from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
 
 __all__ = [
     "SOR",
@@ -37,5 +38,7 @@ __all__ = [
     "Stats",
     "Status",
     "SubsetOfData",
+    "TwoLevelBlockGaussSeidel",
+    "TwoLevelBlockJacobi",
     "UnitVectors",
 ]

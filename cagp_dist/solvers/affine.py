@@ -57,14 +57,17 @@ class Affine(ABC):
     stages: ClassVar[int] = 1
     """Stages of a cycle."""
 
+    projections: ClassVar[int] = 0
+    """Projections on a coarse space in a cycle, which `stages` does not count."""
+
     at_once: ClassVar[bool] = False
     """Whether stages solve all blocks from the same right-hand side."""
 
     setting: ClassVar[str] = "relaxation"
     """What its relaxation is called."""
 
-    row_sums: ClassVar[bool] = False
-    """Whether the cycle takes the row sums of G, a product with one column."""
+    products: ClassVar[int] = 0
+    """Products of G with one column that are needed to make the cycle."""
 
     iterations: int
     """How often the cycle is gone through, at most."""
@@ -81,6 +84,11 @@ class Affine(ABC):
     def shuffled(self) -> bool:
         """Whether blocks are visited in an order that is not given: what is solved with is then a copy."""
         return False
+
+    @property
+    def coarse_columns(self) -> int:
+        """Columns of a coarse space that the cycle projects on; 0: none."""
+        return 0
 
     @abstractmethod
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
@@ -107,10 +115,11 @@ class Affine(ABC):
 
     def _plan_stages(self, demand: Demand) -> Plan:
         size = self.points_per_block
-        if size is not None and demand.grid is not None and demand.grid.has_rings:
+        grid = demand.grid if demand.grid is not None and demand.grid.has_rings else None
+        if size is not None and grid is not None and not self.coarse_columns:
             return plan_ring_sweeps(
                 demand,
-                demand.grid,
+                grid,
                 method=self.label,
                 iterations=self.iterations,
                 block_size=size,
@@ -124,8 +133,10 @@ class Affine(ABC):
             stages=self.stages,
             at_once=self.at_once,
             diagonals_alone=self.at_once and size is None,
-            products=int(self.row_sums),
             shuffled=self.shuffled and size is None,
+            products=self.products,
+            coarse=self.coarse_columns,
+            projections=self.projections,
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 

@@ -37,7 +37,7 @@ class Jacobi(Affine):
     label: ClassVar[str] = "Jacobi"
     setting: ClassVar[str] = "damping"
     at_once: ClassVar[bool] = True
-    row_sums: ClassVar[bool] = True
+    products: ClassVar[int] = 1
     points_per_block: ClassVar[None] = None
 
     def __post_init__(self) -> None:

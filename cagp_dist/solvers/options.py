@@ -32,6 +32,7 @@ ITERATIONS: Mapping[str, object] = {
     "job_default": 5,
 }
 BLOCK_SIZE: Mapping[str, object] = {"least": 1, "most": 10**9, "example": 1024}
+COARSE: Mapping[str, object] = {"least": 1, "most": 100_000, "example": 256}
 SEED: Mapping[str, object] = {"least": 0, "most": 2**63 - 1, "example": 0}
 RELAXATION: Mapping[str, object] = {"above": 0.0, "below": 2.0, "example": 1.5}
 DAMPING: Mapping[str, object] = {"above": 0.0, "example": 0.1}

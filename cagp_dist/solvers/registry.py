@@ -11,6 +11,7 @@ from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
 from cagp_dist.solvers.subsets import SubsetOfData, UnitVectors
+from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
 
 SOLVERS: dict[str, type[Solver]] = {
     "gauss-seidel": GaussSeidel,
@@ -20,6 +21,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "jacobi": Jacobi,
     "block-jacobi": BlockJacobi,
     "richardson": Richardson,
+    "two-level-block-gauss-seidel": TwoLevelBlockGaussSeidel,
+    "two-level-block-jacobi": TwoLevelBlockJacobi,
     "conjugate-gradient": ConjugateGradient,
     "random-actions": RandomActions,
     "unit-vectors": UnitVectors,

@@ -46,7 +46,7 @@ class Richardson(Affine):
     label: ClassVar[str] = "Richardson iteration"
     setting: ClassVar[str] = "step"
     at_once: ClassVar[bool] = True
-    row_sums: ClassVar[bool] = True
+    products: ClassVar[int] = 1
     points_per_block: ClassVar[None] = None
 
     def __post_init__(self) -> None:

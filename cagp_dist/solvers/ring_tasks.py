@@ -22,7 +22,7 @@ from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
 from cagp_dist.latlon.wavenumbers import Wavenumbers
-from cagp_dist.solvers.stages import Stage, Sweep
+from cagp_dist.solvers.stages import BlockStage, Sweep
 from cagp_dist.tiling import Range, block_ranges
 
 Columns = list[Array]
@@ -175,7 +175,7 @@ def right_piece(right: Columns) -> Piece:
 
 
 def stage_range(
-    stage: Stage,
+    stage: BlockStage,
     sectors: list[Whitened],
     piece: Piece,
     right: Columns,
@@ -205,7 +205,7 @@ def stage_range(
 
 
 def _applied(
-    stage: Stage, sector: Whitened, Y: Array, adjoint: bool, *, final: bool, bands: int
+    stage: BlockStage, sector: Whitened, Y: Array, adjoint: bool, *, final: bool, bands: int
 ) -> tuple[Array, Array, Array, Array]:
     """Z, what is left of Y, and two matrices whose inner products are the downdate."""
     if isinstance(stage, Sweep) and stage.varies:

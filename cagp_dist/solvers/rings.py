@@ -7,6 +7,7 @@ On a mirrored grid a block is a band together with its mirror image, from the ou
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -38,7 +39,7 @@ from cagp_dist.solvers.ring_tasks import (
     whitened_columns,
     whitened_range,
 )
-from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.stages import BlockStage, Stage
 from cagp_dist.tiling import Range
 
 
@@ -91,7 +92,7 @@ class RingSystem:
 
     def solves_exactly(self, stage: Stage) -> bool:
         """Whether one such stage solves the whole system: one band of all rings."""
-        return stage.relaxation == 1.0 and self.blocks == 1
+        return cast("BlockStage", stage).relaxation == 1.0 and self.blocks == 1
 
     def open(self, columns: Range, place: int, start: State | None) -> Pieces:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
@@ -149,7 +150,7 @@ class RingSystem:
         for home, (sectors, right, (first, last)) in enumerate(spans):
             work.parts[home] = self._executor.submit(
                 stage_range,
-                stage,
+                cast("BlockStage", stage),
                 sectors,
                 work.parts[home],
                 right,

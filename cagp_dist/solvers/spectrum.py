@@ -5,6 +5,7 @@ Such a stage converges for relaxations below ``2 / lambda_max(P^-1 G)``, with P 
 nothing; a relaxation that these do not prove safe is compared with Ritz values, which bound it from below.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -85,16 +86,30 @@ def largest_ritz_value(system: System[Any], stage: Simultaneous, *, n: int) -> f
     matrix ``P^-1 G`` is symmetric.
     """
     unit = replace(stage, relaxation=1.0)
-    diagonal: list[float] = []
-    beside: list[float] = []
-    p, before = np.random.default_rng(0).standard_normal((n, 1)), np.zeros((n, 1))
-    norm = 0.0
-    for _ in range(min(LANCZOS_STEPS, n)):
+
+    def of(p: Array) -> tuple[Array, Array]:
         work = system.forward(p)
         system.apply(unit, work, adjoint=False)
-        z = system.weights(work)
-        image = p - system.residual(work)
+        return system.weights(work), p - system.residual(work)
+
+    return lanczos(of, random_column(n), steps=LANCZOS_STEPS)
+
+
+def random_column(n: int) -> Array:
+    """Where Lanczos iterations start, shape (n, 1): the same every time."""
+    return np.random.default_rng(0).standard_normal((n, 1))
+
+
+def lanczos(of: Callable[[Array], tuple[Array, Array]], p: Array, *, steps: int) -> float:
+    """Largest Ritz value of ``P^-1 G`` from a column p, where ``of(p)`` is ``z = P^-1 p`` and ``G z``."""
+    diagonal: list[float] = []
+    beside: list[float] = []
+    before, norm = np.zeros_like(p), 0.0
+    for _ in range(min(steps, len(p))):
+        z, image = of(p)
         norm = float(np.sqrt(np.vdot(p, z)))
+        if norm == 0.0:
+            return 0.0
         if diagonal:
             if norm <= 1e-10 * diagonal[0]:
                 break  # all directions that the start has a part in

@@ -7,6 +7,7 @@ With ``N = Mt^-1`` and a diagonal block ``G_b`` of G (D its diagonal, L its stri
                      blocks are solved one after the other, each with what those before it left
     Simultaneous     N is block diagonal,  N_b = D / w,  I / w  or  G_b / w;   W = 2 N - G
                      all blocks are solved from the same right-hand side
+    Projection       Mt = S (S' G S)^-1 S' for a few columns S: solves what lies in their span (math 5, 6)
 
 ``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. Where W is
 positive semidefinite a stage repeated, or put in front of others, never raises a variance (math 1.4): always
@@ -14,6 +15,7 @@ for a Sweep with w below 2, and for Simultaneous where ``w lambda_max <= 2``, th
 that of G with ``D^-1``, the identity or the inverse blocks in front.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -31,9 +33,31 @@ class BlockSolution(NamedTuple):
     half: Array
 
 
+class Stage(ABC):
+    """One stage: what a cycle is made of."""
+
+    @property
+    @abstractmethod
+    def weight_psd(self) -> bool:
+        """Whether W is known to be positive semidefinite (math 1.4)."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether it differs from one cycle to the next."""
+        return False
+
+    def at(self, number: int) -> Self:
+        """Return the stage of one cycle, counted from the end of the solve, from 1.
+
+        The adjoint pass begins with the last cycle: with this count its state after some cycles is that of a
+        solver which has no more of them.
+        """
+        return self
+
+
 @dataclass(frozen=True)
-class Stage:
-    """One stage.
+class BlockStage(Stage):
+    """A stage that solves block by block.
 
     Attributes
     ----------
@@ -51,19 +75,6 @@ class Stage:
         """Whether W is known to be positive semidefinite (math 1.4)."""
         return self.relaxation <= 2.0
 
-    @property
-    def varies(self) -> bool:
-        """Whether it differs from one cycle to the next."""
-        return False
-
-    def at(self, number: int) -> Self:
-        """Return the stage of one cycle, counted from the end of the solve, from 1.
-
-        The adjoint pass begins with the last cycle: with this count its state after some cycles is that of a
-        solver which has no more of them.
-        """
-        return self
-
     def within(self, block: int) -> Self:
         """Return the stage as it solves with one block."""
         return self
@@ -80,7 +91,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Sweep(Stage):
+class Sweep(BlockStage):
     """Visit the blocks one after the other.
 
     Attributes
@@ -146,7 +157,7 @@ class Sweep(Stage):
 
 
 @dataclass(frozen=True)
-class Simultaneous(Stage):
+class Simultaneous(BlockStage):
     """Solve all blocks from the same right-hand side; the order of blocks has no influence.
 
     Where points are solved one by one the factor of a block is the diagonal of ``N_b``, a vector (m,).
@@ -179,3 +190,25 @@ class Simultaneous(Stage):
             return Y / factor[:, None]
         half = dtrsm(1.0, factor, Y.T, side=1, lower=1, trans_a=1)
         return np.asarray(dtrsm(self.relaxation, factor, half, side=1, lower=1, trans_a=0).T)
+
+
+@dataclass(frozen=True, eq=False)
+class Projection(Stage):
+    """Solve in the span of k columns S: ``Mt = S (S' G S)^-1 S' = P P'``, symmetric.
+
+    The error that it leaves is G-orthogonal to S, so that a second one changes nothing; in the norm of G no
+    error grows, whatever S is. Where S does not depend on the data, neither does the stage.
+
+    Attributes
+    ----------
+    basis, image : array, shape (n, k)
+        ``P`` with ``P' G P = I``, and ``G P``. 16 n k bytes; one application to r columns is 4 n k r flops.
+    """
+
+    basis: Array
+    image: Array
+
+    @property
+    def weight_psd(self) -> bool:
+        """True: no error grows."""
+        return True

@@ -12,7 +12,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.gram.tiled import NOT_STORED, add_tile_product
 from cagp_dist.kernels import Parameters, total_variance
-from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
+from cagp_dist.solvers.stages import BlockStage, Simultaneous, Sweep
 from cagp_dist.tiling import Range
 
 
@@ -57,7 +57,7 @@ class PanelTile:
     entries: Range
 
 
-def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage: Stage) -> Array:
+def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage: BlockStage) -> Array:
     """Evaluate a diagonal block and factor it as the stage needs it: m^3 / 3 flops, 8 m^2 bytes.
 
     Points that are solved at once need the diagonal alone: m flops, 8 m bytes.

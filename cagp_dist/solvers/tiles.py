@@ -25,7 +25,8 @@ from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_t
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
-from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
+from cagp_dist.solvers.projected_tiles import PanelProjection
+from cagp_dist.solvers.stages import BlockStage, Projection, Simultaneous, Stage, Sweep
 from cagp_dist.solvers.tile_tasks import (
     PanelTile,
     Solved,
@@ -91,7 +92,7 @@ class TileSystem:
         # between processes a step costs messages: solve the next block before its panel is updated
         self._solves_ahead = executor.processes > 1
         n = gram.shape[0]
-        self._fields = residuals.shape[1]
+        self._right = residuals
         self._full = problem.full_covariance
         self._targets = as_list(problem.targets)
         self._blocks = block_ranges(n, plan.block_size)
@@ -115,6 +116,7 @@ class TileSystem:
             for (start, stop), home in zip(self._blocks, self._panel_of_block, strict=True)
         ]
         self._factors: dict[tuple[bool, float, int], Handle[Array]] = {}
+        self._projections: dict[Projection, PanelProjection] = {}
         self._leftover: Array | None = None
         self._stored = {
             a: executor.submit(stored_tile_row, self._kernel, self._block_points[: a + 1], plan.widest_group)
@@ -133,7 +135,12 @@ class TileSystem:
 
     def solves_exactly(self, stage: Stage) -> bool:
         """Whether one such stage solves the whole system: one block, solved as a whole."""
-        return stage.whole_blocks and stage.relaxation == 1.0 and self.blocks == 1
+        return (
+            isinstance(stage, BlockStage)
+            and stage.whole_blocks
+            and stage.relaxation == 1.0
+            and self.blocks == 1
+        )
 
     def open(self, columns: Range, place: int, start: State | None) -> Panels:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
@@ -141,7 +148,7 @@ class TileSystem:
         here = slice(*columns)
         if start is None:
             rows = self.cross_panels(part(self._targets, here), home=home)
-            sums = self._executor.submit(no_sums, columns[1] - columns[0], self._fields, self._full)
+            sums = self._executor.submit(no_sums, columns[1] - columns[0], self._right.shape[1], self._full)
         else:
             downdate = start.downdate if self._full else start.downdate[here]
             rows = self.value_panels(self._leftover_of(start)[:, here], home=home)
@@ -164,7 +171,7 @@ class TileSystem:
         """Start of a forward pass: right-hand sides (n, r)."""
         r = columns.shape[1]
         return Panels(
-            self.value_panels(columns), self._executor.submit(no_sums, r, self._fields, False), (0, r)
+            self.value_panels(columns), self._executor.submit(no_sums, r, self._right.shape[1], False), (0, r)
         )
 
     def apply(self, stage: Stage, work: Panels, *, adjoint: bool, final: bool = False) -> None:
@@ -172,6 +179,8 @@ class TileSystem:
 
         The handles of ``work`` are replaced as soon as what they stand for is no longer needed.
         """
+        if isinstance(stage, Projection):
+            return self._project(stage, work, adjoint=adjoint, final=final)
         blocks = (
             self._sweep(stage, work, adjoint=adjoint, final=final)
             if isinstance(stage, Sweep)
@@ -330,6 +339,37 @@ class TileSystem:
             )
             yield b, sums
 
+    def _project(self, stage: Projection, work: Panels, *, adjoint: bool, final: bool) -> None:
+        """Solve in the span of a few columns, all panels at once."""
+        if stage not in self._projections:
+            self._projections[stage] = PanelProjection(
+                stage,
+                self._right,
+                panels=self.panels,
+                tiles=[self._tiles_within(index) for index in range(len(self.panels))],
+                executor=self._executor,
+            )
+        projection = self._projections[stage]
+        coefficients = projection.coefficients(work.rows, home=work.home)
+        if adjoint:
+            work.sums = projection.sums(work.sums, coefficients, home=work.home)
+        else:
+            for b in range(self.blocks):
+                own = self._panel_of_block[b]
+                work.weights[b] = projection.weights(
+                    work.weights.get(b), own, self._within_panel(b), coefficients
+                )
+        if not final:
+            work.rows = projection.rows(work.rows, coefficients, home=work.home)
+
+    def _tiles_within(self, index: int) -> list[Range]:
+        """Rows of the tiles of a panel, counted from its first."""
+        offset = self.panels[index][0]
+        return [
+            (start - offset, stop - offset)
+            for start, stop in self._tiles[slice(*self._tiles_of_panel[index])]
+        ]
+
     def _updated(
         self,
         panel: Handle[Array],
@@ -359,7 +399,7 @@ class TileSystem:
         )
 
     def _solve_with(
-        self, stage: Stage, b: int, kept: Callable[..., Solved], fresh: Callable[..., Solved]
+        self, stage: BlockStage, b: int, kept: Callable[..., Solved], fresh: Callable[..., Solved]
     ) -> tuple[Callable[..., Solved], *tuple[object, ...]]:
         """Task function and first arguments that solve block b: with its kept factor, or a fresh one.
 

@@ -10,7 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.stages import Simultaneous
 
-from ..oracle import block_diagonal, block_stage, point_stage
+from ..oracle import block_diagonal, block_stage, compose, point_stage
 
 Array = NDArray[np.float64]
 
@@ -62,6 +62,26 @@ def dense_cycles(solver: Affine, G: Array) -> list[Array]:
     return [dense_stage(solver, G, number) for number in range(solver.iterations, 0, -1)]
 
 
+def coarse_columns(G: Array, coarse: int) -> Array:
+    """``k(X, Z)`` for the Z that are chosen one by one, each where most variance is left given the others.
+
+    The prior variance of all test problems is 2.
+    """
+    K = G - np.diag(np.diag(G) - 2.0)
+    chosen: list[int] = []
+    for _ in range(min(coarse, len(G))):
+        seen = K[np.ix_(chosen, chosen)]
+        left = 2.0 - np.einsum("ij,ij->j", K[chosen], np.linalg.solve(seen, K[chosen]))
+        chosen.append(int(np.argmax(left)))
+    return K[:, chosen]
+
+
+def projection_stage(G: Array, S: Array) -> Array:
+    """``S (S' G S)^-1 S'``."""
+    basis = np.linalg.qr(S)[0]
+    return basis @ np.linalg.solve(basis.T @ G @ basis, basis.T)
+
+
 def dense_stage(solver: Affine, G: Array, number: int = 1) -> Array:
     """``Mt`` of one cycle of a solver, counted from the last."""
     n, diagonal = len(G), np.diag(G)
@@ -91,6 +111,13 @@ def dense_stage(solver: Affine, G: Array, number: int = 1) -> Array:
             blocks = -(-n // solver.block_size)
             damping = 1.0 / blocks if solver.damping is None else solver.damping
             return damping * np.linalg.inv(block_diagonal(G, solver.block_size))
+        case cagp.TwoLevelBlockGaussSeidel():
+            projection = projection_stage(G, coarse_columns(G, solver.coarse))
+            return compose(G, [block_stage(G, solver.block_size), projection])[0]
+        case cagp.TwoLevelBlockJacobi():
+            projection = projection_stage(G, coarse_columns(G, solver.coarse))
+            blocks = np.linalg.inv(block_diagonal(G, solver.block_size))
+            return compose(G, [projection, solver.damping * blocks, projection])[0]
     raise NotImplementedError(f"no dense stage of {solver!r}")
 
 

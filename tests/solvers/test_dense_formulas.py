@@ -83,6 +83,8 @@ RELAXED = {
     "BlockJacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
     "BlockJacobi of 7": lambda m: cagp.BlockJacobi(m, block_size=7),
     "BlockJacobi damped": lambda m: cagp.BlockJacobi(m, block_size=100, damping=0.6),
+    "TwoLevelBlockGaussSeidel": lambda m: cagp.TwoLevelBlockGaussSeidel(m, block_size=64, coarse=10),
+    "TwoLevelBlockJacobi": lambda m: cagp.TwoLevelBlockJacobi(m, block_size=7, coarse=30, damping=0.2),
 }
 
 
@@ -129,6 +131,7 @@ def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
         cagp.Jacobi(2, damping=0.02),
         cagp.BlockJacobi(2, 300),
         cagp.BlockJacobi(2, 700, damping=0.7),
+        cagp.TwoLevelBlockGaussSeidel(2, 300, coarse=40),
     ],
     ids=repr,
 )
@@ -210,6 +213,8 @@ def test_cholesky(p, kernel_class):
         cagp.Jacobi(0),
         cagp.BlockJacobi(0, 7),
         cagp.Richardson(0),
+        cagp.TwoLevelBlockGaussSeidel(0, 7),
+        cagp.TwoLevelBlockJacobi(0, 7),
         cagp.ConjugateGradient(0),
         cagp.RandomActions(0),
     ],

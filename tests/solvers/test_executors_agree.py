@@ -32,6 +32,8 @@ SOLVERS = {
     "block-jacobi": cagp.BlockJacobi(2, block_size=300),
     "small-block-jacobi": cagp.BlockJacobi(2, block_size=100, damping=0.1),
     "richardson": cagp.Richardson(2),
+    "two-level": cagp.TwoLevelBlockGaussSeidel(2, block_size=100, coarse=30),
+    "two-level-at-once": cagp.TwoLevelBlockJacobi(2, block_size=300, coarse=30),
     "conjugate-gradient": cagp.ConjugateGradient(5),
     "random-actions": cagp.RandomActions(12, seed=0),
     "few-random-actions": cagp.RandomActions(3, seed=0),

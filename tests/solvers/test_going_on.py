@@ -30,6 +30,7 @@ SOLVERS = {
     "jacobi": lambda m: cagp.Jacobi(m),
     "block jacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
     "richardson": lambda m: cagp.Richardson(m),
+    "two-level": lambda m: cagp.TwoLevelBlockGaussSeidel(m, block_size=64, coarse=20),
 }
 every_solver = pytest.mark.parametrize("make", SOLVERS.values(), ids=SOLVERS.keys())
 NEW = cagp.unit_sphere([0.0, 12.3, -80.0, 90.0, 40.0], [0.0, 111.1, 30.0, 5.0, -140.0])

@@ -50,6 +50,9 @@ RELAXED = [
     cagp.Richardson(1),
     cagp.Richardson(4),
     cagp.Richardson(2, step=0.01),
+    cagp.TwoLevelBlockGaussSeidel(1, 32, coarse=1),
+    cagp.TwoLevelBlockGaussSeidel(3, 149, coarse=20),
+    cagp.TwoLevelBlockJacobi(2, 32, coarse=20, damping=0.5),
 ]
 STATIONARY = [solver for solver in [*SOLVERS, *RELAXED] if getattr(solver, "order", "given") != "random"]
 every_stationary_solver = pytest.mark.parametrize("solver", STATIONARY, ids=repr)

@@ -1,0 +1,128 @@
+"""A projection on tiles: ``c = P' Y``, then ``Y - (G P) c``, panel by panel (math 5, 6).
+
+::
+
+    c = sum of P[a]' Y[a]          over all row tiles a, in their order; k numbers for each column
+    Y[a] -= (G P)[a] c             for all a;  forward also v[b] += P[b] c
+    downdate += c' c,   mean += c' P'b
+
+One sum over all panels, then all of them at once. What is added up does not depend on how tiles are gathered
+into panels.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.gram.tiled import identity
+from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.stages import Projection
+from cagp_dist.solvers.tile_tasks import Solved
+from cagp_dist.tiling import Range
+
+
+class PanelProjection:
+    """Basis and image of a projection by panels, on an executor.
+
+    Parameters
+    ----------
+    stage : Projection
+        Of n points.
+    residuals : array, shape (n, T)
+        b.
+    panels : sequence of (start, stop)
+        Rows of each panel.
+    tiles : sequence of sequences of (start, stop)
+        Tiles of each panel, counted from its first row.
+    executor : Executor
+        Where the tasks run.
+    """
+
+    def __init__(
+        self,
+        stage: Projection,
+        residuals: Array,
+        *,
+        panels: Sequence[Range],
+        tiles: Sequence[Sequence[Range]],
+        executor: Executor,
+    ) -> None:
+        self._executor, self._tiles = executor, tiles
+        self._basis = self._by_panel(stage.basis, panels)
+        self._image = self._by_panel(stage.image, panels)
+        self._right = executor.submit(identity, stage.basis.T @ residuals)
+
+    def _by_panel(self, columns: Array, panels: Sequence[Range]) -> list[Handle[Array]]:
+        return [
+            self._executor.submit(identity, np.ascontiguousarray(columns[slice(*panel)]), home=home)
+            for home, panel in enumerate(panels)
+        ]
+
+    def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
+        """``c = P' Y`` for the panels of Y, shape (k, r)."""
+        parts = [
+            self._executor.submit(products_by_tile, basis, panel, tiles, home=home + index)
+            for index, (basis, panel, tiles) in enumerate(zip(self._basis, rows, self._tiles, strict=True))
+        ]
+        return self._executor.submit(summed, parts, home=home)
+
+    def sums(self, sums: Handle[Solved], coefficients: Handle[Array], *, home: int) -> Handle[Solved]:
+        """Add ``c' c`` and ``c' P'b`` to the sums."""
+        return self._executor.submit(add_projected, sums, coefficients, self._right, home=home)
+
+    def rows(
+        self, rows: Sequence[Handle[Array]], coefficients: Handle[Array], *, home: int
+    ) -> list[Handle[Array]]:
+        """``Y - (G P) c`` by panels."""
+        return [
+            self._executor.submit(less_product, panel, image, coefficients, tiles, home=home + index)
+            for index, (panel, image, tiles) in enumerate(zip(rows, self._image, self._tiles, strict=True))
+        ]
+
+    def weights(
+        self, before: Handle[Array] | None, panel: int, block: Range, coefficients: Handle[Array]
+    ) -> Handle[Array]:
+        """``v[b] + P[b] c`` of a block of a panel, whose rows are counted from that of the panel."""
+        return self._executor.submit(
+            add_block_product, before, self._basis[panel], block, coefficients, home=panel
+        )
+
+
+def products_by_tile(basis: Array, panel: Array, tiles: Sequence[Range]) -> Array:
+    """``P[a]' Y[a]`` for each tile of a panel, shape (tiles, k, r)."""
+    P, Y = _aligned(basis), _aligned(panel)
+    return np.stack([P[start:stop].T @ Y[start:stop] for start, stop in tiles])
+
+
+def summed(parts: Sequence[Array]) -> Array:
+    """Sum over all tiles of all panels, one after the other, shape (k, r)."""
+    total = np.zeros(parts[0].shape[1:])
+    for part in parts:
+        for product in part:
+            total += product
+    return total
+
+
+def add_projected(sums: Solved, coefficients: Array, right: Array) -> Solved:
+    """Add ``c' c`` to the downdate and ``c' P'b`` to the mean."""
+    c = _aligned(coefficients)
+    part = c.T @ c if sums.downdate.ndim == 2 else np.einsum("ij,ij->j", c, c)
+    return Solved(c[:0], sums.downdate + part, sums.mean + c.T @ _aligned(right))
+
+
+def less_product(panel: Array, image: Array, coefficients: Array, tiles: Sequence[Range]) -> Array:
+    """``Y[a] - (G P)[a] c`` for each tile of a panel."""
+    GP, c = _aligned(image), _aligned(coefficients)
+    return np.concatenate([panel[start:stop] - GP[start:stop] @ c for start, stop in tiles])
+
+
+def add_block_product(before: Array | None, basis: Array, block: Range, coefficients: Array) -> Array:
+    """``v[b] + P[b] c``."""
+    product = np.asarray(_aligned(basis)[slice(*block)] @ _aligned(coefficients))
+    return product if before is None else before + product
+
+
+def _aligned(columns: Array) -> Array:
+    # what came over a network may lie at any byte, and products with it then round otherwise
+    return np.require(columns, requirements="A")

@@ -1,0 +1,169 @@
+"""Two-level methods: sweeps over blocks, and a coarse space for what varies slowly over many (math 6).
+
+Sweeps take out of an error what varies within a block; of what is alike over many blocks, as at lengthscales
+that are wider than a block, each takes a part. There a projection on a coarse space
+(`cagp_dist.solvers.coarse`) after every sweep takes the rest, for a small part of its cost. Neither depends
+on the data.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from cagp_dist.checks import check_count, check_positive
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.base import Gram
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers.affine import Affine, check_share
+from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
+from cagp_dist.solvers.options import BLOCK_SIZE, COARSE, DAMPING, ITERATIONS
+from cagp_dist.solvers.spectrum import LANCZOS_STEPS, RITZ_MARGIN
+from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
+
+SAFE_PART, STEPS_OF_DEFAULT = 0.75, 20
+"""Default damping of `TwoLevelBlockJacobi` as a part of what diverges, by so many steps of Lanczos iteration.
+
+From a random start these miss more than the other quarter of the eigenvalue with a probability of at most
+``1.648 sqrt(n) exp(-39 sqrt(0.25))``: 6e-6 for a million points (see `cagp_dist.solvers.spectrum`).
+"""
+
+
+@dataclass(frozen=True)
+class TwoLevelBlockGaussSeidel(Affine):
+    """Block Gauss-Seidel with a coarse space: deflated block Gauss-Seidel, for long lengthscales.
+
+    A cycle is a sweep of `BlockGaussSeidel`, and then the exact solution in the span of the covariances of
+    all points with ``coarse`` of them (math 6). Exactly calibrated if the prior is right, after any number of
+    cycles. On a grid its points are swept by tiles.
+
+    Parameters
+    ----------
+    iterations : int
+        Cycles, at least 0. Each costs a sweep, and 4 n coarse q flops for q test points.
+    block_size : int
+        Points of a block, at least 1.
+    coarse : int
+        Columns of the coarse space, at least 1. One product with G of so many columns before the first cycle,
+        and 16 n coarse bytes.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> X = np.linspace(0.0, 1.0, 400).reshape(-1, 1)
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=1.0), noise_variance=0.01)
+    >>> def stated(solver):
+    ...     return float(cagp.condition(prior, X, np.zeros(400), [[0.5]], solver=solver).variance[0])
+    >>> exact = stated(cagp.Cholesky())
+    >>> stated(cagp.BlockGaussSeidel(2, block_size=40)) > 1.5 * exact
+    True
+    >>> stated(cagp.TwoLevelBlockGaussSeidel(2, block_size=40, coarse=20)) < 1.01 * exact
+    True
+    """
+
+    iterations: int = field(metadata=ITERATIONS)
+    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
+    coarse: int = field(default=256, metadata=COARSE)
+
+    label: ClassVar[str] = "two-level block Gauss-Seidel"
+    projections: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check(self.iterations, self.computational_share, self.block_size, self.coarse)
+
+    @property
+    def points_per_block(self) -> int:
+        """Points of a block."""
+        return self.block_size
+
+    @property
+    def coarse_columns(self) -> int:
+        """Columns of the coarse space."""
+        return self.coarse
+
+    def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
+        """One sweep over the blocks, and a projection."""
+        return Sweep(whole_blocks=True), coarse_projection(gram, columns=self.coarse, executor=executor)
+
+
+@dataclass(frozen=True)
+class TwoLevelBlockJacobi(Affine):
+    """Damped block Jacobi with a coarse space: all blocks at once, also for long lengthscales.
+
+    A cycle is a projection, an update of `BlockJacobi`, and the projection again (math 6). The coarse space
+    holds what made large dampings diverge, so that a cycle takes nearly as much out as a sweep of
+    `TwoLevelBlockGaussSeidel`, and all its blocks are solved at the same time. Exactly calibrated if the
+    prior is right, after any number of cycles. On a grid its points are updated by tiles.
+
+    Parameters
+    ----------
+    iterations : int
+        Cycles, at least 0. Each costs an update of all blocks, and 8 n coarse q flops for q test points.
+    block_size : int
+        Points of a block, at least 1.
+    coarse : int
+        Columns of the coarse space, at least 1; cost and memory as for `TwoLevelBlockGaussSeidel`.
+    damping : float, optional
+        Above zero and below ``1.9 / lambda``, lambda the largest eigenvalue that the coarse space leaves of
+        ``B^-1 G``, with the diagonal blocks B of G; by default ``1.5 / lambda``, at most 1. Lambda is
+        estimated by 20 products with G of one column each, by 40 where a damping is given. From
+        ``2 / lambda`` on the iteration diverges.
+    """
+
+    iterations: int = field(metadata=ITERATIONS)
+    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
+    coarse: int = field(default=256, metadata=COARSE)
+    damping: float | None = field(default=None, metadata=DAMPING)
+
+    label: ClassVar[str] = "two-level block Jacobi"
+    projections: ClassVar[int] = 2
+    products: ClassVar[int] = STEPS_OF_DEFAULT // 2  # of one column each: half the evaluations
+    at_once: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check(self.iterations, self.computational_share, self.block_size, self.coarse)
+        if self.damping is not None:
+            check_positive("damping", self.damping)
+
+    @property
+    def points_per_block(self) -> int:
+        """Points of a block."""
+        return self.block_size
+
+    @property
+    def coarse_columns(self) -> int:
+        """Columns of the coarse space."""
+        return self.coarse
+
+    def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
+        """Project, update all blocks, and project again.
+
+        Raises
+        ------
+        ArgumentError
+            If the damping may diverge.
+        """
+        projection = coarse_projection(gram, columns=self.coarse, executor=executor)
+        largest = largest_eigenvalue(
+            gram,
+            projection,
+            block_size=self.block_size,
+            executor=executor,
+            steps=STEPS_OF_DEFAULT if self.damping is None else LANCZOS_STEPS,
+        )
+        limit = 2.0 / largest if largest > 0.0 else np.inf
+        damping = min(1.0, SAFE_PART * limit) if self.damping is None else self.damping
+        if damping >= (1.0 - RITZ_MARGIN) * limit:
+            raise ArgumentError(
+                f"damping is {damping:g}, with which what the coarse space leaves may diverge; "
+                f"expected a number above 0 and below {(1.0 - RITZ_MARGIN) * limit:.3g}. "
+                "Leave damping out to have a safe value worked out."
+            )
+        return projection, Simultaneous(whole_blocks=True, relaxation=damping, largest=limit), projection
+
+
+def _check(iterations: int, share: float | None, block_size: int, coarse: int) -> None:
+    check_count("iterations", iterations, least=0)
+    check_share(share)
+    check_count("block_size", block_size, least=1)
+    check_count("coarse", coarse, least=1)
