@@ -239,9 +239,9 @@ def example(
 
             typer.echo(demo_job_text("out"), nl=False)
         else:
-            from cagp_dist.kriging.examples import write_stations_job
+            from cagp_dist.kriging.examples import JOB_FILES, write_examples
 
-            for path in write_stations_job(stations):
+            for path in write_examples(stations, JOB_FILES, replace=False):
                 typer.echo(path)
 
 

@@ -1,6 +1,7 @@
-"""Small files to try kriging with, made from the built-in field: stations, places, a gappy grid, a month."""
+"""Small files to try kriging with, made from the built-in field: tables, a month, a gappy grid, a job."""
 
 import json
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,10 +11,11 @@ import pandas as pd
 import xarray as xr
 
 from cagp_dist.era5.sample import open_sample
-from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.gram import RingGram
 from cagp_dist.kernels import Matern32
 from cagp_dist.latlon import LatLonWindow
+from cagp_dist.text import alternatives
 
 STATIONS = 250
 NOISE_STD = (0.3, 1.0)
@@ -24,6 +26,11 @@ CLOUDY = 0.35
 
 DAYS = 30
 PLACES = {"Lisbon": (38.7, -9.1), "Munich": (48.1, 11.6), "Kiruna": (67.9, 20.2), "Athens": (38.0, 23.7)}
+
+FILES = ("stations.csv", "places.csv", "era5.nc", "month.nc")
+JOB = "job.toml"
+JOB_FILES = (JOB, "stations.csv", "places.csv")
+"""The job on stations, and the tables that it names."""
 
 STATIONS_JOB = """\
 [observations]
@@ -50,64 +57,75 @@ root = {root}
 """
 
 
-def write_examples(folder: str | PathLike[str]) -> None:
-    """Write ``stations.csv``, ``places.csv``, ``era5.nc`` and ``month.nc`` to a folder.
+def write_examples(
+    folder: str | PathLike[str], names: Sequence[str] = FILES, *, replace: bool = True
+) -> list[Path]:
+    """Write example files: by default ``stations.csv``, ``places.csv``, ``era5.nc`` and ``month.nc``.
 
     Parameters
     ----------
     folder : path
-        It must exist. 0.3 MB are written.
+        Made if it is not there. 0.3 MB are written.
+    names : sequence of str
+        Which of them, and of ``job.toml``, a job on the two tables. The job names them and its output by this
+        path, which is relative to the working directory unless it is absolute.
+    replace : bool
+        Whether files that are there already are written anew.
+
+    Returns
+    -------
+    list of Path
+        The files, in the order of ``names``.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no example of such a name.
+    ConfigurationError
+        If one of the files is there already and is not to be replaced.
+    StoreError
+        If they cannot be written.
 
     Notes
     -----
     Stations are points of the built-in field in Europe with an error of their own, in degrees Celsius; the
     grid is the field at 1.5 degrees where clouds leave a third of it out; the month is the same part of the
-    world with a random field added for each day.
+    world with a random field added for each day. Each file is the same, whichever others are written.
     """
-    where, generator, field = Path(folder), np.random.default_rng(2017), _europe()
-    _write_tables(where, field, generator)
-    coarse = field.isel(latitude=slice(None, None, 2), longitude=slice(None, None, 2))
-    clouds = _weather(coarse.isel(time=0), generator, days=1)[0]
-    cloudy = coarse.where(clouds < np.quantile(clouds, 1.0 - CLOUDY))
-    cloudy.to_netcdf(where / "era5.nc", engine="h5netcdf")
-    _month(coarse, generator).to_netcdf(where / "month.nc", engine="h5netcdf")
-
-
-def write_stations_job(folder: str | PathLike[str]) -> list[Path]:
-    """Write ``job.toml``, a job on stations, and its tables ``stations.csv`` and ``places.csv``.
-
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there. The job names its tables and its output by this path, which is relative to
-        the working directory unless it is absolute.
-
-    Returns
-    -------
-    list of Path
-        The files.
-
-    Raises
-    ------
-    ConfigurationError
-        If one of them is there already.
-    StoreError
-        If they cannot be written.
-    """
-    where = Path(folder)
-    paths = [where / name for name in ("job.toml", "stations.csv", "places.csv")]
+    where, known = Path(folder), (*FILES, JOB)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ArgumentError(f"there is no example file {unknown[0]!r}; expected {alternatives(known)}.")
+    paths = [where / name for name in names]
     for path in paths:
-        if path.exists():
+        if path.exists() and not replace:
             raise ConfigurationError(f"{path} exists; it is not replaced. Name another folder.")
-    job, stations, places = paths
-    names = {"stations": f"table:{stations}", "places": f"table:{places}", "root": str(where / "out")}
+    generator, field = np.random.default_rng(2017), _europe()
+    stations = _stations(field, generator)  # first: the fields take the random numbers that follow
     try:
         where.mkdir(parents=True, exist_ok=True)
-        _write_tables(where, _europe(), np.random.default_rng(2017))
-        job.write_text(STATIONS_JOB.format(**{name: json.dumps(text) for name, text in names.items()}))
+        if JOB in names:
+            (where / JOB).write_text(_job(where))
+        if "stations.csv" in names:
+            stations.to_csv(where / "stations.csv", index=False)
+        if "places.csv" in names:
+            _places().to_csv(where / "places.csv", index=False)
+        if {"era5.nc", "month.nc"} & set(names):
+            for name, values in zip(("era5.nc", "month.nc"), _fields(field, generator), strict=True):
+                if name in names:
+                    values.to_netcdf(where / name, engine="h5netcdf")
     except OSError as error:
         raise StoreError(f"cannot write to {where}: {error.strerror}. Name another folder.") from error
     return paths
+
+
+def _job(where: Path) -> str:
+    named = {
+        "stations": f"table:{where / 'stations.csv'}",
+        "places": f"table:{where / 'places.csv'}",
+        "root": str(where / "out"),
+    }
+    return STATIONS_JOB.format(**{name: json.dumps(text) for name, text in named.items()})
 
 
 def _europe() -> xr.DataArray:
@@ -119,10 +137,16 @@ def _europe() -> xr.DataArray:
     ).sortby("longitude")
 
 
-def _write_tables(where: Path, field: xr.DataArray, generator: np.random.Generator) -> None:
-    _stations(field, generator).to_csv(where / "stations.csv", index=False)
+def _places() -> pd.DataFrame:
     places = [(name, *position) for name, position in PLACES.items()]
-    pd.DataFrame(places, columns=["name", "latitude", "longitude"]).to_csv(where / "places.csv", index=False)
+    return pd.DataFrame(places, columns=["name", "latitude", "longitude"])
+
+
+def _fields(field: xr.DataArray, generator: np.random.Generator) -> tuple[xr.DataArray, xr.DataArray]:
+    """Make the field with clouds and the month of fields, at every second latitude and longitude."""
+    coarse = field.isel(latitude=slice(None, None, 2), longitude=slice(None, None, 2))
+    clouds = _weather(coarse.isel(time=0), generator, days=1)[0]
+    return coarse.where(clouds < np.quantile(clouds, 1.0 - CLOUDY)), _month(coarse, generator)
 
 
 def _stations(field: xr.DataArray, generator: np.random.Generator) -> pd.DataFrame:

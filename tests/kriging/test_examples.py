@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.examples import DAYS, PLACES, STATIONS, write_examples
 from cagp_dist.tables import read_places, read_table
 
@@ -38,6 +39,21 @@ def test_the_fields_have_their_gaps(folder):
         assert month.sizes["time"] == DAYS
         gaps = np.isnan(month.t2m.values)
         assert (gaps == gaps[0]).all()
+
+
+def test_a_file_is_the_same_whichever_others_are_written(folder, tmp_path):
+    new = tmp_path / "new"
+    for names in (["month.nc"], ["places.csv", "stations.csv"]):
+        assert write_examples(new, names) == [new / name for name in names]
+    assert {path.name for path in new.iterdir()} == {"month.nc", "places.csv", "stations.csv"}
+    assert (new / "stations.csv").read_text() == (folder / "stations.csv").read_text()
+    with (
+        xr.open_dataset(new / "month.nc", engine="h5netcdf") as alone,
+        xr.open_dataset(folder / "month.nc", engine="h5netcdf") as month,
+    ):
+        xr.testing.assert_identical(alone, month)
+    with pytest.raises(ArgumentError, match=r"no example file 'era6\.nc'; expected \"stations\.csv\", "):
+        write_examples(new, ["era6.nc"])
 
 
 def test_every_script_is_short_and_complete():
