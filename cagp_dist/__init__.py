@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cagp_dist.means import MEANS, LatitudeMean, LatitudePolynomial, mean_family
     from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import open_executor
+    from cagp_dist.samples import SampledPosterior, posterior_by_samples, sample_posterior
     from cagp_dist.solvers import (
         SOR,
         SSOR,
@@ -84,6 +85,9 @@ _HOME = {
     "LatitudePolynomial": "means",
     "mean_family": "means",
     "open_executor": "runtime",
+    "SampledPosterior": "samples",
+    "posterior_by_samples": "samples",
+    "sample_posterior": "samples",
     "BlockGaussSeidel": "solvers",
     "BlockJacobi": "solvers",
     "Jacobi": "solvers",
@@ -141,6 +145,7 @@ __all__ = [
     "Richardson",
     "RingGram",
     "Rings",
+    "SampledPosterior",
     "SquaredExponential",
     "StandardErrors",
     "Stats",
@@ -160,7 +165,9 @@ __all__ = [
     "krige",
     "mean_family",
     "open_executor",
+    "posterior_by_samples",
     "posterior_mean",
+    "sample_posterior",
     "space_filling_order",
     "unit_sphere",
 ]

@@ -308,7 +308,7 @@ def condition(
     >>> bool(abs(posterior.mean[0] - np.sin(3.0)) < 0.01)
     True
     """
-    _check_prior(prior)
+    check_prior(prior)
     if covariance not in ("diagonal", "full"):
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
 
@@ -381,7 +381,7 @@ def condition(
             )
         description = executor.description
     found = joined(ends)
-    shaped = partial(_shaped, targets=targets, single=parts[0].single)
+    shaped = partial(shaped_as_targets, targets=targets, single=parts[0].single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in found.steps)
     last = steps[-1]
     return Posterior(
@@ -469,11 +469,11 @@ def posterior_mean(
     >>> mean.shape
     (50,)
     """
-    _check_prior(prior)
+    check_prior(prior)
 
     from cagp_dist.gram.targets import averaged, target_points
     from cagp_dist.posterior.patterns import in_order, joint_bytes, less_memory
-    from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
+    from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
     from cagp_dist.runtime import ThreadExecutor
     from cagp_dist.solvers.affine import Affine
 
@@ -498,17 +498,14 @@ def posterior_mean(
             prior, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
         demands, means = [demand_of(problems.of(part), executor, limit) for part in parts], []
-        plans = []
-        for demand in less_memory(demands, joint_bytes(demands, iterations=0)):
-            # the stages carry one column per field: plan them as if each field were a target
-            grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
-            plans.append(solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid)))
+        left = less_memory(demands, joint_bytes(demands, iterations=0))
+        plans = [plan_of_mean(solver, demand) for demand in left]
         for number, (part, plan) in enumerate(zip(parts, plans, strict=True)):
             iterations = None if asked is None else asked[number]
             found = solver.mean(problems.of(part), executor=executor, plan=plan, iterations=iterations)
             means.append(found + averaged(targets, part.mean_at(prior, points)))
     mean = in_order(means, groups)
-    return _shaped(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]
+    return shaped_as_targets(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]
 
 
 def _asked_iterations(
@@ -538,12 +535,15 @@ def _asked_iterations(
     return [columns[:, group[0]] for group in groups]
 
 
-def _check_prior(prior: object) -> None:
+def check_prior(prior: object) -> None:
+    """Raise `ArgumentError` unless it is a `Prior`."""
     if not isinstance(prior, Prior):
         raise ArgumentError(f"prior is a {type(prior).__name__}; expected a cagp_dist.Prior.")
 
 
-def _shaped(mean: Array, variance: Array, *, targets: "Targets", single: bool) -> tuple[Array, Array]:
+def shaped_as_targets(
+    mean: Array, variance: Array, *, targets: "Targets", single: bool
+) -> tuple[Array, Array]:
     """Means (q, T) and variances (q,) or (q, T) in the shape that users get."""
     from cagp_dist.latlon.grid import LatLonGrid
 

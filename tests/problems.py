@@ -54,3 +54,23 @@ def regression_problem(
         mean=lambda points: np.multiply.outer(5.0 - points[:, 0], np.ones(columns)),
     )
     return RegressionProblem(prior, X, y, X_test)
+
+
+class Prescribed(np.random.Generator):
+    """Gives these arrays, one after the other, in place of standard normal numbers."""
+
+    def __init__(self, *arrays: Array) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._arrays = iter(arrays)
+
+    def standard_normal(self, size):
+        return next(self._arrays).reshape(size)
+
+
+def unit_noise(prior: int, noise: int) -> Prescribed:
+    """Unit vectors in place of the white noise of draws, first of the prior and then of the noise.
+
+    The sum of the outer products of ``prior + noise`` draws is then their covariance, without chance.
+    """
+    both = np.eye(prior + noise)
+    return Prescribed(both[:, :prior], both[:, prior:])

@@ -277,7 +277,7 @@ def averaged_panel(kernel: Parameters, points: Array, cells: CellMeans) -> Array
 
     m = points.shape[1]
     out = np.empty((m, len(cells)))
-    for chosen in _runs(cells, NODES_AT_ONCE):
+    for chosen in runs(cells, NODES_AT_ONCE):
         part = cells.part(chosen)
         Z = coordinates(part.nodes)
         # fewer rows for a cell that has more nodes
@@ -294,7 +294,7 @@ def averaged_panel(kernel: Parameters, points: Array, cells: CellMeans) -> Array
 def variance_of_means(kernel: Kernel, cells: CellMeans) -> Array:
     """``w' k(nodes, nodes) w`` of each cell, shape (q,)."""
     variance = np.empty(len(cells))
-    for chosen in _runs(cells, SQUARE_NODES):
+    for chosen in runs(cells, SQUARE_NODES):
         part = cells.part(chosen)
         if len(part.nodes) > SQUARE_NODES:  # one cell
             seen = averaged_panel(kernel.parameters, coordinates(part.nodes), part)
@@ -309,7 +309,7 @@ def variance_of_means(kernel: Kernel, cells: CellMeans) -> Array:
     return variance
 
 
-def _runs(cells: CellMeans, nodes: int) -> Iterator[slice]:
+def runs(cells: CellMeans, nodes: int) -> Iterator[slice]:
     """Cells in runs of at most so many nodes, or of one cell."""
     ends = cells.starts + cells.counts
     first = 0

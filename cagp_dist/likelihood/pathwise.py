@@ -4,7 +4,7 @@ The only dear part of the gradient is a trace, and a trace is the mean of a quad
 
     tr(R^-1 dR) = E[ v' dR v ],    v = R^-1 z,   z ~ N(0, R)
 
-The z are random waves plus noise (`cagp_dist.likelihood.fourier`). All linear systems, those of the data and
+The z are random waves plus noise (`cagp_dist.posterior.fourier`). All linear systems, those of the data and
 those of the samples, are solved together by sweeps (`cagp_dist.likelihood.sweeps`) that begin with the
 solutions of the time before. The random numbers stay the same from one evaluation to the next: the estimate
 is a continuous function of the parameters, rough only on the scale of its own error, and its root is found
@@ -26,9 +26,9 @@ from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product
 from cagp_dist.kernels import Lengthscales, Parameters, coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
-from cagp_dist.likelihood.fourier import Waves, draw_waves, evaluate_waves
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.sweeps import solve_by_sweeps
+from cagp_dist.posterior.fourier import Waves, draw_waves, evaluate_waves
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.budget import Demand, GridSize
+from cagp_dist.budget import Demand, GridSize, Plan
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
@@ -26,7 +26,8 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.base import Problem
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.base import Problem, Solver
 from cagp_dist.text import counted
 
 
@@ -372,6 +373,21 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
         cell_nodes=len(targets.nodes) if isinstance(targets, CellMeans) else 0,
         grid=None if not isinstance(gram, (RingGram, MaskedRings)) else _size_of(gram, targets),
     )
+
+
+def plan_of_mean(solver: Solver, demand: Demand) -> Plan:
+    """Plan what a solver does for its mean alone; an affine one carries a column for each field.
+
+    Raises
+    ------
+    BudgetError
+        If it does not fit.
+    """
+    if not isinstance(solver, Affine):
+        return solver.plan(demand)
+    # plan the columns as if each field were a target
+    grid = None if demand.grid is None else replace(demand.grid, targets_are_grid=False)
+    return solver.plan(replace(demand, q=demand.fields, mean_targets=demand.q, grid=grid))
 
 
 def _size_of(gram: RingGram | MaskedRings, targets: Targets) -> GridSize:

@@ -1,12 +1,38 @@
-"""Draws of the field given the data, by Matheron's rule (math 1.5)."""
+"""Draws of the field given the data, by Matheron's rule, of solvers that need not have converged (math 1.5).
 
+With (f', e') drawn from prior and noise, ``y' = f'(X) + e'`` and A the matrix of a solver that does not look
+at the data::
+
+    f_s(X') = f'(X') + V A (y - y')
+
+is a draw of the posterior that `cagp_dist.condition` states: its mean is ``m0 + V A b``, its covariance
+``K'' - V D(A) V'`` (T7). A draw takes a right-hand side, where a variance takes one for each target.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.posterior.prior_draws import PriorDraws
+from cagp_dist.posterior.problem import plan_of_mean
+from cagp_dist.remedies import Remedy
+from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.solvers.base import LinearMean, Problem, Solver, nothing_said
+from cagp_dist.text import bytes_text
+from cagp_dist.tiling import COLUMN_GROUP, Range, split
+
+GROUP_ENTRIES = 2**24
+"""Values of draws at points and targets that are made at a time, about: 128 MiB."""
+
+FEWEST_AT_ONCE = 64
 
 
 class Drawable(Protocol):
@@ -49,10 +75,7 @@ def sample_posterior(
     ArgumentError
         If an argument is not what is described.
     """
-    if not isinstance(generator, np.random.Generator):
-        raise ArgumentError(
-            f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
-        )
+    check_generator(generator)
     check_count("draws", draws, least=1)
     b, n = as_numbers("residuals", residuals), gram.noise_variance.size
     if b.shape != (n,):
@@ -67,6 +90,135 @@ def sample_posterior(
         )
     prior = gram.draw(generator, draws=draws)
     noise = gram.noise_variance[:, None]
-    error = np.sqrt(noise) * generator.standard_normal(prior.T.shape).T
+    error = noise_draws(gram.noise_variance, draws, generator)
     left = b[:, None] - prior - error
     return np.asarray(prior + left - noise * gram.solve(left))
+
+
+def check_generator(generator: object) -> None:
+    """Raise `ArgumentError` unless it is a generator of NumPy."""
+    if not isinstance(generator, np.random.Generator):
+        raise ArgumentError(
+            f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
+        )
+
+
+def noise_draws(noise_variance: Array, draws: int, generator: np.random.Generator) -> Array:
+    """Draws of the noise of n observations, shape (n, draws)."""
+    white = generator.standard_normal((draws, noise_variance.size)).T
+    return np.asarray(np.sqrt(noise_variance)[:, None] * white)
+
+
+def draw_groups(draws: int, *, points: int) -> list[Range]:
+    """Split draws at so many points and targets into groups that are made at a time."""
+    together = min(COLUMN_GROUP, max(FEWEST_AT_ONCE, GROUP_ENTRIES // max(points, 1)))
+    return split(draws, -(-draws // together)) if draws else []
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """Draws of ``f(X') - V A b - m0`` for one problem: the error of the mean, of which no data are needed.
+
+    Attributes
+    ----------
+    problem : Problem
+        Gram matrix, residuals (n, T) and targets.
+    solver : Solver
+        Any. If A depends on the data, ``V A`` is replaced by what the solver makes of each right-hand side:
+        every draw is then a solve of its own.
+    prior : PriorDraws
+        How the prior is drawn.
+    demand : Demand
+        Size of the problem, and what may be allocated beside the draws that are kept.
+    executor : Executor
+        Where the work is done; draws do not depend on it.
+    """
+
+    problem: Problem
+    solver: Solver
+    prior: PriorDraws
+    demand: Demand
+    executor: Executor
+
+    def plans(self, groups: Sequence[Range]) -> list[Plan]:
+        """Plan the solve of each group of draws, the first of which has the fields too.
+
+        Raises
+        ------
+        BudgetError
+            If one does not fit.
+        """
+        n, q = self.demand.n, self.demand.q
+        plans = []
+        for number, (first, last) in enumerate(groups):
+            draws = last - first
+            columns = draws + (self.demand.fields if number == 0 else 0)
+            # at targets the prior, the solver's part, and one more in the making
+            kept = DOUBLE * (3 * (n + q) * draws) + self.prior.bytes(draws)
+            if kept > self.demand.memory_limit_bytes:
+                raise BudgetError(
+                    f"{draws} draws at {n:,} observed points and {q:,} targets take about "
+                    f"{bytes_text(kept)}, more than the {bytes_text(self.demand.memory_limit_bytes)} that "
+                    "may be used.",
+                    remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_TEST_POINTS),
+                )
+            left = replace(
+                self.demand,
+                fields=columns if self.solver.many_fields else 1,
+                memory_limit_bytes=self.demand.memory_limit_bytes - kept,
+            )
+            plan = plan_of_mean(self.solver, left)
+            plans.append(replace(plan, peak_bytes=plan.peak_bytes + kept))
+        return plans
+
+    def groups(
+        self,
+        generator: np.random.Generator,
+        groups: Sequence[Range],
+        plans: Sequence[Plan],
+        *,
+        done: Callable[[int, int], None],
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield ``V A b`` (q, T) and errors (q, draws) of the first group; of others nothing and errors.
+
+        ``done`` is called with the group and the iteration that is handed out.
+
+        Raises
+        ------
+        NumericalError
+            If a draw is not finite.
+        """
+        fields = self.problem.residuals
+        for number, ((first, last), plan) in enumerate(zip(groups, plans, strict=True)):
+            with single_threaded_blas():
+                at_points, errors = self.prior.draw(generator, last - first)
+                at_points += noise_draws(self.problem.gram.noise_variance, last - first, generator)
+            columns = at_points if number else np.concatenate([fields, at_points], axis=1)
+            seen = self._seen(columns, plan, partial(done, number))
+            known = 0 if number else fields.shape[1]
+            errors -= seen[:, known:]
+            if not np.isfinite(seen).all():
+                raise NumericalError(
+                    "a draw of the posterior is not finite: the iteration diverges, or values of y or of the "
+                    "prior mean are too large for float64. Lower damping, or use another unit."
+                )
+            yield seen[:, :known], errors
+
+    def _seen(self, columns: Array, plan: Plan, done: Callable[[int], None]) -> Array:
+        """``V A columns``, shape (q, r)."""
+        problem = replace(self.problem, residuals=np.ascontiguousarray(columns))
+        if self.solver.iterations == 0 or problem.q == 0:
+            return np.zeros((problem.q, columns.shape[1]))
+        if isinstance(self.solver, LinearMean):
+            return self.solver.mean(problem, executor=self.executor, plan=plan, done=done)
+        if self.solver.many_fields:
+            return self._last_mean(problem, plan, done)
+        alone = (replace(problem, residuals=np.ascontiguousarray(column[:, None])) for column in columns.T)
+        return np.concatenate([self._last_mean(one, plan, nothing_said) for one in alone], axis=1)
+
+    def _last_mean(self, problem: Problem, plan: Plan, done: Callable[[int], None]) -> Array:
+        mean = np.zeros((problem.q, problem.residuals.shape[1]))
+        for state in self.solver.states(problem, executor=self.executor, plan=plan):
+            mean[state.columns] = state.mean
+            done(state.iteration)
+        return mean

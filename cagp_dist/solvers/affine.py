@@ -18,7 +18,7 @@ from cagp_dist.gram.exact_variance import bounds_bytes, with_bounds
 from cagp_dist.gram.targets import as_list, part, prior_variance
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
-from cagp_dist.solvers.base import Calibrated, Problem, State
+from cagp_dist.solvers.base import Calibrated, Problem, State, nothing_said
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
 from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
@@ -175,12 +175,19 @@ class Affine(ABC):
 
     @final
     def mean(
-        self, problem: Problem, *, executor: Executor, plan: Plan, iterations: Indices | None = None
+        self,
+        problem: Problem,
+        *,
+        executor: Executor,
+        plan: Plan,
+        iterations: Indices | None = None,
+        done: Callable[[int], None] = nothing_said,
     ) -> Array:
         """``V A b`` (q, T), by the stages themselves: T columns in place of q.
 
         After all iterations, or at each target after as many as ``iterations`` (q,) says, at least one; where
         cycles differ, that takes a pass for each number of them.
+        ``done`` is called with the number of every iteration that is handed out.
         """
         found = np.zeros((problem.q, problem.residuals.shape[1]))
         if self.iterations == 0 or problem.q == 0:
@@ -191,7 +198,11 @@ class Affine(ABC):
             system, cycle = self._system(problem, plan, executor)
 
             def passes(count: int) -> Iterator[Any]:
-                return forward_passes(system, cycle, problem.residuals, iterations=count)
+                for number, work in enumerate(
+                    forward_passes(system, cycle, problem.residuals, iterations=count), start=1
+                ):
+                    done(number)
+                    yield work
 
             if iterations is None:
                 *_, work = passes(self.iterations)
@@ -200,7 +211,9 @@ class Affine(ABC):
             if any(stage.varies for stage in cycle):
                 ends = ((count, list(passes(count))[-1]) for count in counts)
             else:
-                ends = ((done, work) for done, work in enumerate(passes(counts[-1]), 1) if done in counts)
+                ends = (
+                    (number, work) for number, work in enumerate(passes(counts[-1]), 1) if number in counts
+                )
             for count, work in ends:
                 here = np.flatnonzero(iterations == count)
                 found[here] = system.mean(work, part(as_list(problem.targets), here))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
@@ -159,4 +159,27 @@ class Solver(Protocol):
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Iterate; each state replaces the one before it for its targets."""
+        ...
+
+
+def nothing_said(iteration: int) -> None:
+    """Take the number of an iteration, where nobody wants to hear of it."""
+
+
+@runtime_checkable
+class LinearMean(Protocol):
+    """A solver that works out ``V A b`` for many right-hand sides without a downdate.
+
+    Its A does not depend on them: one for each draw of a pathwise sample (math 1.5).
+    """
+
+    def mean(
+        self,
+        problem: Problem,
+        *,
+        executor: Executor,
+        plan: Plan,
+        done: Callable[[int], None] = nothing_said,
+    ) -> Array:
+        """``V A b`` (q, T); ``done`` is called with the number of every iteration that is handed out."""
         ...

@@ -15,7 +15,7 @@ from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Calibrated
 
 from ..oracle import assert_close, assert_same_bits
-from ..problems import RegressionProblem, regression_problem
+from ..problems import RegressionProblem, regression_problem, unit_noise
 from .registered import GRID_SOLVERS, POINT_SOLVERS, SOLVERS
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -107,6 +107,21 @@ def test_exact_variance_bounds_from_below_the_prior_from_above_and_more_work_nev
     # the same as matrices: exact <= kt <= prior
     for larger, smaller in ((posterior.covariance, exact), (problem.dense.K2, posterior.covariance)):
         assert np.linalg.eigvalsh(larger - smaller).min() > -1e-11 * prior_variance
+
+
+@every_solver
+def test_samples_have_the_stated_covariance_t7(problem, solver):
+    """``K'' - V A V' - V A' V' + V A G A' V'`` of unit draws is that of the posterior (math 1.5), exactly."""
+    posterior, n, q = problem.condition(solver), len(problem.X), len(problem.X_test)
+    draws = n + q + n
+    given = {"solver": solver, "samples": draws, "generator": unit_noise(n + q, n)}
+    if not solver.many_fields:
+        with pytest.raises(ArgumentError, match="follows the data: the spread of its samples is not its"):
+            cagp.posterior_by_samples(problem.prior, problem.X, problem.y, problem.X_test, **given)
+        return
+    found = cagp.sample_posterior(problem.prior, problem.X, problem.y, problem.X_test, **given)
+    errors = found - posterior.mean
+    assert_close(errors.T @ errors, posterior.covariance, relative=1e-10)
 
 
 @every_solver

@@ -10,13 +10,13 @@ from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.evaluation import information
 from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.fourier import draw_waves, evaluate_waves
 from cagp_dist.likelihood.model import Model, Numbering
 from cagp_dist.likelihood.observed import Points
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.starts import make_starts, make_sum_starts
 from cagp_dist.likelihood.uncertainty import uncertainty
+from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import KERNELS, assert_close, kernel_matrix

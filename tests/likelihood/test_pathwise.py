@@ -11,10 +11,10 @@ from cagp_dist.likelihood import pathwise
 from cagp_dist.likelihood import sweeps as sweeping
 from cagp_dist.likelihood.bounds import Scales, make_bounds
 from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.fourier import draw_waves, evaluate_waves
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.search import climb, settle
+from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import KERNELS, assert_close, block_lower, kernel_matrix

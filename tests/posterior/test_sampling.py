@@ -16,6 +16,7 @@ from cagp_dist.posterior.sampling import sample_posterior
 
 from ..grids import EVERY_CASE, LAYOUTS, case_name, grid_problem
 from ..oracle import assert_close
+from ..problems import Prescribed
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -25,17 +26,6 @@ seeds = pytest.mark.parametrize("seed", range(4))
 
 DRAWS = 4000
 RARE = 1e-6
-
-
-class Prescribed(np.random.Generator):
-    """Gives these arrays, one after the other, in place of standard normal numbers."""
-
-    def __init__(self, *arrays):
-        super().__init__(np.random.PCG64(0))
-        self._arrays = iter(arrays)
-
-    def standard_normal(self, size):
-        return next(self._arrays).reshape(size)
 
 
 def draws_of_field(gram, field, generator, *, fields=None):

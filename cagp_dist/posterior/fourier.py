@@ -1,0 +1,200 @@
+"""Random waves: draws of a stationary field at any number of points, without its covariance matrix.
+
+By Bochner's theorem a stationary kernel of variance one is the mean of ``cos(w . (x - z))`` over frequencies
+w drawn from its spectral density, so that a sum of waves with Rayleigh amplitudes and uniform phases::
+
+    z(x) = sum over j < m of  a_j cos(w_j . x + p_j) / sqrt(m)
+
+has covariance exactly k when the frequencies are drawn anew for each field ([Rahimi & Recht 2007]; math 9).
+The spectral density of a Matern kernel of smoothness nu is a multivariate t with 2 nu degrees of freedom,
+that of the squared exponential a normal, both of scale 1 / lengthscale. The lengths of the frequencies are
+stratified, one in each m-th of their distribution, which leaves the covariance exact and takes most of the
+chance out of it.
+
+`Spectrum` serves posterior variances, to which short waves matter most: long ones are known from the data.
+Most of its frequencies are drawn from the far end of the spectral density, evenly in the logarithm of what
+lies beyond them, and count for as much less (importance sampling; the covariance stays exact on average). A
+number of draws share the frequencies, with amplitudes of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Array
+from cagp_dist.kernels import Elementary, Kernel, Lengthscales, Matern12, Matern32, Matern52
+
+_DEGREES: dict[type[Elementary], int] = {Matern12: 1, Matern32: 3, Matern52: 5}
+"""Twice the smoothness."""
+
+
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """Waves of one draw for a lengthscale of one.
+
+    Attributes
+    ----------
+    frequencies : array of float64, shape (m, p)
+        Per unit of X; divide by the lengthscale.
+    phases, amplitudes : array of float64, shape (m,)
+        In radians; with mean square 2 / m.
+    """
+
+    frequencies: Array
+    phases: Array
+    amplitudes: Array
+
+
+def draw_waves(kernel: type[Elementary], p: int, waves: int, generator: np.random.Generator) -> Waves:
+    """Draw m waves in p dimensions.
+
+    Parameters
+    ----------
+    kernel : type of Kernel
+        Family.
+    p, waves : int
+        Coordinates of a point; m.
+    generator : numpy.random.Generator
+        Source of randomness.
+    """
+    from scipy.special import fdtri, gammaincinv
+
+    level = (np.arange(waves) + generator.random(waves)) / waves
+    if kernel in _DEGREES:
+        square = np.asarray(p * fdtri(p, _DEGREES[kernel], level), dtype=np.float64)
+    else:
+        square = np.asarray(2.0 * gammaincinv(0.5 * p, level), dtype=np.float64)
+    directions = generator.standard_normal((waves, p))
+    frequencies = directions * (np.sqrt(square) / np.linalg.norm(directions, axis=1))[:, None]
+    phases = generator.uniform(0.0, 2.0 * np.pi, waves)
+    amplitudes = np.sqrt(-2.0 * np.log1p(-generator.random(waves)) / waves)
+    return Waves(frequencies, phases, amplitudes)
+
+
+def evaluate_waves(draws: list[Waves], lengthscale: Lengthscales, points: Array) -> Array:
+    """Values of several draws at points (p, n), shape (n, draws): n m cosines each.
+
+    The lengthscale is one number, or one for each coordinate.
+
+    Angles are brought into one turn in double precision; cosines and their sum are taken in single, whose
+    error, 1e-6, is nothing beside the chance in a draw.
+    """
+    out = np.empty((points.shape[1], len(draws)))
+    for column, waves in enumerate(draws):
+        turns = (waves.frequencies / (2.0 * np.pi * np.asarray(lengthscale))) @ points
+        turns += waves.phases[:, None] / (2.0 * np.pi)
+        turns -= np.rint(turns)
+        angles = turns.astype(np.float32)
+        angles *= np.float32(2.0 * np.pi)
+        out[:, column] = waves.amplitudes.astype(np.float32) @ np.cos(angles, out=angles)
+    return out
+
+
+SPECTRUM_WAVES = 1024
+"""Frequencies of a spectrum, over all parts of a sum of kernels."""
+
+PLAIN_PART = 0.3
+"""Part of the frequencies of a spectrum that are drawn from the spectral density as it is."""
+
+LEAST_BEYOND = 1e-8
+"""Part of the variance beyond which the others are not drawn."""
+
+POINTS_AT_ONCE = 512
+"""Points whose waves are evaluated at a time: 4 MB of angles."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Waves that several draws of one field share.
+
+    Attributes
+    ----------
+    turns : array of float64, shape (m, p)
+        Frequencies, in turns per unit of X.
+    variances : array of float64, shape (m,)
+        Of the amplitudes; ``sum over j of variance_j cos(2 pi turns_j . (x - z))`` is the covariance of the
+        draws given the frequencies.
+    cosines, sines : array of float32, shape (m, draws)
+        Amplitudes.
+    """
+
+    turns: Array
+    variances: Array
+    cosines: NDArray[np.float32]
+    sines: NDArray[np.float32]
+
+
+def draw_spectrum(
+    kernel: Elementary, p: int, waves: int, draws: int, generator: np.random.Generator
+) -> Spectrum:
+    """Draw m frequencies in p dimensions, and the amplitudes of some draws.
+
+    Parameters
+    ----------
+    kernel : Elementary
+        Covariance of the field.
+    p, waves, draws : int
+        Coordinates of a point; m; draws that share the frequencies.
+    generator : numpy.random.Generator
+        Source of randomness.
+    """
+    from scipy.special import betaincinv, gammainccinv
+
+    plain = max(1, round(PLAIN_PART * waves))
+    far = waves - plain
+    decay = -np.log(LEAST_BEYOND)
+    # part of the variance at still higher frequencies
+    beyond = np.concatenate(
+        [
+            (np.arange(plain) + generator.random(plain)) / plain,
+            np.exp(-decay * (np.arange(far) + generator.random(far)) / max(far, 1)),
+        ]
+    )
+    density = plain / waves + np.where(beyond >= LEAST_BEYOND, far / (waves * decay * beyond), 0.0)
+    degrees = _DEGREES.get(type(kernel))
+    if degrees is None:
+        square = 2.0 * gammainccinv(0.5 * p, beyond)
+    else:
+        share = betaincinv(0.5 * degrees, 0.5 * p, beyond)
+        square = degrees * (1.0 - share) / share
+    directions = generator.standard_normal((waves, p))
+    directions *= (np.sqrt(square) / np.linalg.norm(directions, axis=1))[:, None]
+    turns = directions * np.array(kernel.inverse_lengthscales(p)) / (2.0 * np.pi)
+    variances = kernel.variance / (waves * density)
+    cosines, sines = (
+        (np.sqrt(variances)[:, None] * generator.standard_normal((waves, draws))).astype(np.float32)
+        for _ in range(2)
+    )
+    return Spectrum(turns, variances, cosines, sines)
+
+
+def draw_spectra(kernel: Kernel, p: int, draws: int, seed: int) -> list[Spectrum]:
+    """Draw a spectrum for each part of a kernel; a task of executors."""
+    generator = np.random.default_rng(seed)
+    waves = SPECTRUM_WAVES // len(kernel.parts)
+    return [draw_spectrum(part, p, waves, draws, generator) for part in kernel.parts]
+
+
+def evaluate_spectra(spectra: Sequence[Spectrum], X: Array) -> Array:
+    """Values of the draws at points X (n, p), shape (n, draws); n m sines and cosines, 4 n m draws flops.
+
+    Angles are brought into one turn in double precision, the rest is in single, as for `evaluate_waves`; a
+    task of executors.
+    """
+    out = np.empty((len(X), spectra[0].cosines.shape[1]))
+    for start in range(0, len(X), POINTS_AT_ONCE):
+        here = slice(start, start + POINTS_AT_ONCE)
+        out[here] = sum(_waves_at(spectrum, X[here]) for spectrum in spectra)
+    return out
+
+
+def _waves_at(spectrum: Spectrum, X: Array) -> NDArray[np.float32]:
+    turns = X @ spectrum.turns.T
+    turns -= np.rint(turns)
+    angles = turns.astype(np.float32)
+    angles *= np.float32(2.0 * np.pi)
+    values = np.cos(angles) @ spectrum.cosines
+    values += np.sin(angles, out=angles) @ spectrum.sines
+    return np.asarray(values)
