@@ -122,7 +122,9 @@ def sample_posterior(
     >>> X = np.linspace(0.0, 1.0, 50).reshape(-1, 1)
     >>> prior = cagp.Prior(cagp.Matern52(lengthscale=0.3), noise_variance=1e-4)
     >>> paths = cagp.sample_posterior(
-    ...     prior, X, np.sin(6.0 * X[:, 0]), [[0.4], [0.5]], solver=cagp.BlockGaussSeidel(3, block_size=25), samples=5,
+    ...     *(prior, X, np.sin(6.0 * X[:, 0]), [[0.4], [0.5]]),
+    ...     solver=cagp.BlockGaussSeidel(3, block_size=25),
+    ...     samples=5,
     ...     generator=np.random.default_rng(0),
     ... )
     >>> paths.shape, bool(np.abs(paths[:, 1] - np.sin(3.0)).max() < 0.1)
