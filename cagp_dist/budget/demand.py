@@ -56,6 +56,8 @@ class Demand:
         Where targets are means over cells, nodes of all of them; 0 where they are points.
     bounds : bool
         Whether bounds of the computational variance are wanted beside the posterior.
+    lanczos_steps : int
+        Steps of quadrature that tighten these bounds.
     """
 
     n: int
@@ -70,6 +72,7 @@ class Demand:
     mean_targets: int = 0
     cell_nodes: int = 0
     bounds: bool = False
+    lanczos_steps: int = 0
 
     @property
     def target_points(self) -> int:

@@ -128,6 +128,19 @@ class ExactVariance:
                 self._found = np.stack([variance, variance])
         return self._found
 
+    def tighten(self, targets: Indices, found: Array) -> None:
+        """Take other bounds (2, c) of it at some targets, after `bounds`, where they say more."""
+        assert self._found is not None
+        least, most = self._found[:, targets]
+        # bounds that rounding lets cross are both as good as it is
+        most = np.minimum(most, found[1])
+        self._found[:, targets] = np.minimum(np.maximum(least, found[0]), most), most
+
+
+def is_known(demand: Demand) -> bool:
+    """Whether the exact variance itself is found for a problem of this size."""
+    return demand.n <= FEW_POINTS or (demand.grid is not None and demand.grid.has_rings)
+
 
 def bounds_bytes(demand: Demand) -> int:
     """Bytes that `ExactVariance.bounds` takes for a problem of this size, beside the observed points."""

@@ -14,8 +14,9 @@ from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.checks import check_between
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
-from cagp_dist.gram.exact_variance import bounds_bytes, with_bounds
-from cagp_dist.gram.targets import as_list, part, prior_variance
+from cagp_dist.gram.exact_variance import bounds_bytes, is_known, with_bounds
+from cagp_dist.gram.quadrature import quadrature_bytes
+from cagp_dist.gram.targets import as_list, part
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.base import Calibrated, Problem, State, nothing_said
@@ -25,8 +26,9 @@ from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.spectrum import admissible
 from cagp_dist.solvers.stages import Stage
 from cagp_dist.solvers.status import WORST_CONDITION, Status
+from cagp_dist.solvers.stopping import MOST_STEPS, Enough
 from cagp_dist.solvers.tiles import TileSystem
-from cagp_dist.tiling import POINT_TILE, Range
+from cagp_dist.tiling import POINT_TILE
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,13 @@ class Affine(ABC):
     computational_share : float, optional
         Stop as soon as unfinished computation is at most this part of the variance at every target, above 0
         and below 1; ``iterations`` is then the most that are done. Each group of up to 512 targets stops for
-        itself. When to stop is decided from the points, the noise, the kernel and the targets alone, never
-        from the data, so that the solver stays calibrated. See `Posterior.computational_variance_bounds`.
+        itself, once it is proved for all of them: by their nearest observed points, or where these do not
+        tell, by Lanczos quadrature on the leftover of the group, which takes at most half as many products
+        with G again as the sweeps did. When to stop is decided from the points, the noise, the kernel and
+        the targets alone, never from the data, so that the solver stays calibrated. A rule that looks at the
+        residual ``b - G v``, as other iterative solvers have, makes the solver's matrix depend on y, and the
+        stated variance is then no longer that of the error (math 1.6). See
+        `Posterior.computational_variance_bounds`.
     """
 
     calibrated: ClassVar[Calibrated] = "exact"
@@ -107,8 +114,11 @@ class Affine(ABC):
     @final
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
-        # the exact variance stands beside the sweeps, which it may stop
+        # the exact variance and what tightens it stand beside the sweeps, which they may stop
         kept = 0 if self.computational_share is None else bounds_bytes(demand)
+        if not is_known(demand):
+            own = 0 if self.computational_share is None else min(self.iterations, MOST_STEPS)
+            kept += quadrature_bytes(demand, steps=max(own, demand.lanczos_steps))
         left = max(demand.memory_limit_bytes - kept, 0)
         plan = self._plan_stages(replace(demand, memory_limit_bytes=left))
         return with_bounds(replace(plan, peak_bytes=plan.peak_bytes + kept), demand)
@@ -148,30 +158,25 @@ class Affine(ABC):
 
     def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
         system, cycle = self._system(problem, plan, executor)
+        enough = self._enough(problem, system, executor)
         yield from adjoint_states(
             system,
             cycle,
             iterations=self.iterations,
             status=_status(problem.gram, executor) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
             start=problem.start,
-            keep_leftover=problem.keep_leftover,
-            enough=self._enough(problem, executor),
+            keep_leftover=problem.keep_leftover or (enough is not None and enough.reads_leftover),
+            enough=enough,
         )
 
-    def _enough(self, problem: Problem, executor: Executor) -> Callable[[Range, Array], bool] | None:
-        """Say of a group of targets and its downdate whether the share is reached; y has no part in it."""
-        share = self.computational_share
-        if share is None:
+    def _enough(self, problem: Problem, system: System[Any], executor: Executor) -> Enough | None:
+        """Make what says of a group of targets whether the share is reached; None where nothing does."""
+        known = problem.exact_variance.known
+        if self.computational_share is None and (problem.lanczos_steps == 0 or known):
             return None
-        prior = prior_variance(problem.gram.kernel, problem.targets)
-        least, _ = problem.exact_variance.bounds(executor)
-
-        def enough(group: Range, downdate: Array) -> bool:
-            here = slice(*group)
-            variance = prior[here] - downdate
-            return bool((variance - least[here] <= share * variance).all())
-
-        return enough
+        positive = problem.gram.noise_variance.min() > 0.0
+        tiles = system if isinstance(system, TileSystem) and positive and not known else None
+        return Enough(problem, self.computational_share, self.iterations, tiles, executor)
 
     @final
     def mean(

@@ -90,6 +90,8 @@ class Problem:
         Where affine solvers go on from: a state of all targets that kept its leftover. Others refuse it.
     keep_leftover : bool
         Whether the last state keeps its leftover too; without it the last sweep is half the work.
+    lanczos_steps : int
+        Steps of quadrature after the last iteration of affine solvers, which tighten `exact_variance`.
     """
 
     gram: Gram
@@ -98,6 +100,7 @@ class Problem:
     full_covariance: bool
     start: State | None = None
     keep_leftover: bool = False
+    lanczos_steps: int = 0
 
     @property
     def q(self) -> int:

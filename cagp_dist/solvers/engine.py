@@ -93,13 +93,14 @@ def adjoint_states(
     status: Status = Status.COMPLETED,
     start: State | None = None,
     keep_leftover: bool = False,
-    enough: Callable[[Range, Array], bool] | None = None,
+    enough: Callable[[Range, Array, Work, int], bool] | None = None,
 ) -> Iterator[State]:
     """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given.
 
     A state can give its leftover until the next one is asked for; the last one only with ``keep_leftover``.
-    ``enough`` says of a group of targets and its downdate whether it is left as it is; ``iterations`` is then
-    the most that are gone through. Groups are the same on every executor, and so is where each one ends.
+    ``enough`` says of a group of targets, its downdate and its work after so many iterations whether it is
+    left as it is; ``iterations`` is then the most that are gone through. Groups are the same on every
+    executor, and so is where each one ends.
     """
     done = 0 if start is None else start.iteration
     moved = [0]  # how often the columns were changed
@@ -120,7 +121,11 @@ def adjoint_states(
             leftover = None if final else partial(_leftover, system, works, moved, moved[0])
             swept, ends = tuple(group for group, _ in going), status
             if enough is not None:
-                going = [item for item in going if not enough(item[0], _part(downdate, item[0], columns))]
+                going = [
+                    (group, work)
+                    for group, work in going
+                    if not enough(group, _part(downdate, group, columns), work, iteration)
+                ]
                 missed |= bool(going) and iteration == iterations
                 if status is Status.COMPLETED:
                     ends = Status.SHARE_NOT_REACHED if going or missed else Status.SHARE_REACHED

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.gram.tiled import NOT_STORED, add_tile_product
 from cagp_dist.kernels import Parameters, total_variance
 from cagp_dist.solvers.stages import BlockStage, Simultaneous, Sweep
@@ -42,6 +42,11 @@ def only_sums(solved: Solved) -> Solved:
 def add_solution(weights: Array | None, solved: Solved) -> Array:
     """Add the solution of a block to its weights."""
     return solved.columns.copy() if weights is None else weights + solved.columns
+
+
+def take_columns(panel: Array, chosen: Indices) -> Array:
+    """Copy some columns of a panel."""
+    return panel[:, chosen]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import cast
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.cells import CellMeans, averaged_panel
@@ -39,6 +39,7 @@ from cagp_dist.solvers.tile_tasks import (
     only_sums,
     solve_alone,
     solve_block,
+    take_columns,
     update_panel,
 )
 from cagp_dist.tiling import Range, block_ranges, row_tile_size, split
@@ -201,6 +202,11 @@ class TileSystem:
         """``Y`` of the targets of a batch, one array (n, q); 8 n q bytes."""
         groups = [np.concatenate(self._executor.gather(work.rows)) for work in works]
         return [np.concatenate(groups, axis=1)]
+
+    def columns(self, work: Panels, chosen: Indices) -> Array:
+        """Return some columns of ``Y`` of a group, shape (n, c)."""
+        parts = [self._executor.submit(take_columns, panel, chosen) for panel in work.rows]
+        return np.concatenate(self._executor.gather(parts))
 
     def weights(self, work: Panels) -> Array:
         """Return what forward stages have added up to, ``A b``, shape (n, r)."""

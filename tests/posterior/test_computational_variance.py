@@ -134,6 +134,68 @@ def test_a_share_ends_the_solve_as_soon_as_it_is_reached(problem, make, known, r
     assert share.max() > 0.2
 
 
+@pytest.fixture(scope="module")
+def smooth():
+    """Covariances so long, and noise so small, that neighbours tell next to nothing of the exact variance."""
+    return regression_problem(300, q=12, lengthscale=0.5, noise_variance=0.05)
+
+
+@pytest.mark.usefixtures("many_points")
+@every_affine_solver
+def test_lanczos_steps_tighten_the_bounds_of_every_solver(smooth, make):
+    """Of the leftover (T4), for every solver; more steps never loosen them."""
+    plain = smooth.condition(make(10))
+    exact = computational(smooth, plain)
+    before = plain.computational_variance_bounds
+    for steps in (1, 6, 80):
+        posterior = smooth.condition(make(10), lanczos_steps=steps)
+        assert_same_bits(posterior, plain)
+        lower, upper = posterior.computational_variance_bounds
+        assert (lower <= exact + 1e-11).all()
+        assert (upper >= exact - 1e-11).all()
+        assert (lower >= before[0]).all()
+        assert (upper <= before[1]).all()
+        before = np.stack([lower, upper])
+    apart = np.ptp(plain.computational_variance_bounds, axis=0)
+    wide = apart > 0.02 * plain.variance
+    assert wide.any()
+    assert (before[1] - before[0])[wide].max() < 0.2 * apart[wide].max()
+
+
+@pytest.mark.usefixtures("many_points")
+@pytest.mark.parametrize(("name", "share"), [("gauss-seidel", 0.6), ("blocks", 0.6), ("block jacobi", 0.3)])
+def test_quadrature_ends_a_solve_where_neighbours_do_not_tell(smooth, name, share):
+    """With the promised ratio, and soon after it is reached; the data have no part in it."""
+    make, dense = AFFINE[name], smooth.dense
+    solver = make(200, computational_share=share)
+    posterior = smooth.condition(solver, covariance="diagonal")
+    assert posterior.status is cagp.Status.SHARE_REACHED
+    exact = computational(smooth, posterior)
+    assert (exact <= share * posterior.variance + 1e-12).all()
+    reached = next(
+        step.iteration
+        for step in posterior.trace
+        if (step.variance - dense.exact()[1].diagonal() <= share * step.variance).all()
+    )
+    m = posterior.stats.iterations
+    assert reached <= m <= 1.3 * reached + 2
+    other = cagp.condition(smooth.prior, smooth.X, -1e9 * smooth.y**3, smooth.X_test, solver=solver)
+    np.testing.assert_array_equal(other.variance, posterior.variance)
+    with ThreadExecutor(3) as executor:
+        assert_same_bits(smooth.condition(solver, covariance="diagonal", executor=executor), posterior)
+    neighbours = smooth.condition(make(m)).computational_variance_bounds[1]
+    assert (neighbours > share * posterior.variance).any()  # without quadrature it would have gone on
+
+
+def test_lanczos_steps_are_counted_and_checked(problem):
+    with pytest.raises(ArgumentError, match="lanczos_steps is -1; expected"):
+        problem.condition(cagp.GaussSeidel(2), lanczos_steps=-1)
+    with pytest.raises(ArgumentError, match=r"RandomActions\(.*\) keeps no leftover .* expected an affine"):
+        problem.condition(cagp.RandomActions(2), lanczos_steps=3)
+    known = problem.condition(cagp.GaussSeidel(2), lanczos_steps=5)  # nothing to tighten
+    assert_same_bits(known, problem.condition(cagp.GaussSeidel(2)))
+
+
 def test_a_share_that_is_not_reached_is_said(problem):
     posterior = problem.condition(cagp.GaussSeidel(2, computational_share=1e-6))
     assert posterior.status is cagp.Status.SHARE_NOT_REACHED
@@ -235,6 +297,30 @@ def test_a_share_is_a_number_between_none_and_all(share):
     for make in AFFINE.values():
         with pytest.raises(ArgumentError, match=re.escape(f"computational_share is {share!r}; expected")):
             make(2, computational_share=share)
+
+
+def test_the_plan_counts_what_lanczos_steps_need():
+    generator = np.random.default_rng(4)
+    X, X_test = generator.uniform(-1.0, 1.0, (1800, 1)), generator.uniform(-1.0, 1.0, (100, 1))
+    prior = cagp.Prior(cagp.SquaredExponential(lengthscale=2.0), noise_variance=1e-4)
+    plans = []
+
+    def solve(X, steps):
+        solver = cagp.BlockGaussSeidel(1, block_size=50)
+        settings = {"executor": executor, "on_plan": plans.append, "lanczos_steps": steps}
+        cagp.condition(prior, X, X[:, 0], X_test, solver=solver, **settings)
+
+    with ThreadExecutor(2) as executor:
+        solve(X[:1100], 2)  # compiles
+        peaks = []
+        for steps in (0, 40):
+            tracemalloc.start()
+            try:
+                solve(X, steps)
+                peaks.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+    assert peaks[0] <= plans[1].peak_bytes < peaks[1] <= plans[2].peak_bytes
 
 
 @pytest.mark.parametrize("n", [1000, 3000])
