@@ -262,7 +262,7 @@ def condition(
         Where the posterior is wanted: points, all points of a grid, or means over cells (`cell_means`).
     solver : Solver
         `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `Richardson`,
-        `TwoLevelBlockGaussSeidel`, `TwoLevelBlockJacobi`, `ConjugateGradient`, `RandomActions`,
+        `TwoLevelBlockGaussSeidel`, `TwoLevelBlockJacobi`, `Hybrid`, `ConjugateGradient`, `RandomActions`,
         `UnitVectors`, `SubsetOfData`, `PseudoInputs`, `Eigenvectors`, `KrylovActions`, `Cholesky`, or on a
         grid `Rings`.
     covariance : {"diagonal", "full"}

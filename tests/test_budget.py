@@ -48,11 +48,20 @@ sweep_solvers = st.one_of(
     st.builds(cagp.BlockJacobi, st.integers(0, 30), block_size=st.integers(1, 40_000)),
     st.builds(cagp.Richardson, st.integers(0, 30)),
     st.builds(
+        lambda m, k, size: cagp.Hybrid([cagp.BlockGaussSeidel(m, size), cagp.ConjugateGradient(k)]),
+        st.integers(0, 30),
+        st.integers(1, 100),
+        st.integers(1, 40_000),
+    ),
+    st.builds(
         cagp.TwoLevelBlockJacobi,
         st.integers(0, 30),
         block_size=st.integers(1, 40_000),
         coarse=st.integers(1, 2000),
     ),
+)
+HYBRID = cagp.Hybrid(
+    [cagp.TwoLevelBlockJacobi(1, 256, 50), cagp.ConjugateGradient(60), cagp.BlockGaussSeidel(1, 256)]
 )
 action_solvers = st.one_of(
     st.builds(cagp.ConjugateGradient, st.integers(0, 100)),
@@ -299,6 +308,8 @@ def warm():
         (2000, 400, 1, cagp.TwoLevelBlockJacobi(2, 256, 100), "full", None),
         (3000, 40, 1, cagp.TwoLevelBlockJacobi(2, 512, 100), "diagonal", 60 * MIB),
         (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
+        (2000, 300, 1, HYBRID, "diagonal", None),
+        (1000, 200, 1, HYBRID, "full", None),
         (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
         (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
         (2000, 100, 60, cagp.RandomActions(20), "diagonal", None),

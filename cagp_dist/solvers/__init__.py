@@ -8,6 +8,7 @@ from cagp_dist.solvers.base import Problem, Solver, State
 from cagp_dist.solvers.eigenvectors import Eigenvectors
 from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
+from cagp_dist.solvers.hybrid import Hybrid
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.krylov_actions import KrylovActions
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
@@ -26,6 +27,7 @@ __all__ = [
     "ConjugateGradient",
     "Eigenvectors",
     "GaussSeidel",
+    "Hybrid",
     "Jacobi",
     "KrylovActions",
     "Problem",

@@ -5,7 +5,16 @@ from typing import Any
 
 from cagp_dist.budget import Demand
 from cagp_dist.errors import ArgumentError
-from cagp_dist.solvers import Solver
+from cagp_dist.solvers import (
+    SSOR,
+    BlockGaussSeidel,
+    ConjugateGradient,
+    GaussSeidel,
+    Hybrid,
+    RandomActions,
+    Solver,
+    TwoLevelBlockJacobi,
+)
 from cagp_dist.solvers.ordered import Ordered
 from cagp_dist.solvers.registry import SOLVERS as REGISTRY
 
@@ -49,6 +58,12 @@ def _needs_grid(solver: Solver) -> bool:
     return False
 
 
-SOLVERS = _registered()
+SOLVERS = _registered() | {
+    "hybrid, conjugate gradients last": Hybrid([BlockGaussSeidel(2, LARGEST), ConjugateGradient(5)]),
+    "hybrid, conjugate gradients first": Hybrid([ConjugateGradient(5), GaussSeidel(1)]),
+    "hybrid of what is known": Hybrid(
+        [TwoLevelBlockJacobi(2, LARGEST, coarse=9), SSOR(1, 1.5), RandomActions(3)]
+    ),
+}
 GRID_SOLVERS = {name: solver for name, solver in SOLVERS.items() if _needs_grid(solver)}
 POINT_SOLVERS = {name: solver for name, solver in SOLVERS.items() if name not in GRID_SOLVERS}

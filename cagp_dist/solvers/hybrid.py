@@ -1,0 +1,244 @@
+"""Hybrids: one solve whose parts are other solvers, each going on from where the last one stopped (math 6).
+
+::
+
+    v = 0, r = b
+    for each part:     a cycle of stages        v <- v + Mt r,  r <- r - G Mt r
+                       actions S                v <- v + S (S'GS)^-1 S' r, the same with that Mt
+
+A projection on the actions that a part has taken is a stage as well (`Projection`). So the whole is one list
+of stages, and the adjoint engine gives mean and covariance of one and the same matrix A, whatever the parts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, final
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.points import plan_sweeps
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.exact_variance import with_bounds
+from cagp_dist.gram.tiled import TiledGram
+from cagp_dist.remedies import Remedy
+from cagp_dist.runtime import Executor, single_threaded_steps
+from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, check_one_field
+from cagp_dist.solvers.policies import Policy, gaussian, residuals
+from cagp_dist.solvers.projection import project
+from cagp_dist.solvers.spectrum import admissible
+from cagp_dist.solvers.stages import Projection, Stage
+from cagp_dist.solvers.status import Status
+from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.tiling import POINT_TILE
+
+Part = Affine | ConjugateGradient | RandomActions
+"""What a hybrid is made of."""
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """Solvers one after the other, each going on from the estimate of those before it.
+
+    Sweeps over blocks take out of an error what varies within a block, conjugate gradients what varies over
+    many of them. Mean and covariance are those of one matrix A (math 6). Calibrated exactly if all parts are;
+    with a part of conjugate gradients, whose directions depend on the data, approximately.
+
+    Parameters
+    ----------
+    parts : sequence of solvers
+        `ConjugateGradient`, `RandomActions`, or solvers that are cycles of stages, like `BlockGaussSeidel` or
+        `TwoLevelBlockGaussSeidel`; all blocks of one size. The first part sees the data first. On a grid its
+        points are swept by tiles.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no part, one of another kind, blocks of several sizes, or a part with a
+        ``computational_share``.
+
+    Notes
+    -----
+    The cost of the parts, of one more column where conjugate gradients are among them, and 4 n k q flops for
+    each k actions; 16 n k bytes, and 48 n k while they are taken.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> X = np.linspace(0.0, 1.0, 400).reshape(-1, 1)
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=1.0), noise_variance=0.01)
+    >>> solver = cagp.Hybrid([cagp.BlockGaussSeidel(2, block_size=40), cagp.ConjugateGradient(5)])
+    >>> posterior = cagp.condition(prior, X, np.sin(6.0 * X[:, 0]), [[0.5]], solver=solver)
+    >>> bool(abs(posterior.mean[0] - np.sin(3.0)) < 0.05), solver.calibrated
+    (True, 'approximate')
+    """
+
+    parts: Sequence[Part] = field(metadata={"description": "a list of solvers"})
+
+    iterations: ClassVar[int] = 1
+    needs_grid: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        parts = self.parts
+        if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Part) for part in parts):
+            raise ArgumentError(
+                f"parts is {parts!r}; expected a list of at least one of ConjugateGradient, RandomActions "
+                "and solvers like BlockGaussSeidel that sweep or update."
+            )
+        object.__setattr__(self, "parts", tuple(parts))
+        sizes = sorted({size for size in map(_block_size, parts) if size is not None})
+        if len(sizes) > 1:
+            raise ArgumentError(
+                f"parts have blocks of {' and '.join(map(str, sizes))} points; expected one size. Give them "
+                "the same block_size."
+            )
+        if any(isinstance(part, Affine) and part.computational_share is not None for part in parts):
+            raise ArgumentError(
+                "a part has a computational_share; a hybrid does all of its parts. Leave it out."
+            )
+
+    @property
+    def calibrated(self) -> Calibrated:
+        """``"exact"`` if no part depends on the data, else ``"approximate"``."""
+        return "exact" if all(part.calibrated == "exact" for part in self.parts) else "approximate"
+
+    @property
+    def many_fields(self) -> bool:
+        """Whether fields observed at the same points share a solve: without conjugate gradients."""
+        return all(part.many_fields for part in self.parts)
+
+    @final
+    def plan(self, demand: Demand) -> Plan:
+        """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
+        affine = [part for part in self.parts if isinstance(part, Affine)]
+        actions = sum(min(part.iterations, demand.n) for part in self.parts if not isinstance(part, Affine))
+        coarse = sum(min(part.coarse_columns, demand.n) for part in affine) + actions
+        projected = actions + sum(
+            min(part.coarse_columns, demand.n) * part.projections * part.iterations for part in affine
+        )
+        plan = plan_sweeps(
+            demand,
+            method="hybrid of " + ", ".join(map(_label, self.parts)),
+            iterations=1,
+            block_size=self._block_size,
+            stages=sum(part.stages * part.iterations for part in affine),
+            at_once=any(part.at_once for part in affine),
+            shuffled=any(part.shuffled for part in affine),
+            products=sum(part.products for part in affine) + -(-actions // 2),
+            coarse=coarse,
+            projections=-(-projected // max(coarse, 1)),
+            remedies=(Remedy.SMALLER_BLOCKS,),
+        )
+        return with_bounds(plan, demand)
+
+    @final
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the belief after all parts, batch by batch of targets."""
+        check_no_start(problem)
+        if not self.many_fields:
+            check_one_field(problem.residuals.T)
+        yield from single_threaded_steps(self._states(problem, executor, plan))
+
+    def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
+        system = TileSystem(problem, plan=plan, executor=executor)
+        stages, status, residual = self._stages(system, problem, executor)
+        psd = all(stage.weight_psd for stage in stages)
+        for batch in system.batches:
+            works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
+            for position in reversed(range(len(stages))):
+                for work in works:
+                    system.apply(stages[position], work, adjoint=True, final=position == 0)
+            mean, downdate = system.read(works)
+            columns = slice(batch[0][0], batch[-1][1])
+            yield State(1, columns, mean, downdate, status, residual, downdate_psd=psd)
+
+    def _stages(
+        self, system: TileSystem, problem: Problem, executor: Executor
+    ) -> tuple[list[Stage], Status, float | None]:
+        """All stages in the order of the parts; those of actions are found by going through it once."""
+        gram = problem.gram
+        tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
+        work = system.forward(problem.residuals)
+        follows = [isinstance(part, ConjugateGradient) for part in self.parts]
+        last = max((position for position, does in enumerate(follows) if does), default=-1)
+        found: list[Stage] = []
+        status, residual = Status.COMPLETED, None
+        for position, part in enumerate(self.parts):
+            if isinstance(part, Affine):
+                cycle = [
+                    admissible(system, stage, n=gram.shape[0], setting=part.setting)
+                    for stage in part.cycle(gram, executor=executor, blocks=system.blocks)
+                ]
+                stages = [stage.at(number) for number in range(part.iterations, 0, -1) for stage in cycle]
+            else:
+                # by tiles, as the stages: a grid would factor all its wavenumbers
+                right = system.residual(work) if follows[position] else problem.residuals
+                actions = _actions(part, tiled, right, executor)
+                stages = [] if actions.projection is None else [actions.projection]
+                status = Status.worst([status, actions.status])
+                if position == last == len(self.parts) - 1:
+                    residual = actions.relative_residual * _size(right) / (_size(problem.residuals) or 1.0)
+            if position < last:
+                for stage in stages:
+                    system.apply(stage, work, adjoint=False)
+            found += stages
+        return found, status, residual
+
+    @property
+    def _block_size(self) -> int:
+        sizes = [size for size in map(_block_size, self.parts) if size is not None]
+        return sizes[0] if sizes else POINT_TILE
+
+
+class _Actions(NamedTuple):
+    """The projection on the actions of a part, None if there were none, and how taking them ended."""
+
+    projection: Projection | None
+    status: Status
+    relative_residual: float
+
+
+def _actions(
+    part: ConjugateGradient | RandomActions, gram: TiledGram, right: Array, executor: Executor
+) -> _Actions:
+    """Take the actions of a part from a right-hand side (n, T)."""
+    n = gram.shape[0]
+    steps, follows = min(part.iterations, n), isinstance(part, ConjugateGradient)
+    policy: Policy = residuals
+    if isinstance(part, RandomActions):
+        policy = gaussian(n, actions=steps, seed=part.seed)
+    basis, image = np.empty((n, steps)), np.empty((n, steps))
+    status, relative, taken = Status.COMPLETED, 1.0, 0
+    for item in project(
+        lambda columns: gram.product(columns, executor=executor),
+        right,
+        policy=policy,
+        iterations=steps,
+        stop_at_rounding=follows,
+    ):
+        status, relative = item.status, item.relative_residual
+        if item.direction.any():
+            root = np.sqrt(item.curvature)
+            basis[:, taken], image[:, taken] = item.direction / root, item.image / root
+            taken += 1
+    if taken == 0:
+        return _Actions(None, status, relative)
+    used = np.ascontiguousarray(basis[:, :taken]), np.ascontiguousarray(image[:, :taken])
+    return _Actions(Projection(*used), status, relative)
+
+
+def _block_size(part: Part) -> int | None:
+    return part.points_per_block if isinstance(part, Affine) else None
+
+
+def _label(part: Part) -> str:
+    if isinstance(part, Affine):
+        return part.label
+    return "conjugate gradients" if isinstance(part, ConjugateGradient) else "random actions"
+
+
+def _size(columns: Array) -> float:
+    return float(np.linalg.norm(columns))

@@ -1,0 +1,147 @@
+"""Hybrids: mean and covariance of one matrix, that of all stages and of the actions on the way (T25)."""
+
+import itertools
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+
+from ..oracle import assert_close, assert_same_bits, compose, conjugate_gradients
+from ..problems import regression_problem
+from .stages import dense_cycles, projection_stage
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+BLOCKS, SWEEPS, DIRECTIONS = cagp.BlockGaussSeidel(2, 40), cagp.SSOR(1, 1.4), cagp.ConjugateGradient(6)
+LISTS = [
+    [DIRECTIONS, BLOCKS],
+    [BLOCKS, DIRECTIONS],
+    [SWEEPS, cagp.ConjugateGradient(3), BLOCKS, cagp.ConjugateGradient(4)],
+    [cagp.BlockGaussSeidel(2, 40, order="random", seed=3), DIRECTIONS, cagp.GaussSeidel(1)],
+    [cagp.TwoLevelBlockGaussSeidel(1, 40, coarse=7), cagp.RandomActions(4, seed=1), cagp.Richardson(2)],
+]
+every_list = pytest.mark.parametrize("parts", LISTS, ids=lambda parts: str([type(p).__name__ for p in parts]))
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return regression_problem(150, q=25, p=2, lengthscale=0.3)
+
+
+def dense_stages(parts, G, b):
+    """``Mt`` of all stages, and the iterate after each part; directions come from the residual there."""
+    stages, iterates = [], []
+    for part in parts:
+        A, _, _ = compose(G, stages)
+        left = b - G @ (A @ b)
+        if isinstance(part, cagp.ConjugateGradient):
+            stages.append(projection_stage(G, conjugate_gradients(G, left, part.iterations)[1]))
+        elif isinstance(part, cagp.RandomActions):
+            actions = np.random.default_rng(part.seed).standard_normal((len(G), part.iterations))
+            stages.append(projection_stage(G, actions))
+        else:
+            stages += dense_cycles(part, G)
+        iterates.append(compose(G, stages)[0] @ b)
+    return stages, iterates
+
+
+@every_list
+@pytest.mark.parametrize("workers", [0, 3])
+def test_t25_mean_and_covariance_are_those_of_one_matrix(problem, parts, workers):
+    dense = problem.dense
+    stages, iterates = dense_stages(parts, dense.G, dense.b)
+    A, D, _ = compose(dense.G, stages)
+    with ThreadExecutor(workers) if workers else nullcontext(SerialExecutor()) as executor:
+        posterior = problem.condition(cagp.Hybrid(parts), executor=executor)
+    assert_close(posterior.mean, dense.centre + dense.V @ A @ dense.b)
+    assert_close(posterior.mean, dense.centre + dense.V @ iterates[-1])
+    assert_close(posterior.covariance, dense.belief(A)[1])
+    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
+
+
+def test_t25_conjugate_gradients_then_sweeps_in_closed_form(problem):
+    """``D = D_E + M_E^m DS M_E'^m``, and ``G^-1 - D = M_E^m (G^-1 - DS) M_E'^m``."""
+    dense = problem.dense
+    iterates, S = conjugate_gradients(dense.G, dense.b, 6)
+    DS = projection_stage(dense.G, S)
+    A_E, D_E, M_E = compose(dense.G, dense_cycles(BLOCKS, dense.G))
+    D = D_E + M_E @ DS @ M_E.T
+    G_inverse = np.linalg.inv(dense.G)
+    left = G_inverse - D
+    assert np.abs(left - M_E @ (G_inverse - DS) @ M_E.T).max() < 1e-9 * np.abs(G_inverse).max()
+    posterior = problem.condition(cagp.Hybrid([DIRECTIONS, BLOCKS]))
+    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
+    smoothed = M_E @ iterates[-1] + A_E @ dense.b  # sweeps from the iterate of conjugate gradients
+    assert_close(posterior.mean, dense.centre + dense.V @ smoothed)
+
+
+def test_t25_sweeps_then_conjugate_gradients_in_closed_form(problem):
+    """``D = DS + (I - DS G) D_E (I - G DS)``; the mean is that of conjugate gradients begun at ``v_E``."""
+    dense = problem.dense
+    A_E, D_E, _ = compose(dense.G, dense_cycles(BLOCKS, dense.G))
+    begun = A_E @ dense.b
+    iterates, S = conjugate_gradients(dense.G, dense.b - dense.G @ begun, 6)
+    DS = projection_stage(dense.G, S)
+    rest = np.eye(len(dense.G)) - DS @ dense.G
+    D = DS + rest @ D_E @ rest.T
+    posterior = problem.condition(cagp.Hybrid([BLOCKS, DIRECTIONS]))
+    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
+    assert_close(posterior.mean, dense.centre + dense.V @ (begun + iterates[-1]))
+    assert posterior.stats.relative_residual == pytest.approx(
+        np.linalg.norm(dense.b - dense.G @ (begun + iterates[-1])) / np.linalg.norm(dense.b), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("solver", [DIRECTIONS, BLOCKS, cagp.RandomActions(5)], ids=repr)
+def test_a_hybrid_of_one_part_is_that_solver(problem, solver):
+    alone, hybrid = problem.condition(solver), problem.condition(cagp.Hybrid([solver]))
+    assert_close(hybrid.mean, alone.mean, relative=1e-12)
+    assert_close(hybrid.covariance, alone.covariance, relative=1e-12)
+    assert cagp.Hybrid([solver]).calibrated == solver.calibrated
+
+
+def test_parts_that_do_nothing_are_no_stages(problem):
+    assert_same_bits(
+        problem.condition(cagp.Hybrid([cagp.ConjugateGradient(0), BLOCKS, cagp.GaussSeidel(0)])),
+        problem.condition(cagp.Hybrid([BLOCKS])),
+    )
+    nothing = problem.condition(cagp.Hybrid([cagp.ConjugateGradient(0)]))
+    np.testing.assert_array_equal(nothing.mean, problem.dense.centre)
+    assert (nothing.variance == problem.prior.kernel.variance).all()
+
+
+def test_several_fields_share_a_hybrid_without_conjugate_gradients():
+    problem = regression_problem(150, q=25, p=2, lengthscale=0.3, fields=3)
+    posterior = problem.condition(cagp.Hybrid(LISTS[-1]))
+    stages, _ = dense_stages(LISTS[-1], problem.dense.G, problem.dense.b)
+    assert_close(posterior.mean, problem.dense.belief(compose(problem.dense.G, stages)[0])[0])
+    with pytest.raises(ArgumentError, match=r"y holds 3 fields; conjugate gradients follow one residual"):
+        problem.condition(cagp.Hybrid(LISTS[0]))
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([], r"parts is \[\]; expected a list of at least one of ConjugateGradient"),
+        ([cagp.Cholesky()], r"parts is \[Cholesky\(\)\]; expected a list"),
+        (BLOCKS, r"parts is BlockGaussSeidel.*; expected a list"),
+        ([BLOCKS, cagp.BlockJacobi(1, 20)], r"parts have blocks of 20 and 40 points; expected one size"),
+        (
+            [cagp.GaussSeidel(3, computational_share=0.1)],
+            r"a part has a computational_share; .* Leave it out",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(parts, text):
+    with pytest.raises(ArgumentError, match=text):
+        cagp.Hybrid(parts)
+
+
+def test_calibrated_is_that_of_the_parts():
+    for parts in itertools.permutations([BLOCKS, cagp.RandomActions(2), cagp.SOR(1, 1.2)]):
+        assert cagp.Hybrid(parts).calibrated == "exact"
+        assert cagp.Hybrid([*parts, DIRECTIONS]).calibrated == "approximate"
