@@ -33,6 +33,7 @@ def plan_sweeps(
     shuffled: bool = False,
     coarse: int = 0,
     projections: int = 0,
+    colours: int = 0,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -57,6 +58,8 @@ def plan_sweeps(
         Whether a solve copies its factor and its columns into another order.
     coarse, projections : int
         Columns of a coarse space, and projections on it in each cycle, which are no stages here.
+    colours : int
+        Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -79,7 +82,8 @@ def plan_sweeps(
     factor_bytes = DOUBLE * n * depth
     keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
     # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
-    in_flight = DOUBLE * size * ((2 + shuffled) * depth + (2 + at_once + 2 * shuffled) * widest) * workers
+    depths = 2 + shuffled + 3 * (colours > 0)  # of a factor; two blocks, what is between them, its squares
+    in_flight = DOUBLE * size * (depths * depth + (2 + at_once + 2 * shuffled) * widest) * workers
     fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     coarse = min(coarse, n) if iterations > 0 and q > 0 else 0
     fixed += coarse_bytes(n, coarse, demand.fields)
@@ -124,6 +128,8 @@ def plan_sweeps(
     factored = 1 if keep_factors else stages * iterations
     entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * demand.target_points
     entries += products * n * n
+    if colours:  # pairs of blocks of a colour: a tile, two triangular solves, two products
+        entries += n * size * (blocks // min(colours, blocks)) // 2
     entries += 0 if diagonals_alone else blocks * factored * size * size
     flops = (
         round(2 * n * n * q * sweeps)
@@ -135,6 +141,10 @@ def plan_sweeps(
     tasks = (
         len(groups) * iterations * (stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2))
     )
+    if colours:
+        alike = blocks // min(colours, blocks)
+        flops += 3 * n * size * size * alike
+        tasks += blocks * alike // 2 if groups else 0
     return Plan(
         method=method,
         n=n,

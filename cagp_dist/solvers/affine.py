@@ -97,6 +97,11 @@ class Affine(ABC):
         """Columns of a coarse space that the cycle projects on; 0: none."""
         return 0
 
+    @property
+    def colours_at_once(self) -> int:
+        """Colours of blocks that are solved at once; 0 where blocks are solved one after the other."""
+        return 0
+
     @abstractmethod
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """Stages, in the order in which the forward pass goes through them.
@@ -133,7 +138,7 @@ class Affine(ABC):
                 method=self.label,
                 iterations=self.iterations,
                 block_size=size,
-                shuffled=self.shuffled,
+                shuffled=self.shuffled or self.colours_at_once > 0,
             )
         return plan_sweeps(
             demand,
@@ -141,7 +146,8 @@ class Affine(ABC):
             iterations=self.iterations,
             block_size=size or POINT_TILE,
             stages=self.stages,
-            at_once=self.at_once,
+            at_once=self.at_once or self.colours_at_once > 0,
+            colours=self.colours_at_once,
             diagonals_alone=self.at_once and size is None,
             shuffled=self.shuffled and size is None,
             products=self.products,

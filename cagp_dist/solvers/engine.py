@@ -24,7 +24,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import Targets
 from cagp_dist.solvers.base import State
-from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.stages import Simultaneous, Stage
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
 
@@ -50,6 +50,10 @@ class System(Protocol[Work]):
 
     def solves_exactly(self, stage: Stage) -> bool:
         """Whether one such stage solves the whole system."""
+        ...
+
+    def coupling(self, stage: Simultaneous) -> float:
+        """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole."""
         ...
 
     def open(self, columns: Range, place: int, start: State | None) -> Work:

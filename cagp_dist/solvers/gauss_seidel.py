@@ -1,5 +1,6 @@
 """Gauss-Seidel, point by point and block by block."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -7,9 +8,9 @@ from cagp_dist.checks import check_count
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import check_share
-from cagp_dist.solvers.options import BLOCK_SIZE, ITERATIONS
+from cagp_dist.solvers.options import BLOCK_ORDER, BLOCK_SIZE, COLOURS, ITERATIONS
 from cagp_dist.solvers.ordered import Ordered
-from cagp_dist.solvers.stages import Stage, Sweep
+from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
 
 
 @dataclass(frozen=True)
@@ -71,29 +72,55 @@ class BlockGaussSeidel(Ordered):
         Sweeps over all blocks, at least 0.
     block_size : int
         Points of a block, at least 1. The factors take 8 n block_size bytes.
-    order : {"given", "random"}
-        In which a sweep visits the blocks: that of X, or one that is drawn afresh for every sweep. Orders do
-        not depend on the data, and the last sweeps of many are the sweeps of few.
+    order : {"given", "random", "multicolour"}
+        In which a sweep visits the blocks: that of X, or one that is drawn afresh for every sweep, or colour
+        by colour. Orders do not depend on the data, and the last sweeps of many are the sweeps of few.
     seed : int
         Seed of random orders, at least 0.
+    colours : int
+        Of a multicolour order, at least 2: every so many-th block has the same colour, and the blocks of one
+        colour are solved at once. A sweep then waits for its workers as often as there are colours, in place
+        of blocks.
+
+    Notes
+    -----
+    G is dense: no colouring separates its blocks, as it would those of a sparse matrix. Blocks of one colour
+    therefore do not see what the others of it do, and are damped by ``w = 2 / (1 + s)``, with s an upper
+    bound of ``lambda_max(P^-1 G)`` among them, P their diagonal blocks. It is worked out from their canonical
+    correlations: for C colours 3 / C n^2 block_size flops once, on rings the eigenvalue itself. Then
+    ``W = 2 P / w - G`` is positive definite within every colour (math 2), and no sweep raises a variance;
+    blocks that are far apart in lengthscales have w near one and lose little, with few colours and a long
+    lengthscale the sweeps are those of `BlockJacobi`.
     """
 
     iterations: int = field(metadata=ITERATIONS)
     block_size: int = field(default=1024, metadata=BLOCK_SIZE)
+    order: str = field(default="given", kw_only=True, metadata=BLOCK_ORDER)
+    colours: int = field(default=4, kw_only=True, metadata=COLOURS)
 
     label: ClassVar[str] = "block Gauss-Seidel"
+    orders: ClassVar[Sequence[str]] = ("given", "random", "multicolour")
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
         check_share(self.computational_share)
         check_count("block_size", self.block_size, least=1)
         self.check_order()
+        check_count("colours", self.colours, least=2)
 
     @property
     def points_per_block(self) -> int:
         """Points of a block."""
         return self.block_size
 
+    @property
+    def colours_at_once(self) -> int:
+        """Colours of blocks that are solved at once; 0 where blocks are solved one after the other."""
+        return self.colours if self.order == "multicolour" else 0
+
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the blocks."""
+        if self.colours_at_once and blocks > 1:
+            colours = min(self.colours, blocks)
+            return tuple(Simultaneous(True, colour=colour, colours=colours) for colour in range(colours))
         return (Sweep(whole_blocks=True, seed=self.sweep_seed),)

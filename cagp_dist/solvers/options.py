@@ -42,6 +42,11 @@ STEP: Mapping[str, object] = {
     "example": 0.001,
 }
 ORDER: Mapping[str, object] = {"description": '"given" or "random"', "later": True}
+BLOCK_ORDER: Mapping[str, object] = {
+    "description": '"given", "random" or "multicolour"',
+    "later": True,
+}
+COLOURS: Mapping[str, object] = {"least": 2, "most": 10**9, "example": 4, "later": True}
 ORDER_SEED: Mapping[str, object] = {**SEED, "later": True}
 COMPUTATIONAL_SHARE: Mapping[str, object] = {
     "later": True,

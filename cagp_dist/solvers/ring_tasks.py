@@ -8,7 +8,7 @@ has identities there (T its lower triangle), and with Y and b whitened by R^-1, 
     Simultaneous    Z = w Y,   Y_new = Y - (T + T' - I) Z,                        downdate += Z' (Y + Y_new)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
 from cagp_dist.latlon.wavenumbers import Wavenumbers
-from cagp_dist.solvers.stages import BlockStage, Sweep
+from cagp_dist.solvers.stages import BlockStage, Simultaneous, Sweep
 from cagp_dist.tiling import Range, block_ranges
 
 Columns = list[Array]
@@ -51,6 +51,15 @@ class Whitened(NamedTuple):
         for matrix, target in zip(self.gram, out, strict=True):
             target[:] = (np.tril(matrix) + np.tril(matrix, -1).T)[np.ix_(rows, rows)]
         return out
+
+    def rows(self, bands: Iterable[int]) -> Indices:
+        """Rows of some bands, in their order."""
+        return np.concatenate([np.arange(0), *(np.arange(*self.bands[band]) for band in bands)])
+
+    def columns(self, rows: Indices) -> Array:
+        """Columns of ``T + T' - I``, shape (wavenumbers, size, rows)."""
+        below = np.arange(self.gram.shape[1])[:, None] >= rows
+        return np.where(below, self.gram[:, :, rows], self.gram[:, rows].transpose(0, 2, 1))
 
     def apply(self, blocks: list[Array], columns: Array, *, transposed: bool = False) -> Array:
         """Multiply columns by a block diagonal matrix: `roots` or `inverse_roots`."""
@@ -210,7 +219,7 @@ def _applied(
     """Z, what is left of Y, and two matrices whose inner products are the downdate."""
     if isinstance(stage, Sweep) and stage.varies:
         order = [band for band in stage.order(bands, adjoint=False) if band < len(sector.bands)]
-        rows = np.concatenate([np.arange(*sector.bands[band]) for band in order])
+        rows = sector.rows(order)
         ordered = Sweep(whole_blocks=True, relaxation=stage.relaxation)
         moved = sector._replace(gram=sector.shuffled(rows))
         found = _applied(ordered, moved, Y[:, rows], adjoint, final=final, bands=bands)
@@ -228,12 +237,30 @@ def _applied(
         image = Z.copy()
         multiply_lower(triangle, image, transposed=not transposed)
         return Z, weight * Z - image, weight * Z, Z
+    if isinstance(stage, Simultaneous) and stage.colours > 1:
+        rows = sector.rows(stage.members(len(sector.bands)))
+        half = stage.relaxation * Y[:, rows]
+        Z[:] = 0.0
+        Z[:, rows] = half
+        left = Y - sector.columns(rows) @ half
+        return Z, left, half, Y[:, rows] + left[:, rows]
     Z *= stage.relaxation
     image, other = Z.copy(), Z.copy()
     multiply_lower(sector.gram, image)
     multiply_lower(sector.gram, other, transposed=True)
     left = Y - (image + other - Z)
     return Z, left, Z, Y + left
+
+
+def coupling_range(stage: Simultaneous, sectors: list[Whitened]) -> float:
+    """Largest eigenvalue of ``R^-1 G_k R^-T`` on the bands that are solved at once; at least 1."""
+    largest = 1.0
+    for sector in sectors:
+        rows = sector.rows(stage.members(len(sector.bands)))
+        if rows.size:
+            coupled = sector.columns(rows)[:, rows]
+            largest = max(largest, float(np.linalg.eigvalsh(coupled)[:, -1].max()))
+    return largest
 
 
 def _inner(left: Array, right: Array, weights: Array) -> Array:

@@ -27,6 +27,7 @@ from cagp_dist.solvers.ring_tasks import (
     Piece,
     Whitened,
     column_range,
+    coupling_range,
     grid_range,
     range_of,
     right_piece,
@@ -39,7 +40,7 @@ from cagp_dist.solvers.ring_tasks import (
     whitened_columns,
     whitened_range,
 )
-from cagp_dist.solvers.stages import BlockStage, Stage
+from cagp_dist.solvers.stages import BlockStage, Simultaneous, Stage
 from cagp_dist.tiling import Range
 
 
@@ -93,6 +94,14 @@ class RingSystem:
     def solves_exactly(self, stage: Stage) -> bool:
         """Whether one such stage solves the whole system: one band of all rings."""
         return cast("BlockStage", stage).relaxation == 1.0 and self.blocks == 1
+
+    def coupling(self, stage: Simultaneous) -> float:
+        """Largest eigenvalue of ``P^-1 G`` on the bands that a stage solves at once, of all wavenumbers."""
+        found = [
+            self._executor.submit(coupling_range, stage, sectors, home=home)
+            for home, sectors in enumerate(self._whitened())
+        ]
+        return max(self._executor.gather(found))
 
     def open(self, columns: Range, place: int, start: State | None) -> Pieces:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""

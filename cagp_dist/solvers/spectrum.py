@@ -43,7 +43,9 @@ def row_sums(gram: Gram, executor: Executor) -> Array:
 def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> Stage:
     """Return the stage, with what is known of its weight, or refuse a relaxation that diverges.
 
-    Costs nothing where the relaxation is known to be safe, else `LANCZOS_STEPS` stages on one column.
+    Costs nothing where the relaxation is known to be safe, else `LANCZOS_STEPS` stages on one column. Blocks
+    of one colour are damped as their coupling asks: ``w = 2 / (1 + bound)`` of ``lambda_max``, which is one
+    for blocks that do not know of each other, and always below ``2 / lambda_max``.
 
     Parameters
     ----------
@@ -63,6 +65,9 @@ def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> St
     """
     if stage.weight_psd or not isinstance(stage, Simultaneous):
         return stage
+    if stage.colours > 1:
+        bound = np.ceil(1e6 * system.coupling(stage)) / 1e6  # the same on machines that round otherwise
+        return replace(stage, relaxation=2.0 / (1.0 + bound), largest=2.0 / bound)
     largest = 2.0 / largest_ritz_value(system, stage, n=n)
     if stage.relaxation >= largest:
         raise ArgumentError(

@@ -6,7 +6,8 @@ With ``N = Mt^-1`` and a diagonal block ``G_b`` of G (D its diagonal, L its stri
                      N_b = D / w + L (points)   or   G_b / w (whole blocks);   W = (2/w - 1) D or G_b
                      blocks are solved one after the other, each with what those before it left
     Simultaneous     N is block diagonal,  N_b = D / w,  I / w  or  G_b / w;   W = 2 N - G
-                     all blocks are solved from the same right-hand side
+                     all blocks are solved from the same right-hand side, or all of one colour: a cycle of
+                     colours is block Gauss-Seidel without the couplings inside a colour
     Projection       Mt = S (S' G S)^-1 S' for a few columns S: solves what lies in their span (math 5, 6)
 
 ``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. Where W is
@@ -78,6 +79,11 @@ class BlockStage(Stage):
     def within(self, block: int) -> Self:
         """Return the stage as it solves with one block."""
         return self
+
+    @property
+    def kind_of_factor(self) -> tuple[object, ...]:
+        """What stages whose factors of a block are the same have in common."""
+        return (True,) if self.whole_blocks else (False, self.relaxation)
 
     def factor(self, block: Array) -> Array:
         """Make what `solve` takes of a diagonal block (m, m), Fortran order; its lower triangle matters."""
@@ -168,10 +174,24 @@ class Simultaneous(BlockStage):
         Whether points are solved as if the diagonal of G were one (Richardson).
     largest : float
         Relaxations below this one are known to leave W positive definite.
+    colour, colours : int
+        Which blocks are solved: ``colour``, ``colour + colours`` and so on; by default all of them. W is that
+        of these blocks.
     """
 
     identity: bool = False
     largest: float = 0.0
+    colour: int = 0
+    colours: int = 1
+
+    @property
+    def kind_of_factor(self) -> tuple[object, ...]:
+        """What stages whose factors of a block are the same have in common."""
+        return (True,) if self.whole_blocks else (False, self.relaxation, self.identity)
+
+    def members(self, blocks: int) -> range:
+        """Blocks that are solved."""
+        return range(self.colour, blocks, self.colours)
 
     @property
     def weight_psd(self) -> bool:

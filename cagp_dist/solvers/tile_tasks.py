@@ -78,6 +78,31 @@ def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage
     return stage.factor(block.T)
 
 
+def coupled_blocks(
+    kernel: Parameters, points: Sequence[Array], noise: Sequence[Array], factors: Sequence[Array]
+) -> float:
+    """Upper bound of ``|L_a^-1 G_ab L_b^-T|``, the largest canonical correlation of two blocks; at most 1.
+
+    With T that matrix, ``|(T'T)^2|_F^(1/4)``: above the largest singular value by at most the eighth root of
+    their number. ``factors`` are the Cholesky factors of the blocks, or none where they are not kept.
+    """
+    from scipy.linalg.blas import dtrsm
+
+    from cagp_dist.compiled import evaluate
+
+    between = np.empty((points[0].shape[1], points[1].shape[1]))
+    evaluate(*kernel, *points, between)
+    stage = Sweep(whole_blocks=True)
+    first, second = factors or [
+        factor_block(kernel, place, variance, stage) for place, variance in zip(points, noise, strict=True)
+    ]
+    # the transpose, in the order of Fortran
+    between = dtrsm(1.0, first, between.T, side=1, lower=1, trans_a=1)
+    between = dtrsm(1.0, second, between, side=0, lower=1, overwrite_b=True)
+    square = between.T @ between
+    return min(1.0, float(np.linalg.norm(square @ square) ** 0.25))
+
+
 def solve_block(
     stage: Sweep,
     factor: Array,

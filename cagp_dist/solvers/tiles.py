@@ -32,6 +32,7 @@ from cagp_dist.solvers.tile_tasks import (
     Solved,
     add_solution,
     add_to_sums,
+    coupled_blocks,
     factor_and_solve_alone,
     factor_and_solve_block,
     factor_block,
@@ -116,7 +117,7 @@ class TileSystem:
             executor.submit(identity, np.ascontiguousarray(residuals[start:stop]), home=home)
             for (start, stop), home in zip(self._blocks, self._panel_of_block, strict=True)
         ]
-        self._factors: dict[tuple[bool, float, int], Handle[Array]] = {}
+        self._factors: dict[tuple[object, ...], Handle[Array]] = {}
         self._projections: dict[Projection, PanelProjection] = {}
         self._leftover: Array | None = None
         self._stored = {
@@ -142,6 +143,33 @@ class TileSystem:
             and stage.relaxation == 1.0
             and self.blocks == 1
         )
+
+    def coupling(self, stage: Simultaneous) -> float:
+        """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole.
+
+        The largest eigenvalue of the matrix of norms of ``L_a^-1 G_ab L_b^-T``, with ones on its diagonal: at
+        most the number of blocks. Two blocks of m points take ``6 m^3`` flops and ``m^2`` evaluations.
+        """
+        members = stage.members(self.blocks)
+        kept = self._plan.keep_factors
+        pairs = [(i, j) for i in range(len(members)) for j in range(i)]
+        found = self._executor.gather(
+            [
+                self._executor.submit(
+                    coupled_blocks,
+                    self._kernel,
+                    [self._block_points[b] for b in (members[i], members[j])],
+                    [self._noise[b] for b in (members[i], members[j])],
+                    [self._factor(stage, b) for b in (members[i], members[j])] if kept else [],
+                    home=self._panel_of_block[members[i]],
+                )
+                for i, j in pairs
+            ]
+        )
+        norms = np.eye(len(members))
+        for (i, j), norm in zip(pairs, found, strict=True):
+            norms[i, j] = norms[j, i] = norm
+        return float(np.linalg.eigvalsh(norms)[-1])
 
     def open(self, columns: Range, place: int, start: State | None) -> Panels:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
@@ -309,16 +337,16 @@ class TileSystem:
     def _simultaneous(self, stage: Simultaneous, work: Panels) -> Iterator[tuple[int, Handle[Solved]]]:
         """Solve all blocks from the same panels, then update these; yields as `_sweep`, in block order."""
         before, sums = list(work.rows), work.sums
-        blocks = range(self.blocks)
-        solutions = [
-            self._executor.submit(
+        blocks = stage.members(self.blocks)
+        solutions = {
+            b: self._executor.submit(
                 *self._solve_with(stage, b, solve_alone, factor_and_solve_alone),
                 before[self._panel_of_block[b]],
                 self._within_panel(b),
                 home=work.home + self._panel_of_block[b],
             )
             for b in blocks
-        ]
+        }
         for b in blocks:
             for index in range(len(self.panels)):
                 work.rows[index] = self._updated(
@@ -412,15 +440,24 @@ class TileSystem:
         A factor that is not kept is made inside the solve: as a task of its own it could run long before
         it is needed, and all factors would be in memory after all.
         """
-        evaluated, stage = (self._kernel, self._block_points[b], self._noise[b]), stage.within(b)
         if not self._plan.keep_factors:
-            return fresh, stage, *evaluated
-        key = stage.whole_blocks, stage.relaxation, b
+            return fresh, stage.within(b), self._kernel, self._block_points[b], self._noise[b]
+        return kept, stage.within(b), self._factor(stage, b)
+
+    def _factor(self, stage: BlockStage, b: int) -> Handle[Array]:
+        """Give the factor of a diagonal block, made on first use and kept."""
+        key = *stage.kind_of_factor, b
         if key not in self._factors:
             self._factors[key] = self._executor.submit(
-                factor_block, *evaluated, stage, priority=2, home=self._panel_of_block[b]
+                factor_block,
+                self._kernel,
+                self._block_points[b],
+                self._noise[b],
+                stage,
+                priority=2,
+                home=self._panel_of_block[b],
             )
-        return kept, stage, self._factors[key]
+        return self._factors[key]
 
     def _last_visits(self, steps: Sequence[int]) -> list[int]:
         """At which step each tile is visited for the last time: it holds a block, or several."""

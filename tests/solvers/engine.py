@@ -14,6 +14,7 @@ from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers import Problem, State
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.engine import forward_passes
+from cagp_dist.solvers.spectrum import admissible
 from cagp_dist.solvers.tiles import TileSystem
 
 from ..oracle import compose
@@ -41,7 +42,8 @@ def opened(problem: RegressionProblem, solver: Affine, b: Array, *, q: int, work
     asked = Problem(tiled(problem), b, problem.X_test, full_covariance=False)
     plan = plan_of(solver, len(b), q=q, fields=b.shape[1], workers=workers)
     system = TileSystem(asked, plan=plan, executor=executor)
-    return system, solver.cycle(asked.gram, executor=executor, blocks=system.blocks)
+    cycle = solver.cycle(asked.gram, executor=executor, blocks=system.blocks)
+    return system, tuple(admissible(system, stage, n=len(b), setting=solver.setting) for stage in cycle)
 
 
 def weights(problem: RegressionProblem, solver: Affine, b: Array, *, executor=SERIAL) -> Array:

@@ -12,6 +12,7 @@ from cagp_dist.errors import ArgumentError
 from ..grids import grid_problem
 from ..oracle import block_diagonal
 from ..problems import RegressionProblem, regression_problem
+from .engine import opened, tiled
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -98,3 +99,21 @@ def test_downdates_that_cannot_be_negative_are_said_to_be_so(problem, solver):
     assert posterior.stats.downdate_psd
     downdate = problem.dense.K2 - posterior.covariance
     assert np.linalg.eigvalsh(downdate).min() > -1e-12 * problem.prior.kernel.variance
+
+
+@pytest.mark.parametrize(("block_size", "colours"), [(7, 2), (40, 2), (40, 3)])
+def test_what_couples_blocks_of_a_colour_is_bounded_from_above(problem, block_size, colours):
+    """And not by much: at most twice the eigenvalue where blocks know little of each other."""
+    G = problem.dense.G
+    gram = tiled(problem)
+    solver = cagp.BlockGaussSeidel(1, block_size, order="multicolour", colours=colours)
+    system, cycle = opened(problem, solver, problem.dense.b[:, None], q=5, workers=1)
+    assert len(cycle) == colours
+    for stage in cycle:
+        blocks = np.arange(gram.shape[0]) // block_size
+        members = np.isin(blocks, stage.members(system.blocks))
+        P = block_diagonal(G, block_size)[np.ix_(members, members)]
+        largest = float(eigh(G[np.ix_(members, members)], P, eigvals_only=True)[-1])
+        bound = system.coupling(stage)
+        assert largest <= bound * (1.0 + 1e-12)
+        assert bound <= min(len(stage.members(system.blocks)), 2.0 * largest)

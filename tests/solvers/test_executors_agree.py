@@ -27,6 +27,7 @@ SOLVERS = {
     "random": cagp.GaussSeidel(2, order="random"),
     "blocks-in-random-order": cagp.BlockGaussSeidel(2, block_size=100, order="random"),
     "there-and-back": cagp.SSOR(2, relaxation=1.4),
+    "colours": cagp.BlockGaussSeidel(2, block_size=100, order="multicolour"),
     "share": cagp.BlockGaussSeidel(20, block_size=100, computational_share=0.3),
     "jacobi": cagp.Jacobi(2),
     "block-jacobi": cagp.BlockJacobi(2, block_size=300),

@@ -27,6 +27,7 @@ SOLVERS = {
     "there and back": lambda m: cagp.SSOR(m, relaxation=1.5),
     "random order": lambda m: cagp.GaussSeidel(m, order="random", seed=5),
     "blocks in random order": lambda m: cagp.BlockGaussSeidel(m, block_size=64, order="random"),
+    "colours": lambda m: cagp.BlockGaussSeidel(m, block_size=64, order="multicolour", colours=2),
     "jacobi": lambda m: cagp.Jacobi(m),
     "block jacobi": lambda m: cagp.BlockJacobi(m, block_size=64),
     "richardson": lambda m: cagp.Richardson(m),

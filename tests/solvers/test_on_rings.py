@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.linalg import block_diag, eigh
 from scipy.stats import chi2
 
 import cagp_dist as cagp
@@ -19,7 +20,7 @@ from ..grids import LAYOUTS, Layout, grid_problem, make_problem
 from ..oracle import KERNELS_AND_SUMS, assert_close, compose, conjugate_gradients, kernel_matrix
 from ..pairwise import pairwise
 from .engine import LIMIT, SERIAL, states_of
-from .stages import dense_stage
+from .stages import coloured_stages, dense_stage
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -588,3 +589,30 @@ def test_mirrored_bands_may_stand_in_another_order(name):
     asked = Problem(problem.rings, b, NEW, full_covariance=False)
     plan = shuffled.plan(demand_of(asked, SERIAL, LIMIT))
     assert_close(shuffled.mean(asked, executor=SERIAL, plan=plan), two[-1].mean, relative=1e-11)
+
+
+@pytest.mark.parametrize("name", ["irregular latitudes", "poles, even Q"])
+def test_bands_of_a_colour_are_solved_at_once(name):
+    """By the dense formula; damped by what couples them, the largest eigenvalue of all wavenumbers."""
+    problem = grid_problem(name)
+    b, Q = problem.field(2).reshape(2, -1).T, problem.grid.n_longitudes
+    order, unit = sweep_order(problem)
+    back = np.argsort(order)
+
+    def coupling(G, blocks):
+        at_once = np.concatenate(blocks)
+        P = block_diag(*[G[np.ix_(block, block)] for block in blocks])
+        return eigh(G[np.ix_(at_once, at_once)], P, eigvals_only=True)[-1]
+
+    dense = coloured_stages(problem.G[np.ix_(order, order)], unit, 2, coupling)
+    stages = [Mt[np.ix_(back, back)] for Mt in dense] * 3
+    A, D, _ = compose(problem.G, stages)
+    solver = cagp.BlockGaussSeidel(3, Q, order="multicolour", colours=2)
+    for targets, points in ((NEW, NEW), (problem.grid, problem.points)):
+        full = targets is NEW
+        V = kernel_matrix(problem.kernel, points, problem.points)
+        *_, state = states_of(problem.rings, solver, b, targets, full=full)
+        assert_close(state.mean, V @ A @ b, relative=1e-7)  # the bound is rounded up to six digits
+        downdate = V @ D @ V.T
+        assert_close(state.downdate, downdate if full else downdate.diagonal(), relative=1e-7)
+        assert state.downdate_psd

@@ -70,6 +70,12 @@ def test_step_must_be_positive(step):
         cagp.Richardson(2, step=step)
 
 
+@pytest.mark.parametrize("colours", [1, 0, 2.0, None])
+def test_colours_must_be_a_count(colours):
+    with pytest.raises(ArgumentError, match=r"colours is .*; expected an integer of at least 2"):
+        cagp.BlockGaussSeidel(2, order="multicolour", colours=colours)
+
+
 @pytest.mark.parametrize("solver", [cagp.GaussSeidel, cagp.BlockGaussSeidel, sor])
 @pytest.mark.parametrize(
     ("settings", "text"),
