@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.checks import as_variances, check_count, check_positive
+from cagp_dist.checks import as_numbers, as_variances, check_count, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
 from cagp_dist.text import counted
@@ -228,6 +228,59 @@ class Posterior:
         if bounds.ndim == self.variance.ndim == 3:  # (2, q, T), and (T, P, Q) of a grid
             bounds = bounds.transpose(0, 2, 1)
         return bounds.reshape(2, *self.variance.shape)
+
+    def worst_case_error(self, rkhs_norm: float, *, noise_variance: ArrayLike = 0.0) -> Array:
+        """Largest error of the mean over all fields of bounded norm: ``rkhs_norm sqrt(variance + noise)``.
+
+        Nothing is random here. Let f be any function and e_i any errors of the observations with
+        ``|f - m0|^2 + sum_i e_i^2 / s_i^2 <= rkhs_norm^2``, where the first norm is that of the reproducing
+        kernel Hilbert space of the kernel and ``s_i^2`` the noise variances. Then the mean from
+        ``y = f(X) + e`` is nowhere further from f than this, and for some f and e it is as far: unfinished
+        computation is counted. Theorem 2 of [Wenger et al. 2022] for every linear solver (math 1.1, T1).
+
+        It holds for solvers that are calibrated exactly, whose matrix does not depend on y; not for
+        `ConjugateGradient`, nor where prior or solver were chosen by looking at the same y. Functions drawn
+        from the prior have no finite norm with most kernels: for these the variance is the statement.
+
+        Parameters
+        ----------
+        rkhs_norm : float
+            The bound, above zero; it has no unit, for kernel and noise have that of y squared.
+        noise_variance : array_like, the shape of the variance, or one number
+            Of new observations at the targets, whose errors then count in the sum too: the result bounds the
+            distance of their values from the mean. 0: that of the latent field.
+
+        Returns
+        -------
+        array, the shape of the variance
+            Unit of y. Zero where rounding has left a variance below zero.
+
+        Raises
+        ------
+        ArgumentError
+            If the norm is not a finite number above zero, or a noise variance is negative or has another
+            shape.
+
+        Examples
+        --------
+        >>> import cagp_dist as cagp
+        >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.5), noise_variance=0.01)
+        >>> posterior = cagp.condition(prior, [[0.0], [1.0]], [1.0, 2.0], [[0.5]], solver=cagp.GaussSeidel(2))
+        >>> posterior.worst_case_error(3.0).round(2)
+        array([2.31])
+        """
+        check_positive("rkhs_norm", rkhs_norm)
+        noise = as_numbers("noise_variance", noise_variance)
+        if noise.shape not in ((), self.variance.shape):
+            raise ArgumentError(
+                f"noise_variance has shape {noise.shape}; expected one number, or one for each target, shape "
+                f"{self.variance.shape}."
+            )
+        if not (np.isfinite(noise).all() and (noise >= 0.0).all()):
+            raise ArgumentError(
+                "noise_variance holds NaN, infinity or numbers below zero; expected variances."
+            )
+        return np.asarray(rkhs_norm * np.sqrt(np.maximum(self.variance + noise, 0.0)))
 
 
 def condition(
