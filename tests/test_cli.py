@@ -109,11 +109,37 @@ def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
     for std, yellow in ((1.0, False), (0.1, True)):
         prediction = np.zeros((1, 200)), np.full(200, std), rng.standard_normal((1, 200))
         group = calibration_group(**points, pit=pit(*prediction), scores=scores(*prediction))
-        outcome = SimpleNamespace(calibration=group, already_done=False, status=Status.COMPLETED, path=None)
+        outcome = SimpleNamespace(
+            calibration=group, already_done=False, status=Status.COMPLETED, path=None, simulation=None
+        )
         show_outcome(outcome, None)
         line = next(line for line in capsys.readouterr().out.splitlines() if "bars    " in line)
         assert ("The error bars are too narrow" in line) is yellow
         assert ("\x1b[33m" in line) is yellow
+
+
+def test_calibrate_prints_what_error_bars_do_on_fields_of_the_prior(tmp_path, field):
+    path = tmp_path / "job.toml"
+    path.write_text(f'{small(field)}[output]\nroot = "{tmp_path}/out"\n')
+    result = cagp("calibrate", path, "--simulations", "60", "--seed", "3")
+    assert result.exit_code == 0, result.output
+    line = next(line for line in result.stdout.splitlines() if line.startswith("prior   "))
+    [run] = (tmp_path / "out" / "runs").glob("*.zarr")
+    assert line == f"prior   {xr.open_zarr(run).attrs['simulation_statement']}"
+    assert "over 60 fields drawn from the prior" in line
+    assert "done  Simulation    60 fields: " in result.stderr
+    page = Path(result.stdout.split("report  ")[1].strip())
+    assert "On fields drawn from the prior" in page.read_text()
+    assert (page.parent / "simulation.png").is_file()
+    assert cagp("verify", tmp_path / "out").exit_code == 0
+    exported = cagp("export", tmp_path / "out", "--to", "netcdf", "--group", "simulation")
+    assert exported.exit_code == 0, exported.output
+    with xr.open_dataset(exported.stdout.strip()) as group:
+        assert group.sizes["simulation"] == 60
+    for wrong, value in (("--simulations", "0"), ("--seed", "-1")):
+        refused = cagp("calibrate", path, wrong, value)
+        assert refused.exit_code == 2
+        assert "should be greater than or equal to" in refused.output
 
 
 def test_run_shows_its_stages_on_standard_error(done):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
@@ -27,6 +27,7 @@ from cagp_dist.gp import Prior
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
 
@@ -188,12 +189,13 @@ class SimulationVerdict:
 
 def calibrate(
     prior: Prior,
-    X: ArrayLike,
+    X: "ArrayLike | LatLonGrid",
     X_test: ArrayLike,
     *,
     solver: "Solver",
     simulations: int = 1000,
     generator: np.random.Generator | None = None,
+    observed: NDArray[np.bool_] | None = None,
     weights: ArrayLike | None = None,
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
@@ -210,8 +212,8 @@ def calibrate(
     ----------
     prior : Prior
         Law of the fields, and prior of the solver; its mean is a number or one column.
-    X : array_like, shape (n, p)
-        Observed points, in the order in which the solver visits them.
+    X : array_like, shape (n, p), or LatLonGrid
+        Observed points, in the order in which the solver visits them, or the grid that is observed.
     X_test : array_like, shape (q, p)
         Where errors are looked at.
     solver : Solver
@@ -221,6 +223,8 @@ def calibrate(
         ``1 / sqrt(2 N q)``.
     generator : numpy.random.Generator, optional
         Source of the direction and the fields; by default ``numpy.random.default_rng(0)``.
+    observed : array of bool, shape (P, Q), optional
+        Of a grid, which points are observed; all by default.
     weights : array_like, shape (q,), optional
         Area that each test point stands for, on any positive scale.
     executor : Executor, optional
@@ -269,6 +273,7 @@ def calibrate(
         X_test,
         simulations=simulations,
         generator=np.random.default_rng(0) if generator is None else generator,
+        observed=observed,
         memory_limit_bytes=memory_limit_bytes,
     )
     share = unit_weights(weights, (len(drawn.fields.X_test),))
@@ -298,7 +303,7 @@ def judged(drawn: Drawn, errors: Standardised, *, solver: str, weights: Array) -
         area_std=area_std,
         area_std_error=float(by_field.std() / np.sqrt(by_field.size) / (2.0 * area_std)),
         scores=scores(latent + errors.mean_error.T, errors.std.T, latent, weights=weights),
-        verdict=_verdict(tests, rank_pvalue, joint, fields=pit.size, points=len(squares)),
+        verdict=_verdict(tests, rank_pvalue, joint, ratio=area_std, fields=pit.size, points=len(squares)),
         relative_jitter=drawn.relative_jitter,
     )
 
@@ -344,7 +349,7 @@ def _pvalues(tests: NormalTests, rank_pvalue: float, joint: JointTest) -> dict[s
 
 
 def _verdict(
-    tests: NormalTests, rank_pvalue: float, joint: JointTest, *, fields: int, points: int
+    tests: NormalTests, rank_pvalue: float, joint: JointTest, *, ratio: float, fields: int, points: int
 ) -> SimulationVerdict:
     """Say what all tests together find, each at its part of the significance."""
     pvalues = _pvalues(tests, rank_pvalue, joint)
@@ -357,9 +362,10 @@ def _verdict(
     if not joint.null_space_ok:
         wrong.add(True)
     measured = (
-        f"over {fields:,} field{'s' if fields != 1 else ''} drawn from the prior, errors are {joint.std:.3f} "
-        f"times what the error bars say, all {points:,} point{'s' if points != 1 else ''} together, and "
-        f"{tests.z_std:.3f} times along one random direction"
+        f"over {fields:,} field{'s' if fields != 1 else ''} drawn from the prior, errors at {points:,} "
+        f"point{'s' if points != 1 else ''} are {ratio:.3f} times as large as their error bars, "
+        f"{joint.std:.3f} times with the stated correlations and {tests.z_std:.3f} times along one random "
+        "direction"
     )
     if not joint.null_space_ok:
         measured += (

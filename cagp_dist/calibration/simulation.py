@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.beliefs import Fields, Standardised, standardised
 from cagp_dist.calibration.pit import NormalTests, normal_tests
 from cagp_dist.checks import as_points, check_count
@@ -27,7 +27,8 @@ from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gp import Prior
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE
-from cagp_dist.posterior.problem import noise_of, patterns
+from cagp_dist.latlon import LatLonGrid
+from cagp_dist.posterior.problem import Observed, noise_of, patterns
 from cagp_dist.text import bytes_text, counted
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class SimulationResult:
         The unit vector ``w``.
     relative_jitter : float
         What was added to the diagonal of the joint prior covariance to factor it, as a fraction of the
-        kernel variance; 0 unless points coincide or the kernel is very smooth, at most 1e-10.
+        kernel variance; 0 unless points nearly coincide or the kernel is very smooth, at most 1e-10.
     """
 
     z: Array
@@ -160,15 +161,17 @@ class Drawn:
 
 def draw(
     prior: Prior,
-    X: ArrayLike,
+    X: ArrayLike | LatLonGrid,
     X_test: ArrayLike,
     *,
     simulations: int,
     generator: np.random.Generator,
+    observed: NDArray[np.bool_] | None = None,
     memory_limit_bytes: int | None = None,
 ) -> Drawn:
-    """Draw fields jointly at training and test points, and observe them; arguments as of `simulate`."""
-    train, test = as_points("X", X), as_points("X_test", X_test)
+    """Draw fields jointly at training and test points, and observe them; arguments as of `calibrate`."""
+    places = _places(prior, X, observed)
+    train, test = places.points, as_points("X_test", X_test)
     check_count("simulations", simulations, least=1)
     if not isinstance(generator, np.random.Generator):
         raise ArgumentError(
@@ -185,7 +188,7 @@ def draw(
         )
     direction = generator.standard_normal(len(test))
     direction /= np.linalg.norm(direction)
-    points = np.concatenate([train, test])
+    points, where = _distinct(np.concatenate([train, test]))
     _check_fits(len(points), simulations, memory_limit_bytes)
     centre = prior.mean_at(points)
     if centre.shape[1] != 1:
@@ -195,10 +198,82 @@ def draw(
         )
     draws, relative_jitter = _draw(prior.kernel, points, simulations, generator)
     draws += centre
-    noise = noise_of(prior.noise_variance, patterns(train, np.zeros(len(train)))[0].observed())
+    if where is not None:
+        draws = draws[where]
     values = draws[: len(train)]
-    values += np.sqrt(noise)[:, None] * generator.standard_normal((len(train), simulations))
-    return Drawn(Fields(prior, train, values, test, draws[len(train) :]), direction, relative_jitter)
+    values += np.sqrt(places.noise)[:, None] * generator.standard_normal((len(train), simulations))
+    fields = Fields(places.prior, places.X, places.embedded(values), test, draws[len(train) :])
+    return Drawn(fields, direction, relative_jitter)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where fields are observed.
+
+    Attributes
+    ----------
+    prior : Prior
+        Of the solves; its noise belongs to X.
+    X : array (n, p), or LatLonGrid
+        What solves get.
+    points : array, shape (n, p)
+        Observed points.
+    noise : array, shape (n,)
+        Noise variance of each.
+    index : array of int, shape (n,), or None
+        Where they lie on the grid.
+    """
+
+    prior: Prior
+    X: Array | LatLonGrid
+    points: Array
+    noise: Array
+    index: Indices | None = None
+
+    def embedded(self, values: Array) -> Array:
+        """Values (n, N) as solves take them: on a grid (N, P, Q), NaN where nothing is observed."""
+        if self.index is None or not isinstance(self.X, LatLonGrid):
+            return values
+        fields = np.full((values.shape[1], self.X.size), np.nan)
+        fields[:, self.index] = values.T
+        return fields.reshape(-1, *self.X.shape)
+
+
+def _places(prior: Prior, X: ArrayLike | LatLonGrid, observed: NDArray[np.bool_] | None) -> Places:
+    if not isinstance(X, LatLonGrid):
+        if observed is not None:
+            raise ArgumentError("observed is for grids; of points, give those that are observed for X.")
+        points = as_points("X", X)
+        if len(points) == 0:
+            return Places(prior, points, points, np.empty(0))
+        return Places(
+            prior, points, points, noise_of(prior.noise_variance, _observed(points, np.zeros(len(points))))
+        )
+    mask = np.ones(X.shape, dtype=bool) if observed is None else np.asarray(observed, dtype=bool)
+    if mask.shape != X.shape:
+        raise ArgumentError(f"observed has shape {mask.shape}; expected {X.shape}, that of the grid.")
+    seen = _observed(X, np.where(mask, 0.0, np.nan))
+    noise = noise_of(prior.noise_variance, seen)
+    if seen.layout is None:
+        raise TypeError("what is observed on a grid has a layout")
+    grid, index = seen.layout.grid, seen.layout.index
+    if isinstance(prior.noise_variance, np.ndarray):
+        by_point = np.full(grid.size, noise.mean())  # what stands where nothing is observed is not used
+        by_point[index] = noise
+        prior = Prior(prior.kernel, by_point.reshape(grid.shape), prior.mean)
+    return Places(prior, grid, seen.X, noise, index)
+
+
+def _observed(X: Array | LatLonGrid, values: Array) -> Observed:
+    return patterns(X, values)[0].observed()
+
+
+def _distinct(points: Array) -> tuple[Array, Indices | None]:
+    """Points without repetitions, and which of them each one is; None, and all of them, if none coincide."""
+    first, where = np.unique(points, axis=0, return_index=True, return_inverse=True)[1:]
+    if len(first) == len(points):
+        return points, None
+    return points[first], where.ravel()
 
 
 def errors_of(

@@ -18,6 +18,7 @@ from cagp_dist.cli.options import examples as _examples
 
 if TYPE_CHECKING:
     from cagp_dist.service.jobfile.tables import Job
+    from cagp_dist.service.task import Simulations
 
 NOT_CONVERGED = 3
 
@@ -137,6 +138,46 @@ def run(
         _run(_loaded(job, times), scheduler, publish_unconverged=publish_unconverged)
 
 
+@app.command(
+    epilog=_examples(
+        "cagp calibrate job.toml",
+        "cagp calibrate job.toml --simulations 200",
+        "cagp calibrate job.toml --seed 1 --scheduler serial",
+    )
+)
+def calibrate(
+    job: JobFile,
+    simulations: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Fields to draw: a scale is known to one part in the root of 2 N q."
+        ),
+    ] = 1000,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the fields.")] = 0,
+    times: Times = None,
+    scheduler: Scheduler = None,
+    publish_unconverged: Annotated[
+        bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Do a job, and do it again on fields drawn from its own prior, to see what its error bars do.
+
+    The same points, prior and solver, on fields where the prior is right by construction: what is wrong with
+    the error bars there is the fault of the solver. The run is that of `cagp run`, with the simulations in a
+    group of their own and a section in its report.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.service.task import Simulations
+
+        _run(
+            _loaded(job, times),
+            scheduler,
+            publish_unconverged=publish_unconverged,
+            simulations=Simulations(simulations, seed),
+        )
+
+
 @app.command(epilog=_examples("cagp plan job.toml", "cagp plan job.toml --scheduler serial"))
 def plan(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: Debug = False) -> None:
     """Show what a job costs in points, tiles, tasks, bytes and seconds, and start nothing."""
@@ -245,14 +286,25 @@ def example(
                 typer.echo(path)
 
 
-def _run(job: "Job", scheduler: str | None, *, publish_unconverged: bool) -> None:
+def _run(
+    job: "Job",
+    scheduler: str | None,
+    *,
+    publish_unconverged: bool,
+    simulations: "Simulations | None" = None,
+) -> None:
     """Do a job, show how it goes and what came of it, and leave with its exit code."""
     from cagp_dist.report import write_report
     from cagp_dist.service.events import Clock
     from cagp_dist.service.run import run as run_job
 
     with Display() as display:
-        outcome = run_job(_placed(job, scheduler), publish_unconverged=publish_unconverged, observe=display)
+        outcome = run_job(
+            _placed(job, scheduler),
+            simulations=simulations,
+            publish_unconverged=publish_unconverged,
+            observe=display,
+        )
         page = None
         if outcome.path is not None:
             page = job.root / "report" / outcome.path.stem / "report.html"

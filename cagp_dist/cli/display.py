@@ -188,6 +188,10 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     out.print(f"bars    {verdict}", style="yellow" if fault else "", soft_wrap=True)
     if (unfinished := scores.attrs.get("computational_statement")) is not None:
         out.print(f"share   {unfinished}", soft_wrap=True)
+    if outcome.simulation is not None:
+        said = outcome.simulation.attrs
+        fault = said["simulation_status"] not in ("consistent", "undecided")
+        out.print(f"prior   {said['simulation_statement']}", style="yellow" if fault else "", soft_wrap=True)
     if outcome.already_done:
         out.print("This run was published before; nothing was computed.")
     out.print(f"status  {outcome.status.value}: {outcome.status.advice}", soft_wrap=True)

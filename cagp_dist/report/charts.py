@@ -13,6 +13,7 @@ from cagp_dist.variables.units import amount, spoken, symbol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 PRIOR_BEYOND = 0.8
@@ -30,6 +31,8 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
     scored = run.calibration
     by_area = None if scored.by_area_is_the_same else histogram(scored.pit, weights=scored.area_weight)
     drawings = [draw_pit(histogram(scored.pit), by_area, pit_height_inches)]
+    if run.simulation is not None:
+        drawings.append(draw_simulated(histogram(run.simulation.pit)))
     if len(run.trace.iteration) >= FEWEST_STEPS:
         drawings.append(draw_convergence(run.trace, run.variable.units))
     if len(run.times) > 1:
@@ -42,14 +45,35 @@ def draw_pit(pit: Histogram, by_area: Histogram | None, height_inches: float) ->
 
     ``by_area`` is drawn as a line over it, if there is one.
     """
+    figure = _pit_figure(
+        pit, by_area, height_inches, heading="Are the error bars honest? PIT histogram", counted="test points"
+    )
+    return Drawing("pit", figure, _described(pit))
+
+
+def draw_simulated(pit: Histogram) -> Drawing:
+    """Histogram of the PIT values of simulated fields, which are independent."""
+    figure = _pit_figure(
+        pit, None, 3.6, heading="On fields drawn from the prior: PIT histogram", counted="simulated fields"
+    )
+    return Drawing("simulation", figure, _described(pit))
+
+
+def _described(pit: Histogram) -> str:
+    return (
+        f"Histogram of {int(pit.counts.sum()):,} PIT values in {len(pit.counts)} intervals: "
+        f"{pit.counts.min():.0f} to {pit.counts.max():.0f} per interval, "
+        f"{pit.expected:.0f} expected, {pit.lower:.0f} to {pit.upper:.0f} in the 95 % range."
+    )
+
+
+def _pit_figure(
+    pit: Histogram, by_area: Histogram | None, height_inches: float, *, heading: str, counted: str
+) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_INCHES, height_inches))
-    title(
-        figure,
-        "Are the error bars honest? PIT histogram",
-        "U-shape: too narrow. Hump: too wide. Flat: as wide as the errors.",
-    )
+    title(figure, heading, "U-shape: too narrow. Hump: too wide. Flat: as wide as the errors.")
     axes = figure.add_axes((0.095, 0.52 / height_inches, 0.885, 1.0 - 1.1 / height_inches))
     quiet_grid(axes)
     axes.axhspan(pit.lower, pit.upper, color=BAND, linewidth=0, label="95 % range if uniform", zorder=1)
@@ -69,16 +93,11 @@ def draw_pit(pit: Histogram, by_area: Histogram | None, height_inches: float) ->
         )
         top = max(top, float(by_area.counts.max()))
     axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.22 * top))
-    axes.set_xlabel("predicted probability of a value below the observed one")
-    axes.set_ylabel("test points")
+    below = "observed" if counted == "test points" else "true"
+    axes.set_xlabel(f"predicted probability of a value below the {below} one")
+    axes.set_ylabel(counted)
     axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=3, labelcolor=INK)
-    return Drawing(
-        "pit",
-        figure,
-        f"Histogram of {int(pit.counts.sum()):,} PIT values in {len(pit.counts)} intervals: "
-        f"{pit.counts.min():.0f} to {pit.counts.max():.0f} per interval, "
-        f"{pit.expected:.0f} expected, {pit.lower:.0f} to {pit.upper:.0f} in the 95 % range.",
-    )
+    return figure
 
 
 def draw_convergence(trace: Trace, units: str = "K") -> Drawing:

@@ -11,6 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
+from cagp_dist.store import simulated
 from cagp_dist.store.layout import (
     FORMAT_VERSION,
     MISSING,
@@ -146,6 +147,32 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
+class Simulation:
+    """What the error bars did on fields drawn from the prior.
+
+    Attributes
+    ----------
+    pit : array, shape (N,)
+        One value for each field.
+    error_ratio : array, shape (q,)
+        Root mean square of error over error bar at each point.
+    numbers : mapping of str to float
+        By the names of `cagp_dist.store.simulated.NUMBERS`.
+    status, statement : str
+        The verdict.
+    observed : int or None
+        Points that the fields were observed at.
+    """
+
+    pit: Array
+    error_ratio: Array
+    numbers: Mapping[str, float]
+    status: str
+    statement: str
+    observed: int | None
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
     """Scores after each iteration; entry 0 is the prior."""
 
@@ -219,6 +246,7 @@ class PublishedRun:
     variable: Variable = T2M
     fine: MeanMap | None = None
     places: Places | None = None
+    simulation: Simulation | None = None
 
     @property
     def solver_calibration(self) -> str:
@@ -296,8 +324,14 @@ def read_run(path: Path) -> PublishedRun:
     if (path / "targets").is_dir():
         with _group(path, "targets") as targets:
             places = _places_of(targets, name)
+    simulation = None
+    if (path / "simulation").is_dir():
+        with _group(path, "simulation") as fields:
+            simulation = _simulation_of(fields)
     key = attributes.text("run_key") or path.stem
-    return PublishedRun(key, times, points, grid, scored, traced, attributes, variable, fine, places)
+    return PublishedRun(
+        key, times, points, grid, scored, traced, attributes, variable, fine, places, simulation
+    )
 
 
 def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]:
@@ -319,6 +353,18 @@ def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]
     with _group(path, "map") as fine, _group(path, "map_std") as fields:
         for index in range(fields.sizes["time"]):
             yield _mean_of(fine, variable, index), _map_of(fields, variable, index)
+
+
+def _simulation_of(fields: "xr.Dataset") -> Simulation:
+    said = Attributes({str(name): value for name, value in fields.attrs.items()})
+    return Simulation(
+        pit=_values(fields, "pit", "simulation"),
+        error_ratio=_values(fields, "error_ratio", "point"),
+        numbers={name: float(_values(fields, name)) for name in simulated.NUMBERS},
+        status=said.text("simulation_status"),
+        statement=said.text("simulation_statement"),
+        observed=said.count("simulated_observations"),
+    )
 
 
 def _places_of(targets: "xr.Dataset", name: str) -> Places:

@@ -9,7 +9,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Times
 from cagp_dist.calibration import scores as scoring
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
-from cagp_dist.report.published import PublishedRun
+from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import percent, signed, when
 from cagp_dist.variables.units import amount, squared, symbol
 
@@ -101,6 +101,42 @@ def coverage_rows(run: PublishedRun) -> list[Row]:
         )
         for weighting, shares, errors in weightings
         for level, share, error in zip(scored.levels, shares, errors, strict=True)
+    ]
+
+
+def simulation_rows(found: Simulation) -> list[Row]:
+    """Name what was measured on simulated fields, its value, that of right error bars, and a p-value."""
+    numbers, fields, points = found.numbers, found.pit.size, found.error_ratio.size
+    chance = 1.0 / np.sqrt(2.0 * fields)
+    low, high = np.quantile(found.error_ratio, [0.05, 0.95])
+
+    def p(name: str) -> str:
+        value = numbers[f"{name}_pvalue"]
+        return "< 1e-6" if value < 1e-6 else f"{value:.2g}"
+
+    return [
+        (
+            "Error over error bar, points together",
+            f"{numbers['error_ratio_joint']:.4f}",
+            f"1 ± {1.0 / np.sqrt(2.0 * fields * points):.4f}",
+            p("joint"),
+        ),
+        (
+            "the same along a random direction",
+            f"{numbers['error_ratio_along']:.3f}",
+            f"1 ± {chance:.3f}",
+            p("variance"),
+        ),
+        (
+            "the same point by point, by area",
+            f"{numbers['error_ratio_by_area']:.3f}",
+            f"1 ± {numbers['error_ratio_by_area_standard_error']:.3f}",
+            "",
+        ),
+        ("the same at nine of ten points", f"{low:.2f} to {high:.2f}", f"1 ± {chance:.3f} each", ""),
+        ("Distance of the PIT from uniform", f"{numbers['ks_statistic']:.4f}", "", p("ks")),
+        ("Counts of the histogram", "", "", p("rank")),
+        ("Mean error along the direction", "", "0", p("mean")),
     ]
 
 

@@ -32,6 +32,16 @@ COVERAGE_WORDS = {
 }
 """The verdict on a run (`cagp_dist.calibration.verdict`) in a few words."""
 
+SIMULATION_WORDS = {
+    "consistent": "no fault found in the error bars",
+    "undecided": "too few fields to judge",
+    "too-narrow": "error bars too narrow",
+    "too-wide": "error bars too wide",
+    "wrong-shape": "errors of another law",
+    "biased": "errors lean to one side",
+}
+"""The verdict on simulated fields (`cagp_dist.calibration.laboratory`) in a few words."""
+
 NOT_EXACTLY_CALIBRATED = {
     "approximate": "This solver looks at the observations when it chooses its steps, so that no theorem says "
     "how wide its error bars have to be. Those of conjugate gradients are usually too wide, sometimes too "

@@ -15,6 +15,7 @@ from cagp_dist.gp import Prior
 from cagp_dist.service.design import MapCells, blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.jobfile.tables import FoldPoints
+from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import Solution, Step
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import schema
@@ -143,6 +144,30 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     return groups
 
 
+def simulation_group_of(task: Task, found: Simulated) -> "xr.Dataset":
+    """Arrange what simulated fields found for publication."""
+    points = task.points
+    group = schema.simulation_group(
+        latitude_degrees=points.latitude_degrees[found.points],
+        longitude_degrees=points.longitude_degrees[found.points],
+        found=found.calibration,
+        area_weight=found.area_weight,
+        variable=points.variable,
+    )
+    asked = found.asked
+    return group.assign_attrs(
+        simulations=asked.count, simulation_seed=asked.seed, simulated_observations=found.observed
+    )
+
+
+def _simulation_said(groups: "Mapping[str, xr.Dataset]") -> dict[str, object]:
+    """Give the verdict on simulated fields, if there are any."""
+    if "simulation" not in groups:
+        return {}
+    attributes = groups["simulation"].attrs
+    return {name: attributes[name] for name in ("simulation_status", "simulation_statement", "simulations")}
+
+
 def _computational_statement(std: Array, unfinished: Array | None, units: str) -> dict[str, str]:
     """Say how much of the error bars at the test points is unfinished computation, if that is known."""
     if unfinished is None:
@@ -187,7 +212,7 @@ def attributes_of(
     prior: Prior,
     solution: Solution,
     *,
-    calibration: "xr.Dataset",
+    groups: "Mapping[str, xr.Dataset]",
     fitted: FittedPrior | None,
     executor: str,
     seconds: Mapping[str, float],
@@ -195,8 +220,9 @@ def attributes_of(
     """Say where a run comes from and what was found.
 
     The job as written, prior, fit, versions, plan, timings, how the solve ended, and whether the error bars
-    hold what they promise, from group ``calibration``.
+    hold what they promise, from groups ``calibration`` and ``simulation``.
     """
+    calibration = groups["calibration"]
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
     attributes: dict[str, object] = {
@@ -206,6 +232,7 @@ def attributes_of(
         "calibration_status": calibration.attrs["calibration_status"],
         "calibration_statement": calibration.attrs["calibration_statement"],
         **{name: said for name, said in calibration.attrs.items() if name == "computational_statement"},
+        **_simulation_said(groups),
         "solver": _described(job.solver.model_dump()),
         "solver_calibrated": task.solver.calibrated == "exact",
         "solver_calibration": task.solver.calibrated,

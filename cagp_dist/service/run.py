@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +17,10 @@ from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
-from cagp_dist.service.results import attributes_of, groups_of, self_contained
+from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
+from cagp_dist.service.simulation import simulate_task
 from cagp_dist.service.solve import Solution
-from cagp_dist.service.task import Task, prepare
+from cagp_dist.service.task import Simulations, Task, prepare
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import memory_limit, workers_of
 from cagp_dist.solvers import Status
@@ -45,16 +46,25 @@ class Outcome:
         Group ``calibration`` of the run: the scores.
     already_done : bool
         Whether the same run was there already and nothing was computed.
+    simulation : xarray.Dataset or None
+        Group ``simulation``, if fields were simulated.
     """
 
     path: Path | None
     status: Status
     calibration: "xr.Dataset"
     already_done: bool
+    simulation: "xr.Dataset | None" = None
 
 
 @in_words_of_the_job()
-def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = silent) -> Outcome:
+def run(
+    job: Job,
+    *,
+    simulations: Simulations | None = None,
+    publish_unconverged: bool = False,
+    observe: Observer = silent,
+) -> Outcome:
     """Do a job, or find that it is done.
 
     The name of the run is known before the solve: a digest of the job, the observations, the tiling
@@ -65,6 +75,9 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
     ----------
     job : Job
         A checked job file.
+    simulations : Simulations, optional
+        Also draw fields from the prior of the job and solve for them, to see what its error bars do; the run
+        then has a group ``simulation``, and a name of its own.
     publish_unconverged : bool
         Also publish a run whose status is not ok.
     observe : callable
@@ -89,11 +102,11 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
             field = ingest(job, report=stage.note)
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
-            task = prepare(job, field)
+            task = replace(prepare(job, field), simulations=simulations)
             stage.summary = size_of_task(task).line()
         done = published(job.root, run_key=task.run_key)
         if done is not None:
-            return _already_done(job.root, done, task.run_key)
+            return _already_done(job.root, done, task)
         prior, fitted = task.prior, None
         if prior is None:
             with clock.stage("Fit") as stage:
@@ -106,11 +119,14 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
             groups = groups_of(task, prior, solution)
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
+        if simulations is not None:
+            with clock.stage("Simulation") as stage:
+                groups["simulation"] = _simulated(task, prior, simulations, executor(), stage)
         attributes = attributes_of(
             task,
             prior,
             solution,
-            calibration=groups["calibration"],
+            groups=groups,
             fitted=fitted,
             executor=executor().description,
             seconds=clock.seconds,
@@ -118,7 +134,9 @@ def run(job: Job, *, publish_unconverged: bool = False, observe: Observer = sile
         with clock.stage("Publication"):
             whole = self_contained(groups, attributes, task)
             path = publish(job.root, whole, run_key=task.run_key, attributes=attributes)
-    return Outcome(path, solution.status, groups["calibration"], already_done=False)
+    return Outcome(
+        path, solution.status, groups["calibration"], already_done=False, simulation=groups.get("simulation")
+    )
 
 
 @in_words_of_the_job()
@@ -223,14 +241,33 @@ def _described(field: "xr.Dataset") -> str:
     return f"{times} x {rows} x {columns} values{lacking} from {field.attrs['source']}"
 
 
-def _already_done(root: Path, path: Path, key: str) -> Outcome:
+def _simulated(
+    task: Task, prior: Prior, asked: Simulations, executor: Executor, stage: Stage
+) -> "xr.Dataset":
+    """Group ``simulation``: the job on fields of its prior."""
+    stage.note("fields are drawn from the prior of the job, observed at its points and solved as it says")
+    with _compilation_noted(stage):
+        found = simulate_task(
+            task,
+            prior,
+            asked,
+            executor=executor,
+            memory_limit_bytes=memory_limit(task.job, executor),
+            progress=stage.progress,
+        )
+    stage.summary = f"{asked.count:,} fields: {found.calibration.verdict.kind}"
+    return simulation_group_of(task, found)
+
+
+def _already_done(root: Path, path: Path, task: Task) -> Outcome:
     """Make a run that was published before the current one, and read its scores."""
     current = current_run(root)
     if current != path:
         # publish() leaves the run as it is and moves CURRENT; it wants a group all the same
-        publish(root, {"calibration": read_group(path, "calibration")}, run_key=key, attributes={})
+        publish(root, {"calibration": read_group(path, "calibration")}, run_key=task.run_key, attributes={})
     status = Status(str(read_group(path).attrs["status"]))
-    return Outcome(path, status, read_group(path, "calibration"), already_done=True)
+    simulation = None if task.simulations is None else read_group(path, "simulation")
+    return Outcome(path, status, read_group(path, "calibration"), already_done=True, simulation=simulation)
 
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:

@@ -1,7 +1,7 @@
 """What a job comes to once its field is known: points, values, prior, solver and the run's name."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ import numpy as np
 
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.era5.selection import shown
@@ -80,6 +81,18 @@ def gaps_of(points: Points, train: Indices) -> Gaps | None:
     )
 
 
+@dataclass(frozen=True)
+class Simulations:
+    """How many fields are drawn from the prior of a job to see what its error bars do, and their seed."""
+
+    count: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("simulations", self.count, least=1)
+        check_count("seed", self.seed, least=0)
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Everything a solve needs.
@@ -106,6 +119,8 @@ class Task:
         Source of the field and digests of it, of the climatology if the mean is one, and of the targets.
     wanted : Places or None
         Places of a table that are to be predicted.
+    simulations : Simulations or None
+        Fields of the prior that are solved for as well.
     """
 
     job: Job
@@ -118,6 +133,7 @@ class Task:
     places: tuple[LatLonGrid, Indices] | None
     provenance: Mapping[str, str]
     wanted: Places | None = None
+    simulations: Simulations | None = None
 
     @property
     def inputs(self) -> Array:
@@ -235,6 +251,7 @@ class Task:
                 "smallest_row_tile": tiling.SMALLEST_ROW_TILE,
                 **({} if blank == 0 else {"blank_cells": blank}),
                 **({"gaps": "kept"} if gaps else {}),  # they were dropped once
+                **({} if self.simulations is None else {"simulations": asdict(self.simulations)}),
             },
             dtype="float64",
             code_version=version("cagp-dist"),

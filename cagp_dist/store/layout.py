@@ -11,6 +11,9 @@
     trace         rmse nll crps ks_statistic ks_pvalue seconds (iteration)  coverage (iteration, level)
     targets       t2m_mean t2m_std t2m_predictive_std (time, point)        latitude longitude (point)
     observations  t2m (time, point)                                        latitude longitude (point)
+    simulation    z pit (simulation)  error_ratio area_weight (point)  pit_count (pit_interval)
+                  pit_bin (pit_edge)  coverage (level)  error_ratio_joint joint_pvalue and others ();
+                  on fields drawn from the prior, if the job was calibrated (`cagp_dist.store.simulated`)
 
 A run of another variable has its name in place of ``t2m``, and its unit. Groups of points have the coordinate
 ``station_name`` (point) as well, if the table that they come from names its places.
@@ -30,6 +33,7 @@ import xarray as xr
 
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS
 from cagp_dist.errors import StoreError
+from cagp_dist.store import simulated
 from cagp_dist.variables import T2M, UNCHECKED, Variable, variable_of
 
 MISSING = "missing_observations"
@@ -108,6 +112,7 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
                                     "comment": "If the error bars are right. It allows for the correlation "
                                     "of errors of neighbouring points, not for one of all points."},
         "seconds": {"units": "s", "long_name": "wall time from the start of the solve to this iteration"},
+        **simulated.ATTRIBUTES,
     }  # fmt: skip
 
 
@@ -184,6 +189,7 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
             **dict.fromkeys(by_level, ("iteration", "level")),
         },
         "observations": {variable: _POINTS},
+        "simulation": simulated.DIMENSIONS,
     }
 
 
@@ -220,6 +226,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
         for suffix in ("", "_area_weighted")
     },
     **dict.fromkeys(("area_weight", "seconds", "iteration"), (0.0, np.inf)),
+    **simulated.RANGES,
 }
 NODES_PER_CELL = "nodes_per_cell"
 """Attribute of a map whose values are means over its cells: nodes of quadrature in each."""
@@ -273,7 +280,8 @@ def check(name: str, group: xr.Dataset) -> None:
     Parameters
     ----------
     name : str
-        ``"posterior"``, ``"map"``, ``"targets"``, ``"calibration"``, ``"trace"`` or ``"observations"``.
+        ``"posterior"``, ``"map"``, ``"targets"``, ``"calibration"``, ``"trace"``,
+        ``"observations"`` or ``"simulation"``.
     group : Dataset
         In memory, as it is about to be written or as it was read back.
 

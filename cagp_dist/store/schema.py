@@ -6,11 +6,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from cagp_dist.calibration.laboratory import Calibration
 from cagp_dist.calibration.pit import histogram, unit_weights
 from cagp_dist.calibration.scores import Scores
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
+from cagp_dist.store import simulated
 from cagp_dist.store.layout import (
     COORDINATES,
     MISSING,
@@ -277,6 +279,86 @@ def calibration_group(
         }
     group = _counting_missing(group, "pit")
     return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)
+
+
+def simulation_group(
+    *,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    found: Calibration,
+    area_weight: ArrayLike,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``simulation``: what the error bars of the solver did on fields drawn from the prior.
+
+    The verdict is in its attributes ``simulation_status`` and ``simulation_statement``, see
+    `cagp_dist.calibrate`.
+
+    Parameters
+    ----------
+    latitude_degrees, longitude_degrees : array_like, shape (q,)
+        Where errors were looked at.
+    found : Calibration
+        What was found there.
+    area_weight : array_like, shape (q,)
+        Area that each point stands for, on any positive scale.
+    variable : Variable
+        What is analysed.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    counts, tests, joint, scored = found.histogram, found.tests, found.joint, found.scores
+    group = _dataset(
+        "simulation",
+        {
+            "latitude": _coordinate("latitude", "point", latitude_degrees),
+            "longitude": _coordinate("longitude", "point", longitude_degrees),
+            "level": _coordinate("level", "level", scored.levels),
+        },
+        {
+            "z": found.z,
+            "pit": found.pit,
+            "error_ratio": found.point_std,
+            "area_weight": unit_weights(area_weight, np.shape(latitude_degrees)),
+            "pit_bin": counts.edges,
+            "pit_count": counts.counts.astype(np.int64),
+            "coverage": scored.coverage,
+            "coverage_area_weighted": scored.coverage_area_weighted,
+            "error_ratio_joint": joint.std,
+            "error_ratio_along": tests.z_std,
+            "error_ratio_by_area": found.area_std,
+            "error_ratio_by_area_standard_error": found.area_std_error,
+            "ks_statistic": tests.ks_statistic,
+            "ks_pvalue": tests.ks_pvalue,
+            "variance_pvalue": tests.variance_pvalue,
+            "mean_pvalue": tests.mean_pvalue,
+            "rank_pvalue": found.rank_pvalue,
+            "joint_pvalue": joint.pvalue,
+            "null_space_error": joint.null_error,
+        },
+        variable,
+        title=f"Error bars of {variable.long_name} on fields drawn from the prior",
+    )
+    group["pit"].attrs["long_name"] = "probability integral transform of z"
+    for name, by in (("coverage", ""), ("coverage_area_weighted", ", points weighted by area")):
+        group[name].attrs["long_name"] = f"fraction of true values inside the central interval{by}"
+    for name in ("pit", "coverage", "coverage_area_weighted"):
+        group[name].attrs["comment"] = simulated.LATENT
+    group["ks_pvalue"].attrs["comment"] = simulated.INDEPENDENT
+    group["pit_count"].attrs |= {
+        "uniform_expected": counts.expected,
+        "uniform_lower_95": counts.lower,
+        "uniform_upper_95": counts.upper,
+        "comment": "A count of independent uniform values lies between the bounds with probability 0.95.",
+    }
+    return group.assign_attrs(
+        simulation_status=found.verdict.kind,
+        simulation_statement=found.verdict.statement,
+        null_space_dimension=joint.null_dimension,
+    )
 
 
 def trace_group(

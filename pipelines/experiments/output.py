@@ -1,6 +1,7 @@
 """What the experiments have in common: their command line, Markdown tables, and the look of their figures."""
 
 import argparse
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from cagp_dist.report.drawing import ACCENT, INK, MUTED, drawing_style
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -42,6 +44,16 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         print("| " + " | ".join(row) + " |")
     print(flush=True)
+
+
+def save(path: Path, results: "xr.Dataset") -> None:
+    """Write results as a Zarr store, in place of one that is there."""
+    from cagp_dist.store.arrays import ROOT, write_group
+
+    if path.exists():
+        shutil.rmtree(path)
+    write_group(path, ROOT, results)
+    print(f"written to {path}", flush=True)
 
 
 @contextmanager

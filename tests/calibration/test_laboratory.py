@@ -217,7 +217,7 @@ def test_few_fields_decide_nothing(simulations, kind):
     assert result.verdict.kind == kind
     assert result.verdict.ok
     assert "would have been found in 95 % of cases" in result.verdict.statement
-    assert "all 1 point together" in result.verdict.statement
+    assert "errors at 1 point are" in result.verdict.statement
 
 
 @pytest.mark.parametrize("freedom", [5, 1_000, 441_000])
@@ -236,6 +236,39 @@ def test_the_plot_has_the_counts_and_their_band(points):
     assert band.get_height() == pytest.approx(result.histogram.upper - result.histogram.lower)
     assert sum(bar.get_height() for bar in bars) == 400
     assert result.plot(axes) is axes
+
+
+@pytest.mark.parametrize("noise", [0.02, "by point"])
+def test_grids_are_observed_where_one_says(noise):
+    """With both poles, gaps and a latitude without observations; the same errors as of the points alone."""
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 7), 8)
+    rng = np.random.default_rng(4)
+    observed = rng.random(grid.shape) < 0.7
+    observed[2] = False
+    observed[0], observed[-1] = True, False
+    variance = rng.uniform(0.01, 0.1, size=grid.shape)
+    variance[0] = 0.05
+    prior = cagp.Prior(cagp.Matern32(0.5), variance if noise == "by point" else 0.02)
+    X_test = grid.points[grid.size // 2 :: 3]
+    drawn = draw(prior, grid, X_test, simulations=200, generator=np.random.default_rng(1), observed=observed)
+    alone = replace(drawn.fields.prior, noise_variance=0.02)
+    there = ~np.isnan(drawn.fields.y[0])
+    if noise == "by point":
+        alone = replace(alone, noise_variance=drawn.fields.prior.noise_variance[there])
+    direction = drawn.direction
+    mine = errors_of(drawn, solver=cagp.Rings(), executor=None)
+    points = drawn.fields.X.points[there.ravel()]
+    posterior = cagp.condition(
+        alone, points, drawn.fields.y[:, there].T, X_test, solver=cagp.Cholesky(), covariance="full"
+    )
+    np.testing.assert_allclose(mine.mean_error, posterior.mean - drawn.fields.latent, atol=1e-8)
+    np.testing.assert_allclose(
+        mine.along,
+        direction @ mine.mean_error / np.sqrt(direction @ posterior.covariance @ direction),
+        rtol=1e-6,
+    )
+    found = judged(drawn, mine, solver="rings", weights=np.ones(len(X_test)))
+    assert found.verdict.kind == "consistent"
 
 
 def test_progress_reaches_the_end(points):
@@ -280,6 +313,7 @@ def test_strong_calibration_refuses_what_has_no_stages(points):
         ({"simulations": 0}, "simulations is 0; expected an integer of at least 1"),
         ({"generator": 3}, r"generator is a int; expected numpy.random.default_rng\(seed\)"),
         ({"weights": [1.0]}, r"weights have shape \(1,\); expected \(15,\)"),
+        ({"observed": np.ones((2, 2))}, "observed is for grids; of points, give those that are observed"),
     ],
 )
 def test_wrong_arguments_are_refused(points, change, text):

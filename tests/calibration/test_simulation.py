@@ -132,12 +132,18 @@ def test_executors_give_the_same_bits(points):
     np.testing.assert_array_equal(*results)
 
 
-def test_points_that_coincide_are_drawn_with_jitter_and_stay_calibrated(points):
+@pytest.mark.parametrize("distance", [0.0, 1e-11])
+def test_points_that_coincide_or_nearly_so_stay_calibrated(points, distance):
+    """Those that coincide have one value; those that nearly do are drawn with jitter."""
     X = np.repeat(points[0][:40], 2, axis=0)
+    X[::2, 0] += distance
+    drawn = draw(PRIOR, X, X[:10], simulations=2, generator=np.random.default_rng(6))
+    np.testing.assert_allclose(drawn.fields.latent[::2], drawn.fields.latent[1::2], atol=1e-4)
+    assert np.array_equal(drawn.fields.latent[::2], drawn.fields.latent[1::2]) == (distance == 0.0)
     result = simulate(
         PRIOR, X, X[:10], solver=CALIBRATED[0], simulations=1_000, generator=np.random.default_rng(6)
     )
-    assert 0.0 < result.relative_jitter <= 1e-10
+    assert (0.0 < result.relative_jitter <= 1e-10) == (distance > 0.0)
     assert min(result.tests.ks_pvalue, result.tests.variance_pvalue) > 1e-3
 
 

@@ -113,7 +113,7 @@ def test_fit_exits_with_3_when_it_does_not_end_well(job, capsys, monkeypatch, ca
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["ingest", "regress", "fit"])
+@pytest.mark.parametrize("name", ["ingest", "regress", "fit", "calibrate"])
 def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
     main = load(name)
     assert main([]) == 2
@@ -122,6 +122,20 @@ def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
     assert "there is no job file" in caplog.text
     Path(job).write_text(text_of(tmp_path).replace("field.zarr", "none.zarr"))
     assert main([job]) == 1
+
+
+@pytest.mark.parametrize(
+    ("solver", "code", "status"),
+    [("cholesky", 0, "consistent"), ('conjugate-gradient"\niterations = "5', 4, "too-wide")],
+)
+def test_calibrate_publishes_what_simulations_find(job, tmp_path, capsys, caplog, solver, code, status):
+    Path(job).write_text(text_of(tmp_path).replace('"cholesky"', f'"{solver}"').replace('"5"', "5"))
+    assert load("calibrate")([job, "many"]) == 2
+    assert load("calibrate")([job, "500"]) == code
+    path = Path(capsys.readouterr().out.strip())
+    assert xr.open_zarr(path).attrs["simulation_status"] == status
+    assert xr.open_zarr(path, group="simulation").sizes["simulation"] == 500
+    assert ("The error bars are too wide" in caplog.text) == (code == 4)
 
 
 def test_regress_exits_with_3_when_the_solve_breaks_down(job, tmp_path, caplog):

@@ -9,10 +9,11 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from cagp_dist.calibration.laboratory import Calibration
 from cagp_dist.calibration.scores import LEVELS, scores
 from cagp_dist.geometry import area_weights
 from cagp_dist.store.layout import FORMAT_VERSION, SCORES
-from cagp_dist.store.schema import calibration_group
+from cagp_dist.store.schema import calibration_group, simulation_group
 
 Array = NDArray[np.float64]
 Field = Callable[[Array, Array, int], Array]
@@ -58,11 +59,13 @@ def make_run(
     seed: int = 7,
     drawn_by_area: bool = True,
     attributes: dict[str, object] | None = None,
+    simulation: Calibration | None = None,
 ) -> Path:
     """Write a run of the published layout; ``longitude`` may begin below 0 (points are stored in [0, 360)).
 
     Test points are uniform on the sphere; ``drawn_by_area`` false weights them as if they were not.
     ``error_std`` is the spread of observed minus predicted, ``stated_std`` the predictive one claimed.
+    ``simulation`` has found something at as many points.
     """
     rng = np.random.default_rng(seed)
     stamps = np.array(times, dtype="datetime64[ns]")
@@ -127,6 +130,10 @@ def make_run(
                 "t2m_std": (("time", "latitude", "longitude"), np.broadcast_to(std, maps.shape)),
             },
             coords={"time": stamps, "latitude": rows, "longitude": columns},
+        )
+    if simulation is not None:
+        groups["simulation"] = simulation_group(
+            latitude_degrees=lat, longitude_degrees=lon % 360.0, found=simulation, area_weight=weights
         )
     judged = {
         name: groups["calibration"].attrs[name] for name in ("calibration_status", "calibration_statement")

@@ -12,6 +12,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.image import imread
 
+import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.report import write_report
 from cagp_dist.report.charts import draw_charts
@@ -284,7 +285,39 @@ def test_the_status_changes_the_words(
     run = make_run(tmp_path, test_count=30, map_step=None, iterations=1, attributes=attributes)
     page = page_of(run)
     assert phrase in page
+    assert "On fields drawn from the prior" not in page
     assert f'class="{pill}"' in page
+
+
+@pytest.mark.parametrize(
+    ("solver", "words", "pill"),
+    [
+        (cagp.GaussSeidel(2), "no fault found in the error bars", "pill good"),
+        (cagp.ConjugateGradient(6), "error bars too wide", "pill bad"),
+    ],
+    ids=["right", "too wide"],
+)
+def test_simulated_fields_have_a_section(
+    tmp_path: Path, solver: cagp.solvers.Solver, words: str, pill: str
+) -> None:
+    rng = np.random.default_rng(0)
+    prior = cagp.Prior(cagp.Matern32(0.3), noise_variance=0.01)
+    found = cagp.calibrate(
+        prior, rng.uniform(size=(60, 2)), rng.uniform(size=(30, 2)), solver=solver, simulations=500
+    )
+    run = make_run(tmp_path, map_step=None, test_count=30, iterations=1, simulation=found)
+    page = page_of(run)
+    Document(page)
+    section = page[page.index("<h2>On fields drawn from the prior</h2>") : page.index("<h2>How it was")]
+    assert f'<span class="{pill}">{words}</span>' in section
+    assert found.verdict.statement in section
+    for number in (f"{found.joint.std:.4f}", f"{found.tests.z_std:.3f}", f"{found.tests.ks_statistic:.4f}"):
+        assert f'<td class="number">{number}</td>' in section
+    assert "500 fields were drawn from the prior" in section
+    [drawing] = [drawing for drawing in draw_charts(read_run(run)) if drawing.name == "simulation"]
+    assert drawing.description.startswith("Histogram of 500 PIT values in 20 intervals")
+    bars = drawing.figure.axes[0].containers[0]
+    assert [bar.get_height() for bar in bars] == found.histogram.counts.tolist()
 
 
 def test_the_prior_alone_can_be_reported(tmp_path: Path) -> None:

@@ -1,0 +1,221 @@
+"""Jobs on fields of their own prior: the same points, prior and solver, published beside the real field."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.service import simulation
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.run import run
+from cagp_dist.service.simulation import simulate_task
+from cagp_dist.service.task import Simulations, prepare
+from cagp_dist.store.arrays import read_group
+from cagp_dist.store.publish import verify
+
+from ..clusters import local_cluster
+from ..jobs import job_text, random_points
+
+PRIOR = {"mean": "constant", "lengthscale": 0.4, "variance": 60.0, "noise_variance": 2.0}
+SOLVER = {"name": "block-gauss-seidel", "iterations": 1, "block_size": 30}
+DESIGN = {"train": random_points(150), "test": random_points(25, seed=1)}
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def field(tmp_path_factory):
+    """Two times of 10 x 20 points; the second lacks some of them."""
+    latitude, longitude = np.arange(-81.0, 82.0, 18.0), np.arange(0.0, 360.0, 18.0)
+    values = np.random.default_rng(3).normal(280.0, 8.0, (2, latitude.size, longitude.size)).astype("f4")
+    path = tmp_path_factory.mktemp("source") / "field.zarr"
+    xr.Dataset(
+        {"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})},
+        coords={
+            "time": np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    ).to_zarr(path, zarr_format=3, consolidated=False)
+    return path
+
+
+def job_of(field, root, **tables):
+    standard = {
+        "observations": {"source": f"zarr:{field}", "times": ["2020-01-01"]},
+        "design": DESIGN,
+        "prior": PRIOR,
+        "solver": SOLVER,
+        "output": {"root": root},
+    }
+    return parse_job(job_text(**{**standard, **tables}))
+
+
+@pytest.fixture(scope="module")
+def done(field, tmp_path_factory):
+    root = tmp_path_factory.mktemp("out")
+    events = []
+    outcome = run(job_of(field, root), simulations=Simulations(COUNT), observe=events.append)
+    return root, outcome, events
+
+
+def test_the_run_is_that_of_the_job_with_a_group_more(field, done, tmp_path):
+    _, outcome, events = done
+    verify(outcome.path)
+    plain = run(job_of(field, tmp_path))
+    assert plain.path.stem != outcome.path.stem
+    for name in ("posterior", "calibration", "observations"):
+        xr.testing.assert_equal(read_group(plain.path, name), read_group(outcome.path, name))
+    assert not (plain.path / "simulation").exists()
+    stages = [event.stage for event in events if event.kind == "start"]
+    assert stages[-2:] == ["Simulation", "Publication"]
+    moved = [event.fraction for event in events if (event.stage, event.kind) == ("Simulation", "progress")]
+    assert moved == sorted(moved)
+    assert moved[-1] == 1.0
+
+
+def test_the_group_is_what_calibrate_finds_at_the_points_of_the_job(done):
+    _, outcome, _ = done
+    group = read_group(outcome.path, "simulation")
+    observed, test = (read_group(outcome.path, name) for name in ("observations", "posterior"))
+    X, X_test = (cagp.unit_sphere(at.latitude.values, at.longitude.values) for at in (observed, test))
+    kernel = cagp.Matern32(PRIOR["lengthscale"], PRIOR["variance"])
+    found = cagp.calibrate(
+        cagp.Prior(kernel, PRIOR["noise_variance"]),
+        X,
+        X_test,
+        solver=cagp.BlockGaussSeidel(1, block_size=30),
+        simulations=COUNT,
+        generator=np.random.default_rng([0, 2025]),
+        weights=group.area_weight.values,
+    )
+    np.testing.assert_array_equal(group.z, found.z)
+    np.testing.assert_array_equal(group.pit, found.pit)
+    np.testing.assert_array_equal(group.error_ratio, found.point_std)
+    np.testing.assert_array_equal(group.latitude, test.latitude)
+    np.testing.assert_array_equal(group.pit_count, found.histogram.counts)
+    assert float(group.error_ratio_joint) == found.joint.std
+    assert float(group.error_ratio_along) == found.tests.z_std
+    for name, value in found.pvalues.items():
+        key = {"Kolmogorov-Smirnov": "ks", "ranks": "rank"}.get(name, name)
+        assert float(group[f"{key}_pvalue"]) == value
+    assert group.attrs["simulation_statement"] == found.verdict.statement
+    root = read_group(outcome.path).attrs
+    assert root["simulation_status"] == group.attrs["simulation_status"] == "consistent"
+    assert root["simulations"] == group.attrs["simulations"] == COUNT
+    assert group.attrs["simulated_observations"] == 150
+    assert all(group[name].attrs["long_name"] for name in group.variables)
+    assert "true values" in group.coverage.attrs["long_name"]
+    assert (
+        abs(float(group.coverage.sel(level=0.9)) - 0.9) < 0.03
+    )  # 10,000 correlated values: 4 errors of 0.7 %
+
+
+def test_a_job_that_was_calibrated_is_not_done_again(field, done):
+    root, outcome, _ = done
+    again = run(job_of(field, root), simulations=Simulations(COUNT))
+    assert again.already_done
+    assert again.path == outcome.path
+    assert again.simulation.attrs["simulation_statement"] == outcome.simulation.attrs["simulation_statement"]
+    other = run(job_of(field, root), simulations=Simulations(COUNT, seed=1))
+    assert not other.already_done
+    assert not np.array_equal(other.simulation.z, outcome.simulation.z)
+
+
+def same_simulation(found, other):
+    assert found.simulation.attrs == other.simulation.attrs
+    xr.testing.assert_equal(found.simulation.drop_attrs(), other.simulation.drop_attrs())
+
+
+def test_threads_give_the_same_bits(field, done, tmp_path):
+    parallel = job_of(field, tmp_path, cluster={"scheduler": "local"})
+    same_simulation(run(parallel, simulations=Simulations(COUNT)), done[1])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("solver", [SOLVER, {"name": "conjugate-gradient", "iterations": 4}])
+def test_a_cluster_gives_the_same_bits(field, tmp_path, solver):
+    with local_cluster(2) as client:
+        found = [
+            run(
+                job_of(field, tmp_path / str(number), solver=solver, cluster={"scheduler": scheduler}),
+                simulations=Simulations(50),
+            )
+            for number, scheduler in enumerate((client.scheduler.address, "serial"))
+        ]
+    same_simulation(*found)
+
+
+def simulated(field, root, asked=20, memory_limit_bytes=None, **tables):
+    """What a task finds, without a run."""
+    job = job_of(field, root, **tables)
+    task = prepare(job, ingest(job, report=lambda _: None))
+    with cagp.open_executor("serial") as executor:
+        return task, simulate_task(
+            task,
+            task.prior,
+            Simulations(asked),
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            progress=lambda *_: None,
+        )
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        DESIGN,
+        {"train": {"kind": "all"}, "test": random_points(25, seed=1)},
+        {"train": {"kind": "all"}, "test": {"kind": "folds", "count": 3}},
+    ],
+    ids=["some points", "all others", "folds"],
+)
+def test_error_bars_of_grids_hold(field, tmp_path, design):
+    """Exactly, jointly: a value in a wrong place would be an error many times as large as stated."""
+    task, found = simulated(field, tmp_path, 400, design=design, solver={"name": "rings"})
+    assert task.places is not None
+    assert found.calibration.verdict.kind == "consistent"
+    assert found.calibration.joint.degrees_of_freedom == 400 * task.design.test.size
+    assert found.observed == task.design.train.size
+
+
+def test_fields_are_observed_where_the_first_time_is(field, tmp_path):
+    """Of times with gaps of their own; the noise of a point goes with it."""
+    task, _ = simulated(field, tmp_path, 1)
+    gone = task.points.values.copy()
+    gone[0, task.design.train[::2]] = np.nan
+    noise = np.random.default_rng(0).uniform(0.1, 9.0, gone.shape[1])
+    points = dataclasses.replace(task.points, values=gone, noise_variance=noise)
+    prior = dataclasses.replace(task.prior, noise_variance=0.5)
+    with cagp.open_executor("serial") as executor:
+        found = simulate_task(
+            dataclasses.replace(task, points=points),
+            prior,
+            Simulations(400),
+            executor=executor,
+            progress=lambda *_: None,
+        )
+    assert found.observed == 75
+    assert found.calibration.verdict.kind == "consistent"
+
+
+def test_errors_are_looked_at_in_no_more_points_than_that(field, tmp_path, monkeypatch):
+    monkeypatch.setattr(simulation, "MOST_POINTS", 10)
+    task, found = simulated(field, tmp_path)
+    assert found.points.size == found.area_weight.size == found.calibration.point_std.size == 10
+    assert np.isin(found.points, task.design.test).all()
+    assert np.unique(found.points).size == 10
+
+
+def test_a_job_whose_points_do_not_fit_is_told_what_to_change(field, tmp_path):
+    with pytest.raises(BudgetError, match=r"cannot be simulated for this job: 175 .* fewer --simulations"):
+        simulated(field, tmp_path, 2_000, memory_limit_bytes=2**20)
+
+
+def test_every_solver_says_how_many_fields_and_which_seed():
+    for wrong in ({"count": 0}, {"count": 2.5}, {"seed": -1}):
+        with pytest.raises(ArgumentError, match="expected an integer of at least"):
+            Simulations(**wrong)
