@@ -71,6 +71,13 @@ action_solvers = st.one_of(
     st.builds(cagp.PseudoInputs, st.integers(0, 100)),
     st.builds(cagp.Eigenvectors, st.integers(0, 100)),
     st.builds(cagp.KrylovActions, st.integers(0, 100)),
+    st.builds(
+        cagp.ConjugateGradient,
+        st.integers(0, 100),
+        st.sampled_from(["nystrom", "block-gauss-seidel"]),
+        st.integers(1, 5000),
+    ),
+    st.just(cagp.MixedActions("unit-vectors 30, conjugate-gradient 10")),
     st.just(cagp.Cholesky()),
 )
 
@@ -170,7 +177,7 @@ def test_a_plan_is_told_in_sentences(solver, asked):
         (asked.n, "observed point"),
         (asked.q, "test point"),
         (asked.fields, "field"),
-        (plan.iterations, "iteration"),
+        *([] if plan.direct else [(plan.iterations, "iteration")]),
     )
     assert lines[0].endswith(": " + ", ".join(counted(size, noun) for size, noun in sizes))
     assert f"Gram matrix {asked.n:,} x {asked.n:,} would take" in lines[1]
@@ -323,6 +330,9 @@ def warm():
         (800, 300, 1, cagp.Eigenvectors(30), "diagonal", None),
         pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, marks=pytest.mark.exhaustive),
         (1000, 300, 1, cagp.KrylovActions(30), "diagonal", None),
+        (1000, 300, 1, cagp.ConjugateGradient(10, "pivoted-cholesky", 60), "diagonal", None),
+        (2000, 300, 1, cagp.ConjugateGradient(5, "block-gauss-seidel", 256), "diagonal", None),
+        (1000, 300, 1, cagp.MixedActions("pseudo-inputs 20, conjugate-gradient 10"), "diagonal", None),
         (1000, 300, 1, cagp.Cholesky(), "diagonal", None),
         (700, 300, 1, cagp.Cholesky(), "full", None),
         (700, 200, 300, cagp.Cholesky(), "diagonal", None),

@@ -170,29 +170,6 @@ def coarse_bytes(n: int, columns: int, fields: int) -> int:
     return DOUBLE * columns * (6 * n + 4 * columns + 2 * fields)
 
 
-def plan_actions(demand: Demand, *, method: str, iterations: int, stored_vectors: int, products: int) -> Plan:
-    """Plan a solver of the action family that holds ``stored_vectors`` vectors per action.
-
-    At most n actions are used. ``products`` counts products with G in units of n^2 / 2 evaluations: as many
-    as actions where they are taken one by one, and two for all of them at once.
-    """
-    n, q, used = demand.n, demand.q, min(iterations, demand.n)
-    peak = common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
-    entries, flops = products * n * n // 2 + n * demand.target_points * used, 2 * n * n * used
-    if demand.grid is not None and used > 0:
-        grid, at_once = demand.grid, 2 * used // products
-        peak += grid.block_bytes + grid.task_bytes * demand.workers + 6 * DOUBLE * grid.size * at_once
-        entries = grid.size * grid.latitudes // 2 + (
-            0 if grid.targets_are_grid else n * demand.target_points * used
-        )
-        flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + 8 * used)
-    if peak > demand.memory_limit_bytes:
-        raise too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
-    working = used > 0 and q > 0
-    flops += 2 * n * q * used + 4 * n * used**2
-    return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, products * 16)
-
-
 class ActionCost(NamedTuple):
     """What making actions in advance takes: bytes while they are made, evaluations, flops, tasks.
 
@@ -206,6 +183,42 @@ class ActionCost(NamedTuple):
     tasks: int = 0
     sparse: bool = False
     has_images: bool = False
+
+
+def plan_actions(
+    demand: Demand,
+    *,
+    method: str,
+    iterations: int,
+    stored_vectors: int,
+    products: int,
+    at_once: int | None = None,
+    beside: ActionCost | None = None,
+) -> Plan:
+    """Plan a solver of the action family that holds ``stored_vectors`` vectors per action.
+
+    At most n actions are used. ``products`` counts products with G in units of n^2 / 2 evaluations: as many
+    as actions where they are taken one by one, and two for all of them at once. ``at_once`` is the largest
+    number of columns of a product, ``beside`` what making the actions takes.
+    """
+    n, q, used = demand.n, demand.q, min(iterations, demand.n)
+    made = ActionCost() if beside is None else beside
+    peak = common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)
+    peak += made.memory_bytes
+    entries, flops = products * n * n // 2 + n * demand.target_points * used, 2 * n * n * used
+    if demand.grid is not None and used > 0:
+        grid, at_once = demand.grid, at_once or 2 * used // products
+        peak += grid.block_bytes + grid.task_bytes * demand.workers + 6 * DOUBLE * grid.size * at_once
+        entries = grid.size * grid.latitudes // 2 + (
+            0 if grid.targets_are_grid else n * demand.target_points * used
+        )
+        flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + 8 * used)
+    if peak > demand.memory_limit_bytes:
+        raise too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
+    working = used > 0 and q > 0
+    entries, flops = entries + made.entries, flops + made.flops + 2 * n * q * used + 4 * n * used**2
+    tasks = products * 16 + made.tasks
+    return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, tasks)
 
 
 def plan_known_actions(demand: Demand, *, method: str, iterations: int, cost: ActionCost) -> Plan:

@@ -11,6 +11,7 @@ from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.hybrid import Hybrid
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.krylov_actions import KrylovActions
+from cagp_dist.solvers.mixed import MixedActions
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
@@ -30,6 +31,7 @@ __all__ = [
     "Hybrid",
     "Jacobi",
     "KrylovActions",
+    "MixedActions",
     "Problem",
     "PseudoInputs",
     "RandomActions",

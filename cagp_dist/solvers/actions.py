@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.budget.points import plan_actions
+from cagp_dist.budget.points import ActionCost, plan_actions
 from cagp_dist.checks import check_count
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.base import Gram
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_one_field
 from cagp_dist.solvers.options import ITERATIONS, SEED
-from cagp_dist.solvers.policies import gaussian, residuals
+from cagp_dist.solvers.policies import Policy, first_blocks, gaussian, preconditioned_residuals, residuals
+from cagp_dist.solvers.preconditioners import PRECONDITIONERS, find_preconditioner
 from cagp_dist.solvers.projection import projection_states
 
 
@@ -24,13 +27,25 @@ class ConjugateGradient:
     would, and sometimes too narrow, as on whole grids in the first iterations: no bound holds. Several fields
     need one solve each.
 
+    With a preconditioner P the directions follow ``P^-1 r``; the mean is the iterate of preconditioned
+    conjugate gradients (T23), which needs fewer iterations the nearer P is to G. P does not depend on the
+    data, and is no part of the belief.
+
     Parameters
     ----------
     iterations : int
         Actions, at least 0; at most n are used.
+    preconditioner : {"pivoted-cholesky", "nystrom", "block-gauss-seidel"}, optional
+        See `cagp_dist.solvers.preconditioners`. The first two need noise above zero at every point.
+    preconditioner_size : int, optional
+        Its rank, or the points of its blocks; by default 100, and 1,024 points of a block.
     """
 
     iterations: int = field(metadata=ITERATIONS)
+    preconditioner: str | None = field(
+        default=None, metadata={"later": True, "description": f"one of {', '.join(PRECONDITIONERS)}"}
+    )
+    preconditioner_size: int | None = field(default=None, metadata={"later": True, "least": 1, "most": 10**9})
 
     calibrated: ClassVar[Calibrated] = "approximate"
     many_fields: ClassVar[bool] = False
@@ -38,6 +53,13 @@ class ConjugateGradient:
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
+        if self.preconditioner is not None:
+            find_preconditioner(self.preconditioner, self.preconditioner_size)
+        elif self.preconditioner_size is not None:
+            raise ArgumentError(
+                f"preconditioner_size is {self.preconditioner_size!r} without a preconditioner; name one of "
+                f"{', '.join(PRECONDITIONERS)}, or leave it out."
+            )
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
@@ -47,16 +69,44 @@ class ConjugateGradient:
             iterations=self.iterations,
             stored_vectors=3,
             products=min(self.iterations, demand.n),
+            beside=self.cost(demand),
         )
         return with_bounds(plan, demand)
+
+    def cost(self, demand: Demand) -> ActionCost:
+        """Say what the preconditioner takes, from integers alone."""
+        if self.preconditioner is None:
+            return ActionCost()
+        cost = find_preconditioner(self.preconditioner, self.preconditioner_size).cost(demand)
+        used = min(self.iterations, demand.n)
+        return ActionCost(
+            cost.memory_bytes,
+            cost.entries + used * cost.entries_of_solve,
+            cost.flops + used * cost.flops_of_solve,
+            used * cost.tasks_of_solve,
+        )
+
+    def policy(self, gram: Gram, *, executor: Executor) -> Policy:
+        """Follow the residual, or what a preconditioner makes of it, for so many actions."""
+        if self.preconditioner is None:
+            return first_blocks(residuals, self.iterations)
+        settings = find_preconditioner(self.preconditioner, self.preconditioner_size)
+        operator = settings.of(gram, executor=executor)
+        return first_blocks(preconditioned_residuals(operator.solve), self.iterations)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
         check_one_field(problem.residuals.T)
-        states = projection_states(
-            problem, policy=residuals, iterations=self.iterations, executor=executor, follows_residual=True
+        yield from single_threaded_steps(self._states(problem, executor))
+
+    def _states(self, problem: Problem, executor: Executor) -> Iterator[State]:
+        yield from projection_states(
+            problem,
+            policy=self.policy(problem.gram, executor=executor),
+            iterations=self.iterations,
+            executor=executor,
+            follows_residual=True,
         )
-        yield from single_threaded_steps(states)
 
 
 @dataclass(frozen=True)
@@ -91,10 +141,18 @@ class RandomActions:
         )
         return with_bounds(plan, demand)
 
+    def cost(self, demand: Demand) -> ActionCost:
+        """Nothing beside the actions themselves."""
+        return ActionCost()
+
+    def policy(self, gram: Gram, *, executor: Executor) -> Policy:
+        """Draw the actions."""
+        n = gram.shape[0]
+        return gaussian(n, actions=min(self.iterations, n), seed=self.seed)
+
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
-        n = problem.gram.shape[0]
-        policy = gaussian(n, actions=min(self.iterations, n), seed=self.seed)
+        policy = self.policy(problem.gram, executor=executor)
         states = projection_states(
             problem, policy=policy, iterations=self.iterations, executor=executor, follows_residual=False
         )

@@ -25,11 +25,12 @@ from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.targets import seen_from
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem, State, check_no_start
+from cagp_dist.solvers.orthonormal import orthonormal_basis
 from cagp_dist.solvers.status import Status
 
 DEPENDENT = 1e-12
-"""What is left of an action beside the earlier ones below which it counts as one of their span: part of its
-length, and of its square in the norm of G."""
+"""What is left of an action beside the earlier ones, as a part of its square in the norm of G, below which it
+counts as one of their span."""
 
 
 class Projection(NamedTuple):
@@ -78,7 +79,7 @@ class DenseActions(NamedTuple):
     def projection(self, problem: Problem, *, executor: Executor) -> Projection:
         """Look at a problem through an orthonormal basis of them: one product with G of m columns."""
         if self.images is None:
-            basis = orthonormal_basis(self.given)
+            basis = orthonormal_basis(self.given, self.given[:, :0].T)
             images = problem.gram.product(basis, executor=executor) if basis.size else basis
         else:
             basis, images = self.given, self.images
@@ -149,34 +150,6 @@ def _half_solve(factor: Array, columns: Array) -> Array:
     if not columns.size:
         return columns
     return np.asarray(solve_triangular(factor, columns, lower=True, check_finite=False))
-
-
-def orthonormal_basis(columns: Array) -> Array:
-    """Orthonormal columns (n, k) whose first ones span what the first of ``columns`` (n, m) span.
-
-    Columns of zeros and those in the span of earlier ones, up to 1e-12 of their length, have no part in it.
-    2 n m^2 flops, twice that where there are any.
-    """
-    norms = np.linalg.norm(columns, axis=0)
-    scaled = columns[:, norms > 0.0] / norms[norms > 0.0]
-    n, m = scaled.shape
-    if m <= n:
-        basis, triangle = np.linalg.qr(scaled)
-        if (np.abs(triangle.diagonal()) > DEPENDENT).all():
-            return np.asarray(basis)
-    rows = np.empty((min(n, m), n))
-    k = 0
-    for column in scaled.T:
-        if k == n:
-            break
-        left = column.copy()
-        for _ in range(3):  # what is left may be of the size of the rounding of the first time
-            left -= rows[:k].T @ (rows[:k] @ left)
-        size = float(np.linalg.norm(left))
-        if size > DEPENDENT:
-            rows[k] = left / size
-            k += 1
-    return rows[:k].T
 
 
 def ordered_factor(matrix: Array) -> tuple[Array, Indices]:

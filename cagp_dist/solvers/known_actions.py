@@ -12,6 +12,7 @@ from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.base import Calibrated, Problem, State
 from cagp_dist.solvers.batch import Actions, belief_states
+from cagp_dist.solvers.policies import Policy, given
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class KnownActions(ABC):
             demand, method=self.label, iterations=self.iterations, cost=self.cost(demand)
         )
         return with_bounds(plan, demand)
+
+    @final
+    def policy(self, gram: Gram, *, executor: Executor) -> Policy:
+        """All actions in one block, made when their turn comes: see `cagp_dist.MixedActions`."""
+        return given(lambda: self.actions(gram, executor=executor).columns(gram.shape[0]))
 
     @final
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:

@@ -11,10 +11,11 @@ from cagp_dist.budget.points import ActionCost
 from cagp_dist.checks import check_count
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.batch import DEPENDENT, DenseActions
+from cagp_dist.solvers.batch import DenseActions
 from cagp_dist.solvers.known_actions import KnownActions
 from cagp_dist.solvers.low_rank import partial_cholesky
 from cagp_dist.solvers.options import ITERATIONS, SEED
+from cagp_dist.solvers.orthonormal import DEPENDENT_ACTION
 
 START_RANK = 256
 """Columns of the low-rank part of the simulated data's covariance."""
@@ -65,7 +66,7 @@ class KrylovActions(KnownActions):
             for _ in range(3):
                 successor = successor - basis[:done].T @ (basis[:done] @ successor)
             left = np.linalg.norm(successor)
-            if not left > DEPENDENT * size:
+            if not left > DEPENDENT_ACTION * size:
                 successor = generator.standard_normal(n)
                 continue
             basis[done] = successor / left

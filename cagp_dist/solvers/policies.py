@@ -1,10 +1,11 @@
-"""Policies: which actions a projection takes (math 4).
+"""Policies: which actions a projection takes, one block after the other (math 4).
 
-A policy yields columns of actions (n, k). It can ask for the current residual by calling a function; only
-policies that depend on the data do so.
+A policy is given a function that returns the current residual. Only policies that depend on the data call it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,20 +14,72 @@ from cagp_dist.arrays import Array
 Residual = Callable[[], Array]
 """Returns ``b - G v`` (n,), with v the solution so far."""
 
-Policy = Callable[[Residual], Iterator[Array]]
-"""Yields actions, shape (n, k); actions in the span of earlier ones end the solve."""
+
+class Block(NamedTuple):
+    """Actions (n, k) that are taken with one product with G.
+
+    Attributes
+    ----------
+    columns : array of float64, shape (n, k)
+        Of any length, none of them conjugate to anything yet.
+    follows_residual : bool
+        Whether they were made from the data. If so the solve ends where the residual is at rounding level, or
+        where the action lies in the span of earlier ones: there is no other to go on with. If not, neither
+        may have a say (math 1.6), and an action in the span of earlier ones is skipped.
+    """
+
+    columns: Array
+    follows_residual: bool = False
 
 
-def residuals(residual: Residual) -> Iterator[Array]:
+Policy = Callable[[Residual], Iterator[Block]]
+"""Yields blocks of actions."""
+
+
+def residuals(residual: Residual) -> Iterator[Block]:
     """Conjugate gradients: the residual is the next action. Depends on the data."""
     while True:
-        yield residual()[:, None]
+        yield Block(residual()[:, None], follows_residual=True)
+
+
+def preconditioned_residuals(solve: Callable[[Array], Array]) -> Policy:
+    """Preconditioned conjugate gradients: ``P^-1 r``, by a function of columns. Depends on the data."""
+
+    def follow(residual: Residual) -> Iterator[Block]:
+        while True:
+            yield Block(solve(residual()[:, None]), follows_residual=True)
+
+    return follow
 
 
 def gaussian(n: int, *, actions: int, seed: int) -> Policy:
     """Independent Gaussian actions, all in one block: one product with G for all of them."""
 
-    def draw(residual: Residual) -> Iterator[Array]:
-        yield np.random.default_rng(seed).standard_normal((n, actions))
+    def draw(residual: Residual) -> Iterator[Block]:
+        yield Block(np.random.default_rng(seed).standard_normal((n, actions)))
 
     return draw
+
+
+def given(make: Callable[[], Array]) -> Policy:
+    """Actions (n, k) that are known in advance, all in one block, made when their turn comes."""
+
+    def take(residual: Residual) -> Iterator[Block]:
+        yield Block(make())
+
+    return take
+
+
+def first_blocks(policy: Policy, count: int) -> Policy:
+    """Take the first blocks of a policy alone."""
+    return lambda residual: islice(policy(residual), count)
+
+
+def in_turn(policies: Sequence[Policy]) -> Policy:
+    """One policy after the other, each for as long as it has actions; what was learnt before stays."""
+
+    def chain(residual: Residual) -> Iterator[Block]:
+        for policy in policies:
+            yield from policy(residual)
+
+    return chain

@@ -45,13 +45,17 @@ class Preconditioner(Protocol):
 
 
 class Cost(NamedTuple):
-    """What a preconditioner takes: bytes while it is in use; evaluations and flops once, and for a column."""
+    """What a preconditioner takes: bytes while it is in use; evaluations, flops and tasks.
+
+    The last three are those of a solve with one column; the others are needed once.
+    """
 
     memory_bytes: int
     entries: int
     flops: int
     entries_of_solve: int
     flops_of_solve: int
+    tasks_of_solve: int = 0
 
 
 class PreconditionerSettings(Protocol):
@@ -241,6 +245,7 @@ class SymmetricSweep:
             blocks * plan.block_size // 3,
             3 * demand.n**2 // 2 + made * blocks,
             3 * demand.n**2 + 4 * blocks + made * blocks * plan.block_size // 3,
+            plan.tasks,
         )
 
     def _plan(self, demand: Demand) -> Plan:

@@ -11,21 +11,19 @@ With the residual as action this is the method of conjugate gradients.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem, State, check_no_start
+from cagp_dist.solvers.orthonormal import DEPENDENT_ACTION, orthonormal_basis
 from cagp_dist.solvers.policies import Policy
 from cagp_dist.solvers.status import Status
 
 RESIDUAL_AT_ROUNDING = 1e-14
 """Relative residual below which further actions add nothing but rounding errors."""
-
-DEPENDENT_ACTION = 1e-13
-"""An action whose G-norm squared shrinks below this fraction lies in the span of the earlier ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +33,7 @@ class Direction:
     Attributes
     ----------
     direction, image : array, shape (n,)
-        ``d`` and ``G d``; zeros where the status is BREAKDOWN, or there was nothing to solve.
+        ``d`` and ``G d``; zeros where the status is BREAKDOWN, or there was nothing to solve or to add.
     curvature : float
         ``d' G d``.
     step : array, shape (T,)
@@ -44,6 +42,8 @@ class Direction:
         ``|b - G v| / |b|`` after this step, the largest of the fields.
     status : Status
         How the solve would end here.
+    dropped : int
+        Actions that were skipped so far.
     """
 
     direction: Array
@@ -52,15 +52,11 @@ class Direction:
     step: Array
     relative_residual: float
     status: Status
+    dropped: int = 0
 
 
 def project(
-    product: Callable[[Array], Array],
-    right: Array,
-    *,
-    policy: Policy,
-    iterations: int,
-    stop_at_rounding: bool = True,
+    product: Callable[[Array], Array], right: Array, *, policy: Policy, iterations: int
 ) -> Iterator[Direction]:
     """Take the actions of a policy, one by one.
 
@@ -77,15 +73,14 @@ def project(
         What the actions are.
     iterations : int
         Largest number of actions; n give the exact solution.
-    stop_at_rounding : bool
-        Whether the solve ends, CONVERGED, when the residual reaches rounding level. Not for actions that are
-        independent of the data: the variance would then depend on the data after all (math 1.6).
 
     Yields
     ------
     Direction
         8 n i flops each for conjugacy, beside a product with G for each block of actions. Keeps 3 vectors of
-        length n per action. The last has status CONVERGED or BREAKDOWN where the solve ends early.
+        length n per action. Where actions follow the residual the last has status CONVERGED or BREAKDOWN if
+        the solve ends early, see `cagp_dist.solvers.policies.Block`. Of other actions those in the span of
+        earlier ones are skipped; after the last one, if it was, a direction of zeros says how many were.
     """
     n, fields = right.shape
     steps = min(iterations, n)
@@ -95,16 +90,19 @@ def project(
     unit = float(np.abs(right).max(initial=0.0)) or 1.0
     residual = right / unit
     norms = np.linalg.norm(residual, axis=0)
-    nothing, no_step = np.zeros(n), np.zeros(fields)
-    if stop_at_rounding and not norms.any():
-        yield Direction(nothing, nothing, 1.0, no_step, 0.0, Status.CONVERGED)
-        return
+    nothing = Direction(np.zeros(n), np.zeros(n), 1.0, np.zeros(fields), 0.0, Status.COMPLETED)
     actions, directions, images = (np.empty((steps, n)) for _ in range(3))
     curvature = np.empty(steps)
-    i = 0
+    i = dropped = reported = 0
     # residual is changed in place, so that the policy sees the current one
     for block in policy(lambda: residual[:, 0]):
-        basis = _orthonormal(block[:, : steps - i], actions[:i])
+        if block.follows_residual and not residual.any():
+            yield replace(nothing, status=Status.CONVERGED, dropped=dropped)
+            return
+        before_block = dropped
+        basis = orthonormal_basis(block.columns, actions[:i])
+        dropped += block.columns.shape[1] - basis.shape[1]
+        basis = basis[:, : steps - i]
         products = product(basis) if basis.shape[1] else basis
         for action, image in zip(basis.T, products.T.copy(), strict=True):
             actions[i], direction = action, action.copy()
@@ -115,33 +113,27 @@ def project(
                 image -= images[:i].T @ overlap
             curvature[i] = float(direction @ image)
             if not curvature[i] > DEPENDENT_ACTION * before:
-                basis = basis[:, :0]
-                break
+                dropped += 1
+                continue
             directions[i], images[i] = direction, image
             step = (direction @ residual) / curvature[i]
             np.subtract(residual, np.outer(image, step), out=residual)
             relative = _relative(residual, norms)
             i += 1
-            solved = stop_at_rounding and relative <= RESIDUAL_AT_ROUNDING
+            solved = block.follows_residual and relative <= RESIDUAL_AT_ROUNDING
             status = Status.CONVERGED if solved else Status.COMPLETED
-            yield Direction(direction, image, float(curvature[i - 1]), unit * step, relative, status)
+            reported = dropped
+            yield Direction(direction, image, float(curvature[i - 1]), unit * step, relative, status, dropped)
             if status is Status.CONVERGED:
                 return
-        if basis.shape[1] == 0:
-            yield Direction(nothing, nothing, 1.0, no_step, _relative(residual, norms), Status.BREAKDOWN)
+        if block.follows_residual and dropped > before_block:
+            relative = _relative(residual, norms)
+            yield replace(nothing, relative_residual=relative, status=Status.BREAKDOWN, dropped=before_block)
             return
         if i == steps:
-            return
-
-
-def _orthonormal(block: Array, earlier: Array) -> Array:
-    """Actions (n, k) made orthonormal, and orthogonal to earlier ones (i, n); (n, 0) if they depend."""
-    columns = block / np.linalg.norm(block, axis=0)
-    for _ in range(2):
-        columns -= earlier.T @ (earlier @ columns)
-    basis, triangle = np.linalg.qr(columns)
-    independent = np.abs(triangle.diagonal()).min(initial=1.0) >= DEPENDENT_ACTION
-    return np.asarray(basis * np.sign(triangle.diagonal())) if independent else basis[:, :0]
+            break
+    if dropped > reported:
+        yield replace(nothing, relative_residual=_relative(residual, norms), dropped=dropped)
 
 
 def _relative(residual: Array, norms: Array) -> float:
@@ -154,7 +146,7 @@ def projection_states(
 ) -> Iterator[State]:
     """Yield the belief at the targets after each `Direction`: 2 n q flops and n q evaluations beside it.
 
-    ``follows_residual`` says whether the policy does, and hence whether the residual ends the solve.
+    ``follows_residual`` says whether the policy does, and hence whether states have its norm.
     """
     check_no_start(problem)
     gram, targets, q = problem.gram, problem.targets, problem.q
@@ -165,7 +157,6 @@ def projection_states(
         problem.residuals,
         policy=policy,
         iterations=iterations,
-        stop_at_rounding=follows_residual,
     )
     done = 0
     for item in found:
@@ -178,4 +169,4 @@ def projection_states(
             done += 1
         status = Status.EXACT if done == gram.shape[0] and item.status.ok else item.status
         residual = item.relative_residual if follows_residual else None
-        yield State(done, slice(0, q), mean.copy(), downdate.copy(), status, residual)
+        yield State(done, slice(0, q), mean.copy(), downdate.copy(), status, residual, dropped=item.dropped)

@@ -7,6 +7,7 @@ from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.krylov_actions import KrylovActions
+from cagp_dist.solvers.mixed import MixedActions
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
@@ -30,6 +31,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "pseudo-inputs": PseudoInputs,
     "eigenvectors": Eigenvectors,
     "krylov-actions": KrylovActions,
+    "mixed-actions": MixedActions,
     "cholesky": Cholesky,
     "rings": Rings,
 }

@@ -1,6 +1,7 @@
 """One registry per family: what stands in it can be written in a job file, is explained and documented."""
 
 import contextlib
+import json
 import re
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -95,7 +96,9 @@ def test_limits_are_those_of_the_fields_and_of_the_class(relaxed, settings, said
 def settings_of(name: str) -> str:
     """Lines of ``[solver]`` with the example of every setting."""
     keys = {key: table.examples for key, table in SOLVER_TABLES[name].model_fields.items() if table.examples}
-    return "\n".join([f'name = "{name}"', *(f"{key} = {examples[0]}" for key, examples in keys.items())])
+    return "\n".join(
+        [f'name = "{name}"', *(f"{key} = {json.dumps(examples[0])}" for key, examples in keys.items())]
+    )
 
 
 @pytest.mark.parametrize("name", SOLVERS)

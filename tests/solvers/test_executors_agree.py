@@ -39,6 +39,12 @@ SOLVERS = {
     "conjugate-gradient": cagp.ConjugateGradient(5),
     "random-actions": cagp.RandomActions(12, seed=0),
     "few-random-actions": cagp.RandomActions(3, seed=0),
+    "swept-gradients": cagp.ConjugateGradient(3, "block-gauss-seidel", 300),
+    "unit-vectors": cagp.UnitVectors(40),
+    "pseudo-inputs": cagp.PseudoInputs(20),
+    "eigenvectors": cagp.Eigenvectors(2),
+    "krylov-actions": cagp.KrylovActions(3),
+    "mixed-actions": cagp.MixedActions("unit-vectors 10, conjugate-gradient 2"),
     "cholesky": cagp.Cholesky(),
 }
 QUESTIONS = {"wide": (600, "diagonal"), "narrow": (40, "full"), "cells": (120, "diagonal")}
@@ -46,7 +52,10 @@ ON_CELLS = ("blocks", "conjugate-gradient", "cholesky")
 CASES = [
     (name, question) for name in SOLVERS for question in QUESTIONS if question != "cells" or name in ON_CELLS
 ]
-FEW_CASES = [(name, "narrow") for name in SOLVERS] + [("blocks", "wide"), ("blocks", "cells")]
+FEW_CASES = [(name, "narrow") for name in SOLVERS if name != "eigenvectors"] + [
+    ("blocks", "wide"),
+    ("blocks", "cells"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -86,18 +86,25 @@ def _key(field: "Field[Any]", hint: Any) -> tuple[Any, Any]:
         **limits,
     )
     default = metadata.get("job_default", field.default)
-    return Annotated[hint, described], (... if default is MISSING else default)
+    return Annotated[_of_job(hint), described], (... if default is MISSING else default)
 
 
 def _plain(hint: Any) -> type | None:
-    """Give the plain type that a setting is of, or may be of beside None; None if there is no such type.
+    """Give the plain type that a setting is of, or may be of beside others; None if there is no such type.
 
     One of a few words is a text.
     """
     if get_origin(hint) is Literal:
         return str
-    options = [option for option in get_args(hint) or (hint,) if option is not type(None)]
-    return options[0] if len(options) == 1 and options[0] in _PLAIN else None
+    plain = [option for option in get_args(hint) or (hint,) if option in _PLAIN]
+    return plain[0] if len(plain) == 1 else None
+
+
+def _of_job(hint: Any) -> Any:
+    """Leave out of the type of a setting what a job file cannot hold."""
+    kind = _plain(hint)
+    odd = set(get_args(hint)) - {kind, type(None)}
+    return hint if get_origin(hint) is Literal or not odd else kind
 
 
 def _expected(kind: type | None, metadata: Mapping[str, Any]) -> str:
