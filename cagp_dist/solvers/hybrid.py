@@ -11,7 +11,7 @@ of stages, and the adjoint engine gives mean and covariance of one and the same 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple, final
 
 import numpy as np
@@ -27,7 +27,6 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, check_one_field
-from cagp_dist.solvers.policies import Policy, gaussian, residuals
 from cagp_dist.solvers.projection import project
 from cagp_dist.solvers.spectrum import admissible
 from cagp_dist.solvers.stages import Projection, Stage
@@ -119,8 +118,10 @@ class Hybrid:
         projected = actions + sum(
             min(part.coarse_columns, demand.n) * part.projections * part.iterations for part in affine
         )
+        # preconditioners stand beside the sweeps
+        kept = sum(part.cost(demand).memory_bytes for part in self.parts if not isinstance(part, Affine))
         plan = plan_sweeps(
-            demand,
+            replace(demand, memory_limit_bytes=max(demand.memory_limit_bytes - kept, 0)),
             method="hybrid of " + ", ".join(map(_label, self.parts)),
             iterations=1,
             block_size=self._block_size,
@@ -132,7 +133,7 @@ class Hybrid:
             projections=-(-projected // max(coarse, 1)),
             remedies=(Remedy.SMALLER_BLOCKS,),
         )
-        return with_bounds(plan, demand)
+        return with_bounds(replace(plan, peak_bytes=plan.peak_bytes + kept), demand)
 
     @final
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
@@ -206,18 +207,14 @@ def _actions(
 ) -> _Actions:
     """Take the actions of a part from a right-hand side (n, T)."""
     n = gram.shape[0]
-    steps, follows = min(part.iterations, n), isinstance(part, ConjugateGradient)
-    policy: Policy = residuals
-    if isinstance(part, RandomActions):
-        policy = gaussian(n, actions=steps, seed=part.seed)
+    steps = min(part.iterations, n)
     basis, image = np.empty((n, steps)), np.empty((n, steps))
     status, relative, taken = Status.COMPLETED, 1.0, 0
     for item in project(
         lambda columns: gram.product(columns, executor=executor),
         right,
-        policy=policy,
+        policy=part.policy(gram, executor=executor),
         iterations=steps,
-        stop_at_rounding=follows,
     ):
         status, relative = item.status, item.relative_residual
         if item.direction.any():
