@@ -157,6 +157,7 @@ def posterior_by_samples(
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    on_plan: "Callable[[Plan], None] | None" = None,
 ) -> SampledPosterior:
     """Mean and variance at many targets, the variance from samples in place of a column for each target.
 
@@ -168,6 +169,8 @@ def posterior_by_samples(
     samples : int
         N: the variance has a relative standard error of ``sqrt(2 / N)``, 7 % for 400, and the standard
         deviation half of that; of random waves up to 6 % more, see `SampledPosterior.relative_error`.
+    on_plan : callable, optional
+        Called with the `cagp_dist.budget.Plan` of each pattern of gaps before its work starts.
 
     Returns
     -------
@@ -203,7 +206,7 @@ def posterior_by_samples(
     with ExitStack() as stack:
         for pattern, sampler, prior_mean in work.samplers(executor, stack, kept=mean.nbytes):
             squares = np.zeros(work.q)
-            for part, _, errors in work.drawn(sampler, draws=samples):
+            for part, _, errors in work.drawn(sampler, draws=samples, on_plan=on_plan):
                 known = prior_mean + part
                 squares += np.einsum("ij,ij->i", errors, errors)
             mean[:, pattern.fields] = known
@@ -276,12 +279,16 @@ class _Work:
             sampler = Sampler(problem, self._solver, draws, demand, executor)
             yield part, sampler, averaged(self.targets, part.mean_at(self._prior, points))
 
-    def drawn(self, sampler: "Sampler", *, draws: int) -> "Iterator[tuple[Array, Range, Array]]":
+    def drawn(
+        self, sampler: "Sampler", *, draws: int, on_plan: "Callable[[Plan], None] | None" = None
+    ) -> "Iterator[tuple[Array, Range, Array]]":
         """Give ``V A b`` (q, t), and group by group its draws and their errors (q, draws)."""
-        from cagp_dist.posterior.sampling import draw_groups
+        from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws
 
-        groups = draw_groups(draws, points=sampler.demand.n + self.q)
+        groups = draw_groups(draws, points=sampler.demand.n + sampler.demand.target_points)
         plans = sampler.plans(groups)
+        if on_plan is not None:
+            on_plan(joint_plan_of_draws(plans, sampler.demand, draws=draws))
         mean = np.empty((self.q, 0))
         found = sampler.groups(
             self._generator, groups, plans, done=lambda group, i: self._report(plans, group, i)

@@ -188,6 +188,8 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     out.print(f"bars    {verdict}", style="yellow" if fault else "", soft_wrap=True)
     if (unfinished := scores.attrs.get("computational_statement")) is not None:
         out.print(f"share   {unfinished}", soft_wrap=True)
+    if (sampling := scores.attrs.get("sampling_statement")) is not None:
+        out.print(f"map     {sampling}", soft_wrap=True)
     if outcome.simulation is not None:
         said = outcome.simulation.attrs
         fault = said["simulation_status"] not in ("consistent", "undecided")

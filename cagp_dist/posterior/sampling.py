@@ -19,6 +19,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
+from cagp_dist.budget.plan import rough_seconds
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.posterior.prior_draws import PriorDraws
@@ -26,13 +27,16 @@ from cagp_dist.posterior.problem import plan_of_mean
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.base import LinearMean, Problem, Solver, nothing_said
-from cagp_dist.text import bytes_text
+from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 
 GROUP_ENTRIES = 2**24
 """Values of draws at points and targets that are made at a time, about: 128 MiB."""
 
 FEWEST_AT_ONCE = 64
+
+DRAW_NANOSECONDS = 150
+"""Of a draw of the prior at a point, by random waves on one core."""
 
 
 class Drawable(Protocol):
@@ -115,6 +119,60 @@ def draw_groups(draws: int, *, points: int) -> list[Range]:
     return split(draws, -(-draws // together)) if draws else []
 
 
+def plans_of_draws(
+    solver: Solver, demand: Demand, groups: Sequence[Range], *, draw_bytes: Callable[[int], int]
+) -> list[Plan]:
+    """Plan the solve of each group of draws, the first of which has the fields too.
+
+    ``draw_bytes`` says what so many draws of the prior take, as `PriorDraws.bytes` does.
+
+    Raises
+    ------
+    BudgetError
+        If one does not fit.
+    """
+    n, q, plans = demand.n, demand.q, []
+    for number, (first, last) in enumerate(groups):
+        draws = last - first
+        columns = draws + (demand.fields if number == 0 else 0)
+        # at targets the prior, the solver's part, and one more in the making
+        kept = DOUBLE * (3 * (n + q) * draws) + draw_bytes(draws)
+        if kept > demand.memory_limit_bytes:
+            raise BudgetError(
+                f"{draws} draws at {counted(n, 'observed point')} and {counted(q, 'target')} take about "
+                f"{bytes_text(kept)}, more than the {bytes_text(demand.memory_limit_bytes)} that may be "
+                "used.",
+                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_TEST_POINTS),
+            )
+        left = replace(
+            demand,
+            fields=columns if solver.many_fields else 1,
+            memory_limit_bytes=demand.memory_limit_bytes - kept,
+        )
+        plan = plan_of_mean(solver, left)
+        plans.append(replace(plan, peak_bytes=plan.peak_bytes + kept))
+    return plans
+
+
+def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int) -> Plan:
+    """Make one plan of those of all groups of draws, with what values at the targets take."""
+    points = demand.n + demand.target_points
+    entries = sum(plan.gram_entries for plan in plans) + len(plans) * demand.n * demand.target_points
+    flops = sum(plan.flops for plan in plans) + 2 * demand.n * demand.target_points * (draws + demand.fields)
+    tasks = sum(plan.tasks for plan in plans)
+    drawing = 1e-9 * DRAW_NANOSECONDS * points * draws / max(demand.workers, 1)
+    return replace(
+        max(plans, key=lambda plan: plan.peak_bytes),
+        method=f"{plans[0].method}, {draws:,} samples",
+        q=demand.q,
+        fields=demand.fields,
+        gram_entries=entries,
+        flops=flops,
+        tasks=tasks,
+        seconds=rough_seconds(demand, entries, flops, tasks) + drawing,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Sampler:
     """Draws of ``f(X') - V A b - m0`` for one problem: the error of the mean, of which no data are needed.
@@ -141,35 +199,8 @@ class Sampler:
     executor: Executor
 
     def plans(self, groups: Sequence[Range]) -> list[Plan]:
-        """Plan the solve of each group of draws, the first of which has the fields too.
-
-        Raises
-        ------
-        BudgetError
-            If one does not fit.
-        """
-        n, q = self.demand.n, self.demand.q
-        plans = []
-        for number, (first, last) in enumerate(groups):
-            draws = last - first
-            columns = draws + (self.demand.fields if number == 0 else 0)
-            # at targets the prior, the solver's part, and one more in the making
-            kept = DOUBLE * (3 * (n + q) * draws) + self.prior.bytes(draws)
-            if kept > self.demand.memory_limit_bytes:
-                raise BudgetError(
-                    f"{draws} draws at {n:,} observed points and {q:,} targets take about "
-                    f"{bytes_text(kept)}, more than the {bytes_text(self.demand.memory_limit_bytes)} that "
-                    "may be used.",
-                    remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_TEST_POINTS),
-                )
-            left = replace(
-                self.demand,
-                fields=columns if self.solver.many_fields else 1,
-                memory_limit_bytes=self.demand.memory_limit_bytes - kept,
-            )
-            plan = plan_of_mean(self.solver, left)
-            plans.append(replace(plan, peak_bytes=plan.peak_bytes + kept))
-        return plans
+        """Plan the solve of each group of draws; see `plans_of_draws`."""
+        return plans_of_draws(self.solver, self.demand, groups, draw_bytes=self.prior.bytes)
 
     def groups(
         self,

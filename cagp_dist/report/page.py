@@ -217,7 +217,16 @@ def _plain(run: PublishedRun) -> str:
     attributes, steps = run.attributes, int(run.trace.iteration[-1])
     level, inside, by_area = tables.headline_coverage(run)
     stopped = escape(
-        f"{computed(attributes.text('status'), steps)} {attributes.text('computational_statement')}".strip()
+        " ".join(
+            filter(
+                None,
+                (
+                    computed(attributes.text("status"), steps),
+                    attributes.text("computational_statement"),
+                    attributes.text("sampling_statement"),
+                ),
+            )
+        )
     )
     noise = attributes.number("noise_variance")
     noisy = ""

@@ -24,6 +24,7 @@ def solve_task(
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
     X_mean: Array | CellMeans | None = None,
+    X_sampled: Array | CellMeans | None = None,
 ) -> Solution:
     """Predict test points, map cells and places of a task.
 
@@ -36,7 +37,7 @@ def solve_task(
         Points, values, design and solver.
     prior : Prior
         Kernel, nugget and mean; with the known noise of the points, if there is any, added by the task.
-    executor, memory_limit_bytes, on_plan, progress, X_mean
+    executor, memory_limit_bytes, on_plan, progress, X_mean, X_sampled
         As for `cagp_dist.service.solve.solve`; the plan is that of the first solve.
 
     Returns
@@ -50,7 +51,7 @@ def solve_task(
     total = len(task.new_inputs)
     if not parts:
         parts, columns, names = [task], [np.arange(total)], [""]
-    elif total > task.design.test.size:
+    elif total > task.design.test.size or X_sampled is not None:
         parts.append(task.without_test())
         columns.append(np.arange(task.design.test.size, total))
         names.append("all points")
@@ -73,6 +74,8 @@ def solve_task(
                 progress=report,
                 X_mean=X_mean if number == len(parts) - 1 else None,
                 mean_like=part.mean_like if number == len(parts) - 1 else None,
+                X_sampled=X_sampled if number == len(parts) - 1 else None,
+                samples=task.design.samples,
             )
         )
     return solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
@@ -104,6 +107,7 @@ def _together(task: Task, solutions: list[Solution], columns: list[Indices], tot
             size_of_task(task).solves_line(),
         ),
         fine_mean=solutions[-1].fine_mean,
+        sampled=solutions[-1].sampled,
         computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,
     )
 

@@ -1,6 +1,7 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -12,8 +13,10 @@ from cagp_dist.gram.cells import MOST_NODES
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
+from cagp_dist.posterior.prior_draws import wave_bytes
 from cagp_dist.posterior.problem import grid_size
-from cagp_dist.service.design import Design, cells_of
+from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
+from cagp_dist.service.design import Design, cells_of, samples_of_map
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import Job, RandomPoints
@@ -48,6 +51,8 @@ class Size:
         Places of a table.
     nodes_per_cell : int
         Of map cells whose mean is wanted; 0 where the field at their centres is.
+    samples : int
+        From which the error bars of the map are estimated, in place of a column for each cell; 0 for none.
     gaps : Gaps or None
         What the observed points lack at some times; None where that is nothing, or not known yet.
     """
@@ -61,6 +66,7 @@ class Size:
     places: int = 0
     nodes_per_cell: int = 0
     gaps: Gaps | None = None
+    samples: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
@@ -68,6 +74,8 @@ class Size:
         cells = counted(self.mapped, "map cell") + (
             f" and {self.mean_mapped:,} of the mean" if self.mean_mapped else ""
         )
+        if self.samples:
+            cells += f" from {self.samples:,} samples"
         if self.nodes_per_cell:
             cells += f", means over {self.nodes_per_cell} nodes each"
         tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"
@@ -85,16 +93,20 @@ class Size:
         return f"{self.solves} such solves, one for each fold{rest}"
 
     @property
+    def columns_of_map(self) -> int:
+        """Map cells that have a column of the solve."""
+        return 0 if self.samples else self.mapped
+
+    @property
     def targets(self) -> int:
         """Points that one solve predicts, at most."""
-        if self.folds:
-            return max(-(-self.tested // self.folds), self.mapped + self.places)
-        return self.tested + self.mapped + self.places
+        others = self.columns_of_map + self.places
+        return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
 
     @property
     def cell_nodes(self) -> int:
         """Nodes of the targets of one solve, at most; 0 where no means over cells are wanted."""
-        if not self.nodes_per_cell:
+        if not self.nodes_per_cell or not self.columns_of_map:
             return 0
         others = self.mapped * self.nodes_per_cell + self.places
         return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
@@ -111,11 +123,14 @@ class JobPlan:
         Carried out once for all times, or once for each.
     fit : str
         What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
+    sampled : Plan or None
+        Of the samples of the map, which are drawn before; of the solve with the most observed points.
     """
 
     size: Size
     plan: Plan
     fit: str = ""
+    sampled: Plan | None = None
 
     @property
     def solves(self) -> int:
@@ -124,7 +139,9 @@ class JobPlan:
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
-        text = [self.fit] * bool(self.fit) + self.plan.lines()
+        text = [self.fit] * bool(self.fit)
+        text += [] if self.sampled is None else self.sampled.lines()
+        text += self.plan.lines()
         if self.solves > 1:
             text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
         if self.size.gaps is not None and self.plan.solves > 1:
@@ -235,8 +252,24 @@ def _plan_solve(
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
-    *_, plan = plan_together(solver, [of_all] if seen is None else _demands(solver, of_all, *seen))
-    return JobPlan(size=size, plan=plan)
+    demands = [of_all] if seen is None else _demands(solver, of_all, *seen)
+    *_, plan = plan_together(solver, demands)
+    return JobPlan(size=size, plan=plan, sampled=_plan_samples(solver, size, demands))
+
+
+def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | None:
+    """Plan the samples of the map for the pattern of gaps with the most observed points, if there are any."""
+    if not size.samples:
+        return None
+    nodes = size.mapped * size.nodes_per_cell
+    demand = replace(max(demands, key=lambda demand: demand.n), q=size.mapped, cell_nodes=nodes, bounds=False)
+    points = demand.n + demand.target_points
+    draw_bytes = partial(
+        wave_bytes, points=points, values=demand.n + demand.q, p=demand.p, workers=demand.workers
+    )
+    groups = draw_groups(size.samples, points=points)
+    plans = plans_of_draws(solver, demand, groups, draw_bytes=draw_bytes)
+    return joint_plan_of_draws(plans, demand, draws=size.samples)
 
 
 def size_of_task(task: Task) -> Size:
@@ -267,6 +300,7 @@ def _counted(points: Points, design: Design, *, places: int) -> Size:
         if design.cells is None
         else design.cells.nodes_per_side(spacing_of(points, design)) ** 2,
         gaps=gaps_of(points, design.train),
+        samples=design.samples,
     )
 
 
@@ -291,12 +325,13 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
             f"the plan depends on the field, and {table.source} was not read yet. Run `cagp ingest` with the "
             "same job first, or give observations.times and choose train and test at random, by count."
         )
-    mapped = [0, 0]
+    mapped, samples = [0, 0], 0
     if design.map is not None:
         area = design.map.area or table.area or _GLOBE
         somewhere = design.map.model_copy(update={"area": area})
         found = cells_of(somewhere, np.empty(0), np.empty(0))
         mapped = [0 if cells is None else cells.size for cells in found]
+        samples = samples_of_map(design.map, found[0], job.solver.build())
     return Size(
         observed=design.train.count,
         tested=design.test.count,
@@ -305,4 +340,5 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
         mean_mapped=mapped[1],
         places=places,
         nodes_per_cell=0 if design.map is None or design.map.kind == "grid" else MOST_NODES**2,
+        samples=samples,
     )

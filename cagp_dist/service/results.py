@@ -16,7 +16,7 @@ from cagp_dist.service.design import MapCells, blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.jobfile.tables import FoldPoints
 from cagp_dist.service.simulation import Simulated
-from cagp_dist.service.solve import Solution, Step
+from cagp_dist.service.solve import SampledMap, Solution, Step
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import schema
 from cagp_dist.store.rights import rights_of
@@ -25,6 +25,9 @@ from cagp_dist.variables.units import amount, square_of
 if TYPE_CHECKING:
     import xarray as xr
 
+
+_STATEMENTS = ("computational_statement", "sampling_statement")
+"""Said of a run as a whole, where it applies."""
 
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
@@ -61,7 +64,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     observed = points.values[:, design.test]
     nugget = prior.noise_number
     noise, elsewhere = task.noise_at(design.test, nugget), task.typical_noise(nugget)
-    cells = 0 if design.cells is None else design.cells.size
+    sampled = solution.sampled
+    cells = 0 if design.cells is None or sampled is not None else design.cells.size
     trace = [_scores(task, prior, step, observed) for step in solution.steps]
     unfinished = solution.computational_std
     groups = {
@@ -82,7 +86,10 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             area_weight=design.test_weights,
             variable=points.variable,
             names=names,
-        ).assign_attrs(_computational_statement(last.std[:, :q], unfinished, points.variable.units)),
+        ).assign_attrs(
+            _computational_statement(last.std[:, :q], unfinished, points.variable.units)
+            | _sampling_statement(sampled)
+        ),
         "trace": schema.trace_group(
             trace, seconds=[step.seconds for step in solution.steps], variable=points.variable
         ),
@@ -108,13 +115,21 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
             longitude_degrees=design.cells.longitude_degrees,
-            mean=fields(last.mean[:, q : q + cells]),
-            std=fields(last.std[:, q : q + cells]),
+            mean=fields(last.mean[:, q : q + cells] if sampled is None else sampled.mean),
+            std=fields(last.std[:, q : q + cells] if sampled is None else sampled.std),
             noise_variance=elsewhere,
-            computational_std=None if unfinished is None else fields(unfinished[:, q : q + cells]),
+            computational_std=None
+            if unfinished is None or sampled is not None
+            else fields(unfinished[:, q : q + cells]),
             variable=points.variable,
             nodes_per_cell=nodes_of(design.cells),
         )
+        if sampled is not None:
+            groups[name].attrs |= {
+                "std_samples": sampled.samples,
+                "std_relative_standard_error": sampled.relative_error,
+                **_sampling_statement(sampled),
+            }
         if design.cells.blank:
             groups[name].attrs["blank_cells"] = design.cells.blank
         if fine is not None and mean is not None:
@@ -185,6 +200,17 @@ def _computational_statement(std: Array, unfinished: Array | None, units: str) -
     return {"computational_statement": said}
 
 
+def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
+    """Say how far the error bars of the map are off by chance, if they come from samples."""
+    if sampled is None:
+        return {}
+    return {
+        "sampling_statement": f"The error bars of the map are estimated from {sampled.samples:,} samples of "
+        f"the posterior: by chance each is off by {sampled.relative_error:.1%} (one standard error, relative "
+        "to it). The mean is not estimated, and neither are the error bars at the test points."
+    }
+
+
 def _scores(task: Task, prior: Prior, step: Step, observed: Array) -> Scores:
     test, weights = task.design.test, task.design.test_weights
     mean = step.mean[:, : test.size]
@@ -231,7 +257,7 @@ def attributes_of(
         "status_advice": solution.status.advice,
         "calibration_status": calibration.attrs["calibration_status"],
         "calibration_statement": calibration.attrs["calibration_statement"],
-        **{name: said for name, said in calibration.attrs.items() if name == "computational_statement"},
+        **{name: said for name, said in calibration.attrs.items() if name in _STATEMENTS},
         **_simulation_said(groups),
         "solver": _described(job.solver.model_dump()),
         "solver_calibrated": task.solver.calibrated == "exact",

@@ -209,6 +209,7 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
             on_plan=show,
             progress=stage.progress,
             X_mean=task.mean_inputs,
+            X_sampled=task.sampled_inputs,
         )
     done = f"after {counted(len(solution.steps) - 1, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)

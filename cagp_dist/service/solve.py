@@ -15,9 +15,13 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import Model
 from cagp_dist.likelihood.result import each
 from cagp_dist.runtime import Executor
+from cagp_dist.samples import posterior_by_samples
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
 from cagp_dist.solvers.affine import Affine
+
+SAMPLES_OF_MAP = 0x6D6170
+"""Names the stream of random numbers of samples of maps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,26 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class SampledMap:
+    """Mean and error bars of a fine map, the latter from samples.
+
+    Attributes
+    ----------
+    mean, std : array, shape (T, r)
+        In the unit of the observations; latent, without noise.
+    samples : int
+        Of each pattern of gaps.
+    relative_error : float
+        Standard error of a standard deviation, relative to it, at most.
+    """
+
+    mean: Array
+    std: Array
+    samples: int
+    relative_error: float
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """The end of a solve.
 
@@ -57,6 +81,8 @@ class Solution:
         a cost that is small beside their own.
     fine_mean : array, shape (T, r), or None
         Posterior mean alone, where that was asked for.
+    sampled : SampledMap or None
+        Mean and error bars from samples, where that was asked for.
     """
 
     steps: tuple[Step, ...]
@@ -64,6 +90,7 @@ class Solution:
     plan: tuple[str, ...]
     computational_std: Array | None = None
     fine_mean: Array | None = None
+    sampled: SampledMap | None = None
 
 
 def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
@@ -96,6 +123,8 @@ def solve(
     progress: Callable[[float, str], None],
     X_mean: Array | CellMeans | None = None,
     mean_like: Indices | None = None,
+    X_sampled: Array | CellMeans | None = None,
+    samples: int = 0,
 ) -> Solution:
     """Condition on all times.
 
@@ -115,7 +144,8 @@ def solve(
     solver, executor, memory_limit_bytes
         As for `cagp_dist.condition`.
     on_plan : callable
-        Called once, with the plan that is then carried out for every time.
+        Called with the plan that is then carried out for every time; before that with the plan of samples,
+        where there are any.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
     X_mean : array, shape (r, 3), or CellMeans, optional
@@ -124,6 +154,10 @@ def solve(
     mean_like : array of int, shape (r,), optional
         Which of ``X_new`` each of them goes with: where a ``computational_share`` ended some groups of these
         before others, its mean is that of as many iterations.
+    X_sampled : array, shape (r, 3), or CellMeans, optional
+        More points, or means, where error bars from ``samples`` samples are wanted, of an affine solver.
+    samples : int
+        How many.
 
     Returns
     -------
@@ -134,6 +168,22 @@ def solve(
     times = [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(fields)]
     posteriors: list[Posterior] = []
     seconds: list[dict[int, float]] = []
+    sampled, share = None, 0.0
+    if X_sampled is not None:
+        # by columns: one for each sample, and one for each of the others
+        share = samples / (samples + len(X_new))
+        sampled = _sampled_map(
+            prior,
+            X,
+            y,
+            X_sampled,
+            solver=solver,
+            samples=samples,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            on_plan=on_plan,
+            progress=lambda fraction, text: progress(share * fraction, text),
+        )
     observed = int((~np.isnan(y)).sum(axis=(1, 2) if on_grid else 0).max())
     for number, columns in enumerate(times):
         clock = {0: 0.0}
@@ -146,7 +196,10 @@ def solve(
                 "batch": (state.batch, state.batches),
                 "iteration": (state.iteration, state.iterations),
             }
-            progress(done, ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1))
+            progress(
+                share + (1.0 - share) * done,
+                ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1),
+            )
 
         posteriors.append(
             condition(
@@ -183,7 +236,46 @@ def solve(
         plan=tuple(posteriors[0].stats.plan.lines()),
         computational_std=_computational_std(posteriors, solver, executor, fields=fields),
         fine_mean=fine_mean,
+        sampled=sampled,
     )
+
+
+def _sampled_map(
+    prior: Prior,
+    X: Array | LatLonGrid,
+    y: Array,
+    X_sampled: Array | CellMeans,
+    *,
+    solver: Solver,
+    samples: int,
+    executor: Executor,
+    memory_limit_bytes: int | None,
+    on_plan: Callable[[Plan], None],
+    progress: Callable[[float, str], None],
+) -> SampledMap:
+    """Mean and error bars of a map from samples: the same ones in every run."""
+
+    def report(state: Progress) -> None:
+        counted = {"part": (state.batch, state.batches), "iteration": (state.iteration, state.iterations)}
+        said = ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1)
+        progress(state.fraction, ", ".join(filter(None, [f"{samples} samples of the map", said])))
+
+    found = posterior_by_samples(
+        prior,
+        X,
+        y,
+        X_sampled,
+        solver=solver,
+        samples=samples,
+        # no field, design or solver of a job draws from this stream
+        generator=np.random.default_rng(np.random.SeedSequence(samples, spawn_key=(SAMPLES_OF_MAP,))),
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        on_plan=on_plan,
+        progress=report,
+    )
+    std = _std_by_time([found.variance], fields=found.mean.shape[1])
+    return SampledMap(found.mean.T, std, samples, 0.5 * found.relative_error)
 
 
 def _computational_std(

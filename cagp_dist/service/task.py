@@ -22,7 +22,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.service.design import Design, MapCells, design_points
+from cagp_dist.service.design import Design, MapCells, design_points, samples_of_map
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Solver
@@ -158,12 +158,15 @@ class Task:
 
     @property
     def new_inputs(self) -> Array | CellMeans:
-        """Test points, then map cells, then places of a table, on the unit sphere: (q, 3), or cells."""
+        """Test points, then map cells, then places of a table, on the unit sphere: (q, 3), or cells.
+
+        Without the map if its error bars come from samples.
+        """
         test, cells = self.design.test, self.design.cells
         latitude = [self.points.latitude_degrees[test]]
         longitude = [self.points.longitude_degrees[test]]
         means = None
-        if cells is not None:
+        if cells is not None and not self.design.samples:
             mapped = cells.inputs(spacing_of(self.points, self.design))
             if isinstance(mapped, CellMeans):
                 means = CellMeans.of_points(unit_sphere(latitude.pop(), longitude.pop())).followed_by(mapped)
@@ -222,6 +225,14 @@ class Task:
         return None if cells is None else cells.inputs(spacing_of(self.points, self.design))
 
     @property
+    def sampled_inputs(self) -> Array | CellMeans | None:
+        """Map cells whose error bars come from samples, on the unit sphere: points (r, 3), or means."""
+        cells = self.design.cells
+        if cells is None or not self.design.samples:
+            return None
+        return cells.inputs(spacing_of(self.points, self.design))
+
+    @property
     def mean_like(self) -> Indices | None:
         """Which of `new_inputs` each of `mean_inputs` goes with, (r,): the nearest cell with error bars."""
         from scipy.spatial import cKDTree
@@ -252,6 +263,8 @@ class Task:
                 **({} if blank == 0 else {"blank_cells": blank}),
                 **({"gaps": "kept"} if gaps else {}),  # they were dropped once
                 **({} if self.simulations is None else {"simulations": asdict(self.simulations)}),
+                # of fine maps each cell had a column once
+                **({"samples_of_map": self.design.samples} if self.design.samples else {}),
             },
             dtype="float64",
             code_version=version("cagp-dist"),
@@ -455,19 +468,20 @@ def _circle(latitude: Array, longitude: Array) -> tuple[LatLonGrid, Indices, int
 
 def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
     """Points of the field, and which of them are observed, scored and mapped; raises as `prepare`."""
-    points = observation_points(field, gaps=job.observations.gaps)
+    points, solver = observation_points(field, gaps=job.observations.gaps), job.solver.build()
     design = design_points(
         points.latitude_degrees,
         points.longitude_degrees,
         table=job.design,
-        block_size=block_size(job.solver.build()),
+        block_size=block_size(solver),
         gridded=points.gridded,
     )
     if job.design.map is not None and job.design.map.mask == "observed":
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
-    return points, design
+    samples = samples_of_map(job.design.map, design.cells, solver)
+    return points, replace(design, samples=samples)
 
 
 def _observed(cells: MapCells | None, points: Points) -> MapCells | None:

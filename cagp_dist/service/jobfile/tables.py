@@ -52,6 +52,15 @@ _DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], g
 _STD_DEGREES = Field(
     description="a number of degrees above resolution_degrees, at most 90", examples=[4.0], gt=0.0, le=90.0
 )
+FEWEST_SAMPLES = 50
+"""Of error bars from samples: a standard error of a tenth of them."""
+
+_STD_SAMPLES = Field(
+    description=f"an integer of at least {FEWEST_SAMPLES}, or 0 for no samples",
+    examples=[400],
+    ge=0,
+    le=100_000,
+)
 _LENGTHSCALE = Field(
     description="a positive chord length on the unit sphere, at most 2", examples=[0.05], gt=0.0
 )
@@ -286,14 +295,16 @@ class MapGrid(Table):
 
     With ``kind = "cells"`` not the field at the centres is wanted but its mean over each cell.
 
-    With ``std_resolution_degrees``, which is coarser, the error bars have cells of their own: a fine map of
-    the mean costs little, one of error bars does not.
+    With ``std_resolution_degrees``, which is coarser, the error bars have cells of their own. Of fine maps
+    the error bars come from samples, ``std_samples`` of them, 400 if it is left out and there are more than
+    8,000 cells; see `cagp_dist.service.design.samples_of_map`.
     """
 
     kind: Literal["grid", "cells"]
     resolution_degrees: Annotated[float, _DEGREES]
     area: Annotated[Area | None, _AREA] = None
     std_resolution_degrees: Annotated[float | None, _STD_DEGREES] = None
+    std_samples: Annotated[int | None, _STD_SAMPLES] = None
     mask: Annotated[
         Literal["observed", "none"],
         Field(
@@ -309,6 +320,21 @@ class MapGrid(Table):
             raise ValueError(
                 f"std_resolution_degrees = {coarse:g} is not above resolution_degrees = "
                 f"{self.resolution_degrees:g}; leave it out to have mean and error bars on one grid"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _samples_are_enough_and_for_one_map(self) -> Self:
+        samples = self.std_samples
+        if samples is not None and 0 < samples < FEWEST_SAMPLES:
+            raise ValueError(
+                f"std_samples = {samples} would leave a standard error of {(0.5 / samples) ** 0.5:.0%}; give "
+                f"at least {FEWEST_SAMPLES}, or 0 for error bars without chance"
+            )
+        if samples and self.std_resolution_degrees is not None:
+            raise ValueError(
+                f"std_samples = {samples} gives the error bars of all cells, and std_resolution_degrees asks "
+                "for those of coarser ones; leave one of the two out"
             )
         return self
 
@@ -507,11 +533,31 @@ class Job(Table):
         table = None if design is None else design.map
         if table is None or table.std_resolution_degrees is None or isinstance(solver.build(), Affine):
             return solver
-        able = ", ".join(name for name, known in SOLVERS.items() if issubclass(known, Affine))
+        able = _affine_names()
         raise ValueError(
             f"the mean of {solver.name} does not come without its error bars, which std_resolution_degrees "
             f"of [design] map asks for; leave that out, or use one of {able}"
         )
+
+    @field_validator("solver", mode="after")
+    @classmethod
+    def _samples_are_of_one_matrix(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
+        design = info.data.get("design")
+        samples = 0 if design is None or design.map is None else design.map.std_samples
+        if not samples:
+            return solver
+        built = solver.build()
+        if not isinstance(built, Affine):
+            raise ValueError(
+                f"std_samples of [design] map asks for error bars from samples, which {solver.name} does not "
+                f"give; leave that out, or use one of {_affine_names()}"
+            )
+        if built.computational_share is not None:
+            raise ValueError(
+                "computational_share stops a solve by variances that samples, which std_samples of [design] "
+                "map asks for, do not have; leave one of the two out"
+            )
+        return solver
 
     @property
     def text(self) -> str:
@@ -533,8 +579,9 @@ class Job(Table):
         observations = form["observations"]
         for key in {"level", "units", "check_range", "missing"} - self.observations.reading().keys():
             del observations[key]  # jobs from before there were these keys keep their form, and their runs
-        if form["design"]["map"] is not None and form["design"]["map"]["std_resolution_degrees"] is None:
-            del form["design"]["map"]["std_resolution_degrees"]
+        for key in ("std_resolution_degrees", "std_samples"):
+            if form["design"]["map"] is not None and form["design"]["map"][key] is None:
+                del form["design"]["map"][key]
         if self.design.map is not None and self.design.map.mask == "observed":
             del form["design"]["map"]["mask"]  # the same; where it leaves cells blank, the run says so
         if self.observations.columns is not None and self.observations.columns.name is None:
@@ -546,3 +593,8 @@ class Job(Table):
             if owner[key] is None:
                 del owner[key]
         return form
+
+
+def _affine_names() -> str:
+    """List the solvers whose mean comes by itself, as job files name them."""
+    return ", ".join(name for name, known in SOLVERS.items() if issubclass(known, Affine))
