@@ -1,4 +1,4 @@
-"""Leading eigenvectors of G as actions (math 4.1)."""
+"""Leading eigenvectors of G as actions (math 4)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -37,7 +37,7 @@ PRODUCTS_OF_VECTOR = 4
 
 @dataclass(frozen=True)
 class Eigenvectors(KnownActions):
-    """Eigenvectors of G with the largest eigenvalues: the actions that say most about the field (math 4.1).
+    """Eigenvectors of G with the largest eigenvalues: the actions that say most about the field (math 4).
 
     No other i actions leave less entropy in the field at X [Wenger et al. 2024, lemma S5], but they cost more
     than they save: of use to compare others with. Calibrated exactly, since G does not depend on the data

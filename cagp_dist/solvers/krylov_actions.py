@@ -1,4 +1,4 @@
-"""Lanczos vectors of a simulated right-hand side as actions (math 4.1)."""
+"""Lanczos vectors of a simulated right-hand side as actions (math 4)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -23,7 +23,7 @@ START_RANK = 256
 
 @dataclass(frozen=True)
 class KrylovActions(KnownActions):
-    """Conjugate gradients on simulated data: the directions they would take, without a look at y (math 4.1).
+    """Conjugate gradients on simulated data: the directions they would take, without a look at y (math 4).
 
     The actions span ``xi, G xi, G^2 xi, ...`` for data xi that are drawn from the prior, up to the accuracy
     of a partial Cholesky factor of rank 256. Calibrated exactly, since xi is independent of y (math 1.1), and

@@ -1,4 +1,4 @@
-"""Several policies in turn: some actions of one kind, then some of another (math 4.1)."""
+"""Several policies in turn: some actions of one kind, then some of another (math 4)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class ActionSolver(Protocol):
 
 @dataclass(frozen=True)
 class MixedActions:
-    """Actions of several kinds in turn, one belief from all of them (math 4.1).
+    """Actions of several kinds in turn, one belief from all of them (math 4).
 
     Each part goes on from what those before have learnt: conjugate gradients after unit vectors follow the
     residual that these have left. Calibrated exactly if every part is, since the actions then do not depend

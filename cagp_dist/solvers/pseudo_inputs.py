@@ -1,4 +1,4 @@
-"""Kernel functions of pseudo-inputs as actions: ``s_i = k(X, z_i)`` (math 4.1)."""
+"""Kernel functions of pseudo-inputs as actions: ``s_i = k(X, z_i)`` (math 4)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self, get_args
@@ -23,7 +23,7 @@ Placement = Literal["space-filling", "random"]
 
 @dataclass(frozen=True)
 class PseudoInputs(KnownActions):
-    """Kernel functions ``k(X, z_i)`` of pseudo-inputs z_i: weighted sums of the data around them (math 4.1).
+    """Kernel functions ``k(X, z_i)`` of pseudo-inputs z_i: weighted sums of the data around them (math 4).
 
     The mean is ``V K_XZ (K_ZX G K_XZ)^-1 K_ZX b``; with Z = X it is the exact posterior (T24). Calibrated
     exactly, since pseudo-inputs are placed without regard to the data (math 1.1); a sparse approximation with

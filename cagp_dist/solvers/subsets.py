@@ -1,4 +1,4 @@
-"""Some of the points: unit vectors as actions, the exact posterior from a subset of the data (math 4.1)."""
+"""Some of the points: unit vectors as actions, the exact posterior from a subset of the data (math 4)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ def pivoted_points(gram: Gram, count: int, *, noise_variance: Array | None = Non
 
 @dataclass(frozen=True)
 class UnitVectors(KnownActions):
-    """Unit vectors: the points are observed one by one, the partial Cholesky decomposition of G (math 4.1).
+    """Unit vectors: the points are observed one by one, the partial Cholesky decomposition of G (math 4).
 
     After i actions it is the exact posterior from the first i points of the order, and says so by its
     variance (T22). Calibrated exactly, since no order here looks at the data (math 1.1).
@@ -103,7 +103,7 @@ class UnitVectors(KnownActions):
 
 @dataclass(frozen=True)
 class SubsetOfData:
-    """The exact posterior from a random subset of the points, by a Cholesky factor (math 4.1).
+    """The exact posterior from a random subset of the points, by a Cholesky factor (math 4).
 
     The plainest approximation there is, and calibrated exactly: what the other points would have said counts
     as uncertainty, because the subset is drawn without regard to the data (math 1.1). The same belief as
