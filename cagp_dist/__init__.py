@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.gram.cells import CellMeans, cell_means
+    from cagp_dist.growing import GrowingData
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.kriging import Kriging, krige
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
@@ -65,6 +66,7 @@ _HOME = {
     "CellMeans": "gram.cells",
     "cell_means": "gram.cells",
     "DenseGram": "gram",
+    "GrowingData": "growing",
     "Kriging": "kriging",
     "krige": "kriging",
     "LatLonGrid": "latlon",
@@ -129,6 +131,7 @@ __all__ = [
     "FitResult",
     "FitStatus",
     "GaussSeidel",
+    "GrowingData",
     "Hybrid",
     "Jacobi",
     "Kriging",

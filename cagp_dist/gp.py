@@ -427,11 +427,7 @@ def condition(
                     if progress is not None:
                         elapsed = time.perf_counter() - started
                         progress(_progress(state, plans, number, trace, elapsed))
-            variance = trace.steps()[-1][2]
-            if status.ok and trace.diverged:
-                status = Status.DIVERGED
-            elif status.ok and (variance < 0.0).any():
-                status = Status.ILL_CONDITIONED
+            variance, status = trace.steps()[-1][2], trace.status(status)
             exact = status in (Status.EXACT, Status.SOLVED)
             certificate = Certificate(
                 variance,
@@ -467,7 +463,7 @@ def condition(
             relative_residual=found.relative_residual,
             plan=plan,
             executor=description,
-            iterations_by_target=_on_targets(found.iterations, targets),
+            iterations_by_target=on_targets(found.iterations, targets),
             downdate_psd=downdate_psd,
             dropped_actions=found.dropped_actions,
         ),
@@ -621,10 +617,10 @@ def shaped_as_targets(
     if not isinstance(targets, LatLonGrid):
         return (mean[:, 0] if single else mean), variance
     fields = np.ascontiguousarray(mean.T).reshape(-1, *targets.shape)
-    return (fields[0] if single else fields), _on_targets(variance, targets)
+    return (fields[0] if single else fields), on_targets(variance, targets)
 
 
-def _on_targets(values: Values, targets: "Targets") -> Values:
+def on_targets(values: Values, targets: "Targets") -> Values:
     """Values (q,) or (q, T); of a grid (P, Q) or (T, P, Q)."""
     from cagp_dist.latlon.grid import LatLonGrid
 

@@ -8,6 +8,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.targets import prior_covariance, prior_variance
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.status import Status
 
 VARIANCE_ROUNDING = 1e-8
 """Variances below minus this fraction of the prior variance are errors, not rounding."""
@@ -126,6 +127,14 @@ class Trace:
         """Whether a variance of the last step is above the prior's beyond rounding."""
         variance = self._steps[max(self._steps)][1]
         return bool((variance > (1.0 + VARIANCE_ROUNDING) * self._prior_variance).any())
+
+    def status(self, found: Status) -> Status:
+        """Status of the whole solve, from what its last state says and the variances that there are."""
+        if found.ok and self.diverged:
+            return Status.DIVERGED
+        if found.ok and (self._steps[max(self._steps)][1] < 0.0).any():
+            return Status.ILL_CONDITIONED
+        return found
 
     def covariance(self) -> Array | None:
         """Posterior covariance (q, q), if it was asked for."""

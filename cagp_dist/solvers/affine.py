@@ -230,6 +230,18 @@ class Affine(ABC):
                 found[here] = system.mean(work, part(as_list(problem.targets), here))
             return found
 
+    @final
+    def forward(self, problem: Problem, *, executor: Executor, plan: Plan) -> tuple[Array, Array]:
+        """Return ``A b`` and what it leaves, ``b - G A b``, each (n, T), by the stages themselves."""
+        if self.iterations == 0:
+            return np.zeros_like(problem.residuals), problem.residuals
+        with single_threaded_blas():
+            system, cycle = self._system(problem, plan, executor)
+            *_, work = forward_passes(
+                system, cycle, problem.residuals, iterations=self.iterations, keep_residual=True
+            )
+            return system.weights(work), system.residual(work)
+
     def _system(
         self, problem: Problem, plan: Plan, executor: Executor
     ) -> tuple[System[Any], tuple[Stage, ...]]:

@@ -92,6 +92,8 @@ class Problem:
         Whether the last state keeps its leftover too; without it the last sweep is half the work.
     lanczos_steps : int
         Steps of quadrature after the last iteration of affine solvers, which tighten `exact_variance`.
+    first : int
+        Sweeps visit only blocks of points with one of this number or a higher one.
     """
 
     gram: Gram
@@ -101,6 +103,7 @@ class Problem:
     start: State | None = None
     keep_leftover: bool = False
     lanczos_steps: int = 0
+    first: int = 0
 
     @property
     def q(self) -> int:

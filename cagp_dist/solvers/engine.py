@@ -163,17 +163,25 @@ def _leftover(system: System[Work], works: Sequence[Work], moved: list[int], the
 
 
 def forward_passes(
-    system: System[Work], cycle: Sequence[Stage], right: Array, *, iterations: int
+    system: System[Work],
+    cycle: Sequence[Stage],
+    right: Array,
+    *,
+    iterations: int,
+    keep_residual: bool = False,
 ) -> Iterator[Work]:
     """Go through the stages themselves from ``v = 0`` and ``r = b`` (n, T); yields after every cycle.
 
     ``v <- v + Mt r,  r <- r - G Mt r``. ``k(x, X) v`` is the mean anywhere, at the cost of T columns instead
     of one for each target (math 3). Where the cycles differ, only the last ``v`` is that of the solver: those
-    before are without its last cycles, and the adjoint pass is without its first ones.
+    before are without its last cycles, and the adjoint pass is without its first ones. The last residual is
+    only there with ``keep_residual``.
     """
     work = system.forward(right)
     for iteration in range(1, iterations + 1):
         for position, stage in enumerate(cycle):
             last = iteration == iterations and position == len(cycle) - 1
-            system.apply(stage.at(iterations + 1 - iteration), work, adjoint=False, final=last)
+            system.apply(
+                stage.at(iterations + 1 - iteration), work, adjoint=False, final=last and not keep_residual
+            )
         yield work

@@ -98,6 +98,7 @@ class TileSystem:
         self._full = problem.full_covariance
         self._targets = as_list(problem.targets)
         self._blocks = block_ranges(n, plan.block_size)
+        self._visited = range(problem.first // plan.block_size, len(self._blocks))
         self._row_tile = row_tile_size(plan.block_size)
         self._tiles = block_ranges(n, self._row_tile)
         self._tiles_are_blocks = self._tiles == self._blocks
@@ -238,7 +239,12 @@ class TileSystem:
 
     def weights(self, work: Panels) -> Array:
         """Return what forward stages have added up to, ``A b``, shape (n, r)."""
-        return np.concatenate(self._executor.gather([work.weights[b] for b in range(self.blocks)]))
+        r = work.columns[1] - work.columns[0]
+        parts = [
+            work.weights.get(b) or self._executor.submit(np.zeros, (stop - start, r))
+            for b, (start, stop) in enumerate(self._blocks)
+        ]
+        return np.concatenate(self._executor.gather(parts))
 
     def residual(self, work: Panels) -> Array:
         """``b - G v`` after forward stages, shape (n, r)."""
@@ -296,7 +302,7 @@ class TileSystem:
             Per visited block, its solution; the last one holds the sums over the whole sweep.
         """
         panels, sums, home = work.rows, work.sums, work.home
-        steps = stage.order(self.blocks, adjoint=adjoint)
+        steps = [b for b in stage.order(self.blocks, adjoint=adjoint) if b in self._visited]
         last_visit = self._last_visits(steps)
         before = panels
         for step, b in enumerate(steps):
