@@ -36,7 +36,8 @@ class ConjugateGradient:
     iterations : int
         Actions, at least 0; at most n are used.
     preconditioner : {"pivoted-cholesky", "nystrom", "block-gauss-seidel"}, optional
-        See `cagp_dist.solvers.preconditioners`. The first two need noise above zero at every point.
+        See `cagp_dist.solvers.preconditioners`. The first two need noise above zero at every point; the
+        sweeps of the third go by tiles of points, on a grid too.
     preconditioner_size : int, optional
         Its rank, or the points of its blocks; by default 100, and 1,024 points of a block.
     """

@@ -346,6 +346,31 @@ def test_no_actions_are_the_prior(problem, dense, solver):
     assert posterior.status is cagp.Status.COMPLETED
 
 
+@every_policy
+def test_one_point_is_solved_exactly(solver):
+    """Whatever the actions: there is one direction."""
+    one = regression_problem(1, q=4)
+    posterior, exact = one.condition(solver), one.condition(cagp.Cholesky())
+    assert posterior.stats.iterations == 1
+    assert posterior.status in (cagp.Status.EXACT, cagp.Status.CONVERGED)
+    assert_close(posterior.mean, exact.mean)
+    assert_close(posterior.covariance, exact.covariance)
+
+
+@every_policy
+def test_nothing_to_learn_is_no_division_by_zero(problem, dense, solver):
+    """b = 0: what follows the residual stops at once, what does not goes on as ever."""
+    quiet = dataclasses.replace(problem, y=np.ravel(problem.y - dense.b))
+    posterior = quiet.condition(solver)
+    assert_close(posterior.mean, dense.centre, relative=1e-14)
+    if solver.calibrated == "exact":
+        np.testing.assert_array_equal(posterior.variance, problem.condition(solver).variance)
+    else:
+        assert posterior.status is cagp.Status.CONVERGED
+        parts = getattr(solver, "parts", ())
+        assert posterior.stats.iterations == sum(p.iterations for p in parts if p.calibrated == "exact")
+
+
 def projected(problem, S):
     """The last state of given actions."""
     *_, state = belief_states(as_problem(problem), DenseActions(S), executor=SERIAL)

@@ -81,7 +81,7 @@ def _key(field: "Field[Any]", hint: Any) -> tuple[Any, Any]:
     metadata: Mapping[str, Any] = field.metadata
     limits: dict[str, Any] = {_LIMITS[word]: metadata[word] for word in _LIMITS if word in metadata}
     described = pydantic.Field(
-        description=metadata.get("description") or _expected(_plain(hint), metadata),
+        description=metadata.get("description") or _words(hint) or _expected(_plain(hint), metadata),
         examples=[metadata["example"]] if "example" in metadata else None,
         **limits,
     )
@@ -105,6 +105,11 @@ def _of_job(hint: Any) -> Any:
     kind = _plain(hint)
     odd = set(get_args(hint)) - {kind, type(None)}
     return hint if get_origin(hint) is Literal or not odd else kind
+
+
+def _words(hint: Any) -> str:
+    """Say which words a setting may be, if it is one of a few."""
+    return ", ".join(f'"{word}"' for word in get_args(hint)) if get_origin(hint) is Literal else ""
 
 
 def _expected(kind: type | None, metadata: Mapping[str, Any]) -> str:
