@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.calibration import simulation
 from cagp_dist.calibration.beliefs import of_one_covariance
 from cagp_dist.calibration.pit import normal_tests
 from cagp_dist.calibration.simulation import _factor, draw, simulate
@@ -169,6 +170,27 @@ def test_too_many_points_are_refused_before_any_work():
             generator=np.random.default_rng(8),
             memory_limit_bytes=2**29,
         )
+
+
+def test_points_of_a_grid_are_drawn_on_it_with_the_same_law(monkeypatch):
+    """Both poles, points of both sets twice: covariances of 4,000 draws, and the calibration."""
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 7), 12)
+    X, X_test = grid.points[::2], grid.points[::5]
+    prior = cagp.Prior(cagp.Matern32(0.5, variance=3.0), noise_variance=0.1, mean=5.0)
+    monkeypatch.setattr(simulation, "_draw", None)  # the joint covariance is not used
+    monkeypatch.setattr(simulation, "FEW_POINTS", 3)
+    count = 4_000
+    drawn = draw(prior, X, X_test, simulations=count, generator=np.random.default_rng(0)).fields
+    centred = np.concatenate([drawn.y, drawn.latent]) - 5.0
+    joint = np.concatenate([X, X_test])
+    expected = prior.kernel(joint, joint)
+    expected[np.diag_indices(len(X))] += 0.1
+    error = np.abs(centred @ centred.T / count - expected)
+    # standard error of a covariance sqrt((k_ii k_jj + k_ij^2) / N), at most 3.1 sqrt(2 / N); 4.5 of them
+    assert error.max() < 4.5 * 3.1 * np.sqrt(2.0 / count)
+    found = cagp.calibrate(prior, X, X_test, solver=cagp.Cholesky(), simulations=500)
+    assert found.verdict.kind == "consistent"
+    assert found.relative_jitter == 0.0
 
 
 @pytest.mark.parametrize(
