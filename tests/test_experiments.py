@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
+from cagp_dist.store.arrays import read_group
 
 REPOSITORY = Path(__file__).parents[1]
 FIGURE_BYTES = 150_000
@@ -263,6 +264,33 @@ def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, 
     assert all(line.count("|") == head.count("|") for line in body)
     assert sorted(path.name for path in tmp_path.iterdir()) == figures
     assert all(1_000 < (tmp_path / figure).stat().st_size < FIGURE_BYTES for figure in figures)
+
+
+@pytest.mark.exhaustive
+def test_the_first_experiment_of_the_paper_passes_what_it_passed_there(tmp_path, capsys, monkeypatch):
+    h1 = script("h1_calibration")
+    assert {"gauss-seidel", "random-actions", "conjugate-gradient"} <= h1.solvers().keys()
+    monkeypatch.setattr(h1, "QUICK_FIELDS", 100)
+    h1.main(["--quick", "--output", str(tmp_path)])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    assert [row.split("|")[1].strip() for row in rows] == list(h1.solvers())
+    saved = read_group(tmp_path / "h1.zarr")
+    assert saved.sizes == {"solver": len(rows), "generator": 3, "field": 100}
+    joint = saved.joint_std.values
+    approximate = saved.solver.values == "conjugate-gradient"
+    # 3 x 100 x 441 whitened errors: a standard error of 0.2 %
+    assert np.abs(joint.mean(axis=1) - 1.0)[~approximate].max() < 4 * 0.002
+    assert joint.mean(axis=1)[approximate] < 1.0 - 4 * 0.002
+    assert 1_000 < (tmp_path / "h1.png").stat().st_size < FIGURE_BYTES
+    plain = cagp.calibrate(
+        h1.PRIOR,
+        (generator := np.random.default_rng([2025, 2])).uniform(size=(400, 2)),
+        np.stack(np.meshgrid(*2 * [np.linspace(0.0, 1.0, 21)]), axis=-1).reshape(-1, 2),
+        solver=cagp.GaussSeidel(5),
+        simulations=100,
+        generator=generator,
+    )
+    np.testing.assert_allclose(saved.z.sel(solver="gauss-seidel").values[2], plain.z, rtol=1e-10)
 
 
 def test_figures_of_the_documentation_are_small_and_used():

@@ -54,7 +54,7 @@ def draw_pit(pit: Histogram, by_area: Histogram | None, height_inches: float) ->
 def draw_simulated(pit: Histogram) -> Drawing:
     """Histogram of the PIT values of simulated fields, which are independent."""
     figure = _pit_figure(
-        pit, None, 3.6, heading="On fields drawn from the prior: PIT histogram", counted="simulated fields"
+        pit, None, 4.3, heading="On fields drawn from the prior: PIT histogram", counted="simulated fields"
     )
     return Drawing("simulation", figure, _described(pit))
 
