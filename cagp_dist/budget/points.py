@@ -34,6 +34,7 @@ def plan_sweeps(
     coarse: int = 0,
     projections: int = 0,
     colours: int = 0,
+    tall: int = 0,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -60,6 +61,8 @@ def plan_sweeps(
         Columns of a coarse space, and projections on it in each cycle, which are no stages here.
     colours : int
         Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
+    tall : int
+        Tall matrices that are kept from one stage to the next.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -89,7 +92,9 @@ def plan_sweeps(
     fixed += coarse_bytes(n, coarse, demand.fields)
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
-    group_bytes = (3 + at_once + (not demand.shares_memory)) * DOUBLE * n * widest + stages * blocks * (
+    group_bytes = (
+        3 + at_once + tall + (not demand.shares_memory)
+    ) * DOUBLE * n * widest + stages * blocks * (
         TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
     )
     group_bytes += DOUBLE * coarse * widest * (row_tiles + 3)  # products by tile, and their sum

@@ -5,6 +5,7 @@ Algorithm 2 of [Hegde et al. 2025] is `cagp_dist.solvers.engine` with `cagp_dist
 
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.base import Problem, Solver, State
+from cagp_dist.solvers.chebyshev import Chebyshev
 from cagp_dist.solvers.eigenvectors import Eigenvectors
 from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
@@ -24,6 +25,7 @@ __all__ = [
     "SSOR",
     "BlockGaussSeidel",
     "BlockJacobi",
+    "Chebyshev",
     "Cholesky",
     "ConjugateGradient",
     "Eigenvectors",

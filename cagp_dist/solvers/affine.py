@@ -64,17 +64,14 @@ class Affine(ABC):
     stages: ClassVar[int] = 1
     """Stages of a cycle."""
 
-    projections: ClassVar[int] = 0
-    """Projections on a coarse space in a cycle, which `stages` does not count."""
+    tall: ClassVar[int] = 0
+    """Tall matrices that are kept from one stage to the next."""
 
     at_once: ClassVar[bool] = False
     """Whether stages solve all blocks from the same right-hand side."""
 
     setting: ClassVar[str] = "relaxation"
     """What its relaxation is called."""
-
-    products: ClassVar[int] = 0
-    """Products of G with one column that are needed to make the cycle."""
 
     iterations: int
     """How often the cycle is gone through, at most."""
@@ -93,8 +90,18 @@ class Affine(ABC):
         return False
 
     @property
+    def products(self) -> int:
+        """Products of G with one column that are needed to make the cycle."""
+        return 0
+
+    @property
     def coarse_columns(self) -> int:
-        """Columns of a coarse space that the cycle projects on; 0: none."""
+        """Columns of a coarse space that the cycle projects on, or of a preconditioner; 0: none."""
+        return 0
+
+    @property
+    def projections(self) -> int:
+        """Projections on a coarse space in a cycle, which `stages` does not count."""
         return 0
 
     @property
@@ -153,6 +160,7 @@ class Affine(ABC):
             products=self.products,
             coarse=self.coarse_columns,
             projections=self.projections,
+            tall=self.tall,
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 

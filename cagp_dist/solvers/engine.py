@@ -117,7 +117,7 @@ def adjoint_states(
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
             for position in reversed(range(len(cycle))):
-                stage = cycle[position].at(done + iteration)
+                stage = cycle[position].at(done + iteration, place=iteration)
                 for _, work in going:
                     system.apply(stage, work, adjoint=True, final=final and position == 0)
             mean, downdate = system.read(works)
@@ -181,7 +181,6 @@ def forward_passes(
     for iteration in range(1, iterations + 1):
         for position, stage in enumerate(cycle):
             last = iteration == iterations and position == len(cycle) - 1
-            system.apply(
-                stage.at(iterations + 1 - iteration), work, adjoint=False, final=last and not keep_residual
-            )
+            here = stage.at(iterations + 1 - iteration, place=iteration)
+            system.apply(here, work, adjoint=False, final=last and not keep_residual)
         yield work

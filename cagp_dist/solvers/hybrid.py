@@ -126,7 +126,9 @@ class Hybrid:
             iterations=1,
             block_size=self._block_size,
             stages=sum(part.stages * part.iterations for part in affine),
-            at_once=any(part.at_once for part in affine),
+            at_once=any(part.at_once or part.colours_at_once for part in affine),
+            colours=max((part.colours_at_once for part in affine), default=0),
+            tall=max((part.tall for part in affine), default=0),
             shuffled=any(part.shuffled for part in affine),
             products=sum(part.products for part in affine) + -(-actions // 2),
             coarse=coarse,
@@ -173,17 +175,19 @@ class Hybrid:
                     admissible(system, stage, n=gram.shape[0], setting=part.setting)
                     for stage in part.cycle(gram, executor=executor, blocks=system.blocks)
                 ]
-                stages = [stage.at(number) for number in range(part.iterations, 0, -1) for stage in cycle]
+                m = part.iterations
+                stages = [stage.at(k, place=k) for k in range(m, 0, -1) for stage in cycle]
+                forward = [stage.at(k, place=m + 1 - k) for k in range(m, 0, -1) for stage in cycle]
             else:
                 # by tiles, as the stages: a grid would factor all its wavenumbers
                 right = system.residual(work) if follows[position] else problem.residuals
                 actions = _actions(part, tiled, right, executor)
-                stages = [] if actions.projection is None else [actions.projection]
+                forward = stages = [] if actions.projection is None else [actions.projection]
                 status = Status.worst([status, actions.status])
                 if position == last == len(self.parts) - 1:
                     residual = actions.relative_residual * _size(right) / (_size(problem.residuals) or 1.0)
             if position < last:
-                for stage in stages:
+                for stage in forward:
                     system.apply(stage, work, adjoint=False)
             found += stages
         return found, status, residual

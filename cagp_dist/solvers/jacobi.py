@@ -37,7 +37,6 @@ class Jacobi(Affine):
     label: ClassVar[str] = "Jacobi"
     setting: ClassVar[str] = "damping"
     at_once: ClassVar[bool] = True
-    products: ClassVar[int] = 1
     points_per_block: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -45,6 +44,11 @@ class Jacobi(Affine):
         check_share(self.computational_share)
         if self.damping is not None:
             check_positive("damping", self.damping)
+
+    @property
+    def products(self) -> int:
+        """Products of G with one column: its row sums."""
+        return 1
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One update of all points."""

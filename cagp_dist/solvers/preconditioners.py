@@ -120,6 +120,11 @@ class DiagonalPlusLowRank:
         return basis[:n], triangle
 
     @property
+    def inverse_factor(self) -> Array:
+        """S (n, r) with ``P^-1 = diag(1 / d) - S S'``."""
+        return np.asarray(self._scale[:, None] * self._orthonormal[0])
+
+    @property
     def logdet(self) -> float:
         """Logarithm of the determinant of P."""
         _, triangle = self._orthonormal

@@ -2,6 +2,7 @@
 
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.base import Solver
+from cagp_dist.solvers.chebyshev import Chebyshev
 from cagp_dist.solvers.eigenvectors import Eigenvectors
 from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
@@ -22,6 +23,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "jacobi": Jacobi,
     "block-jacobi": BlockJacobi,
     "richardson": Richardson,
+    "chebyshev": Chebyshev,
     "two-level-block-gauss-seidel": TwoLevelBlockGaussSeidel,
     "two-level-block-jacobi": TwoLevelBlockJacobi,
     "conjugate-gradient": ConjugateGradient,

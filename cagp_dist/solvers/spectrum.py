@@ -17,7 +17,7 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine import System
-from cagp_dist.solvers.stages import Simultaneous, Stage
+from cagp_dist.solvers.stages import Recurrence, Simultaneous, Stage
 
 LANCZOS_STEPS = 40
 RITZ_MARGIN = 0.05
@@ -63,19 +63,37 @@ def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> St
     ArgumentError
         If the iteration diverges: the relaxation is not below 2 over a lower bound of ``lambda_max``.
     """
+    if isinstance(stage, Recurrence):
+        return _bounded(system, stage, n=n, setting=setting)
     if stage.weight_psd or not isinstance(stage, Simultaneous):
         return stage
     if stage.colours > 1:
         bound = np.ceil(1e6 * system.coupling(stage)) / 1e6  # the same on machines that round otherwise
         return replace(stage, relaxation=2.0 / (1.0 + bound), largest=2.0 / bound)
-    largest = 2.0 / largest_ritz_value(system, stage, n=n)
-    if stage.relaxation >= largest:
+    largest = 2.0 / largest_ritz_value(system, replace(stage, relaxation=1.0), n=n)
+    _check_converges(stage.relaxation, largest, setting)
+    return replace(stage, largest=(1.0 - RITZ_MARGIN) * largest)
+
+
+def _bounded(system: System[Any], stage: Recurrence, *, n: int, setting: str) -> Stage:
+    """Bound the spectrum of ``P^-1 G`` from above by Ritz values, with a margin, and choose a step by it."""
+    if stage.inverse is None or (stage.step > 0.0 and stage.weight_psd):
+        return stage
+    ritz = largest_ritz_value(system, replace(stage, step=1.0, accelerated=False), n=n)
+    # rounded: the same on machines that round otherwise
+    high = min(stage.high, max(1.0, np.ceil(1e6 * ritz / (1.0 - RITZ_MARGIN)) / 1e6))
+    _check_converges(stage.step, 2.0 / ritz, setting)
+    step = stage.step if stage.step > 0.0 or stage.accelerated else 2.0 / (stage.low + high)
+    return replace(stage, high=high, step=step)
+
+
+def _check_converges(relaxation: float, largest: float, setting: str) -> None:
+    if relaxation >= largest:
         raise ArgumentError(
-            f"{setting} is {stage.relaxation:g}, with which the iteration diverges on these points; expected "
+            f"{setting} is {relaxation:g}, with which the iteration diverges on these points; expected "
             f"a number above 0 and below {_rounded_down(largest)}. Leave {setting} out to have a safe value "
             "worked out."
         )
-    return replace(stage, largest=(1.0 - RITZ_MARGIN) * largest)
 
 
 def _rounded_down(value: float) -> str:
@@ -84,17 +102,16 @@ def _rounded_down(value: float) -> str:
     return f"{np.floor(value / scale) * scale:.3g}"
 
 
-def largest_ritz_value(system: System[Any], stage: Simultaneous, *, n: int) -> float:
+def largest_ritz_value(system: System[Any], stage: Stage, *, n: int) -> float:
     """Lower bound of ``lambda_max(P^-1 G)`` by Lanczos iteration from a random vector, the same every time.
 
-    One stage makes ``z = P^-1 p`` of a column p, and ``G z`` of what it leaves; in the inner product of P the
-    matrix ``P^-1 G`` is symmetric.
+    One stage, of relaxation one, makes ``z = P^-1 p`` of a column p, and ``G z`` of what it leaves; in the
+    inner product of P the matrix ``P^-1 G`` is symmetric.
     """
-    unit = replace(stage, relaxation=1.0)
 
     def of(p: Array) -> tuple[Array, Array]:
         work = system.forward(p)
-        system.apply(unit, work, adjoint=False)
+        system.apply(stage, work, adjoint=False)
         return system.weights(work), p - system.residual(work)
 
     return lanczos(of, random_column(n), steps=LANCZOS_STEPS)

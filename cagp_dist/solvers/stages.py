@@ -8,6 +8,7 @@ With ``N = Mt^-1`` and a diagonal block ``G_b`` of G (D its diagonal, L its stri
     Simultaneous     N is block diagonal,  N_b = D / w,  I / w  or  G_b / w;   W = 2 N - G
                      all blocks are solved from the same right-hand side, or all of one colour: a cycle of
                      colours is block Gauss-Seidel without the couplings inside a colour
+    Recurrence       a step of a polynomial in ``P^-1 G``, P the identity or a preconditioner
     Projection       Mt = S (S' G S)^-1 S' for a few columns S: solves what lies in their span (math 5, 6)
 
 ``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. Where W is
@@ -47,11 +48,12 @@ class Stage(ABC):
         """Whether it differs from one cycle to the next."""
         return False
 
-    def at(self, number: int) -> Self:
+    def at(self, number: int, *, place: int) -> Self:
         """Return the stage of one cycle, counted from the end of the solve, from 1.
 
         The adjoint pass begins with the last cycle: with this count its state after some cycles is that of a
-        solver which has no more of them.
+        solver which has no more of them. ``place`` is counted from the beginning of the pass, which stages
+        that go on from what they did before have the same of in both directions.
         """
         return self
 
@@ -121,7 +123,7 @@ class Sweep(BlockStage):
         """Whether it differs from one cycle to the next."""
         return self.seed is not None
 
-    def at(self, number: int) -> Self:
+    def at(self, number: int, *, place: int) -> Self:
         """Return the stage of one cycle, counted from the end of the solve, from 1."""
         return self if self.seed is None else replace(self, cycle=number)
 
@@ -232,3 +234,71 @@ class Projection(Stage):
     def weight_psd(self) -> bool:
         """True: no error grows."""
         return True
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankInverse:
+    """``P^-1 = diag(1 / d) - S S'``, with ``G - P`` positive semidefinite.
+
+    Attributes
+    ----------
+    inverse_diagonal : array, shape (n,)
+        ``1 / d``.
+    factor : array, shape (n, r)
+        S.
+    largest : float
+        Upper bound of ``lambda_max(P^-1 G)``; the smallest eigenvalue is at least 1.
+    """
+
+    inverse_diagonal: Array
+    factor: Array
+    largest: float
+
+
+@dataclass(frozen=True)
+class Recurrence(Stage):
+    """``Z = momentum Z_before + step P^-1 Y``: preconditioned Richardson, or Chebyshev (math 2).
+
+    After i steps the matrix of the solver is ``p_i(P^-1 G) P^-1``, symmetric whatever the coefficients. With
+    increments Z of any kind, ``D = sum of Z' (Y + Y - G Z)`` is ``A + A' - A G A'`` (T5).
+
+    Attributes
+    ----------
+    inverse : LowRankInverse or None
+        ``P^-1``; None: the identity.
+    low, high : float
+        Bounds of the spectrum of ``P^-1 G``.
+    accelerated : bool
+        Whether `at` gives the coefficients of Chebyshev; else they are what they are.
+    step, momentum : float
+        Coefficients.
+    """
+
+    inverse: LowRankInverse | None
+    low: float
+    high: float
+    accelerated: bool = False
+    step: float = 0.0
+    momentum: float = 0.0
+
+    @property
+    def weight_psd(self) -> bool:
+        """Whether the downdate is positive semidefinite.
+
+        For Chebyshev that of all steps together, ``(1 - r^2) / lambda`` with a residual polynomial
+        ``|r| <= 1`` between the bounds.
+        """
+        return self.accelerated or self.step < 2.0 / self.high
+
+    def at(self, number: int, *, place: int) -> Self:
+        """Return the step of a pass, from 1."""
+        if not self.accelerated:
+            return self
+        middle, half = (self.low + self.high) / 2.0, (self.high - self.low) / 2.0
+        if half <= 1e-12 * middle or place == 1:
+            return replace(self, step=1.0 / middle, momentum=0.0)
+        ratio = middle / half
+        before = rho = 1.0 / ratio
+        for _ in range(place - 1):
+            before, rho = rho, 1.0 / (2.0 * ratio - rho)
+        return replace(self, step=2.0 * rho / half, momentum=rho * before)

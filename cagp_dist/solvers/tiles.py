@@ -26,7 +26,16 @@ from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.projected_tiles import PanelProjection
-from cagp_dist.solvers.stages import BlockStage, Projection, Simultaneous, Stage, Sweep
+from cagp_dist.solvers.recurrence_tiles import PanelInverse, recur
+from cagp_dist.solvers.stages import (
+    BlockStage,
+    LowRankInverse,
+    Projection,
+    Recurrence,
+    Simultaneous,
+    Stage,
+    Sweep,
+)
 from cagp_dist.solvers.tile_tasks import (
     PanelTile,
     Solved,
@@ -62,6 +71,8 @@ class Panels:
         Panel i lives on worker ``home + i`` where there is a choice.
     weights : dict
         Of a forward pass: what was added to each block.
+    before : dict
+        Of a recurrence: Z of each block in the step before.
     """
 
     rows: list[Handle[Array]]
@@ -69,6 +80,7 @@ class Panels:
     columns: Range
     home: int = 0
     weights: dict[int, Handle[Array]] = field(default_factory=dict)
+    before: dict[int, Handle[Solved]] = field(default_factory=dict)
 
 
 class TileSystem:
@@ -120,6 +132,7 @@ class TileSystem:
         ]
         self._factors: dict[tuple[object, ...], Handle[Array]] = {}
         self._projections: dict[Projection, PanelProjection] = {}
+        self._inverses: dict[LowRankInverse, PanelInverse] = {}
         self._leftover: Array | None = None
         self._stored = {
             a: executor.submit(stored_tile_row, self._kernel, self._block_points[: a + 1], plan.widest_group)
@@ -211,11 +224,12 @@ class TileSystem:
         """
         if isinstance(stage, Projection):
             return self._project(stage, work, adjoint=adjoint, final=final)
-        blocks = (
-            self._sweep(stage, work, adjoint=adjoint, final=final)
-            if isinstance(stage, Sweep)
-            else self._simultaneous(cast("Simultaneous", stage), work)
-        )
+        if isinstance(stage, Sweep):
+            blocks = self._sweep(stage, work, adjoint=adjoint, final=final)
+        elif isinstance(stage, Recurrence):
+            blocks = self._updated_at_once(self._recurred(stage, work), work)
+        else:
+            blocks = self._updated_at_once(self._solved_at_once(cast("Simultaneous", stage), work), work)
         for b, solved in blocks:
             if not adjoint:
                 work.weights[b] = self._executor.submit(add_solution, work.weights.get(b), solved)
@@ -340,19 +354,55 @@ class TileSystem:
                 )
             yield b, sums
 
-    def _simultaneous(self, stage: Simultaneous, work: Panels) -> Iterator[tuple[int, Handle[Solved]]]:
-        """Solve all blocks from the same panels, then update these; yields as `_sweep`, in block order."""
-        before, sums = list(work.rows), work.sums
-        blocks = stage.members(self.blocks)
-        solutions = {
+    def _solved_at_once(self, stage: Simultaneous, work: Panels) -> dict[int, Handle[Solved]]:
+        """Solutions of all blocks from the same panels."""
+        return {
             b: self._executor.submit(
                 *self._solve_with(stage, b, solve_alone, factor_and_solve_alone),
-                before[self._panel_of_block[b]],
+                work.rows[self._panel_of_block[b]],
                 self._within_panel(b),
                 home=work.home + self._panel_of_block[b],
             )
-            for b in blocks
+            for b in stage.members(self.blocks)
         }
+
+    def _recurred(self, stage: Recurrence, work: Panels) -> dict[int, Handle[Solved]]:
+        """Z of all blocks from the panels, and from Z of the step before, which is replaced."""
+        inverse, coefficients = None, None
+        if stage.inverse is not None:
+            if stage.inverse not in self._inverses:
+                self._inverses[stage.inverse] = PanelInverse(
+                    stage.inverse,
+                    panels=self.panels,
+                    tiles=[self._tiles_within(index) for index in range(len(self.panels))],
+                    executor=self._executor,
+                )
+            inverse = self._inverses[stage.inverse]
+            coefficients = inverse.coefficients(work.rows, home=work.home)
+        found = {}
+        for b in range(self.blocks):
+            own = self._panel_of_block[b]
+            found[b] = self._executor.submit(
+                recur,
+                stage.step,
+                stage.momentum,
+                work.before.get(b) if stage.momentum else None,
+                work.rows[own],
+                self._within_panel(b),
+                None if inverse is None else inverse.inverse_diagonal[own],
+                None if inverse is None else inverse.factor[own],
+                coefficients,
+                home=work.home + own,
+            )
+        work.before = dict(found) if stage.accelerated else {}
+        return found
+
+    def _updated_at_once(
+        self, solutions: dict[int, Handle[Solved]], work: Panels
+    ) -> Iterator[tuple[int, Handle[Solved]]]:
+        """Update the panels by solutions of blocks; yields as `_sweep`, in block order."""
+        before, sums = list(work.rows), work.sums
+        blocks = sorted(solutions)
         for b in blocks:
             for index in range(len(self.panels)):
                 work.rows[index] = self._updated(

@@ -66,7 +66,6 @@ class TwoLevelBlockGaussSeidel(Affine):
     coarse: int = field(default=256, metadata=COARSE)
 
     label: ClassVar[str] = "two-level block Gauss-Seidel"
-    projections: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         _check(self.iterations, self.computational_share, self.block_size, self.coarse)
@@ -80,6 +79,11 @@ class TwoLevelBlockGaussSeidel(Affine):
     def coarse_columns(self) -> int:
         """Columns of the coarse space."""
         return self.coarse
+
+    @property
+    def projections(self) -> int:
+        """Projections in a cycle."""
+        return 1
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the blocks, and a projection."""
@@ -116,8 +120,6 @@ class TwoLevelBlockJacobi(Affine):
     damping: float | None = field(default=None, metadata=DAMPING)
 
     label: ClassVar[str] = "two-level block Jacobi"
-    projections: ClassVar[int] = 2
-    products: ClassVar[int] = STEPS_OF_DEFAULT // 2  # of one column each: half the evaluations
     at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -134,6 +136,16 @@ class TwoLevelBlockJacobi(Affine):
     def coarse_columns(self) -> int:
         """Columns of the coarse space."""
         return self.coarse
+
+    @property
+    def projections(self) -> int:
+        """Projections in a cycle."""
+        return 2
+
+    @property
+    def products(self) -> int:
+        """Products of G with one column, of half the evaluations each."""
+        return STEPS_OF_DEFAULT // 2
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """Project, update all blocks, and project again.

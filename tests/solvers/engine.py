@@ -114,7 +114,7 @@ def sweep(
     for done in range(solver.iterations):
         for stage in reversed(cycle) if adjoint else cycle:
             number = done + 1 if adjoint else solver.iterations - done
-            system.apply(stage.at(number), work, adjoint=adjoint)
+            system.apply(stage.at(number, place=done + 1), work, adjoint=adjoint)
     mean, downdate = system.read([work])
     return Swept(
         Y=system.residual(work),

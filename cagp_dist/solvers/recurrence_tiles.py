@@ -1,0 +1,81 @@
+"""A recurrence on tiles: ``Z = momentum Z_before + step P^-1 Y``, ``P^-1 = diag(1 / d) - S S'`` (math 2).
+
+::
+
+    c    = sum of S[a]' Y[a]                                     over all row tiles a, in their order
+    Z[b] = momentum Z_before[b] + step (Y[b] / d[b] - S[b] c)    for all blocks b
+
+What is added up does not depend on how tiles are gathered into panels.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.gram.tiled import identity
+from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.projected_tiles import products_by_tile, summed
+from cagp_dist.solvers.stages import LowRankInverse
+from cagp_dist.solvers.tile_tasks import Solved
+from cagp_dist.tiling import Range
+
+
+class PanelInverse:
+    """``P^-1`` by panels, on an executor.
+
+    Parameters
+    ----------
+    inverse : LowRankInverse
+        Of n points.
+    panels : sequence of (start, stop)
+        Rows of each panel.
+    tiles : sequence of sequences of (start, stop)
+        Tiles of each panel, counted from its first row.
+    executor : Executor
+        Where the tasks run.
+    """
+
+    def __init__(
+        self,
+        inverse: LowRankInverse,
+        *,
+        panels: Sequence[Range],
+        tiles: Sequence[Sequence[Range]],
+        executor: Executor,
+    ) -> None:
+        self._executor, self._tiles = executor, tiles
+        self.factor = [
+            executor.submit(identity, np.ascontiguousarray(inverse.factor[slice(*panel)]), home=home)
+            for home, panel in enumerate(panels)
+        ]
+        self.inverse_diagonal = [inverse.inverse_diagonal[slice(*panel)] for panel in panels]
+
+    def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
+        """``c = S' Y`` for the panels of Y, shape (r, columns)."""
+        parts = [
+            self._executor.submit(products_by_tile, factor, panel, tiles, home=home + index)
+            for index, (factor, panel, tiles) in enumerate(zip(self.factor, rows, self._tiles, strict=True))
+        ]
+        return self._executor.submit(summed, parts, home=home)
+
+
+def recur(
+    step: float,
+    momentum: float,
+    before: Solved | None,
+    panel: Array,
+    rows: Range,
+    inverse_diagonal: Array | None,
+    factor: Array | None,
+    coefficients: Array | None,
+) -> Solved:
+    """``Z`` of the rows of a block within their panel; without an inverse that of the identity."""
+    Z = step * panel[slice(*rows)]
+    if inverse_diagonal is not None and factor is not None and coefficients is not None:
+        # what came over a network may lie at any byte, and products with it then round otherwise
+        S, c = (np.require(array, requirements="A") for array in (factor, coefficients))
+        Z = inverse_diagonal[slice(*rows), None] * Z - step * (S[slice(*rows)] @ c)
+    if before is not None:
+        Z += momentum * before.columns
+    return Solved(Z, np.zeros(0), np.zeros(0))
