@@ -47,6 +47,7 @@ sweep_solvers = st.one_of(
     st.builds(cagp.Jacobi, st.integers(0, 30)),
     st.builds(cagp.BlockJacobi, st.integers(0, 30), block_size=st.integers(1, 40_000)),
     st.builds(cagp.Richardson, st.integers(0, 30)),
+    st.builds(cagp.Chebyshev, st.integers(0, 30)),
     st.builds(
         lambda m, k, size: cagp.Hybrid([cagp.BlockGaussSeidel(m, size), cagp.ConjugateGradient(k)]),
         st.integers(0, 30),
@@ -122,7 +123,7 @@ def test_sweeps_cover_the_test_points_once_within_the_limit(solver, asked):
     assert plan.iterations == solver.iterations
     assert plan.block_size == min(getattr(solver, "block_size", POINT_TILE), asked.n)
     depth = (
-        1 if isinstance(solver, cagp.Jacobi | cagp.Richardson) else plan.block_size
+        1 if isinstance(solver, cagp.Jacobi | cagp.Richardson | cagp.Chebyshev) else plan.block_size
     )  # a diagonal, or a triangle
     assert not plan.keep_factors or 8 * asked.n * depth <= asked.memory_limit_bytes / 3
 
@@ -306,6 +307,9 @@ def warm():
         (2000, 400, 1, cagp.SSOR(2, 1.5), "full", None),
         (2000, 400, 1, cagp.Jacobi(2), "diagonal", None),
         (2000, 400, 1, cagp.Richardson(2, 0.0005), "diagonal", None),
+        (2000, 400, 1, cagp.Chebyshev(3), "diagonal", None),
+        (2000, 400, 1, cagp.Chebyshev(3, preconditioner="nystrom"), "diagonal", None),
+        (2000, 30, 1, cagp.Richardson(2, preconditioner="pivoted-cholesky"), "diagonal", None),
         (3000, 400, 1, cagp.BlockJacobi(2, 256), "diagonal", None),
         (3000, 40, 1, cagp.BlockJacobi(2, 512), "diagonal", 40 * MIB),
         (2000, 1200, 1, cagp.BlockJacobi(2, 256), "diagonal", 50 * MIB),

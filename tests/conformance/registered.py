@@ -8,6 +8,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.solvers import (
     SSOR,
     BlockGaussSeidel,
+    Chebyshev,
     ConjugateGradient,
     GaussSeidel,
     Hybrid,
@@ -16,6 +17,7 @@ from cagp_dist.solvers import (
     TwoLevelBlockJacobi,
 )
 from cagp_dist.solvers.ordered import Ordered
+from cagp_dist.solvers.preconditioned import Preconditioned
 from cagp_dist.solvers.registry import SOLVERS as REGISTRY
 
 ITERATIONS = 5
@@ -44,6 +46,8 @@ def _registered() -> dict[str, Solver]:
         found[name] = small(solver_class)
         for order in solver_class.orders[1:] if issubclass(solver_class, Ordered) else ():
             found[f"{name}, {order} order"] = small(solver_class, order=order)
+        for kind in solver_class.preconditioners if issubclass(solver_class, Preconditioned) else ():
+            found[f"{name}, {kind}"] = small(solver_class, preconditioner=kind, preconditioner_size=20)
         if "block_size" in {setting.name for setting in dataclasses.fields(solver_class)}:
             found[f"{name}, blocks of 3"] = small(solver_class, block_size=3)
             found[f"{name}, one block"] = small(solver_class, block_size=500, iterations=2)
@@ -67,3 +71,8 @@ SOLVERS = _registered() | {
 }
 GRID_SOLVERS = {name: solver for name, solver in SOLVERS.items() if _needs_grid(solver)}
 POINT_SOLVERS = {name: solver for name, solver in SOLVERS.items() if name not in GRID_SOLVERS}
+
+
+def may_rise(solver: Solver) -> bool:
+    """Whether a variance may be above that of the iteration before: polynomials are none of each other."""
+    return isinstance(solver, Chebyshev)

@@ -16,7 +16,7 @@ from cagp_dist.solvers.base import Calibrated
 
 from ..oracle import assert_close, assert_same_bits
 from ..problems import RegressionProblem, regression_problem, unit_noise
-from .registered import GRID_SOLVERS, POINT_SOLVERS, SOLVERS
+from .registered import GRID_SOLVERS, POINT_SOLVERS, SOLVERS, may_rise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -108,7 +108,8 @@ def test_exact_variance_bounds_from_below_the_prior_from_above_and_more_work_nev
     variances = [step.variance for step in posterior.trace]
     assert (variances[0] == prior_variance).all()
     for earlier, later in itertools.pairwise(variances):
-        assert (later <= earlier + 1e-13 * prior_variance).all()
+        assert may_rise(solver) or (later <= earlier + 1e-13 * prior_variance).all()
+        assert (later <= prior_variance * (1.0 + 1e-13)).all()
     assert (posterior.variance >= exact.diagonal() - 1e-12 * prior_variance).all()
     # the same as matrices: exact <= kt <= prior
     for larger, smaller in ((posterior.covariance, exact), (problem.dense.K2, posterior.covariance)):

@@ -14,7 +14,7 @@ from cagp_dist.solvers.affine import Affine
 
 from ..oracle import assert_close, assert_same_bits, dense, ring_points
 from ..pairwise import pairwise
-from .registered import POINT_SOLVERS, SOLVERS
+from .registered import POINT_SOLVERS, SOLVERS, may_rise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -168,7 +168,8 @@ def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exa
     assert (prior_variance == VARIANCE).all()
     for earlier, later in itertools.pairwise(posterior.trace):
         assert later.mean.shape == later.variance.shape == shape
-        assert (later.variance <= earlier.variance + ROUNDING).all()
+        assert may_rise(solver) or (later.variance <= earlier.variance + ROUNDING).all()
+        assert (later.variance <= VARIANCE + ROUNDING).all()
         assert (later.variance.ravel() >= exact.diagonal() - ROUNDING).all()
     np.testing.assert_array_equal(posterior.trace[-1].mean, posterior.mean)
     np.testing.assert_array_equal(posterior.trace[-1].variance, posterior.variance)

@@ -84,8 +84,24 @@ def coloured_stages(G: Array, block_size: int, colours: int, bound=coupling_boun
     return stages
 
 
+def chebyshev_matrix(G: Array, low: float, high: float, iterations: int, inverse: Array) -> Array:
+    """A of Chebyshev semi-iteration on ``P^-1 G``, whose spectrum is between two bounds."""
+    middle, half = (low + high) / 2.0, (high - low) / 2.0
+    ratio = middle / half
+    x, r, before = np.zeros_like(G), np.eye(len(G)), 1.0 / ratio
+    d = inverse @ r / middle
+    for _ in range(iterations):
+        x, r = x + d, r - G @ d
+        after = 1.0 / (2.0 * ratio - before)
+        d, before = after * before * d + 2.0 * after / half * (inverse @ r), after
+    return x
+
+
 def dense_cycles(solver: Affine, G: Array) -> list[Array]:
-    """``Mt`` of every cycle, the first one first."""
+    """``Mt`` of every cycle, the first one first; Chebyshev is one stage of as many products."""
+    if isinstance(solver, cagp.Chebyshev):
+        low, high = np.diag(G).min() - 2.0, G.sum(axis=1).max()  # the variance of `regression_problem` is 2
+        return [chebyshev_matrix(G, low, high, solver.iterations, np.eye(len(G)))]
     return [dense_stage(solver, G, number) for number in range(solver.iterations, 0, -1)]
 
 

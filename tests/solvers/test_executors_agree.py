@@ -33,6 +33,8 @@ SOLVERS = {
     "block-jacobi": cagp.BlockJacobi(2, block_size=300),
     "small-block-jacobi": cagp.BlockJacobi(2, block_size=100, damping=0.1),
     "richardson": cagp.Richardson(2),
+    "chebyshev": cagp.Chebyshev(3),
+    "preconditioned": cagp.Chebyshev(3, preconditioner="nystrom", preconditioner_size=50),
     "two-level": cagp.TwoLevelBlockGaussSeidel(2, block_size=100, coarse=30),
     "two-level-at-once": cagp.TwoLevelBlockJacobi(2, block_size=300, coarse=30),
     "hybrid": cagp.Hybrid([cagp.BlockGaussSeidel(1, 100), cagp.ConjugateGradient(5), cagp.SOR(1, 1.4)]),

@@ -22,6 +22,7 @@ LISTS = [
     [BLOCKS, DIRECTIONS],
     [SWEEPS, cagp.ConjugateGradient(3), BLOCKS, cagp.ConjugateGradient(4)],
     [cagp.BlockGaussSeidel(2, 40, order="random", seed=3), DIRECTIONS, cagp.GaussSeidel(1)],
+    [cagp.Chebyshev(3), DIRECTIONS, cagp.Chebyshev(2), BLOCKS],
     [cagp.TwoLevelBlockGaussSeidel(1, 40, coarse=7), cagp.RandomActions(4, seed=1), cagp.Richardson(2)],
 ]
 every_list = pytest.mark.parametrize("parts", LISTS, ids=lambda parts: str([type(p).__name__ for p in parts]))

@@ -25,6 +25,7 @@ every_solver = pytest.mark.parametrize(
         cagp.Jacobi,
         cagp.BlockJacobi,
         cagp.Richardson,
+        cagp.Chebyshev,
         sor,
         ssor,
     ],
@@ -68,6 +69,24 @@ def test_damping_must_be_positive(solver, damping):
 def test_step_must_be_positive(step):
     with pytest.raises(ArgumentError, match=r"step is .*; expected a finite number above zero"):
         cagp.Richardson(2, step=step)
+
+
+@pytest.mark.parametrize("solver", [cagp.Richardson, cagp.Chebyshev])
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            {"preconditioner": "jacobi"},
+            "preconditioner is 'jacobi'; expected one of 'pivoted",
+        ),
+        ({"preconditioner": "block-gauss-seidel"}, "expected one of 'pivoted-cholesky', 'nystrom': its bou"),
+        ({"preconditioner_size": 9}, "preconditioner_size is 9 without a preconditioner; expected one of"),
+        ({"preconditioner": "nystrom", "preconditioner_size": 0}, "points is 0; expected an integer of at"),
+    ],
+)
+def test_preconditioners_are_those_whose_bounds_are_known(solver, settings, text):
+    with pytest.raises(ArgumentError, match=text):
+        solver(2, **settings)
 
 
 @pytest.mark.parametrize("colours", [1, 0, 2.0, None])
