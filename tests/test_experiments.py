@@ -390,3 +390,35 @@ def test_a_map_that_is_shifted_is_an_error():
     assert difference(here + 0.5, here) == 0.5
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         difference(here.assign_coords(longitude=[0.0, 2.0]), here)
+
+
+def test_conjugate_gradients_overtake_where_they_stay_ahead():
+    overtaken = script("crossings").overtaken
+    leader = np.zeros((40, 3))
+    follower = np.ones((40, 3))
+    follower[3:8, 0] = -1.0  # for five iterations only
+    follower[20:, 0] = follower[30:, 1] = -1.0
+    assert overtaken(leader, follower).tolist() == [21, 31, 41]
+
+
+def test_curves_of_crossings_are_those_of_condition():
+    crossings = script("crossings")
+    X = np.random.default_rng(0).uniform(size=(40, 2))
+    setting = crossings.Setting.make(cagp.Matern32(0.3), X, side=4, fields=3)
+    curves, fields = setting.solved(12), setting.drawn.fields
+    for name, solver in (
+        ("Gauss-Seidel", cagp.GaussSeidel(12)),
+        ("conjugate gradients", cagp.ConjugateGradient(12)),
+        ("exact", cagp.Cholesky()),
+    ):
+        posterior = cagp.condition(
+            fields.prior, X, fields.y[:, 1], fields.X_test, solver=solver, covariance="full"
+        )
+        error = posterior.mean - fields.latent[:, 1]
+        found, w = curves[name], setting.drawn.direction
+        assert found.rmse.shape == found.nll.shape == found.z.shape == (12, 3)
+        assert found.rmse[-1, 1] == pytest.approx(np.sqrt(np.mean(error**2)))
+        assert found.z[-1, 1] == pytest.approx(w @ error / np.sqrt(w @ posterior.covariance @ w))
+        spread = posterior.variance + 0.01
+        density = -0.5 * np.log(2.0 * np.pi * spread) - 0.5 * (error**2 + 0.01) / spread
+        assert found.nll[-1, 1] == pytest.approx(-density.mean())

@@ -25,7 +25,7 @@ from cagp_dist.cartography.frame import coastline_degrees
 from cagp_dist.export import export_run
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from pipelines.experiments.output import drawn, parser, print_table
+from pipelines.experiments.output import drawn, few_colours, parser, print_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -230,15 +230,6 @@ def draw(path: Path, maps: dict[Region, dict[str, Field]]) -> None:
                 coastline(axes, region)
             figure.colorbar(shown, ax=list(row), label="mean [°C]", pad=0.01)
     few_colours(path)
-
-
-def few_colours(path: Path) -> None:
-    """Save a picture again with 64 colours, a third of the bytes."""
-    from PIL import Image
-
-    with Image.open(path) as image:
-        reduced = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
-    reduced.save(path, optimize=True)
 
 
 def table(maps: dict[Region, dict[str, Field]], count: int, resolution: float) -> Iterator[Sequence[str]]:

@@ -20,6 +20,7 @@ COLOURS = {
     "Gauss-Seidel": ACCENT,
     "block Gauss-Seidel": "#2a9168",
     "conjugate gradients": "#d9772b",
+    "random actions": "#8a63b5",
     "exact": INK,
     "truth": MUTED,
 }
@@ -67,6 +68,15 @@ def drawn(path: Path, *, width_inches: float = 9.0, height_inches: float = 3.4) 
         yield figure
         figure.savefig(path, dpi=DPI, facecolor="white")
     print(f"written to {path}", flush=True)
+
+
+def few_colours(path: Path) -> None:
+    """Save a picture again with 64 colours, a third of the bytes."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        reduced = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    reduced.save(path, optimize=True)
 
 
 def plain_ticks(axes: "Axes", values: Sequence[float]) -> None:
