@@ -55,7 +55,6 @@ class Enough:
     def __post_init__(self) -> None:
         self._prior = prior_variance(self.problem.gram.kernel, self.problem.targets)
         self._bounds = self.problem.exact_variance.bounds(self.executor)
-        self._product = tile_product(self.problem.gram, self.executor)
 
     @property
     def reads_leftover(self) -> bool:
@@ -109,7 +108,8 @@ class Enough:
         assert self.system is not None
         gram = self.problem.gram
         left = self.system.columns(work, here)
-        found = quadrature_bounds(self._product, gram.diagonal(), gram.noise_variance, left)
+        product = tile_product(gram, self.executor)
+        found = quadrature_bounds(product, gram.diagonal(), gram.noise_variance, left)
         for step, (lower, upper) in enumerate(found):
             clear = allowed is not None and ((upper <= allowed).all() or (lower > allowed).any())
             if clear or step == steps:

@@ -88,6 +88,28 @@ def reference(points):
     return {case: solve(points, *case, SerialExecutor()) for case in CASES}
 
 
+def grown_and_bounded(points, executor) -> list[np.ndarray]:
+    """Data in two parts: mean and belief; and of one solve the bounds after two Lanczos steps."""
+    X, y, X_test = points
+    prior, solver = cagp.Prior(cagp.Matern32(0.7), 1e-3), cagp.BlockGaussSeidel(2, block_size=300)
+    stream = cagp.GrowingData(prior, X_test[:30], solver=solver, executor=executor)
+    stream.append(X[:800], y[:800])
+    stream.append(X[800:], y[800:], new_blocks=True)
+    grown = stream.posterior()
+    settings = {"solver": solver, "executor": executor}
+    plain = cagp.condition(prior, X, y, X_test[:30], **settings).certificate.bounds(executor)
+    bounds = cagp.condition(prior, X, y, X_test[:30], lanczos_steps=2, **settings).certificate.bounds(
+        executor
+    )
+    assert (bounds[1] < plain[1]).any()
+    return [stream.mean(), grown.mean, grown.variance, bounds]
+
+
+@pytest.fixture(scope="module")
+def grown(points):
+    return grown_and_bounded(points, SerialExecutor())
+
+
 def test_the_problem_exercises_panels_groups_and_kept_tiles(points, reference):
     with ThreadExecutor(3) as executor:
         wide = solve(points, "blocks", "wide", executor).stats.plan
@@ -104,10 +126,12 @@ def test_the_problem_exercises_panels_groups_and_kept_tiles(points, reference):
     "workers",
     [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(3, marks=pytest.mark.exhaustive)],
 )
-def test_threads(points, reference, workers):
+def test_threads(points, reference, grown, workers):
     with ThreadExecutor(workers) as executor:
         for case in CASES:
             assert_same_bits(solve(points, *case, executor), reference[case])
+        for found, expected in zip(grown_and_bounded(points, executor), grown, strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -185,7 +209,7 @@ def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
         pytest.param(3, CASES, marks=pytest.mark.exhaustive),
     ],
 )
-def test_dask(points, reference, workers, cases):
+def test_dask(points, reference, grown, workers, cases):
     X, y, X_test = points
     problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)
     forward = [SOLVERS[name] for name in ("blocks", "there-and-back", "block-jacobi")]
@@ -202,3 +226,5 @@ def test_dask(points, reference, workers, cases):
             np.testing.assert_array_equal(
                 weights(problem, solver, y[:, None], executor=executor), weights(problem, solver, y[:, None])
             )
+        for found, expected in zip(grown_and_bounded(points, executor), grown, strict=True):
+            np.testing.assert_array_equal(found, expected)
