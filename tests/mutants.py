@@ -38,6 +38,13 @@ TESTS = {
     "cagp_dist/lapack.py": ("test_lapack.py",),
     "cagp_dist/calibration/pit.py": ("calibration/test_pit.py",),
     "cagp_dist/calibration/scores.py": ("calibration/test_scores.py",),
+    "cagp_dist/calibration/beliefs.py": ("calibration/test_laboratory.py", "calibration/test_simulation.py"),
+    "cagp_dist/calibration/laboratory.py": ("calibration/test_laboratory.py",),
+    "cagp_dist/calibration/simulation.py": (
+        "calibration/test_simulation.py",
+        "calibration/test_laboratory.py",
+    ),
+    "cagp_dist/calibration/strong.py": ("calibration/test_laboratory.py",),
     "cagp_dist/store/manifest.py": ("store/test_publish.py",),
     "cagp_dist/store/plain.py": ("era5/test_hostile_stores.py",),
     "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py",),

@@ -289,10 +289,11 @@ def judged(drawn: Drawn, errors: Standardised, *, solver: str, weights: Array) -
     """Put the errors of simulated fields to every test; ``weights`` (q,) of mean 1."""
     pit = np.asarray(ndtr(errors.along), dtype=np.float64)
     tests, rank_pvalue, joint = normal_tests(errors.along), _rank_pvalue(pit), _joint(errors)
+    latent = drawn.fields.latent.T
+    scored = scores(latent + errors.mean_error.T, errors.std.T, latent, weights=weights)
     squares = (errors.mean_error / errors.std) ** 2
     by_field = (weights[:, None] * squares).mean(axis=0)
     area_std = float(np.sqrt(by_field.mean()))
-    latent = drawn.fields.latent.T
     return Calibration(
         solver=solver,
         z=errors.along,
@@ -304,7 +305,7 @@ def judged(drawn: Drawn, errors: Standardised, *, solver: str, weights: Array) -
         point_std=np.sqrt(squares.mean(axis=1)),
         area_std=area_std,
         area_std_error=float(by_field.std() / np.sqrt(by_field.size) / (2.0 * area_std)),
-        scores=scores(latent + errors.mean_error.T, errors.std.T, latent, weights=weights),
+        scores=scored,
         verdict=_verdict(tests, rank_pvalue, joint, ratio=area_std, fields=pit.size, points=len(squares)),
         relative_jitter=drawn.relative_jitter,
     )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.calibration.beliefs import Fields, of_one_covariance
+from cagp_dist.calibration.beliefs import NULL_SPACE, Fields, of_one_covariance
 from cagp_dist.calibration.laboratory import Calibration, judged
 from cagp_dist.calibration.simulation import Drawn
 from cagp_dist.checks import as_points, check_count
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gp import Prior
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def strong_calibration(
     ArgumentError
         If the solver is no cycle of stages, or an argument is wrong.
     NumericalError
-        If nothing is uncertain along a random direction, as after an exact solve.
+        If nothing is uncertain, as after an exact solve.
 
     Examples
     --------
@@ -96,11 +96,12 @@ def strong_calibration(
     problem = Problem(gram, factor @ white, points, full_covariance=True, start=unit)
     plan = solver.plan(demand_of(problem, executor, executor.memory_bytes))
     *_, last = solver.states(problem, executor=executor, plan=plan)
-    errors = of_one_covariance(
-        factor.T @ last.mean - white,
-        np.eye(n) - factor.T @ last.downdate @ factor,
-        direction,
-        scale=1.0,
-    )
+    covariance = np.eye(n) - factor.T @ last.downdate @ factor
+    if covariance.trace() <= NULL_SPACE * n:
+        raise NumericalError(
+            f"{solver} leaves nothing uncertain of these weights: its covariance is zero but for rounding, "
+            "and there is no error bar to test. Give it fewer iterations, or smaller blocks."
+        )
+    errors = of_one_covariance(factor.T @ last.mean - white, covariance, direction, scale=1.0)
     drawn = Drawn(Fields(prior, points, problem.residuals, points, white), direction, 0.0)
     return judged(drawn, errors, solver=str(solver), weights=np.ones(n))

@@ -255,6 +255,7 @@ def _simulated(
             executor=executor,
             memory_limit_bytes=memory_limit(task.job, executor),
             progress=stage.progress,
+            note=stage.note,
         )
     stage.summary = f"{asked.count:,} fields: {found.calibration.verdict.kind}"
     return simulation_group_of(task, found)

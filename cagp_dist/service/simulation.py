@@ -51,6 +51,7 @@ def simulate_task(
     executor: Executor,
     memory_limit_bytes: int | None = None,
     progress: Callable[[float, str], None],
+    note: Callable[[str], None] = lambda _: None,
 ) -> Simulated:
     """Draw fields from the prior of a job, observe them where the job does, and solve for each.
 
@@ -70,6 +71,8 @@ def simulate_task(
         As for `cagp_dist.calibrate`.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
+    note : callable
+        Called with what is worth knowing before the solves.
 
     Raises
     ------
@@ -91,6 +94,11 @@ def simulate_task(
         mask = np.zeros(X.shape, dtype=bool)
         mask.flat[kept] = True
         observed = replace(observed, places=(X, kept))
+    if not task.solver.many_fields:
+        note(
+            f"{asked.count:,} fields take directions of their own, as much work as {asked.count:,} solves; "
+            "--simulations takes fewer"
+        )
     progress(0.0, f"drawing {asked.count:,} fields at {train.size + test.size:,} points")
 
     def report(fraction: float) -> None:

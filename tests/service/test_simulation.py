@@ -149,7 +149,7 @@ def test_a_cluster_gives_the_same_bits(field, tmp_path, solver):
     same_simulation(*found)
 
 
-def simulated(field, root, asked=20, memory_limit_bytes=None, **tables):
+def simulated(field, root, asked=20, memory_limit_bytes=None, note=lambda _: None, **tables):
     """What a task finds, without a run."""
     job = job_of(field, root, **tables)
     task = prepare(job, ingest(job, report=lambda _: None))
@@ -161,6 +161,7 @@ def simulated(field, root, asked=20, memory_limit_bytes=None, **tables):
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             progress=lambda *_: None,
+            note=note,
         )
 
 
@@ -213,6 +214,15 @@ def test_errors_are_looked_at_in_no_more_points_than_that(field, tmp_path, monke
 def test_a_job_whose_points_do_not_fit_is_told_what_to_change(field, tmp_path):
     with pytest.raises(BudgetError, match=r"cannot be simulated for this job: 175 .* fewer --simulations"):
         simulated(field, tmp_path, 2_000, memory_limit_bytes=2**20)
+
+
+def test_solvers_with_directions_for_each_field_say_what_that_takes(field, tmp_path):
+    said = []
+    for name, settings in (("conjugate-gradient", {"iterations": 3}), ("cholesky", {})):
+        simulated(field, tmp_path, 30, solver={"name": name, **settings}, note=said.append)
+    assert said == [
+        "30 fields take directions of their own, as much work as 30 solves; --simulations takes fewer"
+    ]
 
 
 def test_every_solver_says_how_many_fields_and_which_seed():
