@@ -422,3 +422,39 @@ def test_curves_of_crossings_are_those_of_condition():
         spread = posterior.variance + 0.01
         density = -0.5 * np.log(2.0 * np.pi * spread) - 0.5 * (error**2 + 0.01) / spread
         assert found.nll[-1, 1] == pytest.approx(-density.mean())
+
+
+def test_robustness_is_that_of_condition_field_by_field(scattered):
+    limits, robustness = script("limits"), script("robustness")
+    points = limits.Points(scattered.observed[:80], scattered.predicted[:10])
+    drawn = robustness.Fields(points, *limits.draw_fields(points, 0.2, np.random.default_rng(3), fields=3))
+    cells = robustness.conjugate_gradients(drawn, iterations=(4,))[4]
+    assert len(cells) == len(robustness.CASES)
+    for cell, offset, lengthscale in zip(
+        cells, (0.0, 3.0, 10.0, 0.0, 0.0), (0.2, 0.2, 0.2, 0.1, 0.4), strict=True
+    ):
+        error, std = [], []
+        for y, latent in zip(drawn.observed.T + offset, drawn.latent.T + offset, strict=True):
+            posterior = cagp.condition(
+                limits.prior_of(lengthscale),
+                points.observed,
+                y,
+                points.predicted,
+                solver=cagp.ConjugateGradient(4),
+            )
+            error.append(posterior.mean - latent)
+            std.append(np.sqrt(posterior.variance))
+        z = np.divide(error, std)
+        assert cell.scale == pytest.approx(np.sqrt(np.mean(z**2)))
+        assert cell.coverage == pytest.approx(np.mean(np.abs(z) <= 1.6448536))
+        assert cell.rmse == pytest.approx(np.sqrt(np.mean(np.square(error))))
+    [right, *_] = robustness.solved(drawn, cagp.GaussSeidel(2), np.arange(80)[::-1], iterations=(1, 2))[2]
+    posterior = cagp.condition(
+        limits.prior_of(0.2),
+        points.observed[::-1],
+        drawn.observed[::-1],
+        points.predicted,
+        solver=cagp.GaussSeidel(2),
+    )
+    z = (posterior.mean - drawn.latent) / np.sqrt(posterior.variance)[:, None]
+    assert right.scale == pytest.approx(np.sqrt(np.mean(z**2)))
