@@ -108,6 +108,28 @@ def test_held_out_scores_every_iteration(split, values):
 
 
 @pytest.mark.exhaustive
+def test_actions_that_are_calibrated_state_their_errors_and_preconditioned_gradients_do_not(
+    capsys, monkeypatch
+):
+    """Over 100 fields; a mean square of each has a variance of 2 at most: 4 sqrt(2 / 100) / 2 = 0.28."""
+    actions = script("actions")
+    drawn = actions.Drawn.make(0.3, points=150, targets=20, fields=100)
+    for solver in (cagp.UnitVectors(20), cagp.PseudoInputs(10), cagp.KrylovActions(10), cagp.Cholesky()):
+        errors, variances = drawn.solve(solver)
+        assert errors.shape == variances.shape == (20, 100)
+        assert abs(actions.rms(errors / np.sqrt(variances)) - 1.0) < 0.28
+    few = actions.Drawn.make(0.3, points=150, targets=20, fields=4)
+    errors, variances = few.solve(cagp.ConjugateGradient(10, "block-gauss-seidel", 30))
+    exact, _ = few.solve(cagp.Cholesky())
+    assert actions.rms(errors) < 1.1 * actions.rms(exact)
+    assert actions.rms(errors / np.sqrt(variances)) < 0.7
+    monkeypatch.setattr(actions, "LENGTHSCALES", (0.3,))
+    actions.main(["--quick"])
+    body = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    assert [line.split(" | ")[0].strip("| ") for line in body] == [name for name, _ in actions.SOLVERS]
+
+
+@pytest.mark.exhaustive
 def test_simulation_passes_what_is_calibrated_and_fails_conjugate_gradients(split, monkeypatch):
     simulation = script("simulation")
     monkeypatch.setattr(simulation, "DIRECTIONS", (5, 20))

@@ -13,7 +13,7 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.batch import DenseActions
 from cagp_dist.solvers.known_actions import KnownActions
-from cagp_dist.solvers.low_rank import partial_cholesky
+from cagp_dist.solvers.low_rank import partial_cholesky, planned_flops
 from cagp_dist.solvers.options import ITERATIONS, SEED
 from cagp_dist.solvers.orthonormal import DEPENDENT_ACTION
 
@@ -82,7 +82,7 @@ class KrylovActions(KnownActions):
         return ActionCost(
             DOUBLE * n * (max(2 * used, rank) + rank + 24),
             n * rank + used * n * n // 2,
-            n * rank**2 + 2 * n * n * used + 12 * n * used**2,
+            planned_flops(n, rank) + 2 * n * n * used + 12 * n * used**2,
             tasks=16 * used,
             has_images=True,
         )

@@ -22,6 +22,15 @@ SAME_VARIANCE = 1e-9
 """Part of a variance by which others may be below it and count as equal."""
 
 
+STEP_FLOPS = 8
+"""Flops of products that take the time of one flop of a step, which goes through memory (measured)."""
+
+
+def planned_flops(n: int, rank: int) -> int:
+    """Flops of products that take the time of a partial Cholesky factor, for plans."""
+    return STEP_FLOPS * n * min(rank, n) ** 2
+
+
 class PartialCholesky(NamedTuple):
     """Factor ``U`` (n, r) after r steps, and the points (r,) that were chosen, first to last."""
 

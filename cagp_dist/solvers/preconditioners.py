@@ -28,7 +28,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem
-from cagp_dist.solvers.low_rank import nystrom, partial_cholesky
+from cagp_dist.solvers.low_rank import nystrom, partial_cholesky, planned_flops
 from cagp_dist.solvers.stages import Sweep
 from cagp_dist.solvers.tiles import TileSystem
 
@@ -172,7 +172,7 @@ class PivotedCholesky:
 
     def cost(self, demand: Demand) -> Cost:
         """Say what it takes, from integers alone."""
-        return _low_rank_cost(demand.n, self.rank, entries=demand.n * min(self.rank, demand.n))
+        return _low_rank_cost(demand.n, self.rank, made=planned_flops(demand.n, self.rank))
 
 
 @dataclass(frozen=True)
@@ -202,12 +202,13 @@ class Nystrom:
 
     def cost(self, demand: Demand) -> Cost:
         """Say what it takes, from integers alone."""
-        return _low_rank_cost(demand.n, self.points, entries=demand.n * min(self.points, demand.n))
+        m = min(self.points, demand.n)
+        return _low_rank_cost(demand.n, m, made=2 * demand.n * m**2 + 9 * m**3)
 
 
-def _low_rank_cost(n: int, rank: int, *, entries: int) -> Cost:
+def _low_rank_cost(n: int, rank: int, *, made: int) -> Cost:
     r = min(rank, n)
-    return Cost(DOUBLE * (5 * (n + r) * r + 6 * n), entries, 5 * (n + r) * r**2, 0, 4 * n * r)
+    return Cost(DOUBLE * (5 * (n + r) * r + 6 * n), n * r, made + 4 * (n + r) * r**2, 0, 4 * n * r)
 
 
 @dataclass(frozen=True)

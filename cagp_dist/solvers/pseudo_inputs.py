@@ -15,6 +15,7 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.batch import DenseActions
 from cagp_dist.solvers.known_actions import KnownActions
+from cagp_dist.solvers.low_rank import planned_flops
 from cagp_dist.solvers.options import ITERATIONS, SEED
 from cagp_dist.solvers.subsets import pivoted_points, random_points
 
@@ -105,5 +106,5 @@ class PseudoInputs(KnownActions):
         return ActionCost(
             DOUBLE * n * (2 * used + 6),
             n * used * (1 + placed),
-            n * used**2 * placed,
+            planned_flops(n, used) * placed,
         )

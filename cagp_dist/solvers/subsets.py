@@ -19,7 +19,7 @@ from cagp_dist.solvers.base import Calibrated, Problem, State
 from cagp_dist.solvers.batch import UnitActions
 from cagp_dist.solvers.exact import exact_state
 from cagp_dist.solvers.known_actions import KnownActions
-from cagp_dist.solvers.low_rank import partial_cholesky
+from cagp_dist.solvers.low_rank import partial_cholesky, planned_flops
 from cagp_dist.solvers.options import ITERATIONS, SEED
 
 Order = Literal["pivoted", "random", "given"]
@@ -51,8 +51,8 @@ class UnitVectors(KnownActions):
     iterations : int
         Points, at least 0; at most n are used.
     order : {"pivoted", "random", "given"}
-        Pivoted: next comes the point whose variance, given those before, is largest; by far the best of the
-        three where points are many. Random: drawn with ``seed``. Given: the order of X.
+        Pivoted: next comes the point whose variance, given those before, is largest. Random: drawn with
+        ``seed``. Given: the order of X.
     seed : int
         Seed of the random order.
 
@@ -98,7 +98,7 @@ class UnitVectors(KnownActions):
         n, used = demand.n, min(self.iterations, demand.n)
         if self.order != "pivoted":
             return ActionCost(sparse=True)
-        return ActionCost(DOUBLE * n * (used + 6), n * used, n * used**2, sparse=True)
+        return ActionCost(DOUBLE * n * (used + 6), n * used, planned_flops(n, used), sparse=True)
 
 
 @dataclass(frozen=True)

@@ -240,14 +240,17 @@ def test_t23_mean_is_that_of_preconditioned_conjugate_gradients(problem, dense, 
 
 
 @pytest.mark.parametrize("name", PRECONDITIONERS)
-def test_a_preconditioner_saves_iterations(name):
-    """A smooth field and little noise: after ten of them the residual is a fifth of that without one."""
+def test_a_preconditioner_makes_the_mean_converge_and_not_the_error_bars(name):
+    """A smooth field and little noise, ten iterations: the residual is a fifth of that without one.
+
+    The variance counts ten directions all the same, and those chosen for this y teach little of others.
+    """
     problem = regression_problem(200, q=5, lengthscale=0.5, noise_variance=1e-3)
     plain, better = (
-        problem.condition(cagp.ConjugateGradient(10, *settings)).stats.relative_residual
-        for settings in ((), (name, 60))
+        problem.condition(cagp.ConjugateGradient(10, *settings)) for settings in ((), (name, 60))
     )
-    assert better < 0.2 * plain
+    assert better.stats.relative_residual < 0.2 * plain.stats.relative_residual
+    assert better.variance.mean() > 1.1 * plain.variance.mean()
 
 
 def test_preconditioners_are_named_right():
