@@ -89,16 +89,16 @@ def reference(points):
 
 
 def grown_and_bounded(points, executor) -> list[np.ndarray]:
-    """Data in two parts: mean and belief; and of one solve the bounds after two Lanczos steps."""
+    """Data in two parts: mean and belief; and of one solve the bounds after three Lanczos steps."""
     X, y, X_test = points
-    prior, solver = cagp.Prior(cagp.Matern32(0.7), 1e-3), cagp.BlockGaussSeidel(2, block_size=300)
+    prior, solver = cagp.Prior(cagp.Matern32(1.5), 0.1), cagp.BlockGaussSeidel(2, block_size=300)
     stream = cagp.GrowingData(prior, X_test[:30], solver=solver, executor=executor)
     stream.append(X[:800], y[:800])
     stream.append(X[800:], y[800:], new_blocks=True)
     grown = stream.posterior()
     settings = {"solver": solver, "executor": executor}
     plain = cagp.condition(prior, X, y, X_test[:30], **settings).certificate.bounds(executor)
-    bounds = cagp.condition(prior, X, y, X_test[:30], lanczos_steps=2, **settings).certificate.bounds(
+    bounds = cagp.condition(prior, X, y, X_test[:30], lanczos_steps=3, **settings).certificate.bounds(
         executor
     )
     assert (bounds[1] < plain[1]).any()
