@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
+    from cagp_dist.gram.area_means import area_means
     from cagp_dist.gram.cells import CellMeans, cell_means
+    from cagp_dist.gram.functionals import LinearFunctionals
+    from cagp_dist.gram.gradients import gradients
     from cagp_dist.growing import GrowingData
     from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.kriging import Kriging, krige
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, LatitudeMean, LatitudePolynomial, mean_family
     from cagp_dist.posterior.trace import Step
+    from cagp_dist.regions import Box, Polygon
     from cagp_dist.runtime import open_executor
     from cagp_dist.samples import SampledPosterior, posterior_by_samples, sample_posterior
     from cagp_dist.solvers import (
@@ -66,6 +70,11 @@ _HOME = {
     "posterior_mean": "gp",
     "CellMeans": "gram.cells",
     "cell_means": "gram.cells",
+    "LinearFunctionals": "gram.functionals",
+    "area_means": "gram.area_means",
+    "gradients": "gram.gradients",
+    "Box": "regions",
+    "Polygon": "regions",
     "DenseGram": "gram",
     "GrowingData": "growing",
     "Kriging": "kriging",
@@ -124,6 +133,7 @@ __all__ = [
     "SSOR",
     "BlockGaussSeidel",
     "BlockJacobi",
+    "Box",
     "Calibration",
     "CellMeans",
     "Chebyshev",
@@ -144,11 +154,13 @@ __all__ = [
     "LatitudeMean",
     "LatitudePolynomial",
     "LeaveOneOut",
+    "LinearFunctionals",
     "MaskedRings",
     "Matern12",
     "Matern32",
     "Matern52",
     "MixedActions",
+    "Polygon",
     "Posterior",
     "Prior",
     "Progress",
@@ -169,11 +181,13 @@ __all__ = [
     "TwoLevelBlockGaussSeidel",
     "TwoLevelBlockJacobi",
     "UnitVectors",
+    "area_means",
     "area_weights",
     "calibrate",
     "cell_means",
     "condition",
     "fit",
+    "gradients",
     "krige",
     "mean_family",
     "open_executor",

@@ -29,7 +29,7 @@ from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
-    from cagp_dist.gram.cells import CellMeans
+    from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.posterior.certificate import Certificate, JointCertificate
@@ -287,7 +287,7 @@ def condition(
     prior: Prior,
     X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: "ArrayLike | LatLonGrid | CellMeans",
+    X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
     *,
     solver: "Solver",
     covariance: Literal["diagonal", "full"] = "diagonal",
@@ -311,8 +311,9 @@ def condition(
         Observations. In (n, T), and on a grid, NaN is where nothing was observed. Fields that were observed
         at the same points share one solve; each other pattern of gaps is a solve of its own. The Q copies of
         a pole of a grid are one observation, their mean.
-    X_test : array_like, shape (q, p), LatLonGrid or CellMeans
-        Where the posterior is wanted: points, all points of a grid, or means over cells (`cell_means`).
+    X_test : array_like, shape (q, p), LatLonGrid or LinearFunctionals
+        Where the posterior is wanted: points, all points of a grid, or weighted sums of the field, such as
+        means over regions (`area_means`) or cells (`cell_means`) and differences of two points.
     solver : Solver
         `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `Richardson`,
         `TwoLevelBlockGaussSeidel`, `TwoLevelBlockJacobi`, `Hybrid`, `ConjugateGradient`, `RandomActions`,
@@ -494,7 +495,7 @@ def posterior_mean(
     prior: Prior,
     X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: "ArrayLike | LatLonGrid | CellMeans",
+    X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
     *,
     solver: "Affine",
     iterations_by_target: ArrayLike | None = None,

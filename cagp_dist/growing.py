@@ -29,7 +29,7 @@ from cagp_dist.tiling import block_ranges
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Demand, Plan
-    from cagp_dist.gram.cells import CellMeans
+    from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import Executor
@@ -67,7 +67,7 @@ class GrowingData:
     ----------
     prior : Prior
         Kernel, noise and mean.
-    X_test : array_like, shape (q, p), LatLonGrid or CellMeans
+    X_test : array_like, shape (q, p), LatLonGrid or LinearFunctionals
         Where the posterior is wanted.
     solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi, BlockJacobi, Richardson, or a two-level method
         The stages that follow each part of the data, unless another solver is given with it.
@@ -109,7 +109,7 @@ class GrowingData:
     def __init__(
         self,
         prior: Prior,
-        X_test: "ArrayLike | LatLonGrid | CellMeans",
+        X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
         *,
         solver: "Affine",
         executor: "Executor | None" = None,

@@ -21,7 +21,7 @@ from cagp_dist.gp import Prior, Progress, check_prior, shaped_as_targets
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
-    from cagp_dist.gram.cells import CellMeans
+    from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.posterior.problem import Pattern
@@ -62,7 +62,7 @@ def sample_posterior(
     prior: Prior,
     X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: "ArrayLike | LatLonGrid | CellMeans",
+    X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
     *,
     solver: "Solver",
     samples: int = 200,
@@ -149,7 +149,7 @@ def posterior_by_samples(
     prior: Prior,
     X: "ArrayLike | LatLonGrid",
     y: ArrayLike,
-    X_test: "ArrayLike | LatLonGrid | CellMeans",
+    X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
     *,
     solver: "Solver",
     samples: int = 400,
@@ -225,7 +225,7 @@ class _Work:
         prior: Prior,
         X: "ArrayLike | LatLonGrid",
         y: ArrayLike,
-        X_test: "ArrayLike | LatLonGrid | CellMeans",
+        X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
         solver: "Solver",
         samples: int,
         generator: np.random.Generator,

@@ -22,8 +22,8 @@ from cagp_dist.budget.grids import plan_exact_grid
 from cagp_dist.budget.plan import common_bytes
 from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.gram.base import Gram
-from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import Targets, as_list, covariance_with, part, prior_variance
@@ -61,7 +61,7 @@ class ExactVariance:
     ----------
     gram : Gram
         The observed points, their noise and the kernel.
-    targets : array (q, p), LatLonGrid or CellMeans
+    targets : array (q, p), LatLonGrid or LinearFunctionals
         Where the variance is wanted.
 
     Notes
@@ -207,7 +207,7 @@ def neighbour_bounds(
     kernel: Kernel,
     X: Array,
     noise: Array,
-    targets: Array | CellMeans,
+    targets: Array | LinearFunctionals,
     *,
     executor: Executor,
     at_once: int | None = None,
@@ -220,7 +220,7 @@ def neighbour_bounds(
         Covariance of the field.
     X, noise : array, shape (n, p) and (n,)
         Observed points and the variance of the noise at each.
-    targets : array, shape (q, p), or CellMeans
+    targets : array, shape (q, p), or LinearFunctionals
         Where the variance is wanted; the neighbours of a cell are those of its centre.
     executor : Executor
         Where the groups of targets are worked on.
@@ -239,7 +239,7 @@ def neighbour_bounds(
         return bounds
     with single_threaded_blas():
         points, variances = executor.submit(identity, X), executor.submit(identity, noise)
-        where = targets.centres if isinstance(targets, CellMeans) else targets
+        where = targets.centres if isinstance(targets, LinearFunctionals) else targets
         groups = list(_groups(kernel, X, where))
         together = len(groups) if at_once is None or at_once >= executor.workers else at_once
         for first, last in block_ranges(len(groups), together):
@@ -278,7 +278,7 @@ def _groups(kernel: Kernel, X: Array, targets: Array) -> Iterator[tuple[Indices,
 
 
 def group_bounds(
-    kernel: Kernel, X: Array, noise: Array, targets: Array | CellMeans, members: Indices
+    kernel: Kernel, X: Array, noise: Array, targets: Array | LinearFunctionals, members: Indices
 ) -> Array:
     """Bounds (2, c) for a group of targets (c, p), from the trial problem of some observed points (m,).
 

@@ -26,8 +26,8 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget.demand import FEW_MISSING, solves_window
 from cagp_dist.budget.grids import GRID_COLUMNS
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.cells import CellMeans, views_of_cells
 from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import Targets, as_list, part, seen_from, target_points
@@ -193,7 +193,7 @@ class FewMissing:
             weights[:, self.rows, self.columns] = 0.0  # up to rounding it is
         return weights
 
-    def downdate(self, targets: Array | CellMeans, *, full: bool) -> Array:
+    def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
         """``k*' G_o^-1 k*`` from one whole-grid solve for each view; (q,) or (q, q)."""
         from scipy.linalg import solve_triangular
 
@@ -252,7 +252,7 @@ class ManyMissing:
             )
         return solution.value
 
-    def downdate(self, targets: Array | CellMeans, *, full: bool) -> Array:
+    def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
         """``k_o*' G_o^-1 k_o*`` by one solve for each target."""
         kernel, observed = self._masked.kernel, self._masked.X
         q = len(targets)
@@ -268,10 +268,12 @@ class ManyMissing:
         return 0.5 * (out + out.T) if full else out
 
 
-def _views(targets: Array | CellMeans, grid: LatLonGrid) -> tuple[Array | CellMeans, Indices, Indices]:
+def _views(
+    targets: Array | LinearFunctionals, grid: LatLonGrid
+) -> tuple[Array | LinearFunctionals, Indices, Indices]:
     """Targets that see the grid differently up to rotation; for each target which, and its rotation."""
-    if isinstance(targets, CellMeans):
-        return views_of_cells(targets, grid)
+    if isinstance(targets, LinearFunctionals):
+        return views_of_functionals(targets, grid)
     views = Views.of(targets, grid)
     return views.points, views.view, views.steps
 

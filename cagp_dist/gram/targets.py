@@ -1,4 +1,4 @@
-"""What posteriors are wanted of: points, all points of a grid, or means over cells; covariances of each."""
+"""What posteriors are wanted of: points, a whole grid, or linear functionals; covariances of each."""
 
 from typing import overload
 
@@ -6,20 +6,23 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.grids import LEAST_ALIKE
-from cagp_dist.gram.cells import CellMeans, averaged_panel, variance_of_means, views_of_cells
+from cagp_dist.gram.functionals import LinearFunctionals, functional_panel, views_of_functionals
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.latlon.grid import LatLonGrid
+
+CANCELLATION = 1e-6
+"""Where weights cancel, the part of what the variance would be without that by which rounding is measured."""
 
 VIEWS_AT_ONCE = 8
 """Views whose covariances with the whole grid are held at a time."""
 
-Targets = Array | LatLonGrid | CellMeans
-"""What a posterior is wanted of: the field at points (q, p) or on a whole grid, or its means over cells."""
+Targets = Array | LatLonGrid | LinearFunctionals
+"""What a posterior is wanted of: the field at points (q, p) or on a whole grid, or weighted sums of it."""
 
 
 def target_points(targets: Targets) -> Array:
-    """Points where the field has a part in the targets: themselves, shape (q, p), or the nodes of cells."""
-    if isinstance(targets, CellMeans):
+    """Points where the field has a part in the targets: themselves, shape (q, p), or nodes of functionals."""
+    if isinstance(targets, LinearFunctionals):
         return targets.nodes
     return targets.points if isinstance(targets, LatLonGrid) else targets
 
@@ -30,11 +33,11 @@ def target_count(targets: Targets) -> int:
 
 
 def averaged(targets: Targets, values: Array) -> Array:
-    """Values at `target_points` (N, T), as those of the targets (q, T): averaged over cells."""
-    return targets.averaged(values) if isinstance(targets, CellMeans) else values
+    """Values at `target_points` (N, T), as those of the targets (q, T): summed with weights."""
+    return targets.averaged(values) if isinstance(targets, LinearFunctionals) else values
 
 
-def as_list(targets: Targets) -> Array | CellMeans:
+def as_list(targets: Targets) -> Array | LinearFunctionals:
     """Targets one by one, of which `part` can be taken."""
     return targets.points if isinstance(targets, LatLonGrid) else targets
 
@@ -42,35 +45,35 @@ def as_list(targets: Targets) -> Array | CellMeans:
 @overload
 def part(targets: Array, chosen: slice | Indices) -> Array: ...
 @overload
-def part(targets: Array | CellMeans, chosen: slice | Indices) -> Array | CellMeans: ...
-def part(targets: Array | CellMeans, chosen: slice | Indices) -> Array | CellMeans:
+def part(targets: Array | LinearFunctionals, chosen: slice | Indices) -> Array | LinearFunctionals: ...
+def part(targets: Array | LinearFunctionals, chosen: slice | Indices) -> Array | LinearFunctionals:
     """Take some of the targets."""
-    return targets.part(chosen) if isinstance(targets, CellMeans) else targets[chosen]
+    return targets.part(chosen) if isinstance(targets, LinearFunctionals) else targets[chosen]
 
 
 def covariance_with(kernel: Kernel, X: Array, targets: Targets) -> Array:
     """``V' = k(X, targets)``, shape (m, q) for X (m, p)."""
-    if isinstance(targets, CellMeans):
-        return averaged_panel(kernel.parameters, coordinates(X), targets)
+    if isinstance(targets, LinearFunctionals):
+        return functional_panel(kernel.parameters, coordinates(X), targets)
     return kernel(X, target_points(targets))
 
 
 def seen_from(kernel: Kernel, targets: Targets, X: Array) -> Array:
     """``V = k(targets, X)``, shape (q, m) for X (m, p)."""
-    if isinstance(targets, CellMeans):
+    if isinstance(targets, LinearFunctionals):
         return covariance_with(kernel, X, targets).T
     return kernel(target_points(targets), X)
 
 
 def cross_by_views(kernel: Kernel, targets: Targets, grid: LatLonGrid, fields: Array) -> Array | None:
-    """``k(targets, X) @ columns`` (q, T) of fields (T, P, Q) on a whole grid, for cells that see it alike.
+    """``k(targets, X) @ columns`` (q, T) of fields (T, P, Q) on a whole grid, where targets see it alike.
 
-    Cells that are rotations of each other take one row of ``k``, and a correlation along the longitudes. None
-    where targets are no cells, or hardly any are alike.
+    Functionals that are rotations of each other, as means over cells are, take one row of ``k``, and a
+    correlation along the longitudes. None where targets are points, or hardly any are alike.
     """
-    if not isinstance(targets, CellMeans) or not len(targets):
+    if not isinstance(targets, LinearFunctionals) or not len(targets):
         return None
-    seeing, view, steps = views_of_cells(targets, grid)
+    seeing, view, steps = views_of_functionals(targets, grid)
     if len(seeing) > LEAST_ALIKE * len(targets):
         return None
     spectrum = np.fft.rfft(fields, axis=2)
@@ -87,11 +90,19 @@ def cross_by_views(kernel: Kernel, targets: Targets, grid: LatLonGrid, fields: A
 
 def prior_variance(kernel: Kernel, targets: Targets) -> Array:
     """Prior variance of each target, shape (q,)."""
-    if isinstance(targets, CellMeans):
-        return variance_of_means(kernel, targets)
+    if isinstance(targets, LinearFunctionals):
+        return targets.prior_variance(kernel)
     return kernel.diagonal(target_points(targets))
 
 
+def variance_scale(kernel: Kernel, targets: Targets, prior: Array) -> Array:
+    """Size of variances by which rounding is measured: of the prior, or what weights that cancel leave."""
+    if not isinstance(targets, LinearFunctionals) or not len(targets):
+        return prior
+    uncancelled = kernel.diagonal(targets.nodes[:1]) * targets.magnitudes**2
+    return np.maximum(prior, CANCELLATION * uncancelled)
+
+
 def prior_covariance(kernel: Kernel, targets: Targets) -> Array:
-    """Prior covariance of the targets, shape (q, q); of cell means 8 q N bytes beside it for N nodes."""
+    """Prior covariance of the targets, shape (q, q); of functionals 8 q N bytes beside it for N nodes."""
     return averaged(targets, covariance_with(kernel, target_points(targets), targets))

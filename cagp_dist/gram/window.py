@@ -20,8 +20,8 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget.grids import GRID_COLUMNS
 from cagp_dist.errors import NumericalError
 from cagp_dist.geometry import degrees, unit_sphere
-from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import part, seen_from
 from cagp_dist.kernels import Kernel
 from cagp_dist.krylov import Preconditioned, conjugate_gradients
@@ -95,7 +95,7 @@ class WindowSolve:
         whole[..., self._columns] = weights
         return whole
 
-    def downdate(self, targets: Array | CellMeans, *, full: bool) -> Array:
+    def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
         """``k*' G_o^-1 k*`` for points (q, 3) or cells; (q,) or (q, q)."""
         from scipy.linalg import solve_triangular
 
@@ -121,7 +121,7 @@ class WindowSolve:
         same = (self._rows[:, None] == rows) & (self._places[:, None] == places)
         return own, same - noise * self._inverse_at(rows, places, same=same)
 
-    def _anywhere(self, targets: Array | CellMeans, *, full: bool) -> tuple[Array, Array]:
+    def _anywhere(self, targets: Array | LinearFunctionals, *, full: bool) -> tuple[Array, Array]:
         """Find the same of any targets by a solve for each; with ``full`` the whole ``V G^-1 V'``."""
         q, (P, W) = len(targets), self._gram.shape
         seen = seen_from(self.kernel, targets, self._points)
@@ -138,9 +138,9 @@ class WindowSolve:
                 own[group] = np.einsum("in,in->i", seen[group], flat)
         return own, at_missing
 
-    def _in_window(self, targets: Array | CellMeans) -> tuple[Indices, Indices, Indices]:
+    def _in_window(self, targets: Array | LinearFunctionals) -> tuple[Indices, Indices, Indices]:
         """Which targets are points of the window, and their rows and places in it."""
-        if isinstance(targets, CellMeans):
+        if isinstance(targets, LinearFunctionals):
             alone = targets.points
             index, rows, places = self._in_window(targets.nodes[targets.starts[alone]])
             return alone[index], rows, places

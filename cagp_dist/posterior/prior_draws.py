@@ -22,7 +22,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.gram.base import Gram
-from cagp_dist.gram.cells import CellMeans, runs
+from cagp_dist.gram.functionals import LinearFunctionals, runs
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import (
@@ -103,7 +103,7 @@ def prior_draws(gram: Gram, targets: Targets, *, executor: Executor) -> PriorDra
     ----------
     gram : Gram
         Kernel and observed points.
-    targets : array (q, p), LatLonGrid or CellMeans
+    targets : array (q, p), LatLonGrid or LinearFunctionals
         Where else.
     executor : Executor
         Where the work is done; the draws do not depend on it.
@@ -116,7 +116,7 @@ def prior_draws(gram: Gram, targets: Targets, *, executor: Executor) -> PriorDra
     q = target_count(targets)
     if len(gram.X) + q <= MOST_BY_COVARIANCE and len(points) <= MOST_NODES:
         return CovarianceDraws(gram.kernel, gram.X, targets)
-    if not isinstance(targets, CellMeans) and gram.kernel.coordinates is None:
+    if not isinstance(targets, LinearFunctionals) and gram.kernel.coordinates is None:
         found = common_grid(gram.X, points)
         if found is not None and _is_cheap(found[0], wanted=len(gram.X) + q):
             grid, (observed, wanted) = found
@@ -140,7 +140,7 @@ class CovarianceDraws:
         Covariance of the field.
     X : array, shape (n, p)
         Observed points.
-    targets : array (q, p), LatLonGrid or CellMeans
+    targets : array (q, p), LatLonGrid or LinearFunctionals
         Targets.
     """
 
@@ -224,7 +224,7 @@ class WaveDraws:
         Covariance of the field.
     X : array, shape (n, p)
         Observed points.
-    targets : array (q, p), LatLonGrid or CellMeans
+    targets : array (q, p), LatLonGrid or LinearFunctionals
         Targets; of cells the waves at the nodes are averaged.
     executor : Executor
         Where the waves are evaluated.
@@ -268,7 +268,7 @@ class WaveDraws:
             self._at(spectra, self.X[first:last], home)
             for home, (first, last) in enumerate(block_ranges(len(self.X), WAVE_POINTS))
         ]
-        if isinstance(targets, CellMeans):
+        if isinstance(targets, LinearFunctionals):
             chunks = list(runs(targets, WAVE_POINTS))
         else:
             chunks = [slice(first, last) for first, last in block_ranges(len(targets), WAVE_POINTS)]
@@ -277,13 +277,15 @@ class WaveDraws:
         values, seen = found[: len(at_points)], found[len(at_points) :]
         return np.concatenate(values), np.concatenate(seen) if seen else np.empty((0, draws))
 
-    def _at(self, spectra: Handle[list[Spectrum]], places: Array | CellMeans, home: int) -> Handle[Array]:
-        if isinstance(places, CellMeans):
+    def _at(
+        self, spectra: Handle[list[Spectrum]], places: Array | LinearFunctionals, home: int
+    ) -> Handle[Array]:
+        if isinstance(places, LinearFunctionals):
             return self.executor.submit(averaged_spectra, spectra, places, home=home)
         return self.executor.submit(evaluate_spectra, spectra, np.ascontiguousarray(places), home=home)
 
 
-def averaged_spectra(spectra: list[Spectrum], cells: CellMeans) -> Array:
+def averaged_spectra(spectra: list[Spectrum], cells: LinearFunctionals) -> Array:
     """Values of the draws as means over cells, shape (q, draws); a task of executors."""
     return cells.averaged(evaluate_spectra(spectra, cells.nodes))
 

@@ -19,7 +19,7 @@ from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
-from cagp_dist.gram.cells import CellMeans, views_of_cells
+from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
 from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
@@ -241,7 +241,7 @@ def noise_of(noise_variance: float | Array, seen: Observed) -> Array:
     return np.asarray(seen.layout.restrict(merged[:, seen.given.any(axis=1)])[0])
 
 
-def as_targets(X_test: ArrayLike | LatLonGrid | CellMeans, *, columns: int) -> Targets:
+def as_targets(X_test: ArrayLike | LatLonGrid | LinearFunctionals, *, columns: int) -> Targets:
     """Check targets: points with ``columns`` coordinates, a grid, or means over cells.
 
     Raises
@@ -249,7 +249,9 @@ def as_targets(X_test: ArrayLike | LatLonGrid | CellMeans, *, columns: int) -> T
     ArgumentError
         If they have other coordinates than the observed points.
     """
-    targets: Targets = X_test if isinstance(X_test, LatLonGrid | CellMeans) else as_points("X_test", X_test)
+    targets: Targets = (
+        X_test if isinstance(X_test, LatLonGrid | LinearFunctionals) else as_points("X_test", X_test)
+    )
     found = 3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1]
     if found != columns:
         raise ArgumentError(
@@ -370,7 +372,7 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
         shares_memory=executor.shares_memory,
         memory_limit_bytes=memory_limit_bytes,
         p=3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1],
-        cell_nodes=len(targets.nodes) if isinstance(targets, CellMeans) else 0,
+        cell_nodes=len(targets.nodes) if isinstance(targets, LinearFunctionals) else 0,
         grid=None if not isinstance(gram, (RingGram, MaskedRings)) else _size_of(gram, targets),
     )
 
@@ -399,9 +401,9 @@ def _size_of(gram: RingGram | MaskedRings, targets: Targets) -> GridSize:
         size = grid_size(
             gram.layout, on_grid, noise_by_latitude=gram.rings.noise_by_latitude, noise_spread=high / low
         )
-    if not isinstance(targets, CellMeans) or not len(targets):
+    if not isinstance(targets, LinearFunctionals) or not len(targets):
         return size
-    return replace(size, target_views=len(views_of_cells(targets, gram.layout.grid)[0]))
+    return replace(size, target_views=len(views_of_functionals(targets, gram.layout.grid)[0]))
 
 
 def grid_size(

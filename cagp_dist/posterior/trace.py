@@ -6,13 +6,12 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.targets import prior_covariance, prior_variance
+from cagp_dist.gram.targets import prior_covariance, prior_variance, variance_scale
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.status import Status
 
 VARIANCE_ROUNDING = 1e-8
 """Variances below minus this fraction of the prior variance are errors, not rounding."""
-
 
 HOPELESS = 1e6
 """Variances above this multiple of the prior variance only grow."""
@@ -54,6 +53,7 @@ class Trace:
         q, fields = problem.q, problem.residuals.shape[1]
         self._prior_mean = np.broadcast_to(prior_mean, (q, fields))
         self._prior_variance = prior_variance(self._kernel, problem.targets)
+        self._scale = variance_scale(self._kernel, problem.targets, self._prior_variance)
         self._downdate = np.zeros((q, q)) if problem.full_covariance else None
         self._steps: dict[int, tuple[Array, Array]] = {}
         self.iterations: Indices = np.zeros(q, dtype=np.intp)
@@ -93,10 +93,10 @@ class Trace:
         self._check(state, mean[state.columns], variance[state.columns])
 
     def _check(self, state: State, mean: Array, variance: Array) -> None:
-        prior = self._prior_variance[state.columns]
-        if (variance > HOPELESS * prior).any():
+        scale = self._scale[state.columns]
+        if (variance > HOPELESS * scale).any():
             raise NumericalError(
-                f"after iteration {state.iteration} a posterior variance is {(variance / prior).max():.2g} "
+                f"after iteration {state.iteration} a posterior variance is {(variance / scale).max():.2g} "
                 "times that of the prior: the iteration diverges. Lower damping, or leave it out to have a "
                 "safe value worked out."
             )
@@ -105,7 +105,7 @@ class Trace:
                 f"the posterior mean is not finite after iteration {state.iteration}: values of y or of the "
                 "prior mean are too large for float64. Use another unit."
             )
-        if not (variance >= -VARIANCE_ROUNDING * prior).all():
+        if not (variance >= -VARIANCE_ROUNDING * scale).all():
             raise NumericalError(
                 f"a posterior variance is {variance.min():.3g} after iteration {state.iteration}, negative "
                 "beyond rounding: the Gram matrix is nearly singular. Raise noise_variance, thin points that "
@@ -126,7 +126,7 @@ class Trace:
     def diverged(self) -> bool:
         """Whether a variance of the last step is above the prior's beyond rounding."""
         variance = self._steps[max(self._steps)][1]
-        return bool((variance > (1.0 + VARIANCE_ROUNDING) * self._prior_variance).any())
+        return bool((variance > self._prior_variance + VARIANCE_ROUNDING * self._scale).any())
 
     def status(self, found: Status) -> Status:
         """Status of the whole solve, from what its last state says and the variances that there are."""

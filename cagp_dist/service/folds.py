@@ -7,7 +7,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Prior
-from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.runtime import Executor
 from cagp_dist.service.plan import size_of_task
 from cagp_dist.service.solve import Solution, Step, solve
@@ -23,8 +23,8 @@ def solve_task(
     memory_limit_bytes: int | None = None,
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
-    X_mean: Array | CellMeans | None = None,
-    X_sampled: Array | CellMeans | None = None,
+    X_mean: Array | LinearFunctionals | None = None,
+    X_sampled: Array | LinearFunctionals | None = None,
 ) -> Solution:
     """Predict test points, map cells and places of a task.
 

@@ -8,8 +8,8 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
-from cagp_dist.gram.cells import CellMeans
 from cagp_dist.gram.exact_variance import FEW_POINTS
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import Model
@@ -114,16 +114,16 @@ def solve(
     prior: Prior,
     X: Array | LatLonGrid,
     y: Array,
-    X_new: Array | CellMeans,
+    X_new: Array | LinearFunctionals,
     *,
     solver: Solver,
     executor: Executor,
     memory_limit_bytes: int | None = None,
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
-    X_mean: Array | CellMeans | None = None,
+    X_mean: Array | LinearFunctionals | None = None,
     mean_like: Indices | None = None,
-    X_sampled: Array | CellMeans | None = None,
+    X_sampled: Array | LinearFunctionals | None = None,
     samples: int = 0,
 ) -> Solution:
     """Condition on all times.
@@ -139,7 +139,7 @@ def solve(
         Observed points in solver order, or the grid that was observed.
     y : array, shape (n, T), or (T, P, Q) on a grid
         In their unit; NaN where nothing was observed. Times with different gaps are solves of their own.
-    X_new : array, shape (q, 3), or CellMeans
+    X_new : array, shape (q, 3), or LinearFunctionals
         Points where the posterior is wanted, or means.
     solver, executor, memory_limit_bytes
         As for `cagp_dist.condition`.
@@ -148,13 +148,13 @@ def solve(
         where there are any.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
-    X_mean : array, shape (r, 3), or CellMeans, optional
+    X_mean : array, shape (r, 3), or LinearFunctionals, optional
         More points, or means, where the mean alone is wanted, of an affine solver: that of its last
         iteration.
     mean_like : array of int, shape (r,), optional
         Which of ``X_new`` each of them goes with: where a ``computational_share`` ended some groups of these
         before others, its mean is that of as many iterations.
-    X_sampled : array, shape (r, 3), or CellMeans, optional
+    X_sampled : array, shape (r, 3), or LinearFunctionals, optional
         More points, or means, where error bars from ``samples`` samples are wanted, of an affine solver.
     samples : int
         How many.
@@ -244,7 +244,7 @@ def _sampled_map(
     prior: Prior,
     X: Array | LatLonGrid,
     y: Array,
-    X_sampled: Array | CellMeans,
+    X_sampled: Array | LinearFunctionals,
     *,
     solver: Solver,
     samples: int,

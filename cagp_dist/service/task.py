@@ -17,7 +17,7 @@ from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import is_pole, spacing_degrees, unit_sphere
 from cagp_dist.gp import Prior
-from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
@@ -157,7 +157,7 @@ class Task:
         return grid, fields.reshape(-1, *grid.shape)
 
     @property
-    def new_inputs(self) -> Array | CellMeans:
+    def new_inputs(self) -> Array | LinearFunctionals:
         """Test points, then map cells, then places of a table, on the unit sphere: (q, 3), or cells.
 
         Without the map if its error bars come from samples.
@@ -168,8 +168,10 @@ class Task:
         means = None
         if cells is not None and not self.design.samples:
             mapped = cells.inputs(spacing_of(self.points, self.design))
-            if isinstance(mapped, CellMeans):
-                means = CellMeans.of_points(unit_sphere(latitude.pop(), longitude.pop())).followed_by(mapped)
+            if isinstance(mapped, LinearFunctionals):
+                means = LinearFunctionals.of_points(unit_sphere(latitude.pop(), longitude.pop())).followed_by(
+                    mapped
+                )
             else:
                 for axis, values in zip((latitude, longitude), cells.points(), strict=True):
                     axis.append(values)
@@ -179,7 +181,7 @@ class Task:
         if means is not None and not latitude:
             return means
         points = unit_sphere(np.concatenate(latitude), np.concatenate(longitude))
-        return points if means is None else means.followed_by(CellMeans.of_points(points))
+        return points if means is None else means.followed_by(LinearFunctionals.of_points(points))
 
     def noise_at(self, chosen: Indices, nugget: float) -> float | Array:
         """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
@@ -219,13 +221,13 @@ class Task:
         return replace(self, design=design, mean=mean, prior=None, places=places, wanted=None)
 
     @property
-    def mean_inputs(self) -> Array | CellMeans | None:
+    def mean_inputs(self) -> Array | LinearFunctionals | None:
         """Map cells where the mean alone is wanted, on the unit sphere: points (r, 3), or means."""
         cells = self.design.mean_cells
         return None if cells is None else cells.inputs(spacing_of(self.points, self.design))
 
     @property
-    def sampled_inputs(self) -> Array | CellMeans | None:
+    def sampled_inputs(self) -> Array | LinearFunctionals | None:
         """Map cells whose error bars come from samples, on the unit sphere: points (r, 3), or means."""
         cells = self.design.cells
         if cells is None or not self.design.samples:

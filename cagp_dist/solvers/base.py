@@ -82,7 +82,7 @@ class Problem:
         ``G`` of n observed points.
     residuals : array, shape (n, T)
         ``b = y - m0(X)``, one column per field.
-    targets : array (q, p), LatLonGrid or CellMeans
+    targets : array (q, p), LatLonGrid or LinearFunctionals
         ``X'``; ``V = k(X', X)``, averaged over cells.
     full_covariance : bool
         Whether the whole downdate ``V D V'`` is wanted, not only its diagonal.

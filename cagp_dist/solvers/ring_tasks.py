@@ -15,7 +15,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import seen_from
 from cagp_dist.kernels import Kernel, Parameters
 from cagp_dist.lapack import multiply_lower, solve_lower
@@ -155,7 +155,7 @@ def column_range(
 
 
 def seen_columns(
-    kernel: Kernel, targets: Array | CellMeans, grid: LatLonGrid, wavenumbers: Wavenumbers
+    kernel: Kernel, targets: Array | LinearFunctionals, grid: LatLonGrid, wavenumbers: Wavenumbers
 ) -> list[Columns]:
     """``V'`` of q targets, by range of wavenumbers and sector; 8 n q bytes several times."""
     seen = seen_from(kernel, targets, grid.points)

@@ -19,7 +19,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.cells import CellMeans, averaged_panel
+from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
 from cagp_dist.gram.targets import Targets, as_list, averaged, part, target_points
 from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_tile_row
 from cagp_dist.kernels import coordinates
@@ -282,11 +282,11 @@ class TileSystem:
             for (start, stop), home in zip(ranges, homes, strict=True)
         ]
 
-    def cross_panels(self, targets: Array | CellMeans, *, home: int = 0) -> list[Handle[Array]]:
+    def cross_panels(self, targets: Array | LinearFunctionals, *, home: int = 0) -> list[Handle[Array]]:
         """``k(X, targets)`` by panels: the start ``Y = V'`` of the adjoint sweeps; r points, or cells."""
-        if isinstance(targets, CellMeans):
+        if isinstance(targets, LinearFunctionals):
             return [
-                self._executor.submit(averaged_panel, self._kernel, points, targets, home=home + index)
+                self._executor.submit(functional_panel, self._kernel, points, targets, home=home + index)
                 for index, points in enumerate(self._panel_points)
             ]
         Z = self._executor.submit(identity, np.ascontiguousarray(targets.T), home=home)

@@ -152,6 +152,30 @@ def test_covariance_is_symmetric_and_has_the_variances_on_its_diagonal(problem, 
 
 
 @every_solver
+def test_linear_functionals_have_the_belief_of_the_points_they_are_of(problem, solver):
+    """``W' mean`` and ``W' Cov W`` of the dense formula, to 1e-10; a single weight of one is the point."""
+    rng = np.random.default_rng(7)
+    W = np.where(rng.uniform(size=(30, 5)) < 0.4, rng.normal(size=(30, 5)), 0.0)
+    W[:, 1] -= W[:, 1].mean()
+    W = np.column_stack([W, np.eye(30)[:, 4]])
+    functionals = cagp.LinearFunctionals(problem.X_test, W)
+    found = variant(problem, X_test=functionals).condition(solver)
+    points, (mean, covariance) = problem.condition(solver), problem.dense.exact()
+    if found.status is not cagp.Status.EXACT:
+        mean, covariance = points.mean, points.covariance
+    assert_close(found.mean, W.T @ mean, relative=1e-10)
+    assert_close(found.covariance, W.T @ covariance @ W, relative=1e-10)
+    np.testing.assert_allclose(found.trace[0].variance, np.diagonal(W.T @ problem.dense.K2 @ W), rtol=1e-12)
+    np.testing.assert_allclose(found.mean[5], points.mean[4], rtol=1e-12)
+    np.testing.assert_allclose(found.variance[5], points.variance[4], rtol=1e-10)
+    with ThreadExecutor(3) as executor:
+        assert_same_bits(
+            variant(problem, X_test=functionals).condition(solver, executor=executor),
+            variant(problem, X_test=functionals).condition(solver, executor=SerialExecutor()),
+        )
+
+
+@every_solver
 def test_same_call_same_bits(problem, solver):
     assert_same_bits(problem.condition(solver), problem.condition(solver))
 

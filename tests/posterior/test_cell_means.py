@@ -8,7 +8,8 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import DenseGram
-from cagp_dist.gram.cells import CellMeans, box_nodes, views_of_cells
+from cagp_dist.gram.cells import CellMeans, box_nodes
+from cagp_dist.gram.functionals import views_of_functionals
 from cagp_dist.gram.targets import seen_from
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
@@ -218,7 +219,7 @@ def test_sweeps_on_a_complete_grid_are_over_bands_of_rings():
 def test_cells_that_lie_alike_between_the_longitudes_are_one_view(shift):
     edges = np.linspace(-90.0, 90.0, 4), shift + np.linspace(0.0, 360.0, 25)
     cells = cagp.cell_means(*edges, nodes_per_side=3)
-    seeing, view, steps = views_of_cells(cells, GRID)
+    seeing, view, steps = views_of_functionals(cells, GRID)
     assert len(seeing) == 3 * 2  # cells of 15 degrees begin on a longitude of the grid, or between two
     turn = np.deg2rad(30.0 * steps).repeat(9)
     x, y, z = seeing.part(view).nodes.T
@@ -226,9 +227,9 @@ def test_cells_that_lie_alike_between_the_longitudes_are_one_view(shift):
     np.testing.assert_allclose(turned, cells.nodes, rtol=0.0, atol=1e-12)
     other = CellMeans(cells.nodes, cells.weights[::-1], cells.counts[::-1])
     nearly = CellMeans(cells.nodes, np.roll(cells.weights, 1), cells.counts)
-    assert len(views_of_cells(other, GRID)[0]) == 6  # weights of a cell are symmetric
-    assert len(views_of_cells(cells.followed_by(nearly), GRID)[0]) == 12
-    assert len(views_of_cells(cells.part(slice(0)), GRID)[0]) == 0
+    assert len(views_of_functionals(other, GRID)[0]) == 6  # weights of a cell are symmetric
+    assert len(views_of_functionals(cells.followed_by(nearly), GRID)[0]) == 12
+    assert len(views_of_functionals(cells.part(slice(0)), GRID)[0]) == 0
 
 
 @pytest.mark.parametrize("gaps", GAPS)
@@ -258,9 +259,9 @@ def test_a_cell_may_have_many_nodes(monkeypatch):
     """More than are held at a time: fewer rows of points are then."""
     problem, (cells, _) = regression_problem(200, q=1), ragged()
     expected = of_cells(problem, cells).condition(SOLVERS[0])
-    monkeypatch.setattr("cagp_dist.gram.cells.NODES_AT_ONCE", 4)
-    monkeypatch.setattr("cagp_dist.gram.cells.ROWS_AT_ONCE", 30)
-    monkeypatch.setattr("cagp_dist.gram.cells.SQUARE_NODES", 4)
+    monkeypatch.setattr("cagp_dist.gram.functionals.NODES_AT_ONCE", 4)
+    monkeypatch.setattr("cagp_dist.gram.functionals.ROWS_AT_ONCE", 30)
+    monkeypatch.setattr("cagp_dist.gram.functionals.SQUARE_NODES", 4)
     found = of_cells(problem, cells).condition(SOLVERS[0])
     assert_close(found.mean, expected.mean)
     assert_close(found.covariance, expected.covariance)

@@ -49,15 +49,21 @@ SOLVERS = {
     "mixed-actions": cagp.MixedActions("unit-vectors 10, conjugate-gradient 2"),
     "cholesky": cagp.Cholesky(),
 }
-QUESTIONS = {"wide": (600, "diagonal"), "narrow": (40, "full"), "cells": (120, "diagonal")}
-ON_CELLS = ("blocks", "conjugate-gradient", "cholesky")
+QUESTIONS = {
+    "wide": (600, "diagonal"),
+    "narrow": (40, "full"),
+    "cells": (120, "diagonal"),
+    "functionals": (120, "full"),
+}
+SOME_SOLVERS = {"cells": ("blocks", "conjugate-gradient", "cholesky"), "functionals": ("blocks", "jacobi")}
 CASES = [
-    (name, question) for name in SOLVERS for question in QUESTIONS if question != "cells" or name in ON_CELLS
+    (name, question)
+    for name in SOLVERS
+    for question in QUESTIONS
+    if name in SOME_SOLVERS.get(question, SOLVERS)
 ]
-FEW_CASES = [(name, "narrow") for name in SOLVERS if name != "eigenvectors"] + [
-    ("blocks", "wide"),
-    ("blocks", "cells"),
-]
+FEW_CASES = [(name, "narrow") for name in SOLVERS if name != "eigenvectors"]
+FEW_CASES += [("blocks", "wide"), ("blocks", "cells"), ("blocks", "functionals")]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +84,8 @@ def solve(points, name, question, executor):
     if question == "cells":  # of 1 to 7 nodes
         counts = np.resize([1, 7, 4], 30)
         targets = cagp.CellMeans(targets, np.repeat(1.0 / counts, counts), counts)
+    if question == "functionals":  # of nodes that they share
+        targets = cagp.LinearFunctionals(targets, np.random.default_rng(5).normal(size=(q, 12)))
     return cagp.condition(
         prior, X, y, targets, solver=SOLVERS[name], covariance=covariance, executor=executor
     )

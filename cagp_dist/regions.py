@@ -1,0 +1,368 @@
+"""Regions of the Earth: named ones, boxes and polygons, cut into cells of known area.
+
+A mean over a region is a sum over its cells: the field at the middle of each, weighted with the area. Boxes
+are cut into cells exactly; of a cell that the edge of a polygon cuts, some points are inside or not.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Mask
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere, widest_gap
+from cagp_dist.text import alternatives, nearest
+
+EARTH_SQUARE_KILOMETRES = 4.0 * np.pi * EARTH_RADIUS_KILOMETRES**2
+
+FEWEST_ROWS, FEWEST_COLUMNS = 8, 4
+"""Of cells of a box: a small one has more than one, and the rows about a pole go around it."""
+
+POLYGON_CELLS, WITHIN_A_CELL = 24, 4
+"""Rows of cells of a polygon, at least; and points along each side of a cell that are inside or not."""
+
+ANGLES_AT_ONCE = 2**20
+"""Corners of a polygon as seen from points, at a time: 8 MB several times."""
+
+ALONG_AN_EDGE = 64
+"""Points of an edge of a polygon by which the box around it is found."""
+
+
+class Cells(NamedTuple):
+    """Cells of a region: the latitude and longitude of their middles, and their areas over the sphere's."""
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+    area: Array
+
+    def chosen(self, inside: Mask) -> "Cells":
+        """Take some of the cells."""
+        return Cells(self.latitude_degrees[inside], self.longitude_degrees[inside], self.area[inside])
+
+
+class Region(Protocol):
+    """What a mean can be taken over."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def definition(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    @property
+    def area(self) -> float:
+        """Its area over that of the sphere, exact."""
+        ...
+
+    def cells(self, resolution_degrees: float) -> Cells:
+        """Cells of at most so many degrees."""
+        ...
+
+    def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
+        """Whether points (n,) are in it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Box:
+    """A region between two latitudes and two longitudes.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    south, north : float
+        Degrees north, in [-90, 90].
+    west, east : float
+        Degrees east, of any convention; from west eastward, over the antimeridian where that is on the way.
+        All longitudes by default.
+
+    Raises
+    ------
+    ArgumentError
+        If north is not above south, or the two longitudes are one place.
+
+    Examples
+    --------
+    >>> from cagp_dist.regions import Box
+    >>> pacific = Box("north pacific", south=0.0, north=60.0, west=120.0, east=-100.0)
+    >>> round(pacific.area, 4), pacific.contains(np.array([30.0, 30.0]), np.array([180.0, 0.0]))
+    (0.1684, array([ True, False]))
+    """
+
+    name: str
+    south: float = -90.0
+    north: float = 90.0
+    west: float = -180.0
+    east: float = 180.0
+
+    def __post_init__(self) -> None:
+        edges = (self.south, self.north, self.west, self.east)
+        if not np.isfinite(edges).all() or not -90.0 <= self.south < self.north <= 90.0:
+            raise ArgumentError(
+                f"region {self.name!r} reaches from latitude {self.south:g} to {self.north:g}; expected "
+                "-90 <= south < north <= 90 degrees."
+            )
+        if self.west == self.east or abs(self.east - self.west) > 360.0:
+            raise ArgumentError(
+                f"region {self.name!r} reaches from longitude {self.west:g} to {self.east:g}; expected two "
+                "different longitudes at most 360 degrees apart. All of them are west = -180, east = 180."
+            )
+
+    @property
+    def width(self) -> float:
+        """Degrees of longitude, above zero and at most 360."""
+        return 360.0 - (self.west - self.east) % 360.0
+
+    @property
+    def definition(self) -> str:
+        """Its edges."""
+        latitudes = f"{_latitude(self.south)} to {_latitude(self.north)}"
+        if self.width == 360.0:
+            return latitudes
+        return f"{latitudes}, {_longitude(self.west)} to {_longitude(self.east)}"
+
+    @property
+    def area(self) -> float:
+        """``(sin north - sin south) width / 4 pi``."""
+        return float(_areas(self.south, self.north, self.width))
+
+    def cells(self, resolution_degrees: float) -> Cells:
+        """Rows of equal height, each of equal cells about as wide as high; their areas have the exact sum."""
+        south, north, west, width = self.tiles(resolution_degrees)
+        longitude = np.mod(west + 0.5 * width, 360.0)
+        return Cells(0.5 * (south + north), longitude, _areas(south, north, width))
+
+    def tiles(self, resolution_degrees: float) -> tuple[Array, Array, Array, Array]:
+        """South, north and west of each cell, and its width, all in degrees."""
+        height = self.north - self.south
+        rows = max(FEWEST_ROWS, int(np.ceil(height / resolution_degrees - 1e-9)))
+        edges = self.south + height * np.arange(rows + 1) / rows
+        edges[-1] = self.north
+        middle = 0.5 * (edges[1:] + edges[:-1])
+        across = self.width * np.cos(np.deg2rad(middle)) / min(height / rows, resolution_degrees)
+        columns = np.maximum(np.ceil(across - 1e-9).astype(np.intp), FEWEST_COLUMNS)
+        place = np.arange(columns.sum()) - np.repeat(np.cumsum(columns) - columns, columns)
+        width = np.repeat(self.width / columns, columns)
+        return np.repeat(edges[:-1], columns), np.repeat(edges[1:], columns), self.west + width * place, width
+
+    def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
+        """Whether points are in it, or on its edges."""
+        eastward = np.mod(longitude_degrees - self.west, 360.0)
+        rows = (latitude_degrees >= self.south) & (latitude_degrees <= self.north)
+        return np.asarray(rows & ((eastward <= self.width) | (self.width == 360.0)))
+
+
+@dataclass(frozen=True)
+class Polygon:
+    """A region within a ring of points, joined by arcs of great circles.
+
+    Inside is the side of the ring that is the smaller part of the sphere, whichever way the ring is written,
+    over the antimeridian and around a pole as well.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    ring : tuple of (longitude, latitude)
+        Degrees east and north of its corners, in the order of GeoJSON. The last may repeat the first.
+
+    Raises
+    ------
+    ArgumentError
+        If there are fewer than three corners, two that follow each other are one place or opposite to each
+        other, or the ring crosses itself.
+
+    Examples
+    --------
+    >>> from cagp_dist.regions import Polygon
+    >>> octant = Polygon("octant", ring=((0.0, 0.0), (90.0, 0.0), (0.0, 90.0)))
+    >>> round(octant.area, 6), octant.contains(np.array([45.0, -45.0]), np.array([45.0, 45.0]))
+    (0.125, array([ True, False]))
+    """
+
+    name: str
+    ring: tuple[tuple[float, float], ...]
+    corners: Array = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ring = tuple((float(longitude), float(latitude)) for longitude, latitude in self.ring)
+        if len(ring) > 1 and ring[0] == ring[-1]:
+            ring = ring[:-1]
+        named = f"the polygon of region {self.name!r}"
+        if len(ring) < 3:
+            raise ArgumentError(f"{named} has {len(ring)} corners; expected at least three.")
+        longitude, latitude = np.array(ring).T
+        if not np.isfinite(ring).all() or np.abs(latitude).max() > 90.0:
+            raise ArgumentError(
+                f"{named} has a corner at latitude {latitude[np.abs(latitude).argmax()]:g}; expected corners "
+                "[longitude, latitude] in degrees, in this order."
+            )
+        corners = unit_sphere(latitude, longitude)
+        following = np.roll(corners, -1, axis=0)
+        for index, length in enumerate(np.linalg.norm(np.cross(corners, following), axis=1)):
+            if length < 1e-9:
+                raise ArgumentError(
+                    f"corners {index} and {(index + 1) % len(ring)} of {named} are one place, or opposite to "
+                    "each other; expected corners that a great circle joins in one way."
+                )
+        crossed = _first_crossing(corners)
+        if crossed is not None:
+            raise ArgumentError(
+                f"the edges of {named} that begin at corners {crossed[0]} and {crossed[1]} cross each other; "
+                "expected a ring that does not. Give its parts as regions of their own."
+            )
+        object.__setattr__(self, "ring", ring)
+        object.__setattr__(self, "corners", corners)
+
+    @property
+    def definition(self) -> str:
+        """How many corners, and what joins them."""
+        return f"polygon of {len(self.ring)} corners joined by great circles"
+
+    @property
+    def area(self) -> float:
+        """Area over that of the sphere, from the excess of its angles."""
+        return abs(self._signed_area)
+
+    def cells(self, resolution_degrees: float) -> Cells:
+        """Cells of the box around it, with the part of each that is inside, and the middle of that."""
+        box = self._box()
+        height = min(resolution_degrees, (box.north - box.south) / POLYGON_CELLS)
+        south, north, west, width = box.tiles(height)
+        step = (np.arange(WITHIN_A_CELL) + 0.5) / WITHIN_A_CELL
+        latitude = south[:, None] + np.outer(north - south, np.repeat(step, WITHIN_A_CELL))
+        longitude = west[:, None] + np.outer(width, np.tile(step, WITHIN_A_CELL))
+        inside = self.contains(latitude.ravel(), longitude.ravel()).reshape(latitude.shape)
+        share = np.cos(np.deg2rad(latitude))
+        share *= (_areas(south, north, width) / share.sum(axis=1))[:, None] * inside
+        area = share.sum(axis=1)
+        kept = area > 0.0
+        share, area = share[kept], area[kept]
+        return Cells(
+            (share * latitude[kept]).sum(axis=1) / area,
+            np.mod((share * longitude[kept]).sum(axis=1) / area, 360.0),
+            area,
+        )
+
+    def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
+        """Whether points are in it: whether its corners go around them once, in the sense of its area."""
+        points = unit_sphere(latitude_degrees, longitude_degrees)
+        together = max(1, ANGLES_AT_ONCE // len(self.ring))
+        parts = [self._around(points[start : start + together]) for start in range(0, len(points), together)]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+    def _around(self, points: Array) -> Mask:
+        east = np.stack([-points[:, 1], points[:, 0], np.zeros(len(points))], axis=1)
+        at_pole = np.linalg.norm(east, axis=1) < 1e-12
+        east[at_pole] = (0.0, 1.0, 0.0)
+        north = np.cross(points, east)
+        bearing = np.arctan2(east @ self.corners.T, north @ self.corners.T)
+        turn = np.roll(bearing, -1, axis=1) - bearing
+        # the shorter way round: an arc of less than half a circle is seen under less than half a turn
+        winding = (np.mod(turn + np.pi, 2.0 * np.pi) - np.pi).sum(axis=1)
+        # bearings are counted clockwise; a ring that goes around the opposite point winds the other way
+        return np.asarray(-winding * np.sign(self._signed_area) > np.pi)
+
+    @property
+    def _signed_area(self) -> float:
+        """Area over that of the sphere, above zero where the ring is written counterclockwise."""
+        inner = self.corners.mean(axis=0)
+        length = np.linalg.norm(inner)
+        inner = self.corners[0] if length < 1e-9 else inner / length
+        a, b = self.corners, np.roll(self.corners, -1, axis=0)
+        # of the triangles from there to the edges [Van Oosterom & Strackee 1983]
+        excess = 2.0 * np.arctan2(np.cross(a, b) @ inner, 1.0 + (a * b).sum(axis=1) + a @ inner + b @ inner)
+        area = excess.sum() / (4.0 * np.pi)
+        return float(area - np.rint(area))
+
+    def _box(self) -> Box:
+        """Find a box around it."""
+        part = np.arange(ALONG_AN_EDGE)[:, None, None] / ALONG_AN_EDGE
+        a, b = self.corners, np.roll(self.corners, -1, axis=0)
+        along = ((1.0 - part) * a + part * b).reshape(-1, 3)
+        latitude = np.rad2deg(np.arctan2(along[:, 2], np.hypot(along[:, 0], along[:, 1])))
+        margin = 0.05 * (latitude.max() - latitude.min())
+        south, north = max(latitude.min() - margin, -90.0), min(latitude.max() + margin, 90.0)
+        poles = self.contains(np.array([-90.0, 90.0]), np.zeros(2))
+        if poles.any():
+            return Box(self.name, -90.0 if poles[0] else south, 90.0 if poles[1] else north)
+        first, gap = widest_gap(np.rad2deg(np.arctan2(along[:, 1], along[:, 0])))
+        aside = min(0.05 * (360.0 - gap), 0.49 * gap)
+        return Box(self.name, south, north, first - aside, first + 360.0 - gap + aside)
+
+
+REGIONS: Mapping[str, Region] = {
+    region.name: region
+    for region in (
+        Box("global"),
+        Box("northern-hemisphere", south=0.0),
+        Box("southern-hemisphere", north=0.0),
+        Box("tropics", south=-20.0, north=20.0),
+    )
+}
+"""Regions that have names. The tropics are those of the verification of weather forecasts."""
+
+
+def as_regions(regions: "str | Region | Iterable[str | Region]") -> tuple[Region, ...]:
+    """Check regions, and give those that are named.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown, or two regions have one.
+    """
+    given = [regions] if isinstance(regions, (str, Box, Polygon)) else list(regions)  # type: ignore[arg-type]
+    found: list[Region] = []
+    for region in given:
+        if not isinstance(region, str):
+            found.append(region)
+        elif region in REGIONS:
+            found.append(REGIONS[region])
+        else:
+            close = nearest(region, REGIONS)
+            meant = f"; did you mean {close!r}?" if close else "."
+            raise ArgumentError(
+                f"{region!r} is no region; expected {alternatives(list(REGIONS))}, a Box or a Polygon{meant}"
+            )
+    names = [region.name for region in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(f"two regions are called {name!r}; expected a name of its own for each.")
+    return tuple(found)
+
+
+def _first_crossing(corners: Array) -> tuple[int, int] | None:
+    """Find two edges that cross each other, of those that are not neighbours."""
+    following = np.roll(corners, -1, axis=0)
+    normals = np.cross(corners, following)
+    m = len(corners)
+    for i in range(m - 2):
+        others = np.arange(i + 2, m - (i == 0))
+        # both ends of each edge on different sides of the other one, and not on the far side of the sphere
+        start, end = corners[others] @ normals[i], following[others] @ normals[i]
+        own_start, own_end = normals[others] @ corners[i], normals[others] @ following[i]
+        crossing = (start * end < 0.0) & (own_start * own_end < 0.0) & (start * own_start < 0.0)
+        if crossing.any():
+            return i, int(others[crossing.argmax()])
+    return None
+
+
+def _areas(south: float | Array, north: float | Array, width: float | Array) -> Array:
+    """Areas of boxes in degrees, over that of the sphere: ``(sin north - sin south) width / 4 pi``."""
+    return np.asarray((np.sin(np.deg2rad(north)) - np.sin(np.deg2rad(south))) * width / 720.0)
+
+
+def _latitude(degrees: float) -> str:
+    return "the equator" if degrees == 0.0 else f"{abs(degrees):g}°{'N' if degrees > 0.0 else 'S'}"
+
+
+def _longitude(degrees: float) -> str:
+    east = np.mod(degrees + 180.0, 360.0) - 180.0
+    if abs(east) in (0.0, 180.0):
+        return f"{abs(east):g}°"
+    return f"{abs(east):g}°{'E' if east > 0.0 else 'W'}"
