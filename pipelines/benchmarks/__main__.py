@@ -86,6 +86,13 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("    of conjugate gradients, seconds", simulated["seconds_conjugate_gradients"], "<= 5"),
         ]
     lines += _grid_summary(results)
+    if variances := results.get("pathwise_variances"):
+        lines += [
+            Line("variances at 4,050 targets by samples: times columns", variances["ratio"], ">= 5"),
+            Line("    their relative error", variances["relative_error"], "<= 0.08"),
+        ]
+    if job := results.get("map_job"):
+        lines.append(Line("job with a map of 64,800 cells: seconds", job["seconds"], "<= 60"))
     if startup := results.get("startup"):
         lines += [
             Line("import cagp_dist, seconds", startup["import_seconds"], "<= 0.5"),

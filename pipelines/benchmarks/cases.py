@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
-from pipelines.benchmarks import grids, reference
+from pipelines.benchmarks import grids, maps, reference
 
 Figures = dict[str, float]
 
@@ -216,6 +216,8 @@ CASES: dict[str, Callable[[], Figures]] = {
         grids.grid_likelihood,
         grids.grid_fit,
         grids.missing_points,
+        maps.pathwise_variances,
+        maps.map_job,
         startup,
     )
 }

@@ -1,0 +1,112 @@
+"""Measured cases of error bars on maps, by samples and by a column for each target."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cagp_dist as cagp
+
+Figures = dict[str, float]
+T = TypeVar("T")
+
+# Maximum likelihood for ERA5 temperature on the unit sphere, in units of the prior variance.
+PRIOR = cagp.Prior(cagp.Matern32(0.041, 1.0), 0.024)
+SOLVER = cagp.BlockGaussSeidel(5, block_size=1024)
+SAMPLES = round(2.0 / 0.07**2)
+
+
+def observed(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Uniform points of the unit sphere, in space-filling order, and values."""
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n, 3))
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    return points[cagp.space_filling_order(points, block_size=1024)], rng.standard_normal(n)
+
+
+def map_points(step: float) -> NDArray[np.float64]:
+    """Centres of the cells of a map of so many degrees."""
+    latitude, longitude = np.arange(-90.0, 90.0, step), np.arange(0.0, 360.0, step)
+    return cagp.unit_sphere(
+        np.repeat(latitude + 0.5 * step, longitude.size), np.tile(longitude + 0.5 * step, latitude.size)
+    )
+
+
+def pathwise_variances() -> Figures:
+    """Variances at 4,050 map points, n = 10,000, m = 5: 408 samples against a column for each point."""
+    X, y = observed(10_000)
+    targets = map_points(4.0)
+
+    def by_samples() -> cagp.SampledPosterior:
+        return cagp.posterior_by_samples(
+            PRIOR, X, y, targets, solver=SOLVER, samples=SAMPLES, generator=np.random.default_rng(1)
+        )
+
+    def by_columns() -> cagp.Posterior:
+        return cagp.condition(PRIOR, X, y, targets, solver=SOLVER)
+
+    cagp.posterior_by_samples(
+        PRIOR, X[:2000], y[:2000], targets, solver=SOLVER, samples=50, generator=np.random.default_rng(1)
+    )
+    # before and after, so that a neighbour who comes or goes hits both
+    first, sampled = _timed(by_samples)
+    columns, exact = _timed(by_columns)
+    second, _ = _timed(by_samples)
+    ratio = np.asarray(sampled.variance / exact.variance)
+    seconds = 0.5 * (first + second)
+    return {
+        "targets": float(len(targets)),
+        "seconds_samples": seconds,
+        "seconds_columns": columns,
+        "ratio": columns / seconds,
+        "relative_error": float(np.sqrt(np.mean((ratio - 1.0) ** 2))),
+        "stated_relative_error": sampled.relative_error,
+        "mean_ratio": float(ratio.mean()),
+    }
+
+
+def map_job() -> Figures:
+    """Run a job from the built-in field, 10,000 points observed: mean and error bars at 1 degree."""
+    from cagp_dist.service.jobfile.config import parse_job
+    from cagp_dist.service.run import run
+    from cagp_dist.store.arrays import read_group
+
+    def job(root: Path, resolution: float) -> object:
+        outcome = run(
+            parse_job(
+                f"""
+                [observations]
+                source = "sample"
+                [design]
+                train = {{ kind = "random", count = 10000, seed = 0 }}
+                test = {{ kind = "random", count = 1000, seed = 1 }}
+                map = {{ kind = "grid", resolution_degrees = {resolution}, std_samples = 400 }}
+                [prior]
+                lengthscale = 0.041
+                variance = 22.4
+                noise_variance = 0.53
+                [solver]
+                name = "block-gauss-seidel"
+                iterations = 5
+                [output]
+                root = "{root}"
+                """
+            )
+        )
+        return outcome.path
+
+    with tempfile.TemporaryDirectory() as folder:
+        job(Path(folder) / "warm", 30.0)
+        seconds, path = _timed(lambda: job(Path(folder) / "out", 1.0))
+        cells = read_group(Path(str(path)), "map").t2m_std
+        return {"seconds": seconds, "cells": float(cells.size), "mean_std": float(cells.mean())}
+
+
+def _timed(function: Callable[[], T]) -> tuple[float, T]:
+    start = time.perf_counter()
+    value = function()
+    return time.perf_counter() - start, value
