@@ -166,7 +166,7 @@ class GrowingData:
         from cagp_dist.posterior.problem import as_targets
 
         solver = self._solver if solver is None else _checked(solver)
-        if new_blocks and (solver.at_once or solver.coarse_columns):
+        if new_blocks and (solver.at_once or solver.colours_at_once or solver.coarse_columns):
             raise ArgumentError(
                 f"new_blocks is for solvers that sweep, such as BlockGaussSeidel, not {solver!r}."
             )

@@ -85,6 +85,9 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             ),
             Line("    of conjugate gradients, seconds", simulated["seconds_conjugate_gradients"], "<= 5"),
         ]
+    if products := results.get("sweeps"):
+        text = "product with G in an affine solver: times Gauss-Seidel"
+        lines.append(Line(text, products["largest_ratio"], "<= 1.2"))
     lines += _grid_summary(results)
     if variances := results.get("pathwise_variances"):
         lines += [

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
-from pipelines.benchmarks import grids, maps, reference
+from pipelines.benchmarks import grids, maps, reference, sweeps
 
 Figures = dict[str, float]
 
@@ -212,6 +212,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         large,
         dask_workers,
         calibration,
+        sweeps.sweeps,
         grids.whole_grid,
         grids.grid_likelihood,
         grids.grid_fit,
