@@ -129,6 +129,17 @@ def test_sweeps_may_visit_the_new_blocks_alone(problem, solver):
     assert_close(posterior.covariance, covariance)
 
 
+def test_a_sweep_of_the_new_blocks_for_each_part_is_one_sweep_of_them_all(problem):
+    """Where parts are of whole blocks: Gauss-Seidel visits a block when all before it are solved."""
+    solver = cagp.BlockGaussSeidel(1, block_size=26)
+    stream = cagp.GrowingData(problem.prior, problem.X_test, solver=solver, executor=SerialExecutor())
+    for start in range(0, 130, 26):
+        stream.append(problem.X[start : start + 26], problem.y[start : start + 26], new_blocks=True)
+    posterior, plain = stream.posterior(covariance="full"), problem.condition(solver)
+    assert_close(posterior.mean, plain.mean, relative=1e-12)
+    assert_close(posterior.covariance, plain.covariance, relative=1e-12)
+
+
 def test_random_orders_are_the_same_forwards_and_backwards(problem):
     stream = grown(problem, cagp.BlockGaussSeidel(3, block_size=20, order="random", seed=4))
     assert_close(stream.mean(), stream.posterior().mean)

@@ -1,5 +1,6 @@
 """The computational part of a variance against dense formulas (T4), and the rule that stops on it."""
 
+import dataclasses
 import re
 import tracemalloc
 
@@ -191,6 +192,37 @@ def test_quadrature_ends_a_solve_where_neighbours_do_not_tell(smooth, name, shar
         assert_same_bits(smooth.condition(solver, covariance="diagonal", executor=executor), posterior)
     neighbours = smooth.condition(make(m)).computational_variance_bounds[1]
     assert (neighbours > share * posterior.variance).any()  # without quadrature it would have gone on
+
+
+@pytest.mark.usefixtures("many_points")
+def test_bounds_hold_and_shares_are_kept_in_random_problems(monkeypatch):
+    """Any registered affine solver, noise by point from 1e-5 on, observations of the same place."""
+    monkeypatch.setattr(module, "NEIGHBOURS", 6)
+    monkeypatch.setattr(stopping, "WORTH_A_STEP", 1e-6)
+    solvers, reached = list(REGISTERED.values()), 0
+    for seed in range(60):
+        rng = np.random.default_rng([9, seed])
+        n, q = int(rng.integers(15, 60)), 6
+        X, X_test = rng.uniform(size=(n, 2)), rng.uniform(size=(q, 2))
+        if seed % 3 == 0:
+            X = X[rng.integers(n, size=n)]
+        noise = 10.0 ** rng.uniform(-5.0, 0.5) * rng.uniform(0.1, 1.0, n)
+        prior = cagp.Prior(cagp.Matern32(10.0 ** rng.uniform(-1.0, 0.5), variance=2.0), noise)
+        solver = solvers[seed % len(solvers)]
+        share = float(rng.uniform(0.05, 0.8))
+        exact = cagp.condition(prior, X, X[:, 0], X_test, solver=cagp.Cholesky()).variance
+        plain = cagp.condition(
+            prior, X, X[:, 0], X_test, solver=solver, lanczos_steps=int(rng.integers(1, 20))
+        )
+        lower, upper = plain.computational_variance_bounds
+        assert (lower <= plain.variance - exact + 1e-10).all(), seed
+        assert (upper >= plain.variance - exact - 1e-10).all(), seed
+        stops = dataclasses.replace(solver, computational_share=share, iterations=40)
+        ended = cagp.condition(prior, X, X[:, 0], X_test, solver=stops)
+        if ended.status is cagp.Status.SHARE_REACHED:
+            reached += 1
+            assert (ended.variance - exact <= share * ended.variance + 1e-10).all(), seed
+    assert reached > 20
 
 
 @pytest.mark.usefixtures("many_points")
