@@ -40,7 +40,8 @@ TESTS = {
     "cagp_dist/calibration/scores.py": ("calibration/test_scores.py",),
     "cagp_dist/calibration/beliefs.py": ("calibration/test_laboratory.py", "calibration/test_simulation.py"),
     "cagp_dist/calibration/laboratory.py": ("calibration/test_laboratory.py",),
-    "cagp_dist/calibration/simulation.py": (
+    "cagp_dist/calibration/simulated_verdict.py": ("calibration/test_laboratory.py",),
+    "cagp_dist/calibration/draws.py": (
         "calibration/test_simulation.py",
         "calibration/test_laboratory.py",
     ),

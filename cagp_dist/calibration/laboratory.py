@@ -11,17 +11,26 @@ and w one random direction::
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.beliefs import NULL_SPACE, Standardised
+from cagp_dist.calibration.beliefs import Standardised
+from cagp_dist.calibration.draws import Drawn, draw
 from cagp_dist.calibration.pit import Histogram, NormalTests, histogram, normal_tests, unit_weights
 from cagp_dist.calibration.scores import Scores, scores
-from cagp_dist.calibration.simulation import Drawn, draw, errors_of
+from cagp_dist.calibration.simulated_verdict import (
+    JointTest,
+    SimulationVerdict,
+    joint_test,
+    pvalues_of,
+    rank_test,
+    verdict_of,
+)
+from cagp_dist.calibration.simulation import errors_of
 from cagp_dist.gp import Prior
 
 if TYPE_CHECKING:
@@ -30,50 +39,6 @@ if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-
-Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape", "biased"]
-
-SIGNIFICANCE = 0.0027
-"""Probability of a false alarm of a verdict: that of three standard errors of a normal law."""
-
-POWER = 0.95
-"""Probability with which a fault is said to be found."""
-
-DECISIVE_SCALE = 2.0
-"""Simulations that would not reveal errors this many times as large as stated decide nothing."""
-
-NULL_ERROR = 2.0 * NULL_SPACE**0.5
-"""Largest root mean square error in a null space, in prior standard deviations, that is rounding."""
-
-
-@dataclass(frozen=True)
-class JointTest:
-    """All errors of a field at once, made independent by the stated covariance.
-
-    Attributes
-    ----------
-    std : float
-        Root mean square of the whitened errors: how many times as large errors are as stated.
-    pvalue : float
-        Two-sided p-value of their sum of squares under chi-square.
-    degrees_of_freedom : int
-        Fields times the rank of the covariance.
-    null_dimension : int
-        Dimension of the null space, the largest over fields.
-    null_error : float
-        Root mean square error in it, in prior standard deviations; zero but for rounding if calibrated.
-    """
-
-    std: float
-    pvalue: float
-    degrees_of_freedom: int
-    null_dimension: int
-    null_error: float
-
-    @property
-    def null_space_ok(self) -> bool:
-        """Whether errors in the null space are rounding."""
-        return bool(self.null_error <= NULL_ERROR)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +86,7 @@ class Calibration:
     area_std: float
     area_std_error: float
     scores: Scores
-    verdict: "SimulationVerdict"
+    verdict: SimulationVerdict
     relative_jitter: float
 
     @property
@@ -137,7 +102,7 @@ class Calibration:
     @property
     def pvalues(self) -> dict[str, float]:
         """Every test's p-value by name."""
-        return _pvalues(self.tests, self.rank_pvalue, self.joint)
+        return pvalues_of(self.tests, self.rank_pvalue, self.joint)
 
     def __str__(self) -> str:
         lines = [f"{self.solver}: {self.verdict.statement}"]
@@ -168,23 +133,6 @@ class Calibration:
         )
         axes.legend(frameon=False, ncols=2)
         return axes
-
-
-@dataclass(frozen=True)
-class SimulationVerdict:
-    """What simulated fields say of error bars: a word for programs and sentences for people.
-
-    ``undecided`` if nothing was found, and too few fields to find errors twice as large as stated; ``biased``
-    if errors have one sign along the direction.
-    """
-
-    kind: Kind
-    statement: str
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found that chance does not explain."""
-        return self.kind in ("consistent", "undecided")
 
 
 def calibrate(
@@ -288,7 +236,7 @@ def calibrate(
 def judged(drawn: Drawn, errors: Standardised, *, solver: str, weights: Array) -> Calibration:
     """Put the errors of simulated fields to every test; ``weights`` (q,) of mean 1."""
     pit = np.asarray(ndtr(errors.along), dtype=np.float64)
-    tests, rank_pvalue, joint = normal_tests(errors.along), _rank_pvalue(pit), _joint(errors)
+    tests, rank_pvalue, joint = normal_tests(errors.along), rank_test(pit), joint_test(errors)
     latent = drawn.fields.latent.T
     scored = scores(latent + errors.mean_error.T, errors.std.T, latent, weights=weights)
     squares = (errors.mean_error / errors.std) ** 2
@@ -306,100 +254,6 @@ def judged(drawn: Drawn, errors: Standardised, *, solver: str, weights: Array) -
         area_std=area_std,
         area_std_error=float(by_field.std() / np.sqrt(by_field.size) / (2.0 * area_std)),
         scores=scored,
-        verdict=_verdict(tests, rank_pvalue, joint, ratio=area_std, fields=pit.size, points=len(squares)),
+        verdict=verdict_of(tests, rank_pvalue, joint, ratio=area_std, fields=pit.size, points=len(squares)),
         relative_jitter=drawn.relative_jitter,
     )
-
-
-def _joint(errors: Standardised) -> JointTest:
-    """Chi-square test of whitened errors, and the errors where none are stated."""
-    freedom, total = int(errors.rank.sum()), float(errors.squares.sum())
-    null = len(errors.mean_error) - errors.rank
-    return JointTest(
-        std=float(np.sqrt(total / freedom)) if freedom else 1.0,
-        pvalue=_chi2_pvalue(total, freedom) if freedom else 1.0,
-        degrees_of_freedom=freedom,
-        null_dimension=int(null.max()),
-        null_error=float(np.sqrt(errors.null_squares.sum() / max(1, null.sum()))),
-    )
-
-
-def _chi2_pvalue(total: float, freedom: int) -> float:
-    from scipy.stats import chi2
-
-    return min(1.0, 2.0 * min(float(chi2.cdf(total, freedom)), float(chi2.sf(total, freedom))))
-
-
-def _rank_pvalue(pit: Array) -> float:
-    """Chi-square test of PIT values in equal intervals, five values or more in each, at most twenty."""
-    from scipy.stats import chi2
-
-    if pit.size < 10:
-        return 1.0
-    counts = histogram(pit, intervals=min(pit.size // 5, 20))
-    total = float(((counts.counts - counts.expected) ** 2).sum() / counts.expected)
-    return float(chi2.sf(total, counts.counts.size - 1))
-
-
-def _pvalues(tests: NormalTests, rank_pvalue: float, joint: JointTest) -> dict[str, float]:
-    return {
-        "Kolmogorov-Smirnov": tests.ks_pvalue,
-        "variance": tests.variance_pvalue,
-        "mean": tests.mean_pvalue,
-        "ranks": rank_pvalue,
-        "joint": joint.pvalue,
-    }
-
-
-def _verdict(
-    tests: NormalTests, rank_pvalue: float, joint: JointTest, *, ratio: float, fields: int, points: int
-) -> SimulationVerdict:
-    """Say what all tests together find, each at its part of the significance."""
-    pvalues = _pvalues(tests, rank_pvalue, joint)
-    significance = SIGNIFICANCE / len(pvalues)
-    faults = {name for name, pvalue in pvalues.items() if pvalue < significance}
-    about_mean = fields * (tests.z_std**2 - tests.z_mean**2)
-    lean = "mean" in faults and fields > 1 and _chi2_pvalue(about_mean, fields - 1) >= significance
-    scales = {"variance": tests.z_std, "joint": joint.std}
-    wrong = {scale > 1.0 for name, scale in scales.items() if name in faults}
-    if not joint.null_space_ok:
-        wrong.add(True)
-    measured = (
-        f"over {fields:,} field{'s' if fields != 1 else ''} drawn from the prior, errors at {points:,} "
-        f"point{'s' if points != 1 else ''} are {ratio:.3f} times as large as their error bars, "
-        f"{joint.std:.3f} times with the stated correlations and {tests.z_std:.3f} times along one random "
-        "direction"
-    )
-    if not joint.null_space_ok:
-        measured += (
-            f"; where the covariance states no error at all there is one, of {joint.null_error:.1e} prior "
-            "standard deviations"
-        )
-    if lean and joint.null_space_ok:
-        return SimulationVerdict(
-            "biased",
-            f"The errors lean to one side, by {tests.z_mean:+.2f} error bars on average: {measured}.",
-        )
-    if wrong == {True}:
-        return SimulationVerdict("too-narrow", f"The error bars are too narrow: {measured}.")
-    if wrong == {False}:
-        return SimulationVerdict("too-wide", f"The error bars are too wide: {measured}.")
-    if wrong or faults:
-        return SimulationVerdict("wrong-shape", f"The errors do not have the law that is stated: {measured}.")
-    one, every = _revealed(fields), _revealed(joint.degrees_of_freedom)
-    kind: Kind = "consistent" if min(one, every) < DECISIVE_SCALE else "undecided"
-    return SimulationVerdict(
-        kind,
-        f"No fault found: {measured}. Errors {every:.3f} times as large as stated everywhere, or {one:.2f} "
-        "times along that direction, would have been found in 95 % of cases.",
-    )
-
-
-def _revealed(freedom: int) -> float:
-    """Smallest factor by which errors exceed error bars that chi-square finds with probability `POWER`."""
-    from scipy.stats import chi2
-
-    if freedom < 1:
-        return float("inf")
-    critical = float(chi2.isf(0.5 * SIGNIFICANCE / 5, freedom))
-    return float(np.sqrt(critical / chi2.ppf(1.0 - POWER, freedom)))

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.calibration.beliefs import NULL_SPACE, Fields, of_one_covariance
+from cagp_dist.calibration.draws import Drawn
 from cagp_dist.calibration.laboratory import Calibration, judged
-from cagp_dist.calibration.simulation import Drawn
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gp import Prior

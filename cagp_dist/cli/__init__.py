@@ -150,7 +150,7 @@ def calibrate(
     simulations: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="Fields to draw: a scale is known to one part in the root of 2 N q."
+            metavar="N", min=1, help="Fields to draw: the more, the smaller the faults that are found."
         ),
     ] = 1000,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the fields.")] = 0,

@@ -40,7 +40,7 @@ SIMULATION_WORDS = {
     "wrong-shape": "errors of another law",
     "biased": "errors lean to one side",
 }
-"""The verdict on simulated fields (`cagp_dist.calibration.laboratory`) in a few words."""
+"""The verdict on simulated fields (`cagp_dist.calibration.simulated_verdict`) in a few words."""
 
 NOT_EXACTLY_CALIBRATED = {
     "approximate": "This solver looks at the observations when it chooses its steps, so that no theorem says "

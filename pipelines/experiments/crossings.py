@@ -29,7 +29,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.simulation import Drawn, draw
+from cagp_dist.calibration.draws import Drawn, draw
 from cagp_dist.gram import DenseGram
 from cagp_dist.kernels import Kernel
 from cagp_dist.posterior.problem import demand_of

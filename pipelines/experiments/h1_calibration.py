@@ -37,6 +37,7 @@ PRINTED = {"gauss-seidel": 0.6689, "random-actions": 0.6802, "conjugate-gradient
 SETTINGS: dict[str, dict[str, object]] = {
     "block-gauss-seidel": {"block_size": BLOCK},
     "block-jacobi": {"block_size": BLOCK},
+    "two-level-block-gauss-seidel": {"block_size": BLOCK, "coarse": 40},
     "sor": {"relaxation": 1.5},
     "ssor": {"relaxation": 1.5},
 }
@@ -50,6 +51,7 @@ TRIED = (
     "block-jacobi",
     "richardson",
     "chebyshev",
+    "two-level-block-gauss-seidel",
     "conjugate-gradient",
 )
 

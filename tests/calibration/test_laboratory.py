@@ -8,8 +8,10 @@ from scipy.stats import chi2
 
 import cagp_dist as cagp
 from cagp_dist.calibration.beliefs import Standardised, of_one_covariance, standardised
-from cagp_dist.calibration.laboratory import POWER, SIGNIFICANCE, _revealed, judged
-from cagp_dist.calibration.simulation import draw, errors_of, simulate
+from cagp_dist.calibration.draws import draw
+from cagp_dist.calibration.laboratory import judged
+from cagp_dist.calibration.simulated_verdict import POWER, SIGNIFICANCE, revealed_ratio
+from cagp_dist.calibration.simulation import errors_of, simulate
 from cagp_dist.calibration.strong import strong_calibration
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.runtime import SerialExecutor
@@ -231,10 +233,10 @@ def test_few_fields_decide_nothing(simulations, kind):
 
 @pytest.mark.parametrize("freedom", [5, 1_000, 441_000])
 def test_the_fault_that_would_be_found_is_found_with_the_stated_probability(freedom):
-    scale = _revealed(freedom)
+    scale = revealed_ratio(freedom)
     critical = chi2.isf(0.5 * SIGNIFICANCE / 5, freedom)
     assert chi2.sf(critical / scale**2, freedom) == pytest.approx(POWER)
-    assert _revealed(0) == np.inf
+    assert revealed_ratio(0) == np.inf
 
 
 def test_the_plot_has_the_counts_and_their_band(points):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.calibration import simulation
+from cagp_dist.calibration import draws
 from cagp_dist.calibration.beliefs import of_one_covariance
+from cagp_dist.calibration.draws import _factor, draw
 from cagp_dist.calibration.pit import normal_tests
-from cagp_dist.calibration.simulation import _factor, draw, simulate
+from cagp_dist.calibration.simulation import simulate
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 
 from ..faulty import OneField
@@ -177,8 +178,8 @@ def test_points_of_a_grid_are_drawn_on_it_with_the_same_law(monkeypatch):
     grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 7), 12)
     X, X_test = grid.points[::2], grid.points[::5]
     prior = cagp.Prior(cagp.Matern32(0.5, variance=3.0), noise_variance=0.1, mean=5.0)
-    monkeypatch.setattr(simulation, "_draw", None)  # the joint covariance is not used
-    monkeypatch.setattr(simulation, "FEW_POINTS", 3)
+    monkeypatch.setattr(draws, "_draw", None)  # the joint covariance is not used
+    monkeypatch.setattr(draws, "FEW_POINTS", 3)
     count = 4_000
     drawn = draw(prior, X, X_test, simulations=count, generator=np.random.default_rng(0)).fields
     centred = np.concatenate([drawn.y, drawn.latent]) - 5.0
