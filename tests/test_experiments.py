@@ -272,11 +272,13 @@ def test_solvers_on_a_field_agree_on_what_is_exact():
         ("held_out", ["held-out.png"]),
         ("smooth_means", ["means.png", "smooth-means.png"]),
         ("simulation", ["simulation.png"]),
+        ("long_lengthscales", ["long-lengthscales.json", "long-lengthscales.png"]),
+        ("hybrids", ["hybrids.json", "hybrids.png"]),
     ],
 )
 def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, monkeypatch):
     module = script(name)
-    monkeypatch.setattr(module, "QUICK_LATITUDES", 14)
+    monkeypatch.setattr(module, "QUICK_LATITUDES", 14, raising=False)
     monkeypatch.setattr(module, "QUICK_FIELDS", 2, raising=False)
     module.main(["--quick", "--output", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
@@ -326,6 +328,34 @@ def test_figures_of_the_documentation_are_small_and_used():
 def scattered():
     """A tenth of the points of the limits experiment."""
     return script("limits").Points.draw(np.random.default_rng(0), 400, 50, block=50)
+
+
+def test_two_levels_and_hybrids_bring_long_lengthscales_down_for_the_same_price():
+    """A tenth of the points of the experiment, one lengthscale of it."""
+    module = script("long_lengthscales")
+    points = script("limits").Points.draw(np.random.default_rng(0), 400, 50, block=50)
+    found = {
+        row.method: row for row in module.rows(points, 1.0, block=50, generator=np.random.default_rng(1))
+    }
+    assert found["block Gauss-Seidel, m = 5"].median > 1.5
+    assert found["two-level sweeps, k = 24, m = 4"].median < module.GOAL
+    assert found["3 sweeps, then 40 gradients"].median < module.GOAL
+
+
+def test_a_hybrid_beats_its_parts_with_as_many_products():
+    """A smaller problem than that of the experiment, one lengthscale of it."""
+    module = script("hybrids")
+    points = script("limits").Points.draw(np.random.default_rng(0), 300, 30, block=30)
+    prior = cagp.Prior(cagp.Matern32(0.5), module.NOISE_VARIANCE)
+    y = module.fields_of(points, prior, np.random.default_rng(1), fields=4)
+    exact, spread = module.solved(points, prior, y, cagp.Cholesky())
+    solvers = module.methods(16, 30)
+    error = {
+        name: np.sqrt(np.mean(((module.solved(points, prior, y, solvers[name])[0] - exact) / spread) ** 2))
+        for name in ("conjugate gradients", "block Gauss-Seidel", "sweeps, then preconditioned")
+    }
+    assert error["sweeps, then preconditioned"] < 0.9 * error["block Gauss-Seidel"]
+    assert error["sweeps, then preconditioned"] < 0.5 * error["conjugate gradients"]
 
 
 def test_long_lengthscales_need_more_sweeps(scattered):
