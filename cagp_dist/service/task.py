@@ -25,7 +25,7 @@ from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.service.design import Design, MapCells, design_points, samples_of_map
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of
-from cagp_dist.solvers import Solver
+from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.publish import run_key
@@ -501,5 +501,5 @@ def _observed(cells: MapCells | None, points: Points) -> MapCells | None:
 
 def block_size(solver: Solver) -> int:
     """Points of a block in solver order."""
-    size = solver.points_per_block if isinstance(solver, Affine) else None
+    size = solver.points_per_block if isinstance(solver, Affine | Hybrid) else None
     return size or tiling.POINT_TILE

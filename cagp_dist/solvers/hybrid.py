@@ -10,15 +10,17 @@ A projection on the actions that a part has taken is a stage as well (`Projectio
 of stages, and the adjoint engine gives mean and covariance of one and the same matrix A, whatever the parts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple, final
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.points import plan_sweeps
+from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.tiled import TiledGram
@@ -27,15 +29,34 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, check_one_field
+from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
+from cagp_dist.solvers.jacobi import BlockJacobi
+from cagp_dist.solvers.options import BLOCK_SIZE
 from cagp_dist.solvers.projection import project
 from cagp_dist.solvers.spectrum import admissible
 from cagp_dist.solvers.stages import Projection, Stage
 from cagp_dist.solvers.status import Status
 from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
 from cagp_dist.tiling import POINT_TILE
 
 Part = Affine | ConjugateGradient | RandomActions
 """What a hybrid is made of."""
+
+DEFAULT_BLOCK_SIZE = 1024
+
+NAMED: Mapping[str, Callable[..., Part]] = MappingProxyType(
+    {
+        "gauss-seidel": GaussSeidel,
+        "block-gauss-seidel": BlockGaussSeidel,
+        "two-level-block-gauss-seidel": TwoLevelBlockGaussSeidel,
+        "block-jacobi": BlockJacobi,
+        "two-level-block-jacobi": TwoLevelBlockJacobi,
+        "conjugate-gradient": ConjugateGradient,
+        "random-actions": RandomActions,
+    }
+)
+"""Parts that a text may name."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +69,13 @@ class Hybrid:
 
     Parameters
     ----------
-    parts : sequence of solvers
+    parts : sequence of solvers, or str
         `ConjugateGradient`, `RandomActions`, or solvers that are cycles of stages, like `BlockGaussSeidel` or
         `TwoLevelBlockGaussSeidel`; all blocks of one size. The first part sees the data first. On a grid its
-        points are swept by tiles.
+        points are swept by tiles. In job files, names and iterations:
+        ``"block-gauss-seidel 2, conjugate-gradient 20"``.
+    block_size : int, optional
+        Points of a block of parts that are given by name, by default 1024.
 
     Raises
     ------
@@ -75,13 +99,29 @@ class Hybrid:
     (True, 'approximate')
     """
 
-    parts: Sequence[Part] = field(metadata={"description": "a list of solvers"})
+    parts: tuple[Part, ...] | str = field(
+        metadata={
+            "description": "names of solvers and their iterations, one after the other",
+            "example": "block-gauss-seidel 2, conjugate-gradient 5",
+        }
+    )
+    block_size: int | None = field(default=None, metadata={**BLOCK_SIZE, "job_default": DEFAULT_BLOCK_SIZE})
 
     iterations: ClassVar[int] = 1
     needs_grid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        parts = self.parts
+        parts: Any = self.parts
+        if self.block_size is not None:
+            check_count("block_size", self.block_size, least=1)
+            if not isinstance(parts, str):
+                raise ArgumentError(
+                    f"block_size is {self.block_size} beside parts that are solvers; expected it with names "
+                    "of parts alone. Give each part its block_size."
+                )
+        if isinstance(parts, str):
+            parts = _parsed(parts, self.block_size or DEFAULT_BLOCK_SIZE)
+            object.__setattr__(self, "block_size", None)
         if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Part) for part in parts):
             raise ArgumentError(
                 f"parts is {parts!r}; expected a list of at least one of ConjugateGradient, RandomActions "
@@ -100,31 +140,37 @@ class Hybrid:
             )
 
     @property
+    def _solvers(self) -> tuple[Part, ...]:
+        assert not isinstance(self.parts, str)
+        return self.parts
+
+    @property
     def calibrated(self) -> Calibrated:
         """``"exact"`` if no part depends on the data, else ``"approximate"``."""
-        return "exact" if all(part.calibrated == "exact" for part in self.parts) else "approximate"
+        return "exact" if all(part.calibrated == "exact" for part in self._solvers) else "approximate"
 
     @property
     def many_fields(self) -> bool:
         """Whether fields observed at the same points share a solve: without conjugate gradients."""
-        return all(part.many_fields for part in self.parts)
+        return all(part.many_fields for part in self._solvers)
 
     @final
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
-        affine = [part for part in self.parts if isinstance(part, Affine)]
-        actions = sum(min(part.iterations, demand.n) for part in self.parts if not isinstance(part, Affine))
+        affine = [part for part in self._solvers if isinstance(part, Affine)]
+        others = [part for part in self._solvers if not isinstance(part, Affine)]
+        actions = sum(min(part.iterations, demand.n) for part in others)
         coarse = sum(min(part.coarse_columns, demand.n) for part in affine) + actions
         projected = actions + sum(
             min(part.coarse_columns, demand.n) * part.projections * part.iterations for part in affine
         )
         # preconditioners stand beside the sweeps
-        kept = sum(part.cost(demand).memory_bytes for part in self.parts if not isinstance(part, Affine))
+        kept = sum(part.cost(demand).memory_bytes for part in others)
         plan = plan_sweeps(
             replace(demand, memory_limit_bytes=max(demand.memory_limit_bytes - kept, 0)),
-            method="hybrid of " + ", ".join(map(_label, self.parts)),
+            method="hybrid of " + ", ".join(map(_label, self._solvers)),
             iterations=1,
-            block_size=self._block_size,
+            block_size=self.points_per_block,
             stages=sum(part.stages * part.iterations for part in affine),
             at_once=any(part.at_once or part.colours_at_once for part in affine),
             colours=max((part.colours_at_once for part in affine), default=0),
@@ -165,11 +211,11 @@ class Hybrid:
         gram = problem.gram
         tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
         work = system.forward(problem.residuals)
-        follows = [isinstance(part, ConjugateGradient) for part in self.parts]
+        follows = [isinstance(part, ConjugateGradient) for part in self._solvers]
         last = max((position for position, does in enumerate(follows) if does), default=-1)
         found: list[Stage] = []
         status, residual = Status.COMPLETED, None
-        for position, part in enumerate(self.parts):
+        for position, part in enumerate(self._solvers):
             if isinstance(part, Affine):
                 cycle = [
                     admissible(system, stage, n=gram.shape[0], setting=part.setting)
@@ -184,7 +230,7 @@ class Hybrid:
                 actions = _actions(part, tiled, right, executor)
                 forward = stages = [] if actions.projection is None else [actions.projection]
                 status = Status.worst([status, actions.status])
-                if position == last == len(self.parts) - 1:
+                if position == last == len(self._solvers) - 1:
                     residual = actions.relative_residual * _size(right) / (_size(problem.residuals) or 1.0)
             if position < last:
                 for stage in forward:
@@ -193,8 +239,9 @@ class Hybrid:
         return found, status, residual
 
     @property
-    def _block_size(self) -> int:
-        sizes = [size for size in map(_block_size, self.parts) if size is not None]
+    def points_per_block(self) -> int:
+        """Points of a block of its parts."""
+        sizes = [size for size in map(_block_size, self._solvers) if size is not None]
         return sizes[0] if sizes else POINT_TILE
 
 
@@ -229,6 +276,21 @@ def _actions(
         return _Actions(None, status, relative)
     used = np.ascontiguousarray(basis[:, :taken]), np.ascontiguousarray(image[:, :taken])
     return _Actions(Projection(*used), status, relative)
+
+
+def _parsed(text: str, block_size: int) -> list[Part]:
+    """Read ``"block-gauss-seidel 2, conjugate-gradient 20"``."""
+    parts: list[Part] = []
+    for part in text.split(","):
+        name, _, count = part.strip().partition(" ")
+        if name not in NAMED or not count.strip().isdecimal():
+            raise ArgumentError(
+                f"parts is {text!r}, with {part.strip()!r}; expected names and numbers of iterations like "
+                f'"block-gauss-seidel 2, conjugate-gradient 20". Names are {", ".join(NAMED)}.'
+            )
+        settings = {"block_size": block_size} if "block" in name else {}
+        parts.append(NAMED[name](int(count), **settings))
+    return parts
 
 
 def _block_size(part: Part) -> int | None:

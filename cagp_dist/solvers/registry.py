@@ -6,6 +6,7 @@ from cagp_dist.solvers.chebyshev import Chebyshev
 from cagp_dist.solvers.eigenvectors import Eigenvectors
 from cagp_dist.solvers.exact import Cholesky, Rings
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
+from cagp_dist.solvers.hybrid import Hybrid
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.krylov_actions import KrylovActions
 from cagp_dist.solvers.mixed import MixedActions
@@ -34,6 +35,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "eigenvectors": Eigenvectors,
     "krylov-actions": KrylovActions,
     "mixed-actions": MixedActions,
+    "hybrid": Hybrid,
     "cholesky": Cholesky,
     "rings": Rings,
 }

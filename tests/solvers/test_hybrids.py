@@ -142,6 +142,17 @@ def test_parts_that_do_not_fit_are_refused(parts, text):
         cagp.Hybrid(parts)
 
 
+def test_parts_may_be_named():
+    named = cagp.Hybrid("block-gauss-seidel 2, two-level-block-jacobi 1, conjugate-gradient 6", block_size=40)
+    assert named == cagp.Hybrid([BLOCKS, cagp.TwoLevelBlockJacobi(1, 40), DIRECTIONS])
+    assert named.points_per_block == 40
+    assert cagp.Hybrid("gauss-seidel 1, block-jacobi 2").points_per_block == 1024
+    with pytest.raises(ArgumentError, match=r"with 'cholesky 1'; expected names and numbers of iterations"):
+        cagp.Hybrid("gauss-seidel 1, cholesky 1")
+    with pytest.raises(ArgumentError, match=r"block_size is 40 beside parts that are solvers"):
+        cagp.Hybrid([BLOCKS], block_size=40)
+
+
 def test_calibrated_is_that_of_the_parts():
     for parts in itertools.permutations([BLOCKS, cagp.RandomActions(2), cagp.SOR(1, 1.2)]):
         assert cagp.Hybrid(parts).calibrated == "exact"
