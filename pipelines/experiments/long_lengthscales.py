@@ -127,7 +127,7 @@ def draw(path: Path, found: Sequence[Row]) -> None:
             ticks = (1, 1.5, 2, 3, 5, 10)
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
             axes.set_xticks([], minor=True)
-            axes.set_xlim(0.97, 12.0)
+            axes.set_xlim(0.97, 18.0)
             axes.set_title(f"lengthscale {lengthscale:g}", loc="left", fontsize=9)
             axes.set_xlabel("stated / exact standard deviation")
         panels[0].set_yticks([-place for place in range(len(names))], names, fontsize=8)
