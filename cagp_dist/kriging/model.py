@@ -377,7 +377,8 @@ class Kriging:
         Parameters
         ----------
         to : as for `krige`
-            At most 4,000 points: the draws use their full covariance.
+            Up to 4,000 targets are drawn by their full covariance. More are drawn pathwise, as by
+            `cagp_dist.sample_posterior`: a right-hand side for each draw, and 8 bytes for each of its values.
         size : int
             Number of draws.
         seed : int
@@ -390,8 +391,8 @@ class Kriging:
 
         Raises
         ------
-        ArgumentError
-            If there are more targets.
+        ArgumentError, BudgetError, NumericalError
+            As for `cagp_dist.condition`, or `cagp_dist.sample_posterior`.
         """
         observed, learned = self._fitted()
         check_count("size", size, least=1)

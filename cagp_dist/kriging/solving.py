@@ -10,13 +10,15 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import Posterior, Prior, condition
+from cagp_dist.gram.cells import CellMeans
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.kriging.targets import Targets
-from cagp_dist.latlon import LatLonWindow
+from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.runtime import Executor
+from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.text import alternatives
 
@@ -232,7 +234,72 @@ def _condition(
     memory_limit_bytes: int | None,
     full_covariance: bool,
 ) -> Posterior:
-    """Call `cagp_dist.condition` with a grid where the solver needs one, else with points in its order."""
+    """Call `cagp_dist.condition` with what it takes."""
+    return condition(
+        *_arguments(prior, observed, places, fields, targets, solver=solver),
+        solver=solver,
+        covariance="full" if full_covariance else "diagonal",
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        computational_bounds=True,
+    )
+
+
+def sample_fields(
+    observed: Observations,
+    learned: Learned,
+    targets: Targets,
+    *,
+    size: int,
+    generator: np.random.Generator,
+    solver: "str | Solver",
+    executor: Executor,
+    memory_limit_bytes: int | None,
+) -> tuple[Array, tuple[str, ...]]:
+    """Draw each field at the targets, pathwise: shape (size, T, q), and the solvers that were used.
+
+    Block Gauss-Seidel that was not asked for with its settings does `USUAL_SWEEPS` sweeps: where to stop
+    follows from variances, which are not worked out here.
+
+    Raises
+    ------
+    DataError, BudgetError, NumericalError, ArgumentError
+        As for `cagp_dist.sample_posterior`.
+    """
+    T, q, names = len(observed.values), targets.latitude_degrees.size, []
+    draws = np.empty((size, T, q))
+    for places, fields in observed.patterns():
+        chosen = choose_solver(
+            solver,
+            observed,
+            places,
+            targets,
+            fields=fields.size * size,
+            full_covariance=False,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        if chosen is SOLVERS["block-gauss-seidel"]:
+            chosen = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)
+        prior = learned.prior(observed, places, fields)
+        found = sample_posterior(
+            *_arguments(prior, observed, places, fields, targets, solver=chosen),
+            solver=chosen,
+            samples=size,
+            generator=generator,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        on_grid = chosen.needs_grid and targets.grid is not None  # (size, T, P, Q), of points (size, q, T)
+        draws[:, fields] = found.reshape(size, fields.size, q) if on_grid else found.transpose(0, 2, 1)
+        names.append(repr(chosen))
+    return draws, tuple(dict.fromkeys(names))
+
+
+def _arguments(
+    prior: Prior, observed: Observations, places: Mask, fields: Indices, targets: Targets, *, solver: Solver
+) -> "tuple[Prior, Array | LatLonGrid, Array, Array | CellMeans | LatLonGrid]":
+    """Prior, X, y and targets for a solver: a grid where it needs one, else points in its order."""
     window = observed.window
     if solver.needs_grid:
         if window is None:
@@ -242,31 +309,11 @@ def _condition(
             )
         y = window.embed(observed.values[fields].reshape(-1, *window.shape))
         y[:, ~_on_circle(window, places)] = np.nan
-        return condition(
-            prior,
-            window.grid,
-            y,
-            targets.wanted if targets.grid is None else targets.grid,
-            solver=solver,
-            covariance="full" if full_covariance else "diagonal",
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            computational_bounds=True,
-        )
+        return prior, window.grid, y, targets.wanted if targets.grid is None else targets.grid
     X, y = points_of(observed)[places], observed.values[np.ix_(fields, places)].T
     if not isinstance(solver, Cholesky):
         order = space_filling_order(X, block_size=getattr(solver, "block_size", BLOCK_SIZE))
         X, y = X[order], y[order]
         if isinstance(prior.noise_variance, np.ndarray):
             prior = replace(prior, noise_variance=prior.noise_variance[order])
-    return condition(
-        prior,
-        X,
-        np.ascontiguousarray(y),
-        targets.wanted,
-        solver=solver,
-        covariance="full" if full_covariance else "diagonal",
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        computational_bounds=True,
-    )
+    return prior, X, np.ascontiguousarray(y), targets.wanted

@@ -8,6 +8,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging import sampling
 
 REGION = {"resolution": 10.0, "region": [30.0, 0.0, -10.0, 40.0]}
 KNOWN = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.5, "mean": 280.0}
@@ -88,7 +89,10 @@ def test_scikit_learn_can_clone_and_cross_validate_it(stations):
     assert search.fit(X, y).best_params_ == {"noise_std": 0.5}
 
 
-def test_samples_have_the_mean_and_covariance_of_the_posterior(model, stations, prior):
+@pytest.mark.parametrize("most", [4000, 0], ids=["covariance", "pathwise"])
+def test_samples_have_the_mean_and_covariance_of_the_posterior(model, stations, prior, most, monkeypatch):
+    """By the full covariance, and pathwise as of more targets."""
+    monkeypatch.setattr(sampling, "MOST_SAMPLED", most)
     size = 4000
     draws = model.sample(REGION, size, seed=1)["temperature"]
     assert draws.dims == ("sample", "latitude", "longitude")
@@ -114,9 +118,32 @@ def test_samples_have_the_mean_and_covariance_of_the_posterior(model, stations, 
     assert not np.array_equal(draws[0], model.sample(REGION, seed=2)["temperature"][0])
 
 
-def test_too_many_targets_for_samples_are_refused(model):
-    with pytest.raises(ArgumentError, match=r"64,800 targets.*at most 4,000.*coarser resolution"):
-        model.sample({"resolution": 1.0, "region": [90, -180, -90, 180]}, 2)
+def test_a_whole_globe_is_sampled(model):
+    """64,800 targets, of which no covariance would fit into memory: 33 GB."""
+    globe = {"resolution": 1.0, "region": [90, -180, -90, 180]}
+    draws = model.sample(globe, 6)["temperature"]
+    assert draws.dims == ("sample", "latitude", "longitude")
+    assert draws.shape == (6, 180, 360)
+    expected = model.predict(globe)
+    squares = ((draws - expected["mean"]) / expected["std"]) ** 2
+    # six draws of some tens of independent places: chi-squared with more than 100 degrees of freedom
+    assert abs(squares.mean() - 1.0) < 5.0 * np.sqrt(2.0 / 100)
+
+
+@pytest.mark.parametrize("solver", ["auto", "block-gauss-seidel", cagp.RandomActions(20)], ids=str)
+def test_fields_of_a_grid_are_sampled_pathwise_each_with_its_gaps(truth, gappy, prior, solver, monkeypatch):
+    """Mean and variance of 400 draws within five standard errors, for two times with different gaps."""
+    monkeypatch.setattr(sampling, "MOST_SAMPLED", 0)
+    fields = truth.copy()
+    fields[0] = gappy
+    model = cagp.Kriging(prior=prior, solver=solver).fit(fields)
+    drawn, expected = model.sample(None, 400, seed=3), model.predict(None)
+    draws = drawn["tas"]
+    assert draws.shape == (400, *fields.shape)
+    z = (draws - expected["mean"]) / expected["std"]
+    assert np.abs(z.mean("sample")).max() < 5.0 / np.sqrt(400)
+    assert np.abs((z**2).mean("sample") - 1.0).max() < 5.0 * np.sqrt(2.0 / 400)
+    assert ("RandomActions" in drawn.attrs["solver"]) == (not isinstance(solver, str))
 
 
 def test_more_folds_than_blocks_name_what_to_lower(model):
