@@ -29,7 +29,9 @@ class ConjugateGradient:
 
     With a preconditioner P the directions follow ``P^-1 r``; the mean is the iterate of preconditioned
     conjugate gradients (T23), which needs fewer iterations the nearer P is to G. P does not depend on the
-    data, and is no part of the belief.
+    data, and is no part of the belief: the variance counts as many directions as without it, and those teach
+    little of other fields. Error bars may stay near the prior's where errors are those of the exact solve;
+    use a preconditioner for the mean.
 
     Parameters
     ----------
