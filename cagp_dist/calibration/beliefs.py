@@ -16,6 +16,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
 from cagp_dist.gp import Prior, Progress, condition
 from cagp_dist.latlon import LatLonGrid
+from cagp_dist.memory import available_bytes
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 NULL_SPACE = 1e-8
 """Eigenvalues of a covariance below this fraction of the prior variance count as zero."""
+
+TOGETHER_BYTES = 2**28
+"""Directions of the fields that conjugate gradients are run for at once, about."""
 
 RESIDUAL_AT_ROUNDING = 1e-14
 """Relative residual below which a field is solved and takes no further directions."""
@@ -240,7 +244,9 @@ def _fields_at_once(fields: Fields, solver: "Solver", memory_limit_bytes: int) -
     n, q = len(fields.X), len(fields.X_test)
     stored = 8 * (2 * n**2 + n * q + 3 * q**2)
     each = 8 * (min(solver.iterations, n) * (2 * n + q) + 4 * (n + q))
-    return min(fields.count, max(0, memory_limit_bytes // 2 - stored) // each)
+    together = min(fields.count, max(1, TOGETHER_BYTES // each))  # whatever the memory: the same bits
+    here = min(memory_limit_bytes, available_bytes())
+    return together if stored + together * each <= here // 2 else 0
 
 
 def _conjugate_gradients(
