@@ -158,7 +158,8 @@ class GrowingData:
         Raises
         ------
         ArgumentError
-            If an argument has the wrong shape or value.
+            If an argument has the wrong shape or value, or only new blocks are to be visited by a solver that
+            does not sweep; the observations are then not added.
         BudgetError
             If the stages do not fit into memory; the observations are then not added.
         """
@@ -166,10 +167,6 @@ class GrowingData:
         from cagp_dist.posterior.problem import as_targets
 
         solver = self._solver if solver is None else _checked(solver)
-        if new_blocks and (solver.at_once or solver.colours_at_once or solver.coarse_columns):
-            raise ArgumentError(
-                f"new_blocks is for solvers that sweep, such as BlockGaussSeidel, not {solver!r}."
-            )
         points = as_points("X", X)
         values = self._values(points, y)
         noise = self._noise_of(points, noise_variance)

@@ -184,13 +184,15 @@ def test_it_does_not_matter_where_it_runs_nor_how_many_targets_go_together(probl
     assert_close(parts.variance, reference.variance, relative=1e-12)
 
 
-def test_targets_may_be_a_grid_or_cells_and_fields_several():
+def test_targets_may_be_a_grid_cells_or_functionals_and_fields_several():
     grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 3), 4)
     rng = np.random.default_rng(0)
     X, y = cagp.unit_sphere(rng.uniform(-80, 80, 40), rng.uniform(0, 360, 40)), rng.normal(size=(40, 2))
     noise = rng.uniform(0.05, 0.2, 40)
     kernel, solver = cagp.Matern32(0.5), cagp.GaussSeidel(2)
-    for targets in (grid, cagp.cell_means(np.linspace(-90.0, 90.0, 4), np.linspace(0.0, 360.0, 5))):
+    cells = cagp.cell_means(np.linspace(-90.0, 90.0, 4), np.linspace(0.0, 360.0, 5))
+    difference = cagp.LinearFunctionals(X[:2], [1.0, -1.0])
+    for targets in (grid, cells, difference):
         stream = cagp.GrowingData(cagp.Prior(kernel, 1.0), targets, solver=solver)
         stream.append(X, y, noise_variance=noise)
         plain = cagp.condition(cagp.Prior(kernel, noise), X, y, targets, solver=solver)
@@ -268,8 +270,9 @@ def test_what_is_wrong_is_said_and_changes_nothing(problem):
             begun.append(X, y)
     with pytest.raises(ArgumentError, match=r"noise_variance has shape \(3,\); expected \(2,\)"):
         begun.append(problem.X[:2], [1.0, 2.0], noise_variance=np.ones(3))
-    with pytest.raises(ArgumentError, match="new_blocks is for solvers that sweep"):
-        begun.append(problem.X[:2], [1.0, 2.0], solver=cagp.Jacobi(1), new_blocks=True)
+    for solver in (cagp.Jacobi(1), cagp.BlockGaussSeidel(1, 3, order="multicolour")):
+        with pytest.raises(ArgumentError, match="does not visit blocks one after the other"):
+            begun.append(problem.X[:2], [1.0, 2.0], solver=solver, new_blocks=True)
     with pytest.raises(ArgumentError, match=r'covariance is "half"|covariance is .half.'):
         begun.posterior(covariance="half")
     own = cagp.GrowingData(

@@ -12,6 +12,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grids import plan_ring_sweeps
 from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.checks import check_between
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import bounds_bytes, is_known, with_bounds
@@ -24,7 +25,7 @@ from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
 from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.spectrum import admissible
-from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.stages import Stage, Sweep
 from cagp_dist.solvers.status import WORST_CONDITION, Status
 from cagp_dist.solvers.stopping import MOST_STEPS, Enough
 from cagp_dist.solvers.tiles import TileSystem
@@ -260,7 +261,8 @@ class Affine(ABC):
         Raises
         ------
         ArgumentError
-            If a relaxation is too large to converge.
+            If a relaxation is too large to converge, or some blocks alone are to be visited by stages that
+            are no sweeps.
         """
         system: System[Any]
         if plan.rings_per_block:
@@ -268,6 +270,11 @@ class Affine(ABC):
         else:
             system = TileSystem(problem, plan=plan, executor=executor)
         cycle = self.cycle(problem.gram, executor=executor, blocks=system.blocks)
+        if problem.first > 0 and not all(isinstance(stage, Sweep) for stage in cycle):
+            raise ArgumentError(
+                f"{self!r} does not visit blocks one after the other, so that it cannot visit new ones alone; "
+                "expected sweeps in the given or a random order, such as BlockGaussSeidel's."
+            )
         n = problem.gram.shape[0]
         return system, tuple(admissible(system, stage, n=n, setting=self.setting) for stage in cycle)
 
