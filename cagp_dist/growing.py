@@ -60,6 +60,39 @@ class Phase:
     first: int
 
 
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Observations so far, and what the stages have made of them.
+
+    Attributes
+    ----------
+    X, noise_variance : array, shape (n, p) and (n,)
+        Points and noise, in the order in which they came.
+    b, v, r : array, shape (n, T)
+        Values less the prior mean, weights ``A b``, and the residual ``b - G v``.
+    single : bool
+        Whether values came without an axis for fields.
+    """
+
+    X: Array
+    noise_variance: Array
+    b: Array
+    v: Array
+    r: Array
+    single: bool
+
+    def followed_by(self, new: "Observed", seen: Array) -> "Observed":
+        """Add points without stages, at which the weights so far give ``seen`` (k, T)."""
+        return Observed(
+            np.concatenate([self.X, new.X]),
+            np.concatenate([self.noise_variance, new.noise_variance]),
+            np.concatenate([self.b, new.b]),
+            np.concatenate([self.v, new.v]),
+            np.concatenate([self.r, new.b - seen]),
+            self.single,
+        )
+
+
 class GrowingData:
     """A solve to which observations can be added without starting it again.
 
@@ -115,21 +148,21 @@ class GrowingData:
         executor: "Executor | None" = None,
         memory_limit_bytes: int | None = None,
     ) -> None:
+        from cagp_dist.gram.functionals import LinearFunctionals
         from cagp_dist.latlon.grid import LatLonGrid
 
         check_prior(prior)
+        if not isinstance(X_test, LatLonGrid | LinearFunctionals):
+            X_test = as_points("X_test", X_test).copy()
         self._prior, self._X_test, self._solver = prior, X_test, _checked(solver)
         self._executor, self._limit = executor, memory_limit_bytes
         self._phases: list[Phase] = []
-        self._targets: Targets | None = X_test if isinstance(X_test, LatLonGrid) else None
-        self._X, self._noise = np.empty((0, 0)), np.empty(0)
-        self._b = self._v = self._r = np.empty((0, 0))
-        self._single = True
+        self._seen: Observed | None = None
 
     @property
     def n(self) -> int:
         """Observations so far."""
-        return len(self._X)
+        return 0 if self._seen is None else len(self._seen.X)
 
     def append(
         self,
@@ -164,33 +197,17 @@ class GrowingData:
             If the stages do not fit into memory; the observations are then not added.
         """
         from cagp_dist.gram.tiled import cross_product
-        from cagp_dist.posterior.problem import as_targets
 
         solver = self._solver if solver is None else _checked(solver)
-        points = as_points("X", X)
-        values = self._values(points, y)
-        noise = self._noise_of(points, noise_variance)
-        targets = as_targets(self._X_test, columns=points.shape[1])
-        self._prior.kernel.check_coordinates(points)
-        b = values - self._prior.mean_at(points)
-        before = self._X, self._noise, self._b, self._v, self._r, self._targets, self._single
-        first, empty = self.n, np.empty((0, b.shape[1]))
-        try:
-            with ExitStack() as stack:
-                executor = self._opened(stack)
-                r = b
-                if first:
-                    r = b - cross_product(self._prior.kernel, points, self._X, self._v, executor=executor)
-                self._X = np.concatenate([self._X, points]) if first else points
-                self._noise = np.concatenate([self._noise, noise])
-                self._b = np.concatenate([self._b if first else empty, b])
-                self._v = np.concatenate([self._v if first else empty, np.zeros_like(b)])
-                self._r = np.concatenate([self._r if first else empty, r])
-                self._targets, self._single = targets, np.ndim(y) == 1
-                self._advance(solver, executor, first=first if new_blocks else 0)
-        except BaseException:
-            self._X, self._noise, self._b, self._v, self._r, self._targets, self._single = before
-            raise
+        new = self._checked_part(X, y, noise_variance)
+        with ExitStack() as stack:
+            executor = self._opened(stack)
+            if self._seen is None:
+                self._advance(solver, new, executor)
+                return
+            seen = cross_product(self._prior.kernel, new.X, self._seen.X, self._seen.v, executor=executor)
+            first = self.n if new_blocks else 0
+            self._advance(solver, self._seen.followed_by(new, seen), executor, first=first)
 
     def advance(self, solver: "Affine | None" = None) -> None:
         """Go through more stages with the observations there are.
@@ -202,9 +219,9 @@ class GrowingData:
         BudgetError
             If the stages do not fit into memory.
         """
-        self._check_begun()
+        seen, _ = self._begun()
         with ExitStack() as stack:
-            self._advance(self._solver if solver is None else _checked(solver), self._opened(stack), first=0)
+            self._advance(self._solver if solver is None else _checked(solver), seen, self._opened(stack))
 
     def mean(self) -> Array:
         """Posterior mean at the targets, shape (q,) or (q, T), or of a grid (P, Q) or (T, P, Q).
@@ -219,12 +236,12 @@ class GrowingData:
         from cagp_dist.gram.targets import averaged, target_points
         from cagp_dist.gram.tiled import cross_product
 
-        targets = self._check_begun()
+        seen, targets = self._begun()
         points = target_points(targets)
         with ExitStack() as stack:
-            found = cross_product(self._prior.kernel, points, self._X, self._v, executor=self._opened(stack))
+            found = cross_product(self._prior.kernel, points, seen.X, seen.v, executor=self._opened(stack))
         mean = averaged(targets, found + self._prior.mean_at(points))
-        return shaped_as_targets(mean, mean[:, 0], targets=targets, single=self._single)[0]
+        return shaped_as_targets(mean, mean[:, 0], targets=targets, single=seen.single)[0]
 
     def posterior(self, *, covariance: Literal["diagonal", "full"] = "diagonal") -> Posterior:
         """Posterior at the targets from all observations and stages so far.
@@ -256,11 +273,11 @@ class GrowingData:
 
         if covariance not in ("diagonal", "full"):
             raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
-        targets = self._check_begun()
+        seen, targets = self._begun()
         started = time.perf_counter()
-        problem = replace(self._problem(self.n, targets), full_covariance=covariance == "full")
+        problem = replace(self._problem(seen, targets, n=self.n), full_covariance=covariance == "full")
         points = target_points(targets)
-        mean = np.broadcast_to(self._prior.mean_at(points), (len(points), self._b.shape[1]))
+        mean = np.broadcast_to(self._prior.mean_at(points), (len(points), seen.b.shape[1]))
         trace = Trace(problem, averaged(targets, mean))
         status, psd, plans = Status.COMPLETED, True, []
         with ExitStack() as stack:
@@ -276,7 +293,7 @@ class GrowingData:
             description = executor.description
         status = trace.status(status)
         steps = tuple(
-            Step(iteration, *shaped_as_targets(found, variance, targets=targets, single=self._single))
+            Step(iteration, *shaped_as_targets(found, variance, targets=targets, single=seen.single))
             for iteration, found, variance in trace.steps()
         )
         together = max((stop - start for start, stop in batches), default=0)
@@ -301,16 +318,16 @@ class GrowingData:
             certificate=Certificate(trace.steps()[-1][2], exact, beside_posterior(demand, plan)),
         )
 
-    def _advance(self, solver: "Affine", executor: "Executor", *, first: int) -> None:
-        """Go through the stages of a call, from the residual that there is."""
+    def _advance(self, solver: "Affine", seen: Observed, executor: "Executor", *, first: int = 0) -> None:
+        """Go through the stages of a call, from the residual that there is; keeps what they reach."""
         from cagp_dist.posterior.problem import demand_of, plan_of_mean
 
-        assert self._targets is not None
-        problem = replace(self._problem(self.n, self._targets), residuals=self._r, first=first)
+        n, targets = len(seen.X), self._targets(seen)
+        problem = replace(self._problem(seen, targets, n=n), residuals=seen.r, first=first)
         plan = plan_of_mean(solver, demand_of(problem, executor, self._memory(executor)))
-        change, self._r = solver.forward(problem, executor=executor, plan=plan)
-        self._v = self._v + change
-        self._phases.append(Phase(solver, self.n, first))
+        change, left = solver.forward(problem, executor=executor, plan=plan)
+        self._seen = replace(seen, v=seen.v + change, r=left)
+        self._phases.append(Phase(solver, n, first))
 
     def _replayed(
         self, problem: "Problem", columns: tuple[int, int], executor: "Executor"
@@ -320,13 +337,14 @@ class GrowingData:
         from cagp_dist.posterior.problem import demand_of
         from cagp_dist.solvers import Status
 
-        targets = part(as_list(problem.targets), slice(*columns))
+        seen, whole = self._begun()
+        targets = part(as_list(whole), slice(*columns))
         phases = [phase for phase in self._phases if phase.solver.iterations > 0]
         begun: State | None = None
         plans, status, psd = [], Status.COMPLETED, True
         for number, phase in reversed(list(enumerate(phases))):
             asked = replace(
-                self._problem(phase.n, targets),
+                self._problem(seen, targets, n=phase.n),
                 full_covariance=problem.full_covariance,
                 first=phase.first,
                 start=begun,
@@ -354,13 +372,18 @@ class GrowingData:
             return []
         return [(0, problem.q)] if problem.full_covariance else block_ranges(problem.q, TARGETS_AT_ONCE)
 
-    def _problem(self, n: int, targets: "Targets") -> "Problem":
+    def _problem(self, seen: Observed, targets: "Targets", *, n: int) -> "Problem":
         """Problem of the first n points."""
         from cagp_dist.gram import TiledGram
         from cagp_dist.solvers import Problem
 
-        gram = TiledGram(self._prior.kernel, self._X[:n], noise_variance=self._noise[:n])
-        return Problem(gram, self._b[:n], targets, full_covariance=False)
+        gram = TiledGram(self._prior.kernel, seen.X[:n], noise_variance=seen.noise_variance[:n])
+        return Problem(gram, seen.b[:n], targets, full_covariance=False)
+
+    def _targets(self, seen: Observed) -> "Targets":
+        from cagp_dist.posterior.problem import as_targets
+
+        return as_targets(self._X_test, columns=seen.X.shape[1])
 
     def _no_plan(self, demand: "Demand") -> "Plan":
         return replace(self._solver, iterations=0).plan(demand)
@@ -377,27 +400,40 @@ class GrowingData:
 
         return stack.enter_context(ThreadExecutor()) if self._executor is None else self._executor
 
-    def _check_begun(self) -> "Targets":
-        if self.n == 0 or self._targets is None:
+    def _begun(self) -> "tuple[Observed, Targets]":
+        if self._seen is None:
             raise ArgumentError("nothing was observed yet; append(X, y) first.")
-        return self._targets
+        return self._seen, self._targets(self._seen)
 
-    def _values(self, points: Array, y: ArrayLike) -> Array:
-        """Check what was observed at points (k, p), and give it as (k, T)."""
-        if len(points) == 0 or (self.n and points.shape[1] != self._X.shape[1]):
-            expected = f"(k, {self._X.shape[1]})" if self.n else "(k, p)"
-            raise ArgumentError(f"X has shape {points.shape}; expected {expected} with at least one point.")
-        values = as_numbers("y", y)
-        k, fields = len(points), self._b.shape[1]
+    def _checked_part(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None) -> Observed:
+        """Check new observations, and give them as those of a stream of their own, without stages."""
+        points, before = as_points("X", X).copy(), self._seen
+        if len(points) == 0 or (before is not None and points.shape[1] != before.X.shape[1]):
+            columns = "p" if before is None else before.X.shape[1]
+            raise ArgumentError(
+                f"X has shape {points.shape}; expected (k, {columns}) with at least one point."
+            )
+        self._prior.kernel.check_coordinates(points)
+        values, k = as_numbers("y", y), len(points)
         fits = values.ndim in (1, 2) and len(values) == k and values.size > 0
-        as_before = not self.n or values.shape[1:] == (() if self._single else (fields,))
-        if not (fits and as_before):
-            one, several = f"({k},)", f"({k}, {fields or 'T'})"
-            expected = f"{one} or {several}" if not self.n else one if self._single else several
-            raise ArgumentError(f"y has shape {values.shape}; expected {expected}, as many fields as before.")
+        if before is None:
+            expected = f"({k},) or ({k}, T)"
+        else:
+            shape = (k,) if before.single else (k, before.b.shape[1])
+            fits, expected = fits and values.shape == shape, f"{shape}, as many fields as before"
+        if not fits:
+            raise ArgumentError(f"y has shape {values.shape}; expected {expected}.")
         if not np.isfinite(values).all():
             raise ArgumentError("y holds NaN or infinity; append only what was observed.")
-        return values.reshape(len(points), -1)
+        centre, tall = self._prior.mean_at(points), values.reshape(k, -1)
+        if centre.shape[1] not in (1, tall.shape[1]):
+            raise ArgumentError(
+                f"the prior mean has {centre.shape[1]} columns for {tall.shape[1]} fields; expected one "
+                "column, or one per field."
+            )
+        b = tall - centre
+        noise = self._noise_of(points, noise_variance)
+        return Observed(points, noise, b, np.zeros_like(b), b, values.ndim == 1)
 
     def _noise_of(self, points: Array, noise_variance: ArrayLike | None) -> Array:
         if noise_variance is None:

@@ -245,6 +245,17 @@ def test_no_targets_and_no_stages(problem):
     assert len(posterior.trace) == 1
 
 
+def test_arrays_of_the_caller_may_change_later(problem):
+    X, y, X_test = problem.X.copy(), problem.y.copy(), problem.X_test.copy()
+    stream = cagp.GrowingData(problem.prior, X_test, solver=cagp.GaussSeidel(1), executor=SerialExecutor())
+    stream.append(X, y)
+    before, mean = stream.posterior(), stream.mean()
+    for array in (X, y, X_test):
+        array[:] = 0.0
+    assert_same_bits(stream.posterior(), before)
+    np.testing.assert_array_equal(stream.mean(), mean)
+
+
 def test_what_is_wrong_is_said_and_changes_nothing(problem):
     def stream(**settings):
         settings = {"solver": cagp.GaussSeidel(1), **settings}
@@ -280,6 +291,10 @@ def test_what_is_wrong_is_said_and_changes_nothing(problem):
     )
     with pytest.raises(ArgumentError, match="the prior has a noise_variance for each of other points"):
         own.append(problem.X[:3], problem.y[:3])
+    wide = cagp.Prior(cagp.Matern32(0.3), 0.1, mean=lambda X: np.ones((len(X), 3)))
+    two = cagp.GrowingData(wide, problem.X_test, solver=cagp.GaussSeidel(1))
+    with pytest.raises(ArgumentError, match="the prior mean has 3 columns for 2 fields; expected one"):
+        two.append(problem.X[:3], np.ones((3, 2)))
     small = stream(memory_limit_bytes=20_000)
     with pytest.raises(BudgetError):
         small.append(problem.X, problem.y)

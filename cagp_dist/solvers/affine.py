@@ -272,8 +272,8 @@ class Affine(ABC):
         cycle = self.cycle(problem.gram, executor=executor, blocks=system.blocks)
         if problem.first > 0 and not all(isinstance(stage, Sweep) for stage in cycle):
             raise ArgumentError(
-                f"{self!r} does not visit blocks one after the other, so that it cannot visit new ones alone; "
-                "expected sweeps in the given or a random order, such as BlockGaussSeidel's."
+                f"{self!r} does not visit blocks one after the other, so that it cannot visit new ones "
+                "alone; expected sweeps in the given or a random order, such as BlockGaussSeidel's."
             )
         n = problem.gram.shape[0]
         return system, tuple(admissible(system, stage, n=n, setting=self.setting) for stage in cycle)
