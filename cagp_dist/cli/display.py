@@ -26,10 +26,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cagp_dist.errors import CagpError
-from cagp_dist.variables.units import amount, squared
+from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import xarray as xr
 
     from cagp_dist.arrays import Times
     from cagp_dist.service.events import Event
@@ -183,6 +185,8 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
             "of the observations inside",
         )
     out.print(table)
+    if outcome.regions is not None:
+        _show_regions(out, outcome.regions)
     verdict = scores.attrs["calibration_statement"]
     fault = scores.attrs["calibration_status"] not in ("consistent", "undecided")
     out.print(f"bars    {verdict}", style="yellow" if fault else "", soft_wrap=True)
@@ -203,6 +207,29 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
         out.print(f"run     {outcome.path}", soft_wrap=True)
     if page is not None:
         out.print(f"report  {page}", soft_wrap=True)
+
+
+def _show_regions(out: Console, regions: "xr.Dataset") -> None:
+    """Print the means over regions at the last time, with their error bars."""
+    name = next(str(key) for key in regions.data_vars if str(key).endswith("_mean")).removesuffix("_mean")
+    last, times = regions.isel(time=-1), regions.sizes["time"]
+    units = symbol(regions[f"{name}_mean"].attrs.get("units", "1"))
+    unfinished = last.get(f"{name}_std_computational")
+    title = None if times == 1 else f"means over regions, the last of {times} times"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="dim")
+    table.add_column("region", no_wrap=True)
+    for column in ("mean", "error bar", "unfinished")[: 2 + (unfinished is not None)]:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("where", style="dim")
+    for index, region in enumerate(map(str, last["region"].values)):
+        mean, std = (float(last[f"{name}_{kind}"][index]) for kind in ("mean", "std"))
+        digits = decimals(std)
+        row = [f"{mean:.{digits}f} {units}", f"± {std:.{digits}f} {units}"]
+        if unfinished is not None:
+            part = float(unfinished[index])
+            row.append(f"of it ≤ {part:.{decimals(part)}f} {units}" if part > 0.0 else "none")
+        table.add_row(escape(region), *map(str.strip, row), str(last["region_definition"].values[index]))
+    out.print(table)
 
 
 def show_runs(runs: "Sequence[RunEntry]") -> None:

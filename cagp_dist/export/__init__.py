@@ -17,7 +17,7 @@ import xarray as xr
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export.files import refuse_existing
 from cagp_dist.export.geotiff import geotiff_variables, write_geotiff
-from cagp_dist.export.groups import GRIDDED, PLACED, TABULAR, group_names, kind_of, opened
+from cagp_dist.export.groups import GRIDDED, PLACED, REGIONAL, TABULAR, group_names, kind_of, opened
 from cagp_dist.export.netcdf import write_netcdf
 from cagp_dist.export.table import write_csv
 from cagp_dist.store.arrays import verify_chunks
@@ -65,8 +65,8 @@ def _geotiff(name: str, group: xr.Dataset) -> Iterator[File]:
 
 
 FORMATS: Mapping[str, Format] = {
-    "netcdf": Format(".nc", frozenset({GRIDDED, PLACED, TABULAR}), "every group", _netcdf),
-    "csv": Format(".csv", frozenset({GRIDDED, PLACED}), "groups of places", _csv),
+    "netcdf": Format(".nc", frozenset({GRIDDED, PLACED, REGIONAL, TABULAR}), "every group", _netcdf),
+    "csv": Format(".csv", frozenset({GRIDDED, PLACED, REGIONAL}), "groups of places and regions", _csv),
     "geotiff": Format(".tif", frozenset({GRIDDED}), "maps", _geotiff),
 }
 """The formats by the names that `cagp export --to` takes."""
@@ -90,9 +90,10 @@ def export_run(
     run_path : path-like
         ``OUT/runs/<run_key>.zarr``.
     to : str
-        ``"netcdf"``: one CF-1.11 file for each group. ``"csv"``: one row for each place and time, with the
-        units and the rest of the description in ``<group>.csv-metadata.json`` beside it. ``"geotiff"``: one
-        file for each variable of a map, ``<group>_<variable>.tif``, with a band for each time.
+        ``"netcdf"``: one CF-1.11 file for each group. ``"csv"``: one row for each place or region and each
+        time, with the units and the rest of the description in ``<group>.csv-metadata.json`` beside it.
+        ``"geotiff"``: one file for each variable of a map, ``<group>_<variable>.tif``, with a band for each
+        time.
     groups : sequence of str, optional
         Names of groups, such as ``["map"]``; all that the format can hold when omitted.
     output : path-like, optional

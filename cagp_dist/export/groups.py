@@ -14,10 +14,11 @@ from cagp_dist.errors import StoreError
 from cagp_dist.geometry import cell_edges
 from cagp_dist.store.arrays import open_group
 from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.layout import REGION
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import square_of
 
-GRIDDED, PLACED, TABULAR = "gridded", "placed", "tabular"
+GRIDDED, PLACED, REGIONAL, TABULAR = "gridded", "placed", "regional", "tabular"
 CONVENTIONS = "CF-1.11, ACDD-1.3"
 POINT = "point"
 
@@ -41,10 +42,12 @@ def kind_of(group: xr.Dataset) -> str:
     """Say how a group is laid out.
 
     ``"gridded"``: on axes latitude and longitude; ``"placed"``: at scattered points that have both;
-    ``"tabular"``: without places.
+    ``"regional"``: means over regions; ``"tabular"``: without places.
     """
     if {"latitude", "longitude"} <= set(group.dims):
         return GRIDDED
+    if REGION in group.dims:
+        return REGIONAL
     places = [name for name in ("latitude", "longitude") if name in group and group[name].dims == (POINT,)]
     return PLACED if len(places) == 2 else TABULAR
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.export.groups import GRIDDED, POINT, kind_of
+from cagp_dist.export.groups import GRIDDED, POINT, REGIONAL, kind_of
 from cagp_dist.store.files import whole_file
-from cagp_dist.store.layout import STATION_NAME
+from cagp_dist.store.layout import REGION, STATION_NAME
 
 SIDECAR = "-metadata.json"
 """What the W3C recommendation on tabular metadata appends to the name of a CSV file."""
@@ -21,13 +21,14 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     """Write a group of places, and beside it ``<name>.csv-metadata.json``: units, meaning, attributes.
 
     Columns are ``time`` (ISO 8601, UTC), ``latitude``, ``longitude``, ``station_name`` where places have
-    names, and the variables that have a value at each place; one line of names, no comments, so that every
-    program reads it. Numbers have as many digits as their float64 needs; a missing one is empty.
+    names, and the variables that have a value at each place; of means over regions ``time``, ``region`` and
+    these. One line of names, no comments, so that every program reads it. Numbers have as many digits as
+    their float64 needs; a missing one is empty.
 
     Parameters
     ----------
     group : Dataset
-        Gridded or placed, from `cagp_dist.export.groups.opened`.
+        Gridded, placed or regional, from `cagp_dist.export.groups.opened`.
     path : Path
         Replaced whole.
 
@@ -41,7 +42,9 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     ConfigurationError, StoreError
         If the disk refuses.
     """
-    places = ("latitude", "longitude") if kind_of(group) == GRIDDED else (POINT,)
+    kind = kind_of(group)
+    places = {GRIDDED: ("latitude", "longitude"), REGIONAL: (REGION,)}.get(kind, (POINT,))
+    where = (REGION,) if kind == REGIONAL else ("latitude", "longitude")
     names = [
         *([STATION_NAME] if STATION_NAME in group.coords else []),
         *(
@@ -56,24 +59,25 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     ):
         with temporary.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(["time", "latitude", "longitude", *names])
-            writer.writerows(_rows(group, names, places))
-        sidecar.write_text(_metadata(group, path.name, names), encoding="utf-8")
+            writer.writerow(["time", *where, *names])
+            writer.writerows(_rows(group, names, places, where))
+        sidecar.write_text(_metadata(group, path.name, [*where, *names]), encoding="utf-8")
     return path
 
 
-def _rows(group: xr.Dataset, names: list[str], places: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
+def _rows(
+    group: xr.Dataset, names: list[str], places: tuple[str, ...], where: tuple[str, ...]
+) -> Iterator[tuple[object, ...]]:
     """Yield the rows, time by time."""
+    axes = [group[name].values for name in where]
     if len(places) == 2:
-        latitude, longitude = np.meshgrid(group["latitude"], group["longitude"], indexing="ij")
-    else:
-        latitude, longitude = group["latitude"].values, group["longitude"].values
-    where = latitude.ravel().tolist(), longitude.ravel().tolist()
+        axes = list(np.meshgrid(*axes, indexing="ij"))
+    at = [axis.ravel().tolist() for axis in axes]
     stamps = np.datetime_as_string(group["time"].values.astype("datetime64[s]"), unit="s")
     yield from chain.from_iterable(
         zip(
-            [f"{stamp}Z"] * len(where[0]),
-            *where,
+            [f"{stamp}Z"] * len(at[0]),
+            *at,
             *(_column(group[name], step, places) for name in names),
             strict=True,
         )
@@ -95,12 +99,12 @@ def _column(variable: xr.DataArray, step: int, places: tuple[str, ...]) -> list[
 def _metadata(group: xr.Dataset, name: str, names: list[str]) -> str:
     """Describe the table in the vocabulary of CSV on the Web; attributes as notes."""
     columns: list[dict[str, object]] = []
-    for key in ("time", "latitude", "longitude", *names):
+    for key in ("time", *names):
         attributes = group[key].attrs
         column: dict[str, object] = {
             "name": key,
             "titles": key,
-            "datatype": {"time": "dateTime", STATION_NAME: "string"}.get(key, "number"),
+            "datatype": {"time": "dateTime", STATION_NAME: "string", REGION: "string"}.get(key, "number"),
         }
         if "long_name" in attributes:
             column["dc:title"] = attributes["long_name"]

@@ -1,5 +1,7 @@
 """What posteriors are wanted of: points, a whole grid, or linear functionals; covariances of each."""
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import overload
 
 import numpy as np
@@ -49,6 +51,16 @@ def part(targets: Array | LinearFunctionals, chosen: slice | Indices) -> Array |
 def part(targets: Array | LinearFunctionals, chosen: slice | Indices) -> Array | LinearFunctionals:
     """Take some of the targets."""
     return targets.part(chosen) if isinstance(targets, LinearFunctionals) else targets[chosen]
+
+
+def joined(targets: Sequence[Array | LinearFunctionals]) -> Array | LinearFunctionals:
+    """Give targets one after the other: points, or functionals where some are."""
+    if not any(isinstance(each, LinearFunctionals) for each in targets):
+        return np.concatenate([np.asarray(each) for each in targets])
+    functionals = [
+        each if isinstance(each, LinearFunctionals) else LinearFunctionals.of_points(each) for each in targets
+    ]
+    return reduce(LinearFunctionals.followed_by, functionals)
 
 
 def covariance_with(kernel: Kernel, X: Array, targets: Targets) -> Array:

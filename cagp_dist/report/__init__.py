@@ -18,8 +18,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
 
     The page stands alone (no other file, and no script but for several times), follows the light or dark
     theme of the reader and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``convergence``
-    (``times`` for a run of several times, ``computational`` where the solver left something undone) lie
-    beside it. Writing it again replaces it.
+    (``times`` and ``regions`` for a run of several times, ``computational`` where the solver left something
+    undone) lie beside it. Writing it again replaces it.
 
     Parameters
     ----------

@@ -22,12 +22,15 @@ PRIOR_BEYOND = 0.8
 FEWEST_STEPS = 3
 """Points of a convergence chart, the prior included; the table of scores says all of fewer."""
 
+MOST_REGIONS = 6
+"""Regions whose means over time are drawn."""
+
 LABEL_ROOM, NOTE_ROOM = 0.2, 0.36
 """Room beyond the data, in ranges: for the label of the last value, for the note on the prior."""
 
 
 def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Drawing]:
-    """Draw ``pit``, as tall as the map beside it; ``convergence`` and ``times`` where there are several."""
+    """Draw ``pit``, as tall as the map beside it; ``convergence``, ``times`` and ``regions`` of several."""
     scored = run.calibration
     by_area = None if scored.by_area_is_the_same else histogram(scored.pit, weights=scored.area_weight)
     drawings = [draw_pit(histogram(scored.pit), by_area, pit_height_inches)]
@@ -37,6 +40,8 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
         drawings.append(draw_convergence(run.trace, run.variable.units))
     if len(run.times) > 1:
         drawings.append(draw_times(by_time(run)))
+        if run.regions is not None:
+            drawings.append(draw_regions(run))
     return drawings
 
 
@@ -171,6 +176,44 @@ def draw_times(scored: ByTime) -> Drawing:
         f"{len(scored.times)} times; coverage between {100.0 * np.nanmin(scored.coverage):.0f} and "
         f"{100.0 * np.nanmax(scored.coverage):.0f} per cent.",
     )
+
+
+def draw_regions(run: PublishedRun) -> Drawing:
+    """Means over up to six regions at each time, with their error bars, a panel for each."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    regions = run.regions
+    assert regions is not None
+    shown = min(len(regions.names), MOST_REGIONS)
+    rows, height = -(-shown // 2), 0.62 + 1.32 * -(-shown // 2)
+    figure = Figure(figsize=(WIDTH_INCHES, height))
+    which = f"the first {shown} of {len(regions.names)}" if shown < len(regions.names) else "one panel each"
+    title(figure, "Regions over time", f"{len(run.times)} times; {which}, with scales of their own")
+    order = np.argsort(run.times)
+    for index in range(shown):
+        row, column = divmod(index, 2)
+        axes = figure.add_axes(
+            (0.11 + 0.5 * column, (0.26 + 1.32 * (rows - 1 - row)) / height, 0.37, 0.86 / height)
+        )
+        quiet_grid(axes)
+        mean, std = regions.mean[order, index], regions.std[order, index]
+        axes.fill_between(run.times[order], mean - std, mean + std, color=BAND, linewidth=0, zorder=1)
+        marker = "o" if len(order) <= 60 else ""
+        axes.plot(run.times[order], mean, color=ACCENT, linewidth=1.3, marker=marker, markersize=3.2)
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.ticklabel_format(axis="y", useOffset=False)
+        locator = AutoDateLocator(minticks=2, maxticks=5)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=row == rows - 1))
+        axes.set_title(labelled(regions.names[index], run.variable.units), fontsize=8, loc="left", color=INK)
+    units = run.variable.units
+    said = ", ".join(
+        f"{name} between {_plain(mean.min(), units)} and {_plain(mean.max(), units)}"
+        for name, mean in zip(regions.names[:shown], regions.mean.T, strict=False)
+    )
+    return Drawing("regions", figure, f"Means over regions in {spoken(run.variable.units)}: {said}.")
 
 
 def labelled(name: str, units: str) -> str:

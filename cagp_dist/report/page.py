@@ -47,8 +47,8 @@ def render(run: PublishedRun, figures: Mapping[str, str], every_time: str = "") 
     run : PublishedRun
         What is reported.
     figures : mapping of str to str
-        ``<svg>`` elements by name: mean, std, residual and pit; computational, convergence and times where
-        they were drawn.
+        ``<svg>`` elements by name: mean, std, residual and pit; computational, convergence, regions and
+        times where they were drawn.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def render(run: PublishedRun, figures: Mapping[str, str], every_time: str = "") 
         computational=framed.get("computational", ""),
         residual=framed["residual"],
         pit=framed["pit"],
-        by_time="\n".join([_places(run), _by_time(run, framed["times"]) if several else ""]).strip(),
+        by_time=_beside_times(run, framed),
         simulated=_simulated(run.simulation, framed.get("simulation", "")),
         pooled=escape(f"Scores at {count}" + (f" and {len(run.times)} times, pooled" if several else "")),
         scores=_rows(tables.score_rows(run), numbers=(1, 2)),
@@ -129,6 +129,7 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
         "convergence": "Lower is better. An arrow stands for a prior too far off to share the scale.",
         "simulation": "One value for each field: where the truth lies in its predicted law, along one random "
         "direction. Fields are independent of each other: by chance 95 of 100 counts lie in the band.",
+        "regions": "Bands are one error bar to each side.",
         "times": "The dashed line is the share that honest error bars hold.",
     }
     return [(name, svg, escape(captions[name])) for name, svg in figures.items()]
@@ -290,6 +291,32 @@ def _places(run: PublishedRun) -> str:
     table = f"<table><caption>{escape(which)}</caption>\n<tr><th>place</th>{head}</tr>\n"
     table += f"{_rows(rows, numbers=(1, 2, 3, 4))}</table>"
     return f'<h2>At your places</h2>\n<div class="card">{table}</div>'
+
+
+def _beside_times(run: PublishedRun, framed: Mapping[str, str]) -> str:
+    """Regions, places of a table and the scores time by time, of those that there are."""
+    by_time = _by_time(run, framed["times"]) if len(run.times) > 1 else ""
+    return "\n".join(filter(None, [_regions(run, framed.get("regions", "")), _places(run), by_time]))
+
+
+def _regions(run: PublishedRun, figure: str) -> str:
+    """Means over regions; nothing if the job asked for none."""
+    rows = tables.region_rows(run)
+    if not rows:
+        return ""
+    head = "".join(
+        f'<th class="number">{name}</th>' for name in ("mean", "error bar", "of it unfinished, at most")
+    )
+    which = f"Means over regions, weighted with area, {when(run.times[0])}; all in group regions of the run"
+    table = f"<table><caption>{escape(which)}</caption>\n<tr><th>region</th><th>where</th>{head}</tr>\n"
+    table += f"{_rows(rows, numbers=(2, 3, 4))}</table>"
+    note = (
+        "<p>Parts of a region that err together are counted as such. Regions that share ground err together, "
+        "too: the error bar of a difference does not follow from this table.</p>"
+    )
+    card = f'<div class="card">{table}{note}</div>'
+    body = f'<div class="grid">\n{figure}\n{card}\n</div>' if figure else card
+    return f"<h2>Regions</h2>\n{body}"
 
 
 def _by_time(run: PublishedRun, figure: str) -> str:

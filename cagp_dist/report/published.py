@@ -16,6 +16,8 @@ from cagp_dist.store.layout import (
     FORMAT_VERSION,
     MISSING,
     NODES_PER_CELL,
+    REGION,
+    REGION_DEFINITION,
     SCORES,
     STATION_NAME,
     variable_in,
@@ -107,6 +109,24 @@ class Places:
     latitude_degrees: Array
     mean: Array
     std: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Means over regions.
+
+    Attributes
+    ----------
+    names, definitions : tuple of str
+    mean, std : array, shape (T, r)
+    computational_std : array, shape (T, r), or None
+    """
+
+    names: tuple[str, ...]
+    definitions: tuple[str, ...]
+    mean: Array
+    std: Array
+    computational_std: Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +253,7 @@ class PublishedRun:
     """One published run; ``grid`` is None when the job asked for no map.
 
     ``fine`` is there where the mean has a finer map than the error bars, ``places`` where the job asked for
-    predictions at those of a table.
+    predictions at those of a table, ``regions`` where it asked for means over some.
     """
 
     key: str
@@ -247,6 +267,7 @@ class PublishedRun:
     fine: MeanMap | None = None
     places: Places | None = None
     simulation: Simulation | None = None
+    regions: Regions | None = None
 
     @property
     def solver_calibration(self) -> str:
@@ -328,9 +349,13 @@ def read_run(path: Path) -> PublishedRun:
     if (path / "simulation").is_dir():
         with _group(path, "simulation") as fields:
             simulation = _simulation_of(fields)
+    regions = None
+    if (path / "regions").is_dir():
+        with _group(path, "regions") as fields:
+            regions = _regions_of(fields, name)
     key = attributes.text("run_key") or path.stem
     return PublishedRun(
-        key, times, points, grid, scored, traced, attributes, variable, fine, places, simulation
+        key, times, points, grid, scored, traced, attributes, variable, fine, places, simulation, regions
     )
 
 
@@ -376,6 +401,17 @@ def _places_of(targets: "xr.Dataset", name: str) -> Places:
         latitude_degrees=_values(first, "latitude", "point"),
         mean=_values(first, f"{name}_mean", "point"),
         std=_values(first, f"{name}_std", "point"),
+    )
+
+
+def _regions_of(fields: "xr.Dataset", name: str) -> Regions:
+    over = ("time", REGION)
+    return Regions(
+        names=tuple(map(str, fields[REGION].values.tolist())),
+        definitions=tuple(map(str, fields[REGION_DEFINITION].values.tolist())),
+        mean=_values(fields, f"{name}_mean", *over),
+        std=_values(fields, f"{name}_std", *over),
+        computational_std=_optional(fields, f"{name}_std_computational", *over),
     )
 
 

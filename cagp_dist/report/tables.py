@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from math import floor, log10
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from cagp_dist.calibration import scores as scoring
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import percent, signed, when
-from cagp_dist.variables.units import amount, squared, symbol
+from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 Row = tuple[str, ...]
 
@@ -200,7 +199,7 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
     rows: list[Row] = []
     for index in range(min(count, MOST_PLACES)):
         std = float(places.std[index])
-        digits = min(max(0, 1 - floor(log10(std))), 9) if std > 0.0 else 2  # two of the error bar
+        digits = decimals(std)
         rows.append(
             (
                 places.names[index] if places.names is not None else "",
@@ -212,6 +211,23 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
         )
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
     return rows, f"{which}, {when(run.times[0])}; all in group targets of the run"
+
+
+def region_rows(run: PublishedRun) -> list[Row]:
+    """Rows of name, definition, mean, standard deviation and its unfinished part, at the first time."""
+    regions, unit = run.regions, f" {symbol(run.variable.units)}".rstrip()
+    if regions is None:
+        return []
+    rows: list[Row] = []
+    for index, name in enumerate(regions.names):
+        std, part = float(regions.std[0, index]), ""
+        digits = decimals(std)
+        if regions.computational_std is not None:
+            unfinished = float(regions.computational_std[0, index])
+            part = f"{unfinished:.{decimals(unfinished)}f}{unit}" if unfinished > 0.0 else "none"
+        mean = f"{regions.mean[0, index]:.{digits}f}{unit}"
+        rows.append((name, regions.definitions[index], mean, f"±{std:.{digits}f}{unit}", part))
+    return rows
 
 
 def seconds_by_stage(run: PublishedRun) -> dict[str, float]:

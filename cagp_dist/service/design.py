@@ -14,6 +14,8 @@ from cagp_dist.calibration.folds import block_folds, fitting_blocks
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.gram.cells import MOST_CELLS, CellMeans, box_means, nodes_per_side
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.tables import (
     AllPoints,
     DesignTable,
@@ -177,6 +179,10 @@ class Design:
         Finer cells, where the mean alone is wanted.
     samples : int
         Of which the error bars of ``cells`` are estimated; 0 where each cell has a column of the solve.
+    regions : tuple of Region
+        Over which means are wanted.
+    region_means : LinearFunctionals or None
+        These means, if there are any.
     folds : array of int, shape (q,), or None
         In a cross-validation, in which every observed point is scored, the fold of each: it is predicted from
         the other folds.
@@ -189,6 +195,8 @@ class Design:
     mean_cells: MapCells | None = None
     folds: Indices | None = None
     samples: int = 0
+    regions: tuple[Region, ...] = ()
+    region_means: LinearFunctionals | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +266,8 @@ def design_points(
         test_weights=stood_for / stood_for.mean(),
         cells=cells,
         mean_cells=mean_cells,
+        regions=table.regions or (),
+        region_means=table.region_means,
         folds=_folds(table.test, latitude_degrees[test], longitude_degrees[test])
         if isinstance(table.test, FoldPoints)
         else None,

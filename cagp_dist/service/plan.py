@@ -51,6 +51,8 @@ class Size:
         Places of a table.
     nodes_per_cell : int
         Of map cells whose mean is wanted; 0 where the field at their centres is.
+    regions, region_nodes : int
+        Regions over which means are wanted, and the cells that these are sums over.
     samples : int
         From which the error bars of the map are estimated, in place of a column for each cell; 0 for none.
     gaps : Gaps or None
@@ -67,6 +69,8 @@ class Size:
     nodes_per_cell: int = 0
     gaps: Gaps | None = None
     samples: int = 0
+    regions: int = 0
+    region_nodes: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
@@ -80,12 +84,14 @@ class Size:
             cells += f", means over {self.nodes_per_cell} nodes each"
         tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"
         places = f"{counted(self.places, 'place')} of a table, " if self.places else ""
+        if self.regions:
+            places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
         return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
 
     @property
     def solves(self) -> int:
         """How often a solve is done for the folds of a cross-validation and for what all points predict."""
-        return max(1, self.folds + bool(self.mapped + self.places))
+        return max(1, self.folds + bool(self.mapped + self.places + self.regions))
 
     def solves_line(self) -> str:
         """Say how many solves a cross-validation takes."""
@@ -100,15 +106,15 @@ class Size:
     @property
     def targets(self) -> int:
         """Points that one solve predicts, at most."""
-        others = self.columns_of_map + self.places
+        others = self.columns_of_map + self.places + self.regions
         return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
 
     @property
     def cell_nodes(self) -> int:
-        """Nodes of the targets of one solve, at most; 0 where no means over cells are wanted."""
-        if not self.nodes_per_cell or not self.columns_of_map:
+        """Nodes of the targets of one solve, at most; 0 where all are points."""
+        if not self.regions and not (self.nodes_per_cell and self.columns_of_map):
             return 0
-        others = self.mapped * self.nodes_per_cell + self.places
+        others = self.columns_of_map * max(self.nodes_per_cell, 1) + self.places + self.region_nodes
         return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
 
 
@@ -301,6 +307,8 @@ def _counted(points: Points, design: Design, *, places: int) -> Size:
         else design.cells.nodes_per_side(spacing_of(points, design)) ** 2,
         gaps=gaps_of(points, design.train),
         samples=design.samples,
+        regions=len(design.regions or ()),
+        region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
     )
 
 
@@ -341,4 +349,6 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
         places=places,
         nodes_per_cell=0 if design.map is None or design.map.kind == "grid" else MOST_NODES**2,
         samples=samples,
+        regions=len(design.regions or ()),
+        region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
     )

@@ -45,13 +45,13 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     prior : Prior
         The prior of the solve, for its noise.
     solution : Solution
-        Posterior at the test points, the map cells and the places of a table, after every iteration.
+        Posterior at ``task.new_inputs``, after every iteration.
 
     Returns
     -------
     dict
-        Groups posterior, calibration, trace, observations and, if they were asked for, map and targets; and
-        map_std if the error bars of the map are on a coarser grid.
+        Groups posterior, calibration, trace, observations and, if they were asked for, map, targets and
+        regions; and map_std if the error bars of the map are on a coarser grid.
     """
     points, design, last = task.points, task.design, solution.steps[-1]
     q = design.test.size
@@ -144,17 +144,29 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             )
             if fine.blank:
                 groups["map"].attrs["blank_cells"] = fine.blank
+    at_places = slice(q + cells, last.mean.shape[1] - len(design.regions))
     if task.wanted is not None:
         groups["targets"] = schema.targets_group(
             times=points.times,
             latitude_degrees=task.wanted.latitude_degrees,
             longitude_degrees=task.wanted.longitude_degrees,
-            mean=last.mean[:, q + cells :],
-            std=last.std[:, q + cells :],
+            mean=last.mean[:, at_places],
+            std=last.std[:, at_places],
             noise_variance=elsewhere,
-            computational_std=None if unfinished is None else unfinished[:, q + cells :],
+            computational_std=None if unfinished is None else unfinished[:, at_places],
             variable=points.variable,
             names=task.wanted.names,
+        )
+    if design.regions:
+        over = slice(at_places.stop, None)
+        groups["regions"] = schema.regions_group(
+            times=points.times,
+            regions=design.regions,
+            mean=last.mean[:, over],
+            std=last.std[:, over],
+            computational_std=None if unfinished is None else unfinished[:, over],
+            variable=points.variable,
+            resolution_degrees=task.job.design.regions_resolution_degrees,
         )
     return groups
 

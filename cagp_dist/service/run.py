@@ -48,6 +48,8 @@ class Outcome:
         Whether the same run was there already and nothing was computed.
     simulation : xarray.Dataset or None
         Group ``simulation``, if fields were simulated.
+    regions : xarray.Dataset or None
+        Group ``regions``, if means over regions were asked for.
     """
 
     path: Path | None
@@ -55,6 +57,7 @@ class Outcome:
     calibration: "xr.Dataset"
     already_done: bool
     simulation: "xr.Dataset | None" = None
+    regions: "xr.Dataset | None" = None
 
 
 @in_words_of_the_job()
@@ -135,7 +138,12 @@ def run(
             whole = self_contained(groups, attributes, task)
             path = publish(job.root, whole, run_key=task.run_key, attributes=attributes)
     return Outcome(
-        path, solution.status, groups["calibration"], already_done=False, simulation=groups.get("simulation")
+        path,
+        solution.status,
+        groups["calibration"],
+        already_done=False,
+        simulation=groups.get("simulation"),
+        regions=groups.get("regions"),
     )
 
 
@@ -269,7 +277,9 @@ def _already_done(root: Path, path: Path, task: Task) -> Outcome:
         publish(root, {"calibration": read_group(path, "calibration")}, run_key=task.run_key, attributes={})
     status = Status(str(read_group(path).attrs["status"]))
     simulation = None if task.simulations is None else read_group(path, "simulation")
-    return Outcome(path, status, read_group(path, "calibration"), already_done=True, simulation=simulation)
+    regions = read_group(path, "regions") if task.design.regions else None
+    calibration = read_group(path, "calibration")
+    return Outcome(path, status, calibration, already_done=True, simulation=simulation, regions=regions)
 
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:

@@ -18,6 +18,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import is_pole, spacing_degrees, unit_sphere
 from cagp_dist.gp import Prior
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
@@ -158,30 +159,21 @@ class Task:
 
     @property
     def new_inputs(self) -> Array | LinearFunctionals:
-        """Test points, then map cells, then places of a table, on the unit sphere: (q, 3), or cells.
+        """Test points, map cells, places of a table and means over regions, in this order: (q, 3), or sums.
 
-        Without the map if its error bars come from samples.
+        Without the map if its error bars come from samples. On the unit sphere.
         """
-        test, cells = self.design.test, self.design.cells
-        latitude = [self.points.latitude_degrees[test]]
-        longitude = [self.points.longitude_degrees[test]]
-        means = None
+        test, cells, wanted = self.design.test, self.design.cells, self.wanted
+        parts: list[Array | LinearFunctionals] = [
+            unit_sphere(self.points.latitude_degrees[test], self.points.longitude_degrees[test])
+        ]
         if cells is not None and not self.design.samples:
-            mapped = cells.inputs(spacing_of(self.points, self.design))
-            if isinstance(mapped, LinearFunctionals):
-                means = LinearFunctionals.of_points(unit_sphere(latitude.pop(), longitude.pop())).followed_by(
-                    mapped
-                )
-            else:
-                for axis, values in zip((latitude, longitude), cells.points(), strict=True):
-                    axis.append(values)
-        if self.wanted is not None:
-            latitude.append(self.wanted.latitude_degrees)
-            longitude.append(self.wanted.longitude_degrees)
-        if means is not None and not latitude:
-            return means
-        points = unit_sphere(np.concatenate(latitude), np.concatenate(longitude))
-        return points if means is None else means.followed_by(LinearFunctionals.of_points(points))
+            parts.append(cells.inputs(spacing_of(self.points, self.design)))
+        if wanted is not None:
+            parts.append(unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees))
+        if self.design.region_means is not None:
+            parts.append(self.design.region_means)
+        return joined(parts)
 
     def noise_at(self, chosen: Indices, nugget: float) -> float | Array:
         """Noise variance of observations at some points (n,): what is known of it, and the nugget."""

@@ -10,6 +10,7 @@
                   coverage coverage_standard_error (level)   rmse nll crps ks_statistic ks_pvalue ()
     trace         rmse nll crps ks_statistic ks_pvalue seconds (iteration)  coverage (iteration, level)
     targets       t2m_mean t2m_std t2m_predictive_std (time, point)        latitude longitude (point)
+    regions       t2m_mean t2m_std (time, region)  region_area (region)    region_definition (region)
     observations  t2m (time, point)                                        latitude longitude (point)
     simulation    z pit (simulation)  error_ratio area_weight (point)  pit_count (pit_interval)
                   pit_bin (pit_edge)  coverage (level)  error_ratio_joint joint_pvalue and others ();
@@ -91,6 +92,7 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
                                       f"{said} that is unfinished computation, at most",
                                       "comment": unfinished, **unchecked},
         name: {**field, "long_name": f"observed {said}", **kept, **unchecked},
+        "region_area": {"units": "km2", "long_name": "area of the region"},
         "area_weight": {"units": "1", "long_name": "area that a test point stands for, mean 1",
                         "comment": "Its area over its probability of being chosen: equal for points that "
                         "were drawn in proportion to area, the area itself where every point was equally "
@@ -148,16 +150,22 @@ VARIABLES: Mapping[str, Attributes] = attributes_of(T2M)
 STATION_NAME = "station_name"
 """Coordinate of points whose names are known; empty where one has none."""
 
+REGION, REGION_DEFINITION = "region", "region_definition"
+"""Dimension of means over regions with their names, and where these are."""
+
 COORDINATES: Mapping[str, Attributes] = {
     "time": {"standard_name": "time", "long_name": "time", "axis": "T"},
     "latitude": {"standard_name": "latitude", "long_name": "latitude", "units": "degrees_north"},
     "longitude": {"standard_name": "longitude", "long_name": "longitude", "units": "degrees_east"},
     STATION_NAME: {"standard_name": "platform_name", "long_name": "name of the place"},
+    REGION: {"long_name": "name of the region"},
+    REGION_DEFINITION: {"long_name": "where the region is"},
     "level": {"units": "1", "long_name": "level of the central prediction interval"},
     "iteration": {"units": "1", "long_name": "solver iteration, 0 is the prior"},
 }
 
 _POINTS, _GRID = ("time", "point"), ("time", "latitude", "longitude")
+_REGIONS = ("time", REGION)
 
 
 def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
@@ -176,6 +184,7 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
         "map": {f"{variable}_mean": _GRID},
         "map_std": dict.fromkeys(posterior, _GRID),
         "targets": dict.fromkeys(posterior, _POINTS),
+        "regions": {**dict.fromkeys(posterior[:2], _REGIONS), "region_area": (REGION,)},
         "calibration": {
             "pit": _POINTS,
             "area_weight": ("point",),
@@ -202,6 +211,7 @@ def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
         "map": dict.fromkeys(errors, _GRID),
         "map_std": {name: _GRID},
         "targets": {name: _POINTS},
+        "regions": {name: _REGIONS},
     }
 
 
@@ -225,16 +235,16 @@ _RANGES: Mapping[str, tuple[float, float]] = {
         for name in ("pit_count", "rmse", "crps")
         for suffix in ("", "_area_weighted")
     },
-    **dict.fromkeys(("area_weight", "seconds", "iteration"), (0.0, np.inf)),
+    **dict.fromkeys(("area_weight", "seconds", "iteration", "region_area"), (0.0, np.inf)),
     **simulated.RANGES,
 }
 NODES_PER_CELL = "nodes_per_cell"
 """Attribute of a map whose values are means over its cells: nodes of quadrature in each."""
 
-OF_CELLS = ", mean over the cell"
-"""How the long names of such a map end."""
+OF_CELLS, OF_REGIONS = ", mean over the cell", ", mean over the region"
+"""How the long names of such a map end, and of means over regions."""
 
-_ABOUT = ("posterior", "map", "map_std", "targets", "observations")
+_ABOUT = ("posterior", "map", "map_std", "targets", "regions", "observations")
 """Groups whose arrays carry the name of the variable."""
 
 _MAPS = ("map", "map_std")
@@ -266,7 +276,7 @@ def variable_in(group: xr.Dataset) -> Variable | None:
         if key in group and group[key].attrs:
             attributes = dict(group[key].attrs)
             said_of = str(attributes.get("long_name", "")).removeprefix(said)
-            attributes["long_name"] = said_of.removesuffix(OF_CELLS)
+            attributes["long_name"] = said_of.removesuffix(OF_CELLS).removesuffix(OF_REGIONS)
             return variable_of(name, attributes)
     return variable_of(name, {})
 
@@ -280,7 +290,7 @@ def check(name: str, group: xr.Dataset) -> None:
     Parameters
     ----------
     name : str
-        ``"posterior"``, ``"map"``, ``"targets"``, ``"calibration"``, ``"trace"``,
+        ``"posterior"``, ``"map"``, ``"targets"``, ``"regions"``, ``"calibration"``, ``"trace"``,
         ``"observations"`` or ``"simulation"``.
     group : Dataset
         In memory, as it is about to be written or as it was read back.

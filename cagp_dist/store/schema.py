@@ -12,12 +12,16 @@ from cagp_dist.calibration.scores import Scores
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
+from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.store import simulated
 from cagp_dist.store.layout import (
     COORDINATES,
     MISSING,
     NODES_PER_CELL,
     OF_CELLS,
+    OF_REGIONS,
+    REGION,
+    REGION_DEFINITION,
     SCORES,
     STATION_NAME,
     attributes_of,
@@ -201,6 +205,77 @@ def targets_group(
         _posterior(variable, mean, std, noise_variance, computational_std),
         variable,
         title=f"Posterior {variable.long_name} at places of a table",
+    )
+
+
+def regions_group(
+    *,
+    times: ArrayLike,
+    regions: Sequence[Region],
+    mean: ArrayLike,
+    std: ArrayLike,
+    computational_std: ArrayLike | None = None,
+    variable: Variable = T2M,
+    resolution_degrees: float,
+) -> xr.Dataset:
+    """Group ``regions``: means over regions, weighted with area.
+
+    Parameters
+    ----------
+    times : array_like of datetime64, shape (T,)
+    regions : sequence of Region, length r
+        Names, definitions and areas.
+    mean : array_like, shape (T, r)
+        In the unit of the variable; a vector (r,) when T is 1.
+    std : array_like, shape (T, r) or (r,)
+        Standard deviation of the mean in that unit, without noise; (r,) is repeated for each time.
+    computational_std : array_like, shape (T, r) or (r,), optional
+        Part of it that is unfinished computation, at most.
+    variable : Variable
+        What is analysed.
+    resolution_degrees : float
+        Height of the cells that the means are sums over.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    name = variable.name
+    errors = {f"{name}_std": std}
+    if computational_std is not None:
+        errors[f"{name}_std_computational"] = computational_std
+    group = _dataset(
+        "regions",
+        {
+            "time": _coordinate("time", "time", times),
+            REGION: _coordinate(REGION, REGION, [region.name for region in regions]),
+            REGION_DEFINITION: _coordinate(
+                REGION_DEFINITION, REGION, [region.definition for region in regions]
+            ),
+        },
+        {
+            f"{name}_mean": mean,
+            **errors,
+            "region_area": np.array([region.area for region in regions]) * EARTH_SQUARE_KILOMETRES,
+        },
+        variable,
+        title=f"Posterior {variable.long_name}, means over regions",
+    )
+    for key in (f"{name}_mean", *errors):
+        group[key].attrs["long_name"] += OF_REGIONS
+        group[key].attrs["coordinates"] = REGION_DEFINITION
+    at = group[f"{name}_mean"].attrs
+    at |= {"cell_methods": f"{at['cell_methods']} area: mean", "ancillary_variables": f"{name}_std"}
+    group[f"{name}_std"].attrs |= {
+        "cell_methods": "area: mean",
+        "comment": "Latent: the uncertainty of the mean of the noise-free field over the region, "
+        "mathematical and computational together, with the covariance of its parts. WITHOUT noise.",
+    }
+    return group.assign_attrs(
+        regions_resolution_degrees=resolution_degrees,
+        comment="Sums over cells of at most that height, each with its area; regions are not independent of "
+        "each other.",
     )
 
 

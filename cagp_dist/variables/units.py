@@ -1,5 +1,6 @@
 """Units: one spelling of each, what converts one into another, and how people read them."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -222,6 +223,17 @@ def amount(value: float, units: str, digits: int = 3) -> str:
     if float(number) == 0.0 and abs(value) > 1e-6:
         number = f"{value:.2g}"
     return f"{number} {symbol(units)}".strip()
+
+
+def decimals(error: float) -> int:
+    """Decimals that show two digits of an error bar; two if it is zero.
+
+    Examples
+    --------
+    >>> decimals(0.123), decimals(4.5), decimals(250.0), decimals(0.0)
+    (2, 1, 0, 2)
+    """
+    return min(max(0, 1 - math.floor(math.log10(error))), 9) if error > 0.0 else 2
 
 
 def spoken(units: str) -> str:

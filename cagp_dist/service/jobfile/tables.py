@@ -23,10 +23,16 @@ from pydantic import (
 
 from cagp_dist.era5.selection import GapPolicy
 from cagp_dist.era5.sources import SOURCES
+from cagp_dist.gram.area_means import RESOLUTION_DEGREES, area_means
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import KERNELS, families_of
+from cagp_dist.regions import Region
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
+from cagp_dist.service.jobfile.regions import EXPECTED as EXPECTED_REGIONS
+from cagp_dist.service.jobfile.regions import regions as check_regions
+from cagp_dist.service.jobfile.regions import written as written_regions
 from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable, SolverTable
 from cagp_dist.service.jobfile.times import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times import TimeRule
@@ -39,6 +45,9 @@ _LARGEST_COUNT = 10**9
 
 
 Times = Annotated[tuple[str, ...] | TimeRule, PlainValidator(check_times)]
+Regions = Annotated[
+    tuple[Region, ...] | None, PlainValidator(check_regions), PlainSerializer(written_regions)
+]
 Area = Annotated[
     tuple[float, float, float, float], BeforeValidator(values.as_tuple), AfterValidator(values.area)
 ]
@@ -340,7 +349,7 @@ class MapGrid(Table):
 
 
 class DesignTable(Table):
-    """``[design]``: which points are observed, scored and mapped, and places to predict."""
+    """``[design]``: which points are observed, scored and mapped, places to predict, regions to average."""
 
     train: Annotated[
         RandomPoints | StridePoints | AllPoints,
@@ -373,6 +382,30 @@ class DesignTable(Table):
             examples=[{"kind": "grid", "resolution_degrees": 4.0}],
         ),
     ] = None
+    regions: Annotated[
+        Regions,
+        Field(
+            description=EXPECTED_REGIONS,
+            examples=[["global", {"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}]],
+        ),
+    ] = None
+    regions_resolution_degrees: Annotated[
+        float,
+        Field(
+            description="a number of degrees in [0.1, 30]: height of the cells whose sum is the mean over a "
+            "region",
+            examples=[1.0],
+            ge=0.1,
+            le=30.0,
+        ),
+    ] = RESOLUTION_DEGREES
+
+    @property
+    def region_means(self) -> LinearFunctionals | None:
+        """Means over the regions, one functional for each; None without regions."""
+        if self.regions is None:
+            return None
+        return area_means(self.regions, resolution_degrees=self.regions_resolution_degrees)
 
 
 @dataclass(frozen=True)
@@ -496,7 +529,7 @@ class Job(Table):
     """A checked job file."""
 
     observations: Annotated[Observations, Field(description="the keys source, variable, times")]
-    design: Annotated[DesignTable, Field(description="the keys train, test, map, targets")]
+    design: Annotated[DesignTable, Field(description="the keys train, test, map, targets, regions")]
     prior: Annotated[
         PriorTable, Field(description="the keys kernel, mean, fit_to, lengthscale, variance, noise_variance")
     ]
@@ -588,6 +621,8 @@ class Job(Table):
             del observations["columns"]["name"]
         if self.observations.gaps == "keep":
             del observations["gaps"]  # as of tables; where it makes a difference to a field, the run says so
+        if self.design.regions is None:
+            del form["design"]["regions"], form["design"]["regions_resolution_degrees"]
         new = {"noise_std": observations, "columns": observations, "targets": form["design"]}
         for key, owner in new.items():
             if owner[key] is None:
