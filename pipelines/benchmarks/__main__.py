@@ -92,10 +92,14 @@ def summary(results: dict[str, Figures]) -> list[Line]:
     if variances := results.get("pathwise_variances"):
         lines += [
             Line("variances at 4,050 targets by samples: times columns", variances["ratio"], ">= 5"),
-            Line("    their relative error", variances["relative_error"], "<= 0.08"),
+            Line("    their stated relative error", variances["stated_relative_error"], "<= 0.07"),
+            Line("    and that of this run", variances["relative_error"]),
         ]
     if job := results.get("map_job"):
-        lines.append(Line("job with a map of 64,800 cells: seconds", job["seconds"], "<= 60"))
+        lines += [
+            Line("job with a map of 64,800 cells: seconds", job["seconds"], "<= 60"),
+            Line("    of all processors together", job["processor_seconds"]),
+        ]
     if startup := results.get("startup"):
         lines += [
             Line("import cagp_dist, seconds", startup["import_seconds"], "<= 0.5"),
