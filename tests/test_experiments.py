@@ -1,5 +1,6 @@
 """The scripts behind docs/experiments.md, at sizes that take a second: what they measure, that they run."""
 
+import gzip
 import importlib
 import shutil
 import sys
@@ -510,3 +511,93 @@ def test_robustness_is_that_of_condition_field_by_field(scattered):
     )
     z = (posterior.mean - drawn.latent) / np.sqrt(posterior.variance)[:, None]
     assert right.scale == pytest.approx(np.sqrt(np.mean(z**2)))
+
+
+def test_every_registered_solver_is_compared():
+    from cagp_dist.solvers.registry import SOLVERS
+
+    compared = script("solvers_compared")
+    names = {name for name, kind in SOLVERS.items() if not kind.needs_grid}
+    assert names <= set(compared.solvers(points=40, block=8))
+
+
+@pytest.mark.exhaustive
+def test_solvers_are_compared_with_the_exact_posterior():
+    rows = script("solvers_compared").compare(0.2, 40, 5, block=8)
+    exact, sweeps = rows["cholesky"], rows["block-gauss-seidel"]
+    assert exact.distance < 1e-9
+    assert exact.bars == pytest.approx(1.0)
+    assert exact.iterations == "1"
+    assert sweeps.bars > 1.0
+    assert rows["mixed-actions"].iterations == "60 + 20"
+    for name, row in rows.items():
+        assert row.peak_bytes > 0, name
+        assert row.bars > 1.0 - 1e-9, name
+
+
+@pytest.fixture(scope="module")
+def regression_set(tmp_path_factory):
+    """A set of 120 cases, one column constant, written as those of the collection are."""
+    folder, generator = tmp_path_factory.mktemp("uci"), np.random.default_rng(0)
+    X = np.column_stack([generator.uniform(-3.0, 3.0, (120, 2)), np.full(120, 7.0)])
+    y = 50.0 + 4.0 * np.sin(X[:, 0]) + X[:, 1] + 0.1 * generator.standard_normal(120)
+    held_out = (np.arange(120)[:, None] + np.arange(3)) % 4 == 0
+    for name, rows in (("concrete", np.column_stack([X, y])), ("concrete.test_mask", 1 * held_out)):
+        with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
+            np.savetxt(file, rows, delimiter=",")
+    return folder
+
+
+def test_cases_are_standardised_by_the_training_cases(regression_set):
+    cases = script("uci").Cases.read(regression_set, "concrete", split=1, train=60, test=20)
+    assert cases.X.shape == (60, 2)
+    assert cases.X_test.shape == (20, 2)
+    np.testing.assert_allclose(cases.X.std(axis=0), 1.0)
+    assert abs(cases.y.mean()) < 1e-12
+    assert 2.0 < cases.y.std() < 5.0  # centred, not scaled
+    assert np.abs(cases.X_test).max() < 3.0
+
+
+def test_scores_of_sets_are_those_of_condition(regression_set):
+    uci = script("uci")
+    cases = uci.Cases.read(regression_set, "concrete", split=0, train=60, test=20)
+    found, chosen = uci.iterations(cases, count=8), uci.actions(cases, count=8)
+    prior = cases.fitted(cagp.Matern32)
+    exact = cagp.condition(prior, cases.X, cases.y, cases.X_test, solver=cagp.Cholesky())
+    rmse = np.sqrt(np.mean((exact.mean - cases.y_test) ** 2))
+    for name, scores in found.items():
+        assert scores.shape == (2, 8), name
+    np.testing.assert_allclose(found["exact"][0], rmse)
+    assert found["Gauss-Seidel"][0, -1] < found["Gauss-Seidel"][0, 0]
+    np.testing.assert_array_equal(chosen["two runs"][0], chosen["conjugate gradients"][0])
+    assert np.abs(chosen["two runs"][1] - chosen["conjugate gradients"][1]).max() > 1e-6
+
+
+@pytest.mark.exhaustive
+def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
+    uci = script("uci")
+    uci.main(["--quick", "--data", str(regression_set), "--output", str(tmp_path)])
+    assert "concrete: 90 training, 30 test cases, 2 columns" in capsys.readouterr().out
+    assert xr.open_zarr(tmp_path / "uci-iterations.zarr", consolidated=False).sizes["split"] == 2
+    with pytest.raises(SystemExit, match=r"has none of concrete\.csv\.gz"):
+        uci.main(["--data", str(tmp_path)])
+
+
+def test_blocks_of_all_points_are_exact_whatever_the_order(scattered):
+    limits, blocks = script("limits"), script("block_sizes")
+    points = limits.Points(scattered.observed[:60], scattered.predicted[:8])
+    prior = limits.prior_of(0.4)
+    y, latent = limits.draw_fields(points, 0.4, np.random.default_rng(5), fields=30)
+    exact = cagp.condition(prior, points.observed, y[:, 0], points.predicted, solver=cagp.Cholesky()).variance
+    bars = {}
+    for name, order in blocks.orders(points.observed, np.random.default_rng(6)).items():
+        for size in (1, 60):
+            found = blocks.measured(
+                prior, points.observed[order], y[order], points, latent, size=size, exact=exact
+            )
+            bars[name, size] = found["bars"].values
+            # whitened errors of 240 independent numbers: a standard error of 1 / sqrt(480) = 0.046
+            assert np.abs(found["u"].values - 1.0).max() < 0.2
+    for name in ("k-d", "latitude", "random"):
+        np.testing.assert_allclose(bars[name, 60], 1.0, rtol=1e-9)
+        assert bars[name, 1][0] > bars[name, 1][1] > 1.0

@@ -1,0 +1,256 @@
+"""UCI regression sets: Gauss-Seidel against conjugate gradients, and actions against each other.
+
+    python -m pipelines.experiments.uci [--quick] [--output FOLDER] [--data FOLDER]
+
+For every set FOLDER has ``NAME.csv.gz``, a row of numbers for each case with the target last, and
+``NAME.test_mask.csv.gz`` with a column of zeros and ones for each split. Of the first three splits 1,500
+training and 200 test cases are drawn; columns are standardised, the target is centred and not scaled.
+Lengthscale, variance and noise are fitted to 1,000 of the training cases.
+
+Two comparisons. With Matern 3/2, iterations: Gauss-Seidel in the order of the file, block Gauss-Seidel over 6
+blocks of neighbours, conjugate gradients. With Matern 1/2, actions: conjugate gradients, random actions,
+pseudo-inputs at random cases and unit vectors, at equal numbers; and an approximation with two runs, the mean
+of one and the variance of another that knows no data (`KrylovActions`), at twice the products with G.
+
+Prints tables, draws ``uci.png`` and writes ``uci-iterations.zarr`` and ``uci-actions.zarr``.
+"""
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.scores import nll, rmse
+from cagp_dist.kernels import Matern12, Matern32
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.solvers import Solver
+from pipelines.experiments.crossings import overtaken
+from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, print_table, save
+
+DATA = Path("../shared/data/uci")
+SETS = ("concrete", "bike", "protein", "kin40k")
+SPLITS, TRAIN, TEST, FITTED, BLOCKS = 3, 1500, 200, 1000, 6
+SWEEPS, ACTIONS = 40, 100
+SHOWN_SWEEPS, SHOWN_ACTIONS = (1, 5, 10, 20, 40), (10, 30, 100)
+SOLVERS = ("Gauss-Seidel", "block Gauss-Seidel", "conjugate gradients", "exact")
+BY_ACTIONS = (
+    "conjugate gradients",
+    "two runs",
+    "random actions",
+    "pseudo-inputs",
+    "unit vectors",
+    "exact",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """Training and test cases of a split, in a random order.
+
+    Attributes
+    ----------
+    X, X_test : array, shape (n, p), (q, p)
+        Standardised by the training cases; columns that are constant there are left out.
+    y, y_test : array, shape (n,), (q,)
+        About the mean of the training cases.
+    """
+
+    X: Array
+    y: Array
+    X_test: Array
+    y_test: Array
+
+    @classmethod
+    def read(cls, folder: Path, name: str, *, split: int, train: int, test: int) -> Self:
+        """Draw cases of a split; all of them where there are fewer."""
+        table, masks = (_numbers(folder / f"{name}{ending}.csv.gz") for ending in ("", ".test_mask"))
+        generator, held_out = np.random.default_rng(split), masks[:, split] > 0.5
+        chosen, others = (
+            table[generator.permutation(np.flatnonzero(rows))[:count]]
+            for rows, count in ((~held_out, train), (held_out, test))
+        )
+        centre, scale = chosen.mean(axis=0), chosen.std(axis=0)
+        scale[-1] = 1.0
+        varies = scale > 1e-9 * np.abs(chosen).max(axis=0)
+        chosen, others = (
+            ((rows - centre) / np.where(varies, scale, 1.0))[:, varies] for rows in (chosen, others)
+        )
+        return cls(chosen[:, :-1], chosen[:, -1], others[:, :-1], others[:, -1])
+
+    def fitted(self, kernel: type[Matern12 | Matern32]) -> cagp.Prior:
+        """Fit a prior with mean zero to some of the training cases."""
+        return cagp.fit(kernel, self.X[:FITTED], self.y[:FITTED], mean=0.0, method="dense").prior
+
+    def posterior(self, prior: cagp.Prior, solver: Solver, *, together: int | None = None) -> cagp.Posterior:
+        """Solve; with cases in blocks of neighbours where ``together`` says how many."""
+        X, y = self.X, self.y
+        if together is not None:
+            order = cagp.space_filling_order(X, block_size=together)
+            X, y = X[order], y[order]
+        return cagp.condition(prior, X, y, self.X_test, solver=solver, executor=SerialExecutor())
+
+    def scored(self, means: Sequence[Array], variances: Sequence[Array], noise: float, *, rows: int) -> Array:
+        """RMSE and NLL of new observations, (2, m), after every iteration; the last goes on to ``rows``."""
+        found = [
+            (rmse(mean, self.y_test), nll(mean, np.sqrt(variance + noise), self.y_test))
+            for mean, variance in zip(means, variances, strict=True)
+        ]
+        return np.transpose(found + (rows - len(found)) * found[-1:])
+
+
+def _numbers(path: Path) -> Array:
+    with gzip.open(path, "rt") as file:
+        return np.loadtxt(file, delimiter=",", ndmin=2)
+
+
+def iterations(cases: Cases, *, count: int) -> dict[str, Array]:
+    """Scores (2, m) of every solver with Matern 3/2, after 1, 2, ..., m iterations."""
+    prior = cases.fitted(Matern32)
+    block = -(-len(cases.X) // BLOCKS)
+    posteriors = {
+        "Gauss-Seidel": cases.posterior(prior, cagp.GaussSeidel(count)),
+        "block Gauss-Seidel": cases.posterior(
+            prior, cagp.BlockGaussSeidel(count, block_size=block), together=block
+        ),
+        "conjugate gradients": cases.posterior(prior, cagp.ConjugateGradient(count)),
+        "exact": cases.posterior(prior, cagp.Cholesky()),
+    }
+    return {
+        name: cases.scored(
+            [step.mean for step in each.trace[1:]],
+            [step.variance for step in each.trace[1:]],
+            prior.noise_number,
+            rows=count,
+        )
+        for name, each in posteriors.items()
+    }
+
+
+def actions(cases: Cases, *, count: int) -> dict[str, Array]:
+    """Scores (2, m) of every kind of actions with Matern 1/2, after 1, 2, ..., m of them."""
+    prior = cases.fitted(Matern12)
+    solvers: dict[str, Solver] = {
+        "conjugate gradients": cagp.ConjugateGradient(count),
+        "random actions": cagp.RandomActions(count),
+        "pseudo-inputs": cagp.PseudoInputs(count, placement="random"),
+        "unit vectors": cagp.UnitVectors(count),
+        "two runs": cagp.KrylovActions(count),
+        "exact": cagp.Cholesky(),
+    }
+    steps = {name: cases.posterior(prior, solver).trace[1:] for name, solver in solvers.items()}
+    length = min(len(steps["conjugate gradients"]), len(steps["two runs"]))
+    means = {name: [step.mean for step in each] for name, each in steps.items()}
+    means["two runs"] = means["conjugate gradients"][:length]
+    variances = {name: [step.variance for step in each][: len(means[name])] for name, each in steps.items()}
+    return {
+        name: cases.scored(means[name], variances[name], prior.noise_number, rows=count)
+        for name in BY_ACTIONS
+    }
+
+
+def results(found: Mapping[str, Sequence[Mapping[str, Array]]], *, title: str) -> xr.Dataset:
+    """Put the scores of every set, split and solver together."""
+    names = list(next(iter(found.values()))[0])
+    scores = np.array([[[split[name] for name in names] for split in splits] for splits in found.values()])
+    dims = ("set", "split", "solver", "iteration")
+    return xr.Dataset(
+        {score: (dims, scores[..., row, :]) for row, score in enumerate(("rmse", "nll"))},
+        coords={"set": np.array(list(found), dtype=object), "solver": np.array(names, dtype=object)},
+        attrs={"title": title},
+    )
+
+
+def table(data: xr.Dataset, shown: Sequence[int]) -> Iterator[Sequence[str]]:
+    """Lines of a table: mean over splits, and half the range over them."""
+    for name in data["set"].values:
+        for solver in data["solver"].values:
+            for m in shown[:1] if solver == "exact" else shown:
+                if m <= data.sizes["iteration"]:
+                    at = data.sel(set=name, solver=solver).isel(iteration=m - 1)
+                    cells = (
+                        f"{float(at[score].mean()):.3f} ± {0.5 * float(np.ptp(at[score].values)):.3f}"
+                        for score in ("rmse", "nll")
+                    )
+                    yield name, solver, "" if solver == "exact" else str(m), *cells
+
+
+def crossing_rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
+    """Where conjugate gradients overtake Gauss-Seidel, split by split."""
+    for name in data["set"].values:
+        cells = []
+        for score in ("rmse", "nll"):
+            leader, follower = (
+                data[score].sel(set=name, solver=solver).transpose("iteration", "split").values
+                for solver in ("Gauss-Seidel", "conjugate gradients")
+            )
+            done = len(leader)
+            cells.append(", ".join(str(m) if m <= done else f"> {done}" for m in overtaken(leader, follower)))
+        yield name, *cells
+
+
+def draw(path: Path, data: xr.Dataset) -> None:
+    """Draw both scores of every set against iterations: mean over splits, and their range."""
+    with drawn(path, width_inches=2.7 * data.sizes["set"], height_inches=4.6) as figure:
+        panels = figure.subplots(2, data.sizes["set"], sharex=True, squeeze=False)
+        m = np.arange(1, data.sizes["iteration"] + 1)
+        for column, name in zip(panels.T, data["set"].values, strict=True):
+            column[0].set_title(name, loc="left", fontsize=9)
+            column[1].set_xlabel("iterations")
+            for axes, score in zip(column, ("rmse", "nll"), strict=True):
+                for solver in SOLVERS:
+                    each = data[score].sel(set=name, solver=solver)
+                    colour = COLOURS[solver]
+                    axes.plot(m, each.mean("split"), color=colour, label=solver, linewidth=1.2)
+                    axes.fill_between(
+                        m, each.min("split"), each.max("split"), color=colour, alpha=0.15, linewidth=0
+                    )
+        panels[0, 0].set_ylabel("RMSE")
+        panels[1, 0].set_ylabel("negative log likelihood")
+        count_ticks(panels[0, 0], [each for each in (1, 2, 5, 10, 20, 40) if each <= m[-1]])
+        figure.legend(
+            *panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read, fit, solve, print, draw and save."""
+    command = parser(__doc__)
+    command.add_argument("--data", type=Path, default=DATA, help="folder of the sets (%(default)s)")
+    chosen = command.parse_args(arguments)
+    names = [name for name in SETS if (chosen.data / f"{name}.csv.gz").exists()]
+    if not names:
+        raise SystemExit(
+            f"{chosen.data} has none of {', '.join(f'{name}.csv.gz' for name in SETS)}. Give their folder "
+            "with --data; the collection uci_datasets has them."
+        )
+    splits, train, test = (2, 150, 50) if chosen.quick else (SPLITS, TRAIN, TEST)
+    sweeps, count = (12, 20) if chosen.quick else (SWEEPS, ACTIONS)
+    by_iteration, by_action = {}, {}
+    for name in names:
+        cases = [Cases.read(chosen.data, name, split=i, train=train, test=test) for i in range(splits)]
+        first_split = cases[0]
+        columns = first_split.X.shape[1]
+        print(
+            f"{name}: {len(first_split.X)} training, {len(first_split.X_test)} test cases, {columns} columns"
+        )
+        by_iteration[name] = [iterations(each, count=sweeps) for each in cases]
+        by_action[name] = [actions(each, count=count) for each in cases]
+    first = results(by_iteration, title="Figure 4 of Hegde, Adil and Cockayne (2025), other sizes")
+    second = results(by_action, title="Actions of Wenger et al. (2022), other sizes")
+    print()
+    print_table(("set", "solver", "m", "RMSE", "NLL"), table(first, SHOWN_SWEEPS))
+    print_table(("set", "RMSE: overtaken at m, by split", "NLL"), crossing_rows(first))
+    print_table(("set", "actions", "number", "RMSE", "NLL"), table(second, SHOWN_ACTIONS))
+    draw(chosen.output / "uci.png", first)
+    save(chosen.output / "uci-iterations.zarr", first)
+    save(chosen.output / "uci-actions.zarr", second)
+
+
+if __name__ == "__main__":
+    main()
