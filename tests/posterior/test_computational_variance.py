@@ -10,6 +10,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram import exact_variance as module
+from cagp_dist.gram.quadrature import tile_product
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import stopping
 from cagp_dist.solvers.affine import Affine
@@ -171,11 +172,19 @@ def test_lanczos_steps_tighten_the_bounds_of_every_solver(smooth, solver, monkey
 
 @pytest.mark.usefixtures("many_points")
 @pytest.mark.parametrize(("name", "share"), [("gauss-seidel", 0.6), ("blocks", 0.6), ("block jacobi", 0.3)])
-def test_quadrature_ends_a_solve_where_neighbours_do_not_tell(smooth, name, share):
-    """With the promised ratio, and soon after it is reached; the data have no part in it."""
-    make, dense = AFFINE[name], smooth.dense
+def test_quadrature_ends_a_solve_where_neighbours_do_not_tell(smooth, name, share, monkeypatch):
+    """With the promised ratio, soon after it is reached, for half the products of the sweeps at most."""
+    make, dense, widths = AFFINE[name], smooth.dense, []
     solver = make(200, computational_share=share)
-    posterior = smooth.condition(solver, covariance="diagonal")
+    with monkeypatch.context() as patch:
+
+        def counted(gram, executor):
+            product = tile_product(gram, executor)
+            return lambda columns: widths.append(columns.shape[1]) or product(columns)
+
+        patch.setattr(stopping, "tile_product", counted)
+        posterior = smooth.condition(solver, covariance="diagonal")
+    assert 0 < sum(widths) <= 0.5 * 12 * posterior.stats.iterations
     assert posterior.status is cagp.Status.SHARE_REACHED
     exact = computational(smooth, posterior)
     assert (exact <= share * posterior.variance + 1e-12).all()
