@@ -21,8 +21,11 @@ from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler, find_scheduler
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.solver import SOLVER_TABLES, solver_table
 from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.task import block_size
+from cagp_dist.solvers import BlockJacobi, ConjugateGradient, Hybrid
 from cagp_dist.solvers.options import ITERATIONS
 from cagp_dist.solvers.registry import SOLVERS
+from cagp_dist.tiling import POINT_TILE
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,16 @@ def test_every_solver_can_be_written_in_a_job(job_text, name):
     assert job.canonical()["solver"]["name"] == name
     with pytest.raises(ConfigurationError, match=f'nearest: "{name}"'):
         parse_job(text.replace(f'"{name}"', f'"{name}x"'))
+
+
+def test_points_of_a_job_stand_in_the_blocks_of_its_solver(job_text):
+    head, rest = job_text.split("[solver]")
+    settings = 'name = "hybrid"\nparts = "block-jacobi 1, conjugate-gradient 4"\nblock_size = 77\n'
+    job = parse_job(f"{head}[solver]\n{settings}[cluster]{rest.split('[cluster]')[1]}")
+    assert job.solver.build() == Hybrid([BlockJacobi(1, 77), ConjugateGradient(4)])
+    assert block_size(job.solver.build()) == 77
+    assert block_size(BlockJacobi(1, 78)) == 78
+    assert block_size(ConjugateGradient(4)) == POINT_TILE
 
 
 @pytest.mark.parametrize("name", KERNELS)
