@@ -72,14 +72,17 @@ def test_what_it_promises_of_calibration_is_so(problem, solver):
 
 
 @every_solver
-def test_error_bars_that_are_exact_hold_on_fields_of_the_prior(problem, solver):
+def test_error_bars_that_are_exact_hold_on_fields_of_the_prior(solver):
     """Along a direction, jointly and in the null space; a false alarm has probability 0.27 %."""
+    noise = 0.02 * 40.0 ** np.random.default_rng(1).uniform(-0.5, 0.5, size=100)
+    problem = regression_problem(100, q=12, lengthscale=0.25, noise_variance=noise)
+    # solvers that are called for each field by themselves are far off, and need few of them
     found = cagp.calibrate(
         problem.prior,
         problem.X,
         problem.X_test,
         solver=solver,
-        simulations=300,
+        simulations=400 if solver.many_fields else 60,
         generator=np.random.default_rng(3),
     )
     assert found.verdict.ok == (solver.calibrated == "exact"), found
