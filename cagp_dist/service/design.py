@@ -292,7 +292,7 @@ def samples_of_map(table: MapGrid | None, cells: MapCells | None, solver: Solver
 
     Where the job does not say, 400, whose standard deviations have a standard error of 3.5 %, for a map of
     more than 8,000 cells by an affine solver that does all of its iterations: a column for each cell would
-    then take twenty times as long, or more.
+    then take more than ten times as long (of 4,050 cells it takes 8 times as long as 408 samples).
     """
     if table is None or cells is None or cells.size == 0:
         return 0
