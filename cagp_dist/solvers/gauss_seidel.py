@@ -88,9 +88,9 @@ class BlockGaussSeidel(Ordered):
     therefore do not see what the others of it do, and are damped by ``w = 2 / (1 + s)``, with s an upper
     bound of ``lambda_max(P^-1 G)`` among them, P their diagonal blocks. It is worked out from their canonical
     correlations: for C colours 3 / C n^2 block_size flops once, on rings the eigenvalue itself. Then
-    ``W = 2 P / w - G`` is positive definite within every colour (math 2), and no sweep raises a variance;
-    blocks that are far apart in lengthscales have w near one and lose little, with few colours and a long
-    lengthscale the sweeps are those of `BlockJacobi`.
+    ``W = 2 P / w - G`` is positive definite within every colour (math 2), and no sweep raises a variance.
+    Blocks that are many lengthscales apart have w near one; at long lengthscales it is near two over one more
+    than the blocks of a colour.
     """
 
     iterations: int = field(metadata=ITERATIONS)

@@ -64,6 +64,16 @@ def _needs_grid(solver: Solver) -> bool:
     return False
 
 
+FURTHER = tuple(
+    f"{name}, {kind}"
+    for name, solver_class in REGISTRY.items()
+    for kind in (
+        *(f"{order} order" for order in (solver_class.orders if issubclass(solver_class, Ordered) else ())),
+        *(solver_class.preconditioners if issubclass(solver_class, Preconditioned) else ()),
+    )
+)
+"""Names of solvers in other orders and with preconditioners."""
+
 SOLVERS = _registered() | {
     "hybrid, conjugate gradients last": Hybrid([BlockGaussSeidel(2, LARGEST), ConjugateGradient(5)]),
     "hybrid, conjugate gradients first": Hybrid([ConjugateGradient(5), GaussSeidel(1)]),

@@ -46,7 +46,7 @@ RELAXED = [
     cagp.BlockJacobi(1, 32),
     cagp.BlockJacobi(3, 32),
     cagp.BlockJacobi(2, 149, damping=0.8),
-    cagp.BlockJacobi(2, 1, damping=0.03),
+    cagp.BlockJacobi(2, 1, damping=0.01),
     cagp.BlockGaussSeidel(1, 32, order="multicolour", colours=2),
     cagp.BlockGaussSeidel(3, 7, order="multicolour", colours=4),
     cagp.BlockGaussSeidel(2, 32, order="multicolour", colours=9),
