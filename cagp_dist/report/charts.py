@@ -187,7 +187,7 @@ def draw_regions(run: PublishedRun) -> Drawing:
     regions = run.regions
     assert regions is not None
     shown = min(len(regions.names), MOST_REGIONS)
-    rows, height = -(-shown // 2), 0.62 + 1.32 * -(-shown // 2)
+    rows, height = -(-shown // 2), 0.8 + 1.32 * -(-shown // 2)
     figure = Figure(figsize=(WIDTH_INCHES, height))
     which = f"the first {shown} of {len(regions.names)}" if shown < len(regions.names) else "one panel each"
     title(figure, "Regions over time", f"{len(run.times)} times; {which}, with scales of their own")
@@ -195,7 +195,7 @@ def draw_regions(run: PublishedRun) -> Drawing:
     for index in range(shown):
         row, column = divmod(index, 2)
         axes = figure.add_axes(
-            (0.11 + 0.5 * column, (0.26 + 1.32 * (rows - 1 - row)) / height, 0.37, 0.86 / height)
+            (0.11 + 0.5 * column, (0.44 + 1.32 * (rows - 1 - row)) / height, 0.37, 0.86 / height)
         )
         quiet_grid(axes)
         mean, std = regions.mean[order, index], regions.std[order, index]

@@ -304,14 +304,13 @@ def _regions(run: PublishedRun, figure: str) -> str:
     rows = tables.region_rows(run)
     if not rows:
         return ""
-    head = "".join(
-        f'<th class="number">{name}</th>' for name in ("mean", "error bar", "of it unfinished, at most")
-    )
+    head = "".join(f'<th class="number">{name}</th>' for name in ("mean", "error bar", "unfinished"))
     which = f"Means over regions, weighted with area, {when(run.times[0])}; all in group regions of the run"
     table = f"<table><caption>{escape(which)}</caption>\n<tr><th>region</th><th>where</th>{head}</tr>\n"
     table += f"{_rows(rows, numbers=(2, 3, 4))}</table>"
     note = (
-        "<p>Parts of a region that err together are counted as such. Regions that share ground err together, "
+        '<p class="note">Unfinished: the part of the error bar that more iterations take away, at most. '
+        "Places of a region that err together are counted as such. Regions that share ground err together, "
         "too: the error bar of a difference does not follow from this table.</p>"
     )
     card = f'<div class="card">{table}{note}</div>'
