@@ -31,13 +31,23 @@ from cagp_dist.kernels import Matern12, Matern32
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
 from pipelines.experiments.crossings import overtaken
-from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, print_table, save
+from pipelines.experiments.output import (
+    COLOURS,
+    count_ticks,
+    drawn,
+    few_colours,
+    parser,
+    plain_ticks,
+    print_table,
+    save,
+)
 
 DATA = Path("../shared/data/uci")
 SETS = ("concrete", "bike", "protein", "kin40k")
 SPLITS, TRAIN, TEST, FITTED, BLOCKS = 3, 1500, 200, 1000, 6
 SWEEPS, ACTIONS = 40, 100
-SHOWN_SWEEPS, SHOWN_ACTIONS = (1, 5, 10, 20, 40), (10, 30, 100)
+SHOWN_SWEEPS, SHOWN_ACTIONS = (1, 5, 20, 40), (10, 30, 100)
+TICKS = (0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 SOLVERS = ("Gauss-Seidel", "block Gauss-Seidel", "conjugate gradients", "exact")
 BY_ACTIONS = (
     "conjugate gradients",
@@ -167,17 +177,15 @@ def results(found: Mapping[str, Sequence[Mapping[str, Array]]], *, title: str) -
 
 
 def table(data: xr.Dataset, shown: Sequence[int]) -> Iterator[Sequence[str]]:
-    """Lines of a table: mean over splits, and half the range over them."""
+    """Lines of a table: RMSE and NLL, means over splits."""
     for name in data["set"].values:
         for solver in data["solver"].values:
-            for m in shown[:1] if solver == "exact" else shown:
-                if m <= data.sizes["iteration"]:
-                    at = data.sel(set=name, solver=solver).isel(iteration=m - 1)
-                    cells = (
-                        f"{float(at[score].mean()):.3f} ± {0.5 * float(np.ptp(at[score].values)):.3f}"
-                        for score in ("rmse", "nll")
-                    )
-                    yield name, solver, "" if solver == "exact" else str(m), *cells
+            at = data.sel(set=name, solver=solver).mean("split")
+            yield (
+                name,
+                solver,
+                *(f"{float(at['rmse'][m - 1]):.3f}, {float(at['nll'][m - 1]):.3f}" for m in shown),
+            )
 
 
 def crossing_rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
@@ -210,6 +218,8 @@ def draw(path: Path, data: xr.Dataset) -> None:
                     axes.fill_between(
                         m, each.min("split"), each.max("split"), color=colour, alpha=0.15, linewidth=0
                     )
+            low, high = column[0].get_ylim()
+            plain_ticks(column[0], [tick for tick in TICKS if max(low, 0.0) < tick < high])
         panels[0, 0].set_ylabel("RMSE")
         panels[1, 0].set_ylabel("negative log likelihood")
         count_ticks(panels[0, 0], [each for each in (1, 2, 5, 10, 20, 40) if each <= m[-1]])
@@ -244,10 +254,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     first = results(by_iteration, title="Figure 4 of Hegde, Adil and Cockayne (2025), other sizes")
     second = results(by_action, title="Actions of Wenger et al. (2022), other sizes")
     print()
-    print_table(("set", "solver", "m", "RMSE", "NLL"), table(first, SHOWN_SWEEPS))
+    sweeps_shown, actions_shown = (
+        [m for m in shown if m <= data.sizes["iteration"]]
+        for shown, data in ((SHOWN_SWEEPS, first), (SHOWN_ACTIONS, second))
+    )
+    head = [f"m = {m}: RMSE, NLL" for m in sweeps_shown]
+    print_table(("set", "solver", *head), table(first, sweeps_shown))
     print_table(("set", "RMSE: overtaken at m, by split", "NLL"), crossing_rows(first))
-    print_table(("set", "actions", "number", "RMSE", "NLL"), table(second, SHOWN_ACTIONS))
+    head = [f"{m} actions: RMSE, NLL" for m in actions_shown]
+    print_table(("set", "actions", *head), table(second, actions_shown))
     draw(chosen.output / "uci.png", first)
+    few_colours(chosen.output / "uci.png")
     save(chosen.output / "uci-iterations.zarr", first)
     save(chosen.output / "uci-actions.zarr", second)
 
