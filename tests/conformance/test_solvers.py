@@ -171,11 +171,6 @@ def test_linear_functionals_have_the_belief_of_the_points_they_are_of(problem, s
     np.testing.assert_allclose(found.trace[0].variance, np.diagonal(W.T @ problem.dense.K2 @ W), rtol=1e-12)
     np.testing.assert_allclose(found.mean[5], points.mean[4], rtol=1e-12)
     np.testing.assert_allclose(found.variance[5], points.variance[4], rtol=1e-10)
-    with ThreadExecutor(3) as executor:
-        assert_same_bits(
-            variant(problem, X_test=functionals).condition(solver, executor=executor),
-            variant(problem, X_test=functionals).condition(solver, executor=SerialExecutor()),
-        )
 
 
 @every_solver

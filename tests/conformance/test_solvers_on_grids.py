@@ -279,7 +279,7 @@ def test_the_mean_alone_is_the_same_mean(solver, given, where):
     assert_close(mean, expected, relative=1e-11)
 
 
-@chosen(SOLVERS)
+@some_case
 def test_linear_functionals_have_the_belief_of_the_points_they_are_of(solver, given, where):
     W = np.random.default_rng(7).normal(size=(len(given.wanted(where)), 3))
     W[:, 1] -= W[:, 1].mean()
@@ -291,8 +291,6 @@ def test_linear_functionals_have_the_belief_of_the_points_they_are_of(solver, gi
     relative = 1e-8 if points.status is cagp.Status.SOLVED else 1e-10
     assert_close(found.mean, W.T @ points.mean.ravel(), relative=relative)
     assert_close(found.covariance, W.T @ points.covariance @ W, relative=relative)
-    alone = cagp.condition(given.prior, given.grid, given.fields[0], functionals, solver=solver)
-    assert_close(alone.variance, found.variance, relative=relative)
 
 
 @some_case

@@ -82,6 +82,7 @@ def test_they_are_those_of_condition(published):
     verify(path)
 
 
+@pytest.mark.exhaustive
 def test_points_and_places_are_what_they_are_without_them(published, tmp_path):
     job, path = published
     text = job.text.replace(f'root = "{job.output.root}"', f'root = "{tmp_path}"')
@@ -133,16 +134,12 @@ def test_export_report_and_terminal(published, tmp_path):
     assert "the last of 2 times" in shown.output
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [{"name": "conjugate-gradient", "iterations": 3}, {"name": "cholesky"}],
-    ids=lambda solver: solver["name"],
-)
-def test_with_folds_they_are_of_all_points(solver, tmp_path):
+@pytest.mark.exhaustive
+def test_with_folds_they_are_of_all_points(tmp_path):
     """One solve for each time with conjugate gradients, whose error bars differ between times."""
-    job = parse_job(
-        the_job(tmp_path, solver=solver, test={"kind": "folds", "count": 2}, regions=["global", SAHARA])
-    )
+    solver = {"name": "conjugate-gradient", "iterations": 3}
+    folds = {"kind": "folds", "count": 2}
+    job = parse_job(the_job(tmp_path, solver=solver, test=folds, regions=["global", SAHARA]))
     found = run(job).regions
     task = prepare(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(["global", AS_VALUES[3]])
