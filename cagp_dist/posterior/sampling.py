@@ -26,6 +26,7 @@ from cagp_dist.posterior.prior_draws import PriorDraws
 from cagp_dist.posterior.problem import plan_of_mean
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import LinearMean, Problem, Solver, nothing_said
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
@@ -138,10 +139,11 @@ def plans_of_draws(
         # at targets the prior, the solver's part, and one more in the making
         kept = DOUBLE * (3 * (n + q) * draws) + draw_bytes(draws)
         if kept > demand.memory_limit_bytes:
+            name = solver.label if isinstance(solver, Affine) else type(solver).__name__
             raise BudgetError(
-                f"{draws} draws at {counted(n, 'observed point')} and {counted(q, 'target')} take about "
-                f"{bytes_text(kept)}, more than the {bytes_text(demand.memory_limit_bytes)} that may be "
-                "used.",
+                f"{name} on {n:,} points needs about {bytes_text(kept)} for {draws} samples of "
+                f"{counted(q, 'target')} at a time, more than the {bytes_text(demand.memory_limit_bytes)} "
+                "that may be used.",
                 remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_TEST_POINTS),
             )
         left = replace(
