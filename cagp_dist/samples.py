@@ -275,8 +275,8 @@ class _Work:
             self._number = number
             problem = problems.of(part)
             draws = prior_draws(problem.gram, self.targets, executor=executor)
-            demand = demand_of(problem, executor, max(limit - 2 * kept, 0))
-            sampler = Sampler(problem, self._solver, draws, demand, executor)
+            demand = demand_of(problem, executor, limit)
+            sampler = Sampler(problem, self._solver, draws, demand, executor, 2 * kept)
             yield part, sampler, averaged(self.targets, part.mean_at(self._prior, points))
 
     def drawn(

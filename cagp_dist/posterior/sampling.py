@@ -121,11 +121,17 @@ def draw_groups(draws: int, *, points: int) -> list[Range]:
 
 
 def plans_of_draws(
-    solver: Solver, demand: Demand, groups: Sequence[Range], *, draw_bytes: Callable[[int], int]
+    solver: Solver,
+    demand: Demand,
+    groups: Sequence[Range],
+    *,
+    draw_bytes: Callable[[int], int],
+    held_bytes: int = 0,
 ) -> list[Plan]:
     """Plan the solve of each group of draws, the first of which has the fields too.
 
-    ``draw_bytes`` says what so many draws of the prior take, as `PriorDraws.bytes` does.
+    ``draw_bytes`` says what so many draws of the prior take, as `PriorDraws.bytes` does, and ``held_bytes``
+    what is kept beside all groups.
 
     Raises
     ------
@@ -137,7 +143,7 @@ def plans_of_draws(
         draws = last - first
         columns = draws + (demand.fields if number == 0 else 0)
         # at targets the prior, the solver's part, and one more in the making
-        kept = DOUBLE * (3 * (n + q) * draws) + draw_bytes(draws)
+        kept = held_bytes + DOUBLE * (3 * (n + q) * draws) + draw_bytes(draws)
         if kept > demand.memory_limit_bytes:
             name = solver.label if isinstance(solver, Affine) else type(solver).__name__
             raise BudgetError(
@@ -189,9 +195,11 @@ class Sampler:
     prior : PriorDraws
         How the prior is drawn.
     demand : Demand
-        Size of the problem, and what may be allocated beside the draws that are kept.
+        Size of the problem, and what may be allocated.
     executor : Executor
         Where the work is done; draws do not depend on it.
+    held_bytes : int
+        What the draws, or what is made of them, take while others are made.
     """
 
     problem: Problem
@@ -199,10 +207,13 @@ class Sampler:
     prior: PriorDraws
     demand: Demand
     executor: Executor
+    held_bytes: int = 0
 
     def plans(self, groups: Sequence[Range]) -> list[Plan]:
         """Plan the solve of each group of draws; see `plans_of_draws`."""
-        return plans_of_draws(self.solver, self.demand, groups, draw_bytes=self.prior.bytes)
+        return plans_of_draws(
+            self.solver, self.demand, groups, draw_bytes=self.prior.bytes, held_bytes=self.held_bytes
+        )
 
     def groups(
         self,

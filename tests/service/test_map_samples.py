@@ -160,6 +160,6 @@ def test_samples_that_do_not_fit_are_refused_before_any_work(tmp_path, monkeypat
 
     monkeypatch.setattr(service, "memory_limit", lambda job, executor: 10 * 2**20)
     with pytest.raises(
-        BudgetError, match="Gauss-Seidel on 300 points needs about .* for 400 samples of 648 targets at"
+        BudgetError, match=r"Gauss-Seidel on 300 points needs about .* for 400 samples of 648 targets at"
     ):
         run(the_job(tmp_path, map_table={"std_samples": 400}))
