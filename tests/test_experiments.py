@@ -601,3 +601,14 @@ def test_blocks_of_all_points_are_exact_whatever_the_order(scattered):
     for name in ("k-d", "latitude", "random"):
         np.testing.assert_allclose(bars[name, 60], 1.0, rtol=1e-9)
         assert bars[name, 1][0] > bars[name, 1][1] > 1.0
+
+
+def test_time_to_accuracy_scores_what_it_times():
+    module = script("time_to_accuracy")
+    rows = {(row.solver, row.number): row for row in module.compare(40, fields=2)}
+    assert len(rows) == 19
+    exact = rows["exact", 40]
+    assert all(row.seconds > 0.0 for row in rows.values())
+    assert rows["conjugate gradients", 40].rmse == pytest.approx(exact.rmse, rel=1e-6)
+    assert rows["Gauss-Seidel", 20].rmse == pytest.approx(exact.rmse, rel=0.05)
+    assert rows["subset of the data", 4].nll > rows["subset of the data", 32].nll > exact.nll - 0.05
