@@ -161,7 +161,7 @@ def calibrate(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Do a job, and do it again on fields drawn from its own prior, to see what its error bars do.
+    """Do a job, and test its error bars on fields drawn from its own prior.
 
     The same points, prior and solver, on fields where the prior is right by construction: what is wrong with
     the error bars there is the fault of the solver. The run is that of `cagp run`, with the simulations in a
