@@ -612,3 +612,23 @@ def test_time_to_accuracy_scores_what_it_times():
     assert rows["conjugate gradients", 40].rmse == pytest.approx(exact.rmse, rel=1e-6)
     assert rows["Gauss-Seidel", 20].rmse == pytest.approx(exact.rmse, rel=0.05)
     assert rows["subset of the data", 4].nll > rows["subset of the data", 32].nll > exact.nll - 0.05
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("crossings", ["crossings.png", "crossings.zarr"]),
+        ("robustness", ["robustness.zarr"]),
+        ("block_sizes", ["block-sizes.png", "block-sizes.zarr"]),
+        ("solvers_compared", ["solvers-compared.zarr"]),
+        ("time_to_accuracy", ["time-to-accuracy.png", "time-to-accuracy.zarr"]),
+    ],
+)
+def test_scripts_save_what_they_print(name, written, tmp_path, capsys):
+    script(name).main(["--quick", "--output", str(tmp_path)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
+    for path in tmp_path.glob("*.zarr"):
+        assert all(np.isfinite(values).any() for values in xr.open_zarr(path, consolidated=False).values())
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert len(lines) >= 9
