@@ -13,7 +13,6 @@ variance (math 1.1; [Hegde, Adil & Cockayne 2025] for Gauss-Seidel).
 
 import time
 from collections.abc import Callable, Sequence, Sized
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -380,11 +379,12 @@ def condition(
     from cagp_dist.posterior.patterns import Solved, joined, plan_together
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
     from cagp_dist.posterior.trace import Step, Trace
-    from cagp_dist.runtime import ThreadExecutor
+    from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers import Stats, Status
     from cagp_dist.solvers.affine import Affine
-    from cagp_dist.solvers.base import check_one_field
+    from cagp_dist.solvers.base import check_one_field, check_solver
 
+    check_solver(solver)
     if lanczos_steps > 0 and not isinstance(solver, Affine):
         raise ArgumentError(
             f"lanczos_steps is {lanczos_steps}, but {solver!r} keeps no leftover to take them on; expected "
@@ -397,10 +397,7 @@ def condition(
     targets = as_targets(X_test, columns=parts[0].columns)
     points = target_points(targets)
     full = covariance == "full"
-    with ExitStack() as stack:
-        if executor is None:
-            executor = stack.enter_context(ThreadExecutor())
-        limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+    with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
         demands, plans, plan = plan_together(
             solver,
@@ -542,7 +539,7 @@ def posterior_mean(
     from cagp_dist.gram.targets import averaged, target_points
     from cagp_dist.posterior.patterns import in_order, joint_bytes, less_memory
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
-    from cagp_dist.runtime import ThreadExecutor
+    from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.affine import Affine
 
     if not isinstance(solver, Affine):
@@ -558,10 +555,7 @@ def posterior_mean(
     asked = _asked_iterations(iterations_by_target, targets, groups=groups)
     if asked is not None:
         solver = replace(solver, iterations=max((int(each.max(initial=0)) for each in asked), default=0))
-    with ExitStack() as stack:
-        if executor is None:
-            executor = stack.enter_context(ThreadExecutor())
-        limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+    with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         problems = Problems(
             prior, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
@@ -585,7 +579,13 @@ def _asked_iterations(
     from cagp_dist.gram.targets import target_count
     from cagp_dist.latlon.grid import LatLonGrid
 
-    q, asked, fields = target_count(targets), np.asarray(given), sum(len(group) for group in groups)
+    q, fields = target_count(targets), sum(len(group) for group in groups)
+    try:
+        asked = np.asarray(given)
+    except ValueError as error:
+        raise ArgumentError(
+            f"iterations_by_target is no array: {error}. Expected integers, one for each of {q} targets."
+        ) from error
     if isinstance(targets, LatLonGrid) and asked.shape[-2:] == targets.shape:
         asked = asked.reshape(*asked.shape[:-2], q).T
     fits = asked.shape in ((q,), (q, fields)) and asked.dtype.kind in "iu"

@@ -396,9 +396,9 @@ class GrowingData:
         return executor.memory_bytes if self._limit is None else self._limit
 
     def _opened(self, stack: ExitStack) -> "Executor":
-        from cagp_dist.runtime import ThreadExecutor
+        from cagp_dist.runtime import given_or_threads
 
-        return stack.enter_context(ThreadExecutor()) if self._executor is None else self._executor
+        return stack.enter_context(given_or_threads(self._executor, self._limit))[0]
 
     def _begun(self) -> "tuple[Observed, Targets]":
         if self._seen is None:

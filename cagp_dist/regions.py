@@ -6,7 +6,7 @@ are cut into cells exactly; of a cell that the edge of a polygon cuts, some poin
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Cells(NamedTuple):
         return Cells(self.latitude_degrees[inside], self.longitude_degrees[inside], self.area[inside])
 
 
+@runtime_checkable
 class Region(Protocol):
     """What a mean can be taken over."""
 
@@ -316,11 +317,17 @@ def as_regions(regions: "str | Region | Iterable[str | Region]") -> tuple[Region
     ArgumentError
         If a name is unknown, or two regions have one.
     """
-    given = [regions] if isinstance(regions, (str, Box, Polygon)) else list(regions)  # type: ignore[arg-type]
+    several = isinstance(regions, Iterable) and not isinstance(regions, str)
+    given: list[Any] = list(cast("Iterable[Any]", regions)) if several else [regions]
     found: list[Region] = []
     for region in given:
-        if not isinstance(region, str):
+        if isinstance(region, Region):
             found.append(region)
+        elif not isinstance(region, str):
+            raise ArgumentError(
+                f"regions hold {region!r}; expected names of regions, such as {next(iter(REGIONS))!r}, a Box "
+                "or a Polygon."
+            )
         elif region in REGIONS:
             found.append(REGIONS[region])
         else:

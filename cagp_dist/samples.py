@@ -195,6 +195,9 @@ def posterior_by_samples(
     >>> bool(np.allclose(found.mean, exact.mean)), bool(np.allclose(found.variance, exact.variance, rtol=0.3))
     (True, True)
     """
+    from cagp_dist.solvers.base import check_solver
+
+    check_solver(solver)
     if not solver.many_fields:
         raise ArgumentError(
             f"solver is {solver!r}, which follows the data: the spread of its samples is not its variance. "
@@ -236,9 +239,10 @@ class _Work:
         from cagp_dist.posterior.problem import as_targets, patterns
         from cagp_dist.posterior.sampling import check_generator
         from cagp_dist.solvers.affine import Affine
-        from cagp_dist.solvers.base import check_one_field
+        from cagp_dist.solvers.base import check_one_field, check_solver
 
         check_prior(prior)
+        check_solver(solver)
         check_count("samples", samples, least=1)
         check_generator(generator)
         self._parts = patterns(X, y)
@@ -262,11 +266,9 @@ class _Work:
         from cagp_dist.posterior.prior_draws import prior_draws
         from cagp_dist.posterior.problem import Problems, demand_of
         from cagp_dist.posterior.sampling import Sampler
-        from cagp_dist.runtime import ThreadExecutor
+        from cagp_dist.runtime import given_or_threads
 
-        if executor is None:
-            executor = stack.enter_context(ThreadExecutor())
-        limit = executor.memory_bytes if self._limit is None else self._limit
+        executor, limit = stack.enter_context(given_or_threads(executor, self._limit))
         problems = Problems(
             self._prior, self.targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )

@@ -11,7 +11,6 @@ iterations. Both sides are latent: no noise is added to ``Sigma``, and ``f_i`` c
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -141,14 +140,17 @@ def errors_of(
     progress: Callable[[float], None] = lambda _: None,
 ) -> Standardised:
     """Solve for drawn fields, on all cores of this process where no executor is given."""
-    from cagp_dist.runtime import ThreadExecutor
+    from cagp_dist.runtime import given_or_threads
+    from cagp_dist.solvers.base import check_solver
 
-    with ExitStack() as stack:
+    check_solver(solver)
+
+    with given_or_threads(executor, memory_limit_bytes) as (opened, _):
         return standardised(
             drawn.fields,
             solver=solver,
             direction=drawn.direction,
-            executor=stack.enter_context(ThreadExecutor()) if executor is None else executor,
+            executor=opened,
             memory_limit_bytes=memory_limit_bytes,
             progress=progress,
         )

@@ -28,6 +28,9 @@ NODES_AT_ONCE = 512
 """Nodes whose covariances are held at a time, whole functionals; a constant, so that no bit depends on
 workers."""
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-100, 1e100
+"""Largest weight of a functional: variances, with its square, neither over- nor underflow."""
+
 ROWS_AT_ONCE = 2048
 """Points whose covariances with those nodes are held at a time: 8 MB."""
 
@@ -65,7 +68,8 @@ class LinearFunctionals:
     Raises
     ------
     ArgumentError
-        If shapes do not fit, weights are not finite, or a functional has no weight but zeros.
+        If shapes do not fit, weights are not finite, a functional has no weight but zeros, or its largest is
+        not between 1e-100 and 1e100.
 
     Notes
     -----
@@ -111,6 +115,14 @@ class LinearFunctionals:
                 f"functional {empty} has no weight but zeros, so that it is zero whatever the field; "
                 "expected another weight in each column. Leave the column out, or take a finer grid where a "
                 "region holds none of its points."
+            )
+        largest = np.asarray(abs(W).max(axis=0).todense()).reshape(-1)
+        unfit = (largest < LEAST_WEIGHT) | (largest > MOST_WEIGHT)
+        if unfit.any():
+            index = int(unfit.argmax())
+            raise ArgumentError(
+                f"functional {index} has weights up to {largest[index]:.3g}; expected {LEAST_WEIGHT:g} to "
+                f"{MOST_WEIGHT:g}, whose squares are numbers. Use another unit."
             )
         used, terms = np.unique(W.indices, return_inverse=True)
         self._set(nodes[used], W.data, counts, terms.reshape(-1))
@@ -252,14 +264,12 @@ def _columns(weights: "ArrayLike | sparray | spmatrix", points: int) -> "csc_arr
     from scipy.sparse import csc_array, issparse
 
     given = weights if issparse(weights) else as_numbers("weights", cast("ArrayLike", weights))
-    if given.ndim == 1:
-        given = given.reshape(-1, 1)
-    if given.ndim != 2 or given.shape[0] != points:
+    if given.ndim not in (1, 2) or given.shape[0] != points:
         raise ArgumentError(
             f"weights have shape {given.shape}; expected ({points},) for one functional of the {points} "
             f"points, or ({points}, k) for k of them."
         )
-    W = csc_array(given, dtype=np.float64, copy=True)
+    W = csc_array(given.reshape(points, -1), dtype=np.float64, copy=True)
     if not np.isfinite(W.data).all():
         raise ArgumentError(
             "weights hold NaN or infinity; expected finite numbers, zero where there is none."

@@ -10,7 +10,6 @@ lengthscale of its own; their search begins with equal parts of the extents.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
@@ -186,12 +185,9 @@ def fit(
         limits = limits.above(-float(data.deviations.min()))
     counter = Counter(progress)
 
-    from cagp_dist.runtime import ThreadExecutor
+    from cagp_dist.runtime import given_or_threads
 
-    with ExitStack() as stack:
-        if executor is None:
-            executor = stack.enter_context(ThreadExecutor())
-        memory = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+    with given_or_threads(executor, memory_limit_bytes) as (executor, memory):
         if (
             method == "auto"
             and chosen == "dense"

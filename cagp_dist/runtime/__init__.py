@@ -7,6 +7,7 @@ from cagp_dist.runtime.base import (
     single_threaded_blas,
     single_threaded_steps,
 )
+from cagp_dist.runtime.given import given_or_threads
 from cagp_dist.runtime.schedulers import open_executor
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
@@ -17,6 +18,7 @@ __all__ = [
     "SerialExecutor",
     "ThreadExecutor",
     "blas_threads_for",
+    "given_or_threads",
     "open_executor",
     "single_threaded_blas",
     "single_threaded_steps",

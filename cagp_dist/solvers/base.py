@@ -168,6 +168,15 @@ class Solver(Protocol):
         ...
 
 
+def check_solver(solver: object) -> None:
+    """Raise `ArgumentError` unless it is a solver with its settings."""
+    if isinstance(solver, type) or not callable(getattr(solver, "states", None)):
+        raise ArgumentError(
+            f"solver is {solver!r}; expected a solver with its settings, such as "
+            "cagp_dist.BlockGaussSeidel(iterations=5)."
+        )
+
+
 def nothing_said(iteration: int) -> None:
     """Take the number of an iteration, where nobody wants to hear of it."""
 

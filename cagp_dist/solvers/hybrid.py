@@ -12,6 +12,7 @@ of stages, and the adjoint engine gives mean and covariance of one and the same 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -31,6 +32,7 @@ from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, check_one_field
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi
+from cagp_dist.solvers.named_parts import parts_of_text
 from cagp_dist.solvers.options import BLOCK_SIZE
 from cagp_dist.solvers.projection import project
 from cagp_dist.solvers.spectrum import admissible
@@ -57,6 +59,9 @@ NAMED: Mapping[str, Callable[..., Part]] = MappingProxyType(
     }
 )
 """Parts that a text may name."""
+
+EXAMPLE = "block-gauss-seidel 2, conjugate-gradient 20"
+"""Parts in a text, for messages."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,9 @@ class Hybrid:
                     "of parts alone. Give each part its block_size."
                 )
         if isinstance(parts, str):
-            parts = _parsed(parts, self.block_size or DEFAULT_BLOCK_SIZE)
+            size = self.block_size or DEFAULT_BLOCK_SIZE
+            make = {name: _made(name, size) for name in NAMED}
+            parts = parts_of_text(parts, make, numbers="iterations", example=EXAMPLE)
             object.__setattr__(self, "block_size", None)
         if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Part) for part in parts):
             raise ArgumentError(
@@ -278,19 +285,8 @@ def _actions(
     return _Actions(Projection(*used), status, relative)
 
 
-def _parsed(text: str, block_size: int) -> list[Part]:
-    """Read ``"block-gauss-seidel 2, conjugate-gradient 20"``."""
-    parts: list[Part] = []
-    for part in text.split(","):
-        name, _, count = part.strip().partition(" ")
-        if name not in NAMED or not count.strip().isdecimal():
-            raise ArgumentError(
-                f"parts is {text!r}, with {part.strip()!r}; expected names and numbers of iterations like "
-                f'"block-gauss-seidel 2, conjugate-gradient 20". Names are {", ".join(NAMED)}.'
-            )
-        settings = {"block_size": block_size} if "block" in name else {}
-        parts.append(NAMED[name](int(count), **settings))
-    return parts
+def _made(name: str, block_size: int) -> Callable[[int], Part]:
+    return partial(NAMED[name], block_size=block_size) if "block" in name else NAMED[name]
 
 
 def _block_size(part: Part) -> int | None:

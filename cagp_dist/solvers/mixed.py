@@ -1,9 +1,9 @@
 """Several policies in turn: some actions of one kind, then some of another (math 4)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.points import ActionCost, plan_actions
@@ -15,6 +15,7 @@ from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_one_field
 from cagp_dist.solvers.eigenvectors import Eigenvectors
 from cagp_dist.solvers.krylov_actions import KrylovActions
+from cagp_dist.solvers.named_parts import parts_of_text
 from cagp_dist.solvers.policies import Policy, in_turn
 from cagp_dist.solvers.projection import projection_states
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
@@ -31,6 +32,9 @@ ACTION_SOLVERS: Mapping[str, Callable[[int], "ActionSolver"]] = MappingProxyType
     }
 )
 """Solvers that can be a part, by their names in job files."""
+
+EXAMPLE = "unit-vectors 50, conjugate-gradient 20"
+"""Parts in a text, for messages."""
 
 
 @runtime_checkable
@@ -71,6 +75,11 @@ class MixedActions:
         each with its own number of actions. In job files, names and numbers:
         ``"unit-vectors 50, conjugate-gradient 20"``.
 
+    Raises
+    ------
+    ArgumentError
+        If there is no part, or one of another kind.
+
     Notes
     -----
     A product with G of all actions of a part, but one for each action of conjugate gradients;
@@ -97,13 +106,19 @@ class MixedActions:
     needs_grid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        parts = _parsed(self.parts) if isinstance(self.parts, str) else tuple(self.parts)
+        parts: Any = self.parts
+        if isinstance(parts, str):
+            parts = parts_of_text(parts, ACTION_SOLVERS, numbers="actions", example=EXAMPLE)
+        if not isinstance(parts, Sequence) or not parts:
+            raise ArgumentError(
+                f"parts is {parts!r}; expected a list of at least one of {', '.join(ACTION_SOLVERS)}."
+            )
         for part in parts:
-            if not isinstance(part, ActionSolver):
+            if isinstance(part, type) or not isinstance(part, ActionSolver):
                 raise ArgumentError(
                     f"parts holds {part!r}; expected solvers with actions: {', '.join(ACTION_SOLVERS)}."
                 )
-        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "parts", tuple(parts))
 
     @property
     def _solvers(self) -> tuple[ActionSolver, ...]:
@@ -160,17 +175,3 @@ class MixedActions:
             executor=executor,
             follows_residual=not self.many_fields,
         )
-
-
-def _parsed(text: str) -> tuple[ActionSolver, ...]:
-    """Read ``"unit-vectors 50, conjugate-gradient 20"``."""
-    parts = []
-    for part in text.split(","):
-        name, _, count = part.strip().partition(" ")
-        if name not in ACTION_SOLVERS or not count.strip().isdecimal():
-            raise ArgumentError(
-                f"parts is {text!r}, with {part.strip()!r}; expected names and numbers of actions like "
-                f'"unit-vectors 50, conjugate-gradient 20". Names are {", ".join(ACTION_SOLVERS)}.'
-            )
-        parts.append(ACTION_SOLVERS[name](int(count)))
-    return tuple(parts)

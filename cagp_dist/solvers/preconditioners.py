@@ -311,7 +311,9 @@ def find_preconditioner(name: str, size: int | None = None) -> PreconditionerSet
     ArgumentError
         If there is none of that name, or the size is not one.
     """
-    if name not in PRECONDITIONERS:
+    if not isinstance(name, str) or name not in PRECONDITIONERS:
         raise ArgumentError(f"preconditioner is {name!r}; expected one of {', '.join(PRECONDITIONERS)}.")
     made = PRECONDITIONERS[name]
+    if size is not None:
+        check_count("preconditioner_size", size, least=1)
     return made() if size is None else made(size)

@@ -123,21 +123,24 @@ def random_column(n: int) -> Array:
 
 
 def lanczos(of: Callable[[Array], tuple[Array, Array]], p: Array, *, steps: int) -> float:
-    """Largest Ritz value of ``P^-1 G`` from a column p, where ``of(p)`` is ``z = P^-1 p`` and ``G z``."""
+    """Largest Ritz value of ``P^-1 G`` from a column p, where ``of(p)`` is ``z = P^-1 p`` and ``G z``.
+
+    0 where p is zero.
+    """
     diagonal: list[float] = []
     beside: list[float] = []
     before, norm = np.zeros_like(p), 0.0
     for _ in range(min(steps, len(p))):
         z, image = of(p)
-        norm = float(np.sqrt(np.vdot(p, z)))
-        if norm == 0.0:
-            return 0.0
+        norm = float(np.sqrt(max(float(np.vdot(p, z)), 0.0)))  # by rounding it may be below zero
+        if norm <= (1e-10 * diagonal[0] if diagonal else 0.0):
+            break  # all directions that the start has a part in
         if diagonal:
-            if norm <= 1e-10 * diagonal[0]:
-                break  # all directions that the start has a part in
             beside.append(norm)
         p, z, image = p / norm, z / norm, image / norm
         diagonal.append(float(np.vdot(z, image)))
         p, before = image - diagonal[-1] * p - (norm if beside else 0.0) * before, p
+    if not diagonal:
+        return 0.0
     matrix = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
     return float(np.linalg.eigvalsh(matrix)[-1])

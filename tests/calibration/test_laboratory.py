@@ -326,12 +326,13 @@ def test_an_exact_solve_leaves_nothing_to_test(points):
         ({"simulations": 0}, "simulations is 0; expected an integer of at least 1"),
         ({"generator": 3}, r"generator is a int; expected numpy.random.default_rng\(seed\)"),
         ({"weights": [1.0]}, r"weights have shape \(1,\); expected \(15,\)"),
+        ({"solver": "jacobi"}, "solver is 'jacobi'; expected a solver with its settings"),
         ({"observed": np.ones((2, 2))}, "observed is for grids; of points, give those that are observed"),
     ],
 )
 def test_wrong_arguments_are_refused(points, change, text):
     with pytest.raises(ArgumentError, match=text):
-        cagp.calibrate(PRIOR, *points, solver=cagp.GaussSeidel(1), **change)
+        cagp.calibrate(PRIOR, *points, **{"solver": cagp.GaussSeidel(1), **change})
 
 
 def test_errors_of_fields_are_one_per_field(points):

@@ -125,12 +125,14 @@ def test_bounds_of_the_computational_variance_hold_for_sums():
         (
             [[0.0], [1.0]],
             [1.0],
-            r"weights have shape \(1, 1\); expected \(2,\) for one functional .* \(2, k\)",
+            r"weights have shape \(1,\); expected \(2,\) for one functional .* \(2, k\)",
         ),
         ([[0.0]], [np.nan], "weights hold NaN or infinity"),
         ([[0.0], [1.0]], [[1.0, 0.0], [1.0, 0.0]], "functional 1 has no weight but zeros.*finer grid"),
         ([0.0], [1.0], r"points has shape \(1,\); expected \(n, p\)"),
         ([[0.0]], ["a"], "weights is not numeric"),
+        ([[0.0]], [[1.0, 1e160]], r"functional 1 has weights up to 1e\+160; expected 1e-100 to 1e\+100"),
+        ([[0.0]], [1e-160], "functional 0 has weights up to 1e-160"),
     ],
 )
 def test_refused(points, weights, message):

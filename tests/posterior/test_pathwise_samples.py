@@ -361,6 +361,9 @@ def test_what_is_no_generator_or_no_number_of_samples_is_refused():
         sampled(problem, BLOCKS, samples=0)
     with pytest.raises(ArgumentError, match=r"prior is a float; expected a cagp_dist.Prior"):
         sampled(replace(problem, prior=1.0), BLOCKS)
+    for draw in (cagp.sample_posterior, cagp.posterior_by_samples):
+        with pytest.raises(ArgumentError, match=r"solver is None; expected a solver with its settings"):
+            draw(problem.prior, problem.X, problem.y, problem.X_test, solver=None, generator=None)
 
 
 def test_draws_that_are_not_finite_are_an_error():

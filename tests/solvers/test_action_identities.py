@@ -319,6 +319,9 @@ def test_mixed_actions_can_be_written_as_text():
             cagp.MixedActions(text)
     with pytest.raises(ArgumentError, match=r"parts holds Cholesky\(\); expected solvers with actions"):
         cagp.MixedActions([cagp.Cholesky()])
+    for parts in ([], None, cagp.UnitVectors(3)):
+        with pytest.raises(ArgumentError, match=r"parts is .*; expected a list of at least one of conjugate"):
+            cagp.MixedActions(parts)
 
 
 def test_t24_pseudo_inputs_at_every_point_are_the_exact_posterior(problem):

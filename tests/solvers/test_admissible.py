@@ -10,7 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 
 from ..grids import grid_problem
-from ..oracle import block_diagonal
+from ..oracle import assert_close, block_diagonal
 from ..problems import RegressionProblem, regression_problem
 from .engine import opened, tiled
 
@@ -70,6 +70,28 @@ def test_what_diverges_is_refused_with_the_range(problem, setting, part):
         cagp.posterior_mean(
             problem.prior, problem.X, problem.y, problem.X_test, solver=MAKE[setting](part * largest)
         )
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        cagp.Richardson(200, preconditioner="pivoted-cholesky"),
+        cagp.Richardson(200, step=1.9, preconditioner="nystrom"),
+        cagp.Chebyshev(1, preconditioner="pivoted-cholesky"),
+        cagp.BlockJacobi(400, block_size=1, damping=1.2),
+        cagp.TwoLevelBlockJacobi(50, block_size=1, coarse=1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("apart", [0.0, 1.0, 1e6])
+def test_spectra_of_one_or_two_eigenvalues_are_bounded(solver, apart):
+    """The Lanczos iteration ends after them, with a residual of zero where rounding leaves none."""
+    prior = cagp.Prior(cagp.Matern32(lengthscale=1.0, variance=64.0), noise_variance=64.0)
+    X, y, X_test = [[0.0], [apart]], [1.0, 2.0], [[0.3]]
+    posterior = cagp.condition(prior, X, y, X_test, solver=solver)
+    exact = cagp.condition(prior, X, y, X_test, solver=cagp.Cholesky())
+    assert_close(posterior.mean, exact.mean, relative=1e-6)
+    assert_close(posterior.variance, exact.variance, relative=1e-6)
 
 
 @pytest.mark.parametrize("name", ["poles, even Q", "irregular latitudes"])

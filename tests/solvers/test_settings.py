@@ -81,7 +81,10 @@ def test_step_must_be_positive(step):
         ),
         ({"preconditioner": "block-gauss-seidel"}, "expected one of 'pivoted-cholesky', 'nystrom': its bou"),
         ({"preconditioner_size": 9}, "preconditioner_size is 9 without a preconditioner; expected one of"),
-        ({"preconditioner": "nystrom", "preconditioner_size": 0}, "points is 0; expected an integer of at"),
+        (
+            {"preconditioner": "nystrom", "preconditioner_size": 0},
+            "preconditioner_size is 0; expected an integer of",
+        ),
     ],
 )
 def test_preconditioners_are_those_whose_bounds_are_known(solver, settings, text):
