@@ -8,6 +8,7 @@ from scipy.linalg import eigh
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
+from cagp_dist.solvers.spectrum import lanczos
 
 from ..grids import grid_problem
 from ..oracle import assert_close, block_diagonal
@@ -72,26 +73,13 @@ def test_what_diverges_is_refused_with_the_range(problem, setting, part):
         )
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [
-        cagp.Richardson(200, preconditioner="pivoted-cholesky"),
-        cagp.Richardson(200, step=1.9, preconditioner="nystrom"),
-        cagp.Chebyshev(1, preconditioner="pivoted-cholesky"),
-        cagp.BlockJacobi(400, block_size=1, damping=1.2),
-        cagp.TwoLevelBlockJacobi(50, block_size=1, coarse=1),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("apart", [0.0, 1.0, 1e6])
-def test_spectra_of_one_or_two_eigenvalues_are_bounded(solver, apart):
-    """The Lanczos iteration ends after them, with a residual of zero where rounding leaves none."""
-    prior = cagp.Prior(cagp.Matern32(lengthscale=1.0, variance=64.0), noise_variance=64.0)
-    X, y, X_test = [[0.0], [apart]], [1.0, 2.0], [[0.3]]
-    posterior = cagp.condition(prior, X, y, X_test, solver=solver)
-    exact = cagp.condition(prior, X, y, X_test, solver=cagp.Cholesky())
-    assert_close(posterior.mean, exact.mean, relative=1e-6)
-    assert_close(posterior.variance, exact.variance, relative=1e-6)
+def test_a_lanczos_iteration_may_end_with_a_residual_of_exactly_zero():
+    """Of one eigenvalue, or of two, on a start that the arithmetic does not round."""
+    eigenvalues = np.array([[4.0], [4.0], [2.0]])
+    for start, largest in (([1.0, 0.0, 0.0], 4.0), ([0.0, 0.0, 1.0], 2.0), ([3.0, 0.0, 3.0], 4.0)):
+        found = lanczos(lambda p: (p, eigenvalues * p), np.array(start)[:, None], steps=40)
+        assert_close(np.array(found), np.array(largest), relative=1e-14)
+    assert lanczos(lambda p: (p, p), np.zeros((3, 1)), steps=40) == 0.0
 
 
 @pytest.mark.parametrize("name", ["poles, even Q", "irregular latitudes"])
