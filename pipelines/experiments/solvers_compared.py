@@ -14,7 +14,7 @@ through five iterations, those by actions through 80. For each::
     bars       stated over exact standard deviation, median of the points
     actual / stated    rms distance over what is stated for it; 1 if calibrated, up to chance
 
-Prints a table and writes ``solvers-compared.zarr``.
+Prints two tables and writes ``solvers-compared.zarr``.
 """
 
 import dataclasses
@@ -153,13 +153,18 @@ def _iterations(solver: Solver) -> str:
     return str(solver.iterations)
 
 
-def table(found: Mapping[float, Mapping[str, Row]]) -> Iterator[Sequence[str]]:
-    """Lines of the table, the solvers closest to the exact mean at both lengthscales first."""
-    first = next(iter(found.values()))
-    for name in sorted(
-        first, key=lambda name: np.prod([1e-3 + rows[name].distance for rows in found.values()])
-    ):
-        row, cells = first[name], []
+def closest_first(found: Mapping[float, Mapping[str, Row]]) -> list[str]:
+    """Solvers, the ones closest to the exact mean at all lengthscales first."""
+    return sorted(
+        next(iter(found.values())),
+        key=lambda name: np.prod([1e-3 + rows[name].distance for rows in found.values()]),
+    )
+
+
+def accuracies(found: Mapping[float, Mapping[str, Row]]) -> Iterator[Sequence[str]]:
+    """Lines of the table of means and error bars."""
+    for name in closest_first(found):
+        cells = []
         for rows in found.values():
             at = rows[name]
             cells += [
@@ -167,14 +172,21 @@ def table(found: Mapping[float, Mapping[str, Row]]) -> Iterator[Sequence[str]]:
                 f"{at.bars:.2f}",
                 "" if np.isnan(at.actual_over_stated) else f"{at.actual_over_stated:.2f}",
             ]
+        yield name, next(iter(found.values()))[name].iterations, *cells
+
+
+def costs(found: Mapping[float, Mapping[str, Row]]) -> Iterator[Sequence[str]]:
+    """Lines of the table of work and memory, at the first lengthscale."""
+    first = next(iter(found.values()))
+    for name in closest_first(found):
+        row = first[name]
         yield (
             name,
             row.iterations,
+            row.calibrated,
             f"{row.products:,.0f}",
             f"{row.seconds / first[REFERENCE].seconds:.2f}",
             bytes_text(row.peak_bytes),
-            *cells,
-            row.calibrated,
         )
 
 
@@ -218,11 +230,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"lengthscale {lengthscale:g}: {REFERENCE} took {seconds:.2f} s of one core")
     print()
     measures = ("distance", "bars", "actual / stated")
-    head = ("solver", "m", "products with G", "time", "memory")
     print_table(
-        (*head, *(f"{measure}, {each:g}" for each in found for measure in measures), "calibrated"),
-        table(found),
+        ("solver", "m", *(f"{measure}, {each:g}" for each in found for measure in measures)),
+        accuracies(found),
     )
+    print_table(("solver", "m", "calibrated", "products with G", "time", "memory"), costs(found))
     save(chosen.output / "solvers-compared.zarr", results(found))
 
 
