@@ -51,7 +51,7 @@ def _registered() -> dict[str, Solver]:
         for kind in solver_class.preconditioners if issubclass(solver_class, Preconditioned) else ():
             found[f"{name}, {kind}"] = small(solver_class, preconditioner=kind, preconditioner_size=20)
         if "block_size" in {setting.name for setting in dataclasses.fields(solver_class)}:
-            found[f"{name}, blocks of 3"] = small(solver_class, block_size=3)
+            found[f"{name}, blocks of 3"] = small(solver_class, block_size=3, iterations=3)
             found[f"{name}, one block"] = small(solver_class, block_size=500, iterations=2)
     return found
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -122,22 +123,45 @@ INPUTS |= {
 }
 RINGS = [name for name in INPUTS if "gaps" not in name and "by point" not in name]
 """Inputs that block Gauss-Seidel sweeps in bands of rings."""
+TILES = [name for name in INPUTS if name not in RINGS]
 every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
 every_input = pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS.keys())
 WHERE = ("points", "grid")
 
 
-def chosen(solvers, **factors) -> pytest.MarkDecorator:
-    """Every pair of a solver, an input and a kind of targets (and values of other factors)."""
+def chosen(solvers, *, everywhere: bool = False, **factors) -> pytest.MarkDecorator:
+    """Every pair of a solver, an input and a kind of targets (and values of other factors).
+
+    Unless ``everywhere``, most of them at leisure only: else each solver has one input with rings and one
+    without, one of them with the grid as targets. Solvers take turns, so that every input has some.
+    """
     cases = pairwise({"solver": list(solvers), "given": list(INPUTS), "where": WHERE, **factors})
+    quick = [
+        (
+            solver,
+            inputs[i % 4],
+            WHERE[(i // 4 + k) % 2],
+            *(values[(i + k) % 2] for values in factors.values()),
+        )
+        for i, solver in enumerate(solvers)
+        for k, inputs in enumerate((RINGS, TILES))
+    ]
+    if everywhere:
+        quick = cases
+    marked = [(case, ()) for case in quick]
+    marked += [(case, pytest.mark.exhaustive) for case in cases if case not in quick]
     return pytest.mark.parametrize(
         ("solver", "given", "where", *factors),
-        [(solvers[solver], INPUTS[given], *rest) for solver, given, *rest in cases],
-        ids=["-".join(map(str, case)) for case in cases],
+        [
+            pytest.param(
+                solvers[case[0]], INPUTS[case[1]], *case[2:], id="-".join(map(str, case)), marks=marks
+            )
+            for case, marks in marked
+        ],
     )
 
 
-every_case = chosen(SOLVERS)
+every_case = chosen(SOLVERS, everywhere=True)
 INPUT_OF = dict(zip(SOLVERS, itertools.cycle(INPUTS), strict=False))
 """One input for each solver, all of them for some."""
 some_case = pytest.mark.parametrize(
@@ -150,6 +174,12 @@ some_case = pytest.mark.parametrize(
 )
 
 
+@cache
+def solved(solver, given: Observed, where: str) -> cagp.Posterior:
+    """The posterior with its covariance, made once: what other calls are compared with."""
+    return given.condition(solver, where, covariance="full")
+
+
 def flat(posterior: cagp.Posterior | cagp.Step) -> tuple[Array, Array]:
     """Mean and variance of one field as (q,)."""
     return posterior.mean.ravel(), posterior.variance.ravel()
@@ -157,7 +187,7 @@ def flat(posterior: cagp.Posterior | cagp.Step) -> tuple[Array, Array]:
 
 @every_case
 def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exact_one(solver, given, where):
-    posterior = given.condition(solver, where, covariance="full")
+    posterior = solved(solver, given, where)
     mean, exact = given.exact(where)
     shape = given.grid.shape if where == "grid" else (5,)
     assert posterior.mean.shape == posterior.variance.shape == shape
@@ -192,10 +222,10 @@ def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exa
     np.testing.assert_allclose(alone.variance, posterior.variance, rtol=0.0, atol=ROUNDING)
 
 
-@chosen(POINT_SOLVERS)
+@chosen(POINT_SOLVERS, everywhere=True)
 def test_a_grid_is_its_observed_points(solver, given, where):
     """The same belief as on points, where blocks are the same: not where they hold mirror images or poles."""
-    on_grid = given.condition(solver, where, covariance="full")
+    on_grid = solved(solver, given, where)
     rings = on_grid.stats.plan.rings_per_block
     if rings:
         solver = dataclasses.replace(solver, block_size=rings * given.grid.n_longitudes)
@@ -231,7 +261,7 @@ def test_threads_give_the_same_bits(solver, given, where, workers):
     assert_same_bits(found, given.condition(solver, where))
 
 
-@every_case
+@chosen(SOLVERS)
 def test_several_fields_are_several_solves(solver, given, where):
     if not solver.many_fields:
         with pytest.raises(ArgumentError, match=r"y holds 3 fields; .* Call condition\(\) once per field"):
@@ -240,7 +270,9 @@ def test_several_fields_are_several_solves(solver, given, where):
     together = given.condition(solver, where, field=given.fields, covariance="full")
     shape = given.grid.shape if where == "grid" else (5,)
     for t in range(3):
-        alone = given.condition(solver, where, field=given.fields[t], covariance="full")
+        alone = solved(solver, given, where)
+        if t:
+            alone = given.condition(solver, where, field=given.fields[t], covariance="full")
         mean = together.mean[t] if where == "grid" else together.mean[:, t]
         assert mean.shape == alone.mean.shape == shape
         assert_close(mean, alone.mean, relative=1e-12)
@@ -287,7 +319,7 @@ def test_linear_functionals_have_the_belief_of_the_points_they_are_of(solver, gi
     found = cagp.condition(
         given.prior, given.grid, given.fields[0], functionals, solver=solver, covariance="full"
     )
-    points = given.condition(solver, where, covariance="full")
+    points = solved(solver, given, where)
     relative = 1e-8 if points.status is cagp.Status.SOLVED else 1e-10
     assert_close(found.mean, W.T @ points.mean.ravel(), relative=relative)
     assert_close(found.covariance, W.T @ points.covariance @ W, relative=relative)

@@ -142,14 +142,15 @@ def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
 @pytest.mark.parametrize(
     ("n", "workers"),
     [
+        (700, 5),
         pytest.param(700, 1, marks=pytest.mark.exhaustive),
         pytest.param(1100, 2, marks=pytest.mark.exhaustive),
-        (1100, 5),
+        pytest.param(1100, 5, marks=pytest.mark.exhaustive),
     ],
 )
 def test_relaxed_solvers_do_not_see_tiles_panels_and_groups_of_columns(solver, n, workers):
     """Several tiles of 512, panels, and for 520 test points two groups of columns."""
-    problem = regression_problem(n, q=520, p=3, lengthscale=0.1)
+    problem = regression_problem(n, q=520, p=3, lengthscale=0.3)
     dense = problem.dense
     A, _, _ = compose(dense.G, dense_cycles(solver, dense.G))
     mean, covariance = dense.belief(A)
