@@ -1,5 +1,6 @@
 """Plans: everything is covered once, nothing exceeds the limit, and the bytes are those of the solve."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -49,17 +50,17 @@ sweep_solvers = st.one_of(
     st.builds(cagp.Richardson, st.integers(0, 30)),
     st.builds(cagp.Chebyshev, st.integers(0, 30)),
     st.builds(
-        lambda m, k, size: cagp.Hybrid([cagp.BlockGaussSeidel(m, size), cagp.ConjugateGradient(k)]),
-        st.integers(0, 30),
-        st.integers(1, 100),
-        st.integers(1, 40_000),
-    ),
-    st.builds(
         cagp.TwoLevelBlockJacobi,
         st.integers(0, 30),
         block_size=st.integers(1, 40_000),
         coarse=st.integers(1, 2000),
     ),
+)
+hybrids = st.builds(
+    lambda m, k, size: cagp.Hybrid([cagp.BlockGaussSeidel(m, size), cagp.ConjugateGradient(k)]),
+    st.integers(0, 30),
+    st.integers(1, 100),
+    st.integers(1, 40_000),
 )
 HYBRID = cagp.Hybrid(
     [cagp.TwoLevelBlockJacobi(1, 256, 50), cagp.ConjugateGradient(60), cagp.BlockGaussSeidel(1, 256)]
@@ -147,7 +148,7 @@ def test_tiles_are_kept_only_where_that_helps(solver, asked):
     assert plan.peak_bytes > without.peak_bytes
 
 
-@given(solver=sweep_solvers, asked=demands, factor=st.integers(2, 50))
+@given(solver=st.one_of(sweep_solvers, hybrids), asked=demands, factor=st.integers(2, 50))
 def test_more_memory_never_means_more_batches(solver, asked, factor):
     plan = attempt(solver, asked)
     richer = attempt(
@@ -168,7 +169,7 @@ def test_actions_stay_within_the_limit(solver, asked):
     assert plan.iterations == min(solver.iterations, asked.n)
 
 
-@given(solver=st.one_of(sweep_solvers, action_solvers), asked=demands)
+@given(solver=st.one_of(sweep_solvers, hybrids, action_solvers), asked=demands)
 def test_a_plan_is_told_in_sentences(solver, asked):
     plan = attempt(solver, asked)
     if plan is None:
@@ -288,58 +289,73 @@ def warm():
         cagp.condition(cagp.Prior(cagp.Matern32(0.1), 0.1), X, y, X_test, solver=solver)
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+ON_POINTS = [
+    (3000, 400, 1, cagp.BlockGaussSeidel(2, 256), "diagonal", None),
+    (3000, 40, 1, cagp.BlockGaussSeidel(2, 512), "diagonal", None),
+    (3000, 40, 1, cagp.BlockGaussSeidel(2, 512), "diagonal", 40 * MIB),
+    (2000, 1200, 1, cagp.BlockGaussSeidel(2, 256), "diagonal", 40 * MIB),
+    (2000, 5, 1, cagp.BlockGaussSeidel(1, 10), "diagonal", None),
+    (1000, 150, 300, cagp.BlockGaussSeidel(2, 256), "diagonal", None),
+    (2000, 400, 1, cagp.GaussSeidel(2), "full", None),
+    (2000, 400, 1, cagp.SOR(2, 1.5), "diagonal", None),
+    (2000, 40, 1, cagp.SSOR(2, 1.5), "diagonal", None),
+    (2000, 400, 1, cagp.SOR(2, 1.5, order="random"), "diagonal", None),
+    (2000, 20, 1, cagp.BlockGaussSeidel(2, 256, order="multicolour"), "diagonal", None),
+    (3000, 400, 1, cagp.BlockGaussSeidel(2, 256, order="multicolour"), "diagonal", 65 * MIB),
+    (2000, 400, 1, cagp.SSOR(2, 1.5), "full", None),
+    (2000, 400, 1, cagp.Jacobi(2), "diagonal", None),
+    (2000, 400, 1, cagp.Richardson(2, 0.0005), "diagonal", None),
+    (2000, 400, 1, cagp.Chebyshev(3), "diagonal", None),
+    (2000, 400, 1, cagp.Chebyshev(3, preconditioner="nystrom"), "diagonal", None),
+    (2000, 30, 1, cagp.Richardson(2, preconditioner="pivoted-cholesky"), "diagonal", None),
+    (3000, 400, 1, cagp.BlockJacobi(2, 256), "diagonal", None),
+    (3000, 40, 1, cagp.BlockJacobi(2, 512), "diagonal", 40 * MIB),
+    (2000, 1200, 1, cagp.BlockJacobi(2, 256), "diagonal", 50 * MIB),
+    (1000, 150, 300, cagp.BlockJacobi(2, 256), "diagonal", None),
+    (2000, 400, 1, cagp.BlockJacobi(2, 256), "full", None),
+    (2000, 40, 1, cagp.TwoLevelBlockGaussSeidel(2, 256, 200), "diagonal", None),
+    (1000, 150, 300, cagp.TwoLevelBlockGaussSeidel(2, 256, 50), "diagonal", None),
+    (2000, 1200, 1, cagp.TwoLevelBlockGaussSeidel(2, 256, 100), "diagonal", 70 * MIB),
+    (2000, 400, 1, cagp.TwoLevelBlockJacobi(2, 256, 100), "full", None),
+    (3000, 40, 1, cagp.TwoLevelBlockJacobi(2, 512, 100), "diagonal", 60 * MIB),
+    (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
+    (2000, 300, 1, HYBRID, "diagonal", None),
+    (1000, 200, 1, HYBRID, "full", None),
+    (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
+    (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
+    (2000, 100, 60, cagp.RandomActions(20), "diagonal", None),
+    (2000, 300, 1, cagp.UnitVectors(200), "diagonal", None),
+    (1000, 400, 1, cagp.UnitVectors(40, order="random"), "full", None),
+    (2000, 100, 60, cagp.SubsetOfData(400), "diagonal", None),
+    (2000, 300, 1, cagp.PseudoInputs(30), "diagonal", None),
+    (1000, 150, 60, cagp.PseudoInputs(30), "diagonal", None),
+    (800, 300, 1, cagp.Eigenvectors(30), "diagonal", None),
+    (1000, 300, 1, cagp.KrylovActions(30), "diagonal", None),
+    (1000, 300, 1, cagp.ConjugateGradient(10, "pivoted-cholesky", 60), "diagonal", None),
+    (2000, 300, 1, cagp.ConjugateGradient(5, "block-gauss-seidel", 256), "diagonal", None),
+    (1000, 300, 1, cagp.MixedActions("pseudo-inputs 20, conjugate-gradient 10"), "diagonal", None),
+    (1000, 300, 1, cagp.Cholesky(), "diagonal", None),
+    (700, 300, 1, cagp.Cholesky(), "full", None),
+    (700, 200, 300, cagp.Cholesky(), "diagonal", None),
+]
+
+
+def with_workers(cases: list[tuple]) -> list:
+    """Each case with two numbers of workers in turn, and with the other two at leisure."""
+    return [
+        pytest.param(
+            *case, workers, marks=() if workers in ((0, 2), (1, 4))[turn % 2] else pytest.mark.exhaustive
+        )
+        for turn, case in enumerate(cases)
+        for workers in (0, 1, 2, 4)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("n", "q", "fields", "solver", "covariance", "limit"),
+    ("n", "q", "fields", "solver", "covariance", "limit", "workers"),
     [
-        (3000, 400, 1, cagp.BlockGaussSeidel(2, 256), "diagonal", None),
-        (3000, 40, 1, cagp.BlockGaussSeidel(2, 512), "diagonal", None),
-        (3000, 40, 1, cagp.BlockGaussSeidel(2, 512), "diagonal", 40 * MIB),
-        (2000, 1200, 1, cagp.BlockGaussSeidel(2, 256), "diagonal", 40 * MIB),
-        (2000, 5, 1, cagp.BlockGaussSeidel(1, 10), "diagonal", None),
-        (1000, 150, 300, cagp.BlockGaussSeidel(2, 256), "diagonal", None),
-        (2000, 400, 1, cagp.GaussSeidel(2), "full", None),
-        (2000, 400, 1, cagp.SOR(2, 1.5), "diagonal", None),
-        (2000, 40, 1, cagp.SSOR(2, 1.5), "diagonal", None),
-        (2000, 400, 1, cagp.SOR(2, 1.5, order="random"), "diagonal", None),
-        (2000, 20, 1, cagp.BlockGaussSeidel(2, 256, order="multicolour"), "diagonal", None),
-        (3000, 400, 1, cagp.BlockGaussSeidel(2, 256, order="multicolour"), "diagonal", 40 * MIB),
-        (2000, 400, 1, cagp.SSOR(2, 1.5), "full", None),
-        (2000, 400, 1, cagp.Jacobi(2), "diagonal", None),
-        (2000, 400, 1, cagp.Richardson(2, 0.0005), "diagonal", None),
-        (2000, 400, 1, cagp.Chebyshev(3), "diagonal", None),
-        (2000, 400, 1, cagp.Chebyshev(3, preconditioner="nystrom"), "diagonal", None),
-        (2000, 30, 1, cagp.Richardson(2, preconditioner="pivoted-cholesky"), "diagonal", None),
-        (3000, 400, 1, cagp.BlockJacobi(2, 256), "diagonal", None),
-        (3000, 40, 1, cagp.BlockJacobi(2, 512), "diagonal", 40 * MIB),
-        (2000, 1200, 1, cagp.BlockJacobi(2, 256), "diagonal", 50 * MIB),
-        (1000, 150, 300, cagp.BlockJacobi(2, 256), "diagonal", None),
-        (2000, 400, 1, cagp.BlockJacobi(2, 256), "full", None),
-        (2000, 40, 1, cagp.TwoLevelBlockGaussSeidel(2, 256, 200), "diagonal", None),
-        (1000, 150, 300, cagp.TwoLevelBlockGaussSeidel(2, 256, 50), "diagonal", None),
-        (2000, 1200, 1, cagp.TwoLevelBlockGaussSeidel(2, 256, 100), "diagonal", 70 * MIB),
-        (2000, 400, 1, cagp.TwoLevelBlockJacobi(2, 256, 100), "full", None),
-        (3000, 40, 1, cagp.TwoLevelBlockJacobi(2, 512, 100), "diagonal", 60 * MIB),
-        (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
-        (2000, 300, 1, HYBRID, "diagonal", None),
-        (1000, 200, 1, HYBRID, "full", None),
-        (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
-        (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
-        (2000, 100, 60, cagp.RandomActions(20), "diagonal", None),
-        (2000, 300, 1, cagp.UnitVectors(200), "diagonal", None),
-        (1000, 400, 1, cagp.UnitVectors(40, order="random"), "full", None),
-        (2000, 100, 60, cagp.SubsetOfData(400), "diagonal", None),
-        (2000, 300, 1, cagp.PseudoInputs(30), "diagonal", None),
-        (1000, 150, 60, cagp.PseudoInputs(30), "diagonal", None),
-        (800, 300, 1, cagp.Eigenvectors(30), "diagonal", None),
-        pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, marks=pytest.mark.exhaustive),
-        (1000, 300, 1, cagp.KrylovActions(30), "diagonal", None),
-        (1000, 300, 1, cagp.ConjugateGradient(10, "pivoted-cholesky", 60), "diagonal", None),
-        (2000, 300, 1, cagp.ConjugateGradient(5, "block-gauss-seidel", 256), "diagonal", None),
-        (1000, 300, 1, cagp.MixedActions("pseudo-inputs 20, conjugate-gradient 10"), "diagonal", None),
-        (1000, 300, 1, cagp.Cholesky(), "diagonal", None),
-        (700, 300, 1, cagp.Cholesky(), "full", None),
-        (700, 200, 300, cagp.Cholesky(), "diagonal", None),
+        *with_workers(ON_POINTS),
+        pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, 2, marks=pytest.mark.exhaustive),
     ],
 )
 def test_planned_bytes_bound_what_is_allocated(n, q, fields, solver, covariance, limit, workers, warm):
@@ -489,41 +505,49 @@ def warm_grids():
             cagp.condition(prior, grid, field, grid.points[:3] + 0.01, solver=solver, covariance="full")
 
 
+ON_A_GRID = [
+    (cagp.Rings(), None, 1, "diagonal"),
+    (cagp.Rings(), 100, 1, "diagonal"),
+    (cagp.Rings(), 100, 1, "full"),
+    (cagp.Rings(), 10, 40, "diagonal"),
+    (cagp.Rings(), "cells", 1, "diagonal"),
+    (cagp.Rings(), "cells", 2, "full"),
+    (cagp.BlockGaussSeidel(2, 480), "cells", 1, "diagonal"),
+    (cagp.BlockGaussSeidel(2, 480), None, 1, "diagonal"),
+    (cagp.BlockGaussSeidel(2, 480), 300, 1, "diagonal"),
+    (cagp.BlockGaussSeidel(2, 480, order="random"), 300, 1, "diagonal"),
+    (cagp.BlockGaussSeidel(2, 480, order="multicolour"), 300, 1, "diagonal"),
+    (cagp.BlockGaussSeidel(2, 480), 300, 1, "full"),
+    (cagp.BlockGaussSeidel(2, 480), 10, 40, "diagonal"),
+    (cagp.BlockJacobi(2, 480), None, 1, "diagonal"),
+    (cagp.BlockJacobi(2, 480), 300, 1, "diagonal"),
+    (cagp.ConjugateGradient(5), None, 1, "diagonal"),
+    (cagp.RandomActions(5), 100, 3, "diagonal"),
+    (cagp.UnitVectors(40), None, 1, "diagonal"),
+    (cagp.PseudoInputs(20), "cells", 3, "diagonal"),
+    (cagp.PseudoInputs(20), None, 1, "diagonal"),
+    (cagp.KrylovActions(5), 100, 3, "diagonal"),
+]
+
+
+def with_gaps(cases: list[tuple]) -> list:
+    """Each case in series on a whole grid, and by two threads on one with gaps.
+
+    Blocks of a grid with gaps are swept by tiles, as above: most of these cases are for leisure.
+    """
+    found = []
+    for (solver, q, fields, covariance), gaps, workers in itertools.product(cases, ON_GRIDS, (0, 2)):
+        tiles = gaps == "few gaps" and isinstance(solver, (cagp.BlockGaussSeidel, cagp.BlockJacobi))
+        ordered = getattr(solver, "order", "given") != "given"
+        slow = tiles and (q is None or covariance == "full" or ordered)
+        quick = (workers == 2) == (gaps == "few gaps") and not slow
+        marks = () if quick else pytest.mark.exhaustive
+        found.append(pytest.param(solver, q, fields, covariance, gaps, workers, marks=marks))
+    return found
+
+
 @pytest.mark.parametrize(
-    ("gaps", "workers"),
-    [
-        ("whole", 0),
-        ("few gaps", 2),
-        pytest.param("whole", 2, marks=pytest.mark.exhaustive),
-        pytest.param("few gaps", 0, marks=pytest.mark.exhaustive),
-    ],
-)
-@pytest.mark.parametrize(
-    ("solver", "q", "fields", "covariance"),
-    [
-        (cagp.Rings(), None, 1, "diagonal"),
-        (cagp.Rings(), 100, 1, "diagonal"),
-        (cagp.Rings(), 100, 1, "full"),
-        (cagp.Rings(), 10, 40, "diagonal"),
-        (cagp.Rings(), "cells", 1, "diagonal"),
-        (cagp.Rings(), "cells", 2, "full"),
-        (cagp.BlockGaussSeidel(2, 480), "cells", 1, "diagonal"),
-        (cagp.BlockGaussSeidel(2, 480), None, 1, "diagonal"),
-        (cagp.BlockGaussSeidel(2, 480), 300, 1, "diagonal"),
-        (cagp.BlockGaussSeidel(2, 480, order="random"), 300, 1, "diagonal"),
-        (cagp.BlockGaussSeidel(2, 480, order="multicolour"), 300, 1, "diagonal"),
-        (cagp.BlockGaussSeidel(2, 480), 300, 1, "full"),
-        (cagp.BlockGaussSeidel(2, 480), 10, 40, "diagonal"),
-        (cagp.BlockJacobi(2, 480), None, 1, "diagonal"),
-        (cagp.BlockJacobi(2, 480), 300, 1, "diagonal"),
-        (cagp.ConjugateGradient(5), None, 1, "diagonal"),
-        (cagp.RandomActions(5), 100, 3, "diagonal"),
-        (cagp.UnitVectors(40), None, 1, "diagonal"),
-        (cagp.PseudoInputs(20), "cells", 3, "diagonal"),
-        (cagp.PseudoInputs(20), None, 1, "diagonal"),
-        (cagp.KrylovActions(5), 100, 3, "diagonal"),
-    ],
-    ids=repr,
+    ("solver", "q", "fields", "covariance", "gaps", "workers"), with_gaps(ON_A_GRID), ids=repr
 )
 def test_planned_bytes_bound_what_is_allocated_on_grids(
     solver, q, fields, covariance, gaps, workers, warm_grids

@@ -148,7 +148,13 @@ def test_the_default_executor(name, references):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("workers", "names"), [(1, ["mirrored"]), (2, ["mirrored", "not mirrored"])])
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [
+        pytest.param(1, ["mirrored"], marks=pytest.mark.exhaustive),
+        (2, ["mirrored", "not mirrored"]),
+    ],
+)
 def test_dask(workers, names, references):
     with local_cluster(workers) as client:
         executor = DaskExecutor(client)

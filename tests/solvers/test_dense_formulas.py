@@ -37,9 +37,10 @@ def assert_belief(posterior, expected):
     assert_close(posterior.variance, covariance.diagonal())
 
 
-@dimensions
-@kernels
-@pytest.mark.parametrize("iterations", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("p", "kernel_class", "iterations"),
+    pairwise({"p": [2, 3], "kernel_class": KERNELS_AND_SUMS, "iterations": [1, 2, 5]}),
+)
 def test_gauss_seidel(p, kernel_class, iterations):
     problem = regression_problem(p=p, kernel_class=kernel_class)
     dense = problem.dense
@@ -51,10 +52,12 @@ def test_gauss_seidel(p, kernel_class, iterations):
     assert_belief(posterior, (dense.centre + mean, dense.K2 - downdate))
 
 
-@dimensions
-@kernels
-@pytest.mark.parametrize("block_size", BLOCK_SIZES)
-@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize(
+    ("p", "kernel_class", "block_size", "iterations"),
+    pairwise(
+        {"p": [2, 3], "kernel_class": KERNELS_AND_SUMS, "block_size": BLOCK_SIZES, "iterations": [1, 3]}
+    ),
+)
 def test_block_gauss_seidel(p, kernel_class, block_size, iterations):
     problem = regression_problem(p=p, kernel_class=kernel_class)
     dense = problem.dense
