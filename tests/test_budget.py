@@ -340,21 +340,21 @@ ON_POINTS = [
 ]
 
 
-def with_workers(cases: list[tuple]) -> list:
-    """Each case with two numbers of workers in turn, and with the other two at leisure."""
-    return [
-        pytest.param(
-            *case, workers, marks=() if workers in ((0, 2), (1, 4))[turn % 2] else pytest.mark.exhaustive
-        )
-        for turn, case in enumerate(cases)
-        for workers in (0, 1, 2, 4)
-    ]
+def with_workers(cases: list[tuple], *turns: tuple[int, ...]) -> list:
+    """Each case with one of two sets of numbers of workers in turn, and with the other at leisure."""
+    found = []
+    for number, case in enumerate(cases):
+        quick = turns[(number + number // 2) % 2]
+        for workers in sorted(turns[0] + turns[1]):
+            marks = () if workers in quick else pytest.mark.exhaustive
+            found.append(pytest.param(*case, workers, marks=marks))
+    return found
 
 
 @pytest.mark.parametrize(
     ("n", "q", "fields", "solver", "covariance", "limit", "workers"),
     [
-        *with_workers(ON_POINTS),
+        *with_workers(ON_POINTS, (0, 2), (1, 4)),
         pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, 2, marks=pytest.mark.exhaustive),
     ],
 )
@@ -660,8 +660,7 @@ GRID_CASES = [
 ]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize(("solver", "gaps", "targets"), GRID_CASES)
+@pytest.mark.parametrize(("solver", "gaps", "targets", "workers"), with_workers(GRID_CASES, (0,), (2,)))
 def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, workers, warm):
     """Factors of the blocks, tables of distances and transforms included; poles and gaps too."""
     grid = cagp.LatLonGrid(np.linspace(-90.0, 89.0, 90), 120)
