@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cagp_dist.calibration.laboratory import Calibration, calibrate
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
-    from cagp_dist.gp import Posterior, Prior, Progress, condition, posterior_mean
+    from cagp_dist.gp import Posterior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.gram.area_means import area_means
     from cagp_dist.gram.cells import CellMeans, cell_means
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, LatitudeMean, LatitudePolynomial, mean_family
     from cagp_dist.posterior.trace import Step
+    from cagp_dist.prior import Prior
     from cagp_dist.regions import Box, Polygon
     from cagp_dist.runtime import open_executor
     from cagp_dist.samples import SampledPosterior, posterior_by_samples, sample_posterior
@@ -63,7 +64,7 @@ _HOME = {
     "Calibration": "calibration.laboratory",
     "calibrate": "calibration.laboratory",
     "Posterior": "gp",
-    "Prior": "gp",
+    "Prior": "prior",
     "Progress": "gp",
     "Step": "posterior.trace",
     "condition": "gp",

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gp import Prior, Progress, check_prior, shaped_as_targets
+from cagp_dist.gp import Progress, shaped_as_targets
+from cagp_dist.prior import Prior, check_prior
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan

@@ -14,13 +14,13 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.beliefs import Fields
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.gp import Prior
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.latlon.common import common_grid
 from cagp_dist.posterior.prior_draws import GridDraws
 from cagp_dist.posterior.problem import Observed, noise_of, patterns
+from cagp_dist.prior import Prior
 from cagp_dist.text import bytes_text, counted
 
 FEW_POINTS = 4096

@@ -31,7 +31,7 @@ from cagp_dist.calibration.simulated_verdict import (
     verdict_of,
 )
 from cagp_dist.calibration.simulation import errors_of
-from cagp_dist.gp import Prior
+from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,7 +22,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.beliefs import Standardised, standardised
 from cagp_dist.calibration.draws import Drawn, draw
 from cagp_dist.calibration.pit import NormalTests, normal_tests
-from cagp_dist.gp import Prior
+from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor

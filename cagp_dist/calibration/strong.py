@@ -16,7 +16,7 @@ from cagp_dist.calibration.draws import Drawn
 from cagp_dist.calibration.laboratory import Calibration, judged
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gp import Prior
+from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
     from cagp_dist.solvers.affine import Affine

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.gp import Prior
 from cagp_dist.kernels import Elementary, Kernel, families_of
 from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
+from cagp_dist.prior import Prior
 from cagp_dist.variables import range_error, variable_named
 from cagp_dist.variables.units import conversion
 

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gp import Prior
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.dataset import as_dataset
 from cagp_dist.kriging.executors import Workers, workers_of
@@ -34,6 +33,7 @@ from cagp_dist.kriging.summary import summary
 from cagp_dist.kriging.targets import To, are_rows, as_cells, find_targets, of_array, region_of
 from cagp_dist.kriging.validation import cross_validate
 from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gp import Mean, Prior
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import Given, make_bounds
@@ -36,6 +35,7 @@ from cagp_dist.likelihood.search import best_climb, climb, refine, settle
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.memory import available_bytes
+from cagp_dist.prior import Mean, Prior
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cagp_dist.gp import Prior
 from cagp_dist.likelihood.result import FitResult
+from cagp_dist.prior import Prior
 
 NEGLIGIBLE = 1e-3
 """A noise variance that is surely below this part of the field's need not be known better."""

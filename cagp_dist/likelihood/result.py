@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cagp_dist.arrays import Array
-from cagp_dist.gp import Prior
 from cagp_dist.kernels import Lengthscales
+from cagp_dist.prior import Prior
 from cagp_dist.remedies import Remedy, advice
 
 

@@ -8,7 +8,6 @@ pole (Q points that are one place), it is that of the observed points of the gri
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,26 +20,14 @@ from cagp_dist.geometry import is_pole
 from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
 from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
 from cagp_dist.gram.targets import Targets, target_points
-from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Problem, Solver
 from cagp_dist.text import counted
-
-
-class PriorLike(Protocol):
-    """What a problem needs from a prior."""
-
-    @property
-    def kernel(self) -> Kernel: ...
-
-    @property
-    def noise_variance(self) -> float | Array: ...
-
-    def mean_at(self, X: Array) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +61,7 @@ class Pattern:
         """Which of the given points were observed, shape (m,) or (P, Q)."""
         return np.asarray(~np.isnan(self.y[self.fields[0]]))
 
-    def mean_at(self, prior: PriorLike, points: Array) -> Array:
+    def mean_at(self, prior: Prior, points: Array) -> Array:
         """Prior mean of these fields at points (q, p): shape (q, 1), or (q, t) where it differs between them.
 
         Raises
@@ -262,7 +249,7 @@ def as_targets(X_test: ArrayLike | LatLonGrid | LinearFunctionals, *, columns: i
 
 
 def make_problem(
-    prior: PriorLike,
+    prior: Prior,
     pattern: Pattern,
     targets: Targets,
     *,
@@ -315,7 +302,7 @@ class Problems:
 
     def __init__(
         self,
-        prior: PriorLike,
+        prior: Prior,
         targets: Targets,
         *,
         full_covariance: bool,

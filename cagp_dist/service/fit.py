@@ -10,12 +10,12 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
-from cagp_dist.gp import Prior
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, Numbering
 from cagp_dist.likelihood.result import each
 from cagp_dist.posterior.patterns import shared_places
+from cagp_dist.prior import Prior
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job

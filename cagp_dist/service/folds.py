@@ -6,8 +6,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
-from cagp_dist.gp import Prior
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.plan import size_of_task
 from cagp_dist.service.solve import Solution, Step, solve

@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
 from cagp_dist.era5.canonical import Points
-from cagp_dist.gp import Prior
+from cagp_dist.prior import Prior
 from cagp_dist.service.design import MapCells, blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.jobfile.tables import FoldPoints

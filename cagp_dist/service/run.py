@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
-from cagp_dist.gp import Prior
+from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fit_sites

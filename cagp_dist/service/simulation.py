@@ -9,8 +9,8 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.laboratory import Calibration, calibrate
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.gp import Prior
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.task import Simulations, Task
 

@@ -16,13 +16,13 @@ from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import is_pole, spacing_degrees, unit_sphere
-from cagp_dist.gp import Prior
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.prior import Prior
 from cagp_dist.service.design import Design, MapCells, design_points, samples_of_map
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.solve import prior_of

@@ -1,0 +1,108 @@
+"""What is assumed before the data: a Gaussian process and the noise of its observations."""
+
+from collections.abc import Callable, Sized
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import as_variances, check_positive
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import Kernel
+from cagp_dist.text import counted
+
+Mean = float | Callable[[Array], ArrayLike]
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """What is assumed before the data: ``f ~ GP(mean, kernel)`` and ``y = f(X) + noise``.
+
+    Priors are equal, and have equal hashes, if their kernels, noise variances and means are.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance of the latent field f.
+    noise_variance : float or array_like, shape (n,), or (P, Q) for a grid
+        Variance of the independent observation noise, squared unit of y, above zero: one number, or one for
+        each observed point, in the order of X. An array is kept as a read-only copy. On a grid the entries
+        at points that were not observed are not used, and a pole that is given as Q copies, one observation,
+        has the mean of the variances of the copies that were observed.
+    mean : float or callable
+        A number, or a function of points (n, p) that returns (n,), or (n, T) with a column per field.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.2), noise_variance=0.01)
+
+    Two observations of one place, the second with an error ten times as large:
+
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.2), noise_variance=[0.01, 1.0])
+    >>> posterior = cagp.condition(prior, [[0.5], [0.5]], [1.0, 2.0], [[0.5]], solver=cagp.Cholesky())
+    >>> posterior.mean.round(3)
+    array([1.])
+    """
+
+    kernel: Kernel
+    noise_variance: float | Array
+    mean: Mean = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise ArgumentError(
+                f"kernel is a {type(self.kernel).__name__}; expected Matern12, Matern32, Matern52, "
+                "SquaredExponential or a sum of them."
+            )
+        if isinstance(self.noise_variance, Sized) and not isinstance(self.noise_variance, str):
+            noise = as_variances("noise_variance", self.noise_variance).copy()
+            noise.flags.writeable = False
+            object.__setattr__(self, "noise_variance", noise if noise.ndim else float(noise))
+        else:
+            check_positive("noise_variance", self.noise_variance)
+        number = isinstance(self.mean, (int, float, np.floating, np.integer))
+        if not callable(self.mean) and not (number and np.isfinite(self.mean)):
+            raise ArgumentError(f"mean is {self.mean!r}; expected a finite number or a function of X.")
+
+    def __eq__(self, other: object) -> bool:
+        return self._value() == other._value() if isinstance(other, Prior) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def _value(self) -> tuple[object, ...]:
+        noise = self.noise_variance
+        return (
+            self.kernel,
+            (noise.shape, noise.tobytes()) if isinstance(noise, np.ndarray) else noise,
+            self.mean,
+        )
+
+    @property
+    def noise_number(self) -> float:
+        """The noise variance of every observation; `ArgumentError` where it differs between them."""
+        if isinstance(self.noise_variance, np.ndarray):
+            raise ArgumentError(
+                f"noise_variance is an array of shape {self.noise_variance.shape}; expected one number for "
+                "all observations."
+            )
+        return self.noise_variance
+
+    def mean_at(self, X: Array) -> Array:
+        """Prior mean at X (n, p): shape (n, 1), or (n, T) where the mean differs between fields."""
+        value = self.mean(X) if callable(self.mean) else np.full(len(X), self.mean)
+        values = np.asarray(value, dtype=np.float64)
+        if values.ndim not in (1, 2) or len(values) != len(X) or not np.isfinite(values).all():
+            raise ArgumentError(
+                f"the prior mean returned shape {values.shape} for {counted(len(X), 'point')}; "
+                "expected finite values of shape (n,) or (n, T)."
+            )
+        return values if values.ndim == 2 else values[:, None]
+
+
+def check_prior(prior: object) -> None:
+    """Raise `ArgumentError` unless it is a `Prior`."""
+    if not isinstance(prior, Prior):
+        raise ArgumentError(f"prior is a {type(prior).__name__}; expected a cagp_dist.Prior.")
