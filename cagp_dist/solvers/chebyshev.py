@@ -19,9 +19,10 @@ class Chebyshev(Preconditioned):
 
     Calibrated exactly, since its matrix does not depend on the data: the bounds are the smallest noise
     variance and the largest row sum of G (math 1.1). That matrix is symmetric, and its downdate positive
-    semidefinite, so that no variance is above the prior's; from one iteration to the next a variance may
-    rise, unlike those of stationary iterations. Iterations needed grow with the square root of the ratio of
-    the bounds, which is large for many points or little noise: use a preconditioner there.
+    semidefinite, so that no variance is above the prior's (with a preconditioner, if the upper bound below
+    holds); from one iteration to the next a variance may rise, unlike those of stationary iterations. The
+    number of iterations needed grows with the square root of the ratio of the bounds, which is large for many
+    points or little noise: use a preconditioner there.
 
     A solve that goes on from a state begins its polynomial afresh.
 

@@ -133,7 +133,7 @@ def lanczos(of: Callable[[Array], tuple[Array, Array]], p: Array, *, steps: int)
     for _ in range(min(steps, len(p))):
         z, image = of(p)
         norm = float(np.sqrt(max(float(np.vdot(p, z)), 0.0)))  # by rounding it may be below zero
-        if norm <= (1e-10 * diagonal[0] if diagonal else 0.0):
+        if norm <= (1e-10 * abs(diagonal[0]) if diagonal else 0.0):
             break  # all directions that the start has a part in
         if diagonal:
             beside.append(norm)

@@ -80,6 +80,8 @@ def test_a_lanczos_iteration_may_end_with_a_residual_of_exactly_zero():
         found = lanczos(lambda p: (p, eigenvalues * p), np.array(start)[:, None], steps=40)
         assert_close(np.array(found), np.array(largest), relative=1e-14)
     assert lanczos(lambda p: (p, p), np.zeros((3, 1)), steps=40) == 0.0
+    # of a product that rounding has left below zero
+    assert lanczos(lambda p: (p, -1e-16 * p), np.array([[1.0], [0.0]]), steps=40) == -1e-16
 
 
 @pytest.mark.parametrize("name", ["poles, even Q", "irregular latitudes"])
