@@ -191,10 +191,15 @@ class Polygon:
     corners: Array = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        ring = tuple((float(longitude), float(latitude)) for longitude, latitude in self.ring)
+        named = f"the polygon of region {self.name!r}"
+        try:
+            ring = tuple((float(longitude), float(latitude)) for longitude, latitude in self.ring)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"{named} has the ring {self.ring!r}; expected corners (longitude, latitude) in degrees."
+            ) from error
         if len(ring) > 1 and ring[0] == ring[-1]:
             ring = ring[:-1]
-        named = f"the polygon of region {self.name!r}"
         if len(ring) < 3:
             raise ArgumentError(f"{named} has {len(ring)} corners; expected at least three.")
         longitude, latitude = np.array(ring).T

@@ -84,6 +84,8 @@ class PseudoInputs(KnownActions):
     def at_points(cls, Z: ArrayLike) -> Self:
         """Take pseudo-inputs (i, p) as they are, one action each."""
         points = as_points("Z", Z)
+        if len(points) == 0:
+            raise ArgumentError("Z holds no point; expected at least one pseudo-input, (i, p).")
         return cls(len(points), at=tuple(tuple(point) for point in points.tolist()))
 
     def actions(self, gram: Gram, *, executor: Executor) -> DenseActions:

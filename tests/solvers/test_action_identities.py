@@ -340,6 +340,8 @@ def test_pseudo_inputs_anywhere_are_the_formula(problem, dense):
     assert_close(posterior.mean, mean)
     assert_close(posterior.covariance, covariance)
     assert cagp.PseudoInputs.at_points(Z) == cagp.PseudoInputs(9, at=Z)
+    with pytest.raises(ArgumentError, match="Z holds no point; expected at least one pseudo-input"):
+        cagp.PseudoInputs.at_points(np.empty((0, 2)))
     with pytest.raises(ArgumentError, match="at holds 9 pseudo-inputs, fewer than the 10 iterations"):
         cagp.PseudoInputs(10, at=Z)
 
