@@ -119,24 +119,6 @@ def test_t17_belief_depends_on_the_span_of_the_first_actions_alone(problem, dens
         assert_close(step.variance, covariance.diagonal())
 
 
-def test_t17_belief_depends_on_the_span_alone(problem, dense):
-    S = np.random.default_rng(3).standard_normal((N, 12))
-    W = np.random.default_rng(4).normal(size=(12, 12))
-    posterior = problem.condition(cagp.RandomActions(12, seed=3))
-    for actions in (S, S @ W, S[:, ::-1] * np.geomspace(1e-3, 1e3, 12)):
-        mean, covariance = dense.projected(actions)
-        assert_close(posterior.mean, mean)
-        assert_close(posterior.covariance, covariance)
-
-
-def test_t17_trace_has_the_belief_after_the_first_actions(problem, dense):
-    S = np.random.default_rng(3).standard_normal((N, 12))
-    for step in problem.condition(cagp.RandomActions(12, seed=3)).trace[1:]:
-        mean, covariance = dense.projected(S[:, : step.iteration])
-        assert_close(step.mean, mean)
-        assert_close(step.variance, covariance.diagonal())
-
-
 @every_policy
 def test_t18_variance_falls_with_every_action_and_stays_above_the_exact_one(problem, dense, solver):
     exact = dense.exact()[1].diagonal()
