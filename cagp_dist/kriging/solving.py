@@ -21,6 +21,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
+from cagp_dist.solvers.base import check_solver
 from cagp_dist.text import alternatives
 
 MOST_DENSE = 20_000
@@ -174,6 +175,7 @@ def choose_solver(
     planned to be quicker; a complete grid always by its rings. Otherwise block Gauss-Seidel.
     """
     if not isinstance(solver, str):
+        check_solver(solver)
         return solver
     if solver in SOLVERS:
         return SOLVERS[solver]

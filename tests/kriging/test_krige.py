@@ -348,6 +348,7 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
         ({"kernel": "matern23"}, "'matern23' is no kernel; expected matern12"),
         ({"kernel": 3}, "kernel is 3; expected a name"),
         ({"solver": "magic"}, "solver is 'magic'; expected \"auto\""),
+        ({"solver": None}, "solver is None; expected a solver with its settings"),
         ({"solver": "rings"}, "form no latitude-longitude grid"),
         ({"mean": "cubic"}, "mean is 'cubic'"),
         ({"lengthscale": 1.0, "lengthscale_km": 1.0}, "both given"),
