@@ -110,7 +110,12 @@ def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
         prediction = np.zeros((1, 200)), np.full(200, std), rng.standard_normal((1, 200))
         group = calibration_group(**points, pit=pit(*prediction), scores=scores(*prediction))
         outcome = SimpleNamespace(
-            calibration=group, already_done=False, status=Status.COMPLETED, path=None, simulation=None
+            calibration=group,
+            already_done=False,
+            status=Status.COMPLETED,
+            path=None,
+            simulation=None,
+            regions=None,
         )
         show_outcome(outcome, None)
         line = next(line for line in capsys.readouterr().out.splitlines() if "bars    " in line)

@@ -173,7 +173,7 @@ def test_a_group_without_numbers_that_csv_holds_is_named(run, tmp_path):
     with output_lock(tmp_path):
         traced = publish(tmp_path, {"trace": trace_group([step], seconds=[0.0])}, run_key=KEY, attributes={})
     with pytest.raises(
-        ConfigurationError, match=r"csv holds groups of places, and .* these do not fit: trace"
+        ConfigurationError, match=r"csv holds groups of places and regions, and .* these do not fit: trace"
     ):
         export_run(traced, to="csv")
     assert export_run(traced, to="netcdf", output=tmp_path / "x")[0].name == "trace.nc"
