@@ -31,6 +31,7 @@ from cagp_dist.calibration.simulated_verdict import (
     verdict_of,
 )
 from cagp_dist.calibration.simulation import errors_of
+from cagp_dist.checks import check_count
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ def calibrate(
     solver : Solver
         Settings of the solver.
     simulations : int
-        Number N of fields. Along the direction the standard error of a scale is ``1 / sqrt(2 N)``, jointly
-        ``1 / sqrt(2 N q)``.
+        Number N of fields, at least 2. Along the direction the standard error of a scale is
+        ``1 / sqrt(2 N)``, jointly ``1 / sqrt(2 N q)``.
     generator : numpy.random.Generator, optional
         Source of the direction and the fields; by default ``numpy.random.default_rng(0)``.
     observed : array of bool, shape (P, Q), optional
@@ -217,6 +218,7 @@ def calibrate(
     ... ).verdict.kind
     'too-wide'
     """
+    check_count("simulations", simulations, least=2)  # errors of scales come from their spread
     drawn = draw(
         prior,
         X,
@@ -252,7 +254,7 @@ def judged(drawn: Drawn, errors: Standardised, *, solver: str, weights: Array) -
         joint=joint,
         point_std=np.sqrt(squares.mean(axis=1)),
         area_std=area_std,
-        area_std_error=float(by_field.std() / np.sqrt(by_field.size) / (2.0 * area_std)),
+        area_std_error=float(by_field.std(ddof=1) / np.sqrt(by_field.size) / (2.0 * area_std)),
         scores=scored,
         verdict=verdict_of(tests, rank_pvalue, joint, ratio=area_std, fields=pit.size, points=len(squares)),
         relative_jitter=drawn.relative_jitter,

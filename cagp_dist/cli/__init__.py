@@ -150,7 +150,7 @@ def calibrate(
     simulations: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="Fields to draw: the more, the smaller the faults that are found."
+            metavar="N", min=2, help="Fields to draw: the more, the smaller the faults that are found."
         ),
     ] = 1000,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the fields.")] = 0,

@@ -90,7 +90,7 @@ class Simulations:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("simulations", self.count, least=1)
+        check_count("simulations", self.count, least=2)
         check_count("seed", self.seed, least=0)
 
 

@@ -185,7 +185,7 @@ def test_error_bars_of_grids_hold(field, tmp_path, design):
 
 def test_fields_are_observed_where_the_first_time_is(field, tmp_path):
     """Of times with gaps of their own; the noise of a point goes with it."""
-    task, _ = simulated(field, tmp_path, 1)
+    task, _ = simulated(field, tmp_path, 2)
     gone = task.points.values.copy()
     gone[0, task.design.train[::2]] = np.nan
     noise = np.random.default_rng(0).uniform(0.1, 9.0, gone.shape[1])
