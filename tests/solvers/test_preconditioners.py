@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said():
         DiagonalPlusLowRank(np.zeros(3), np.ones((3, 1)))
     with pytest.raises(ArgumentError, match="preconditioner is 'ilu'; expected one of pivoted-cholesky, ny"):
         find_preconditioner("ilu")
-    with pytest.raises(ArgumentError, match="rank is 0; expected an integer of at least 1"):
+    with pytest.raises(ArgumentError, match="preconditioner_size is 0; expected an integer of at least 1"):
         find_preconditioner("pivoted-cholesky", 0)
     assert find_preconditioner("nystrom") == Nystrom()
 
