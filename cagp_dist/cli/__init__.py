@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from cagp_dist.cli import runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
-from cagp_dist.cli.options import Debug, Output
+from cagp_dist.cli.options import Debug, Output, PublishUnconverged
 from cagp_dist.cli.options import examples as _examples
 
 if TYPE_CHECKING:
@@ -125,9 +125,7 @@ def run(
     job: JobFile,
     times: Times = None,
     scheduler: Scheduler = None,
-    publish_unconverged: Annotated[
-        bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
-    ] = False,
+    publish_unconverged: PublishUnconverged = False,
     debug: Debug = False,
 ) -> None:
     """Do a job: observe, solve, score, publish the run, write its report.
@@ -156,9 +154,7 @@ def calibrate(
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the fields.")] = 0,
     times: Times = None,
     scheduler: Scheduler = None,
-    publish_unconverged: Annotated[
-        bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
-    ] = False,
+    publish_unconverged: PublishUnconverged = False,
     debug: Debug = False,
 ) -> None:
     """Do a job, and test its error bars on fields drawn from its own prior.

@@ -11,6 +11,9 @@ Output = Annotated[
         metavar="OUT", help="Output folder: its current run; or OUT/KEY, one run in it.", show_default=False
     ),
 ]
+PublishUnconverged = Annotated[
+    bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

@@ -34,7 +34,7 @@ def sample(
 ) -> xr.Dataset:
     """Draw fields that agree with the observations; see `Kriging.sample`."""
     many = targets.latitude_degrees.size > MOST_SAMPLED
-    draw = _draw_pathwise if many else _draw_by_covariance
+    draw = sample_fields if many else _draw_by_covariance
     with workers_of(workers) as executor:
         draws, status, solvers = draw(
             observed,
@@ -54,31 +54,6 @@ def sample(
         coords={**coordinates(observed, targets), "sample": np.arange(size)},
         attrs={"status": status.value, "solver": "; ".join(solvers), "seed": seed},
     )
-
-
-def _draw_pathwise(
-    observed: Observations,
-    learned: Learned,
-    targets: Targets,
-    *,
-    size: int,
-    generator: np.random.Generator,
-    solver: "str | Solver",
-    executor: Executor,
-    memory_limit_bytes: int | None,
-) -> tuple[Array, Status, tuple[str, ...]]:
-    """Draws (size, T, q): a right-hand side each (math 1.5)."""
-    draws, solvers = sample_fields(
-        observed,
-        learned,
-        targets,
-        size=size,
-        generator=generator,
-        solver=solver,
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-    )
-    return draws, Status.COMPLETED, solvers
 
 
 def _draw_by_covariance(

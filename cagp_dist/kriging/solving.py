@@ -258,8 +258,10 @@ def sample_fields(
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
-) -> tuple[Array, tuple[str, ...]]:
-    """Draw each field at the targets, pathwise: shape (size, T, q), and the solvers that were used.
+) -> tuple[Array, Status, tuple[str, ...]]:
+    """Draw each field at the targets, pathwise, a right-hand side for each draw (math 1.5).
+
+    Returns draws (size, T, q), how the solves ended, and the solvers that were used.
 
     Block Gauss-Seidel that was not asked for with its settings does `USUAL_SWEEPS` sweeps: where to stop
     follows from variances, which are not worked out here.
@@ -296,7 +298,7 @@ def sample_fields(
         on_grid = chosen.needs_grid and targets.grid is not None  # (size, T, P, Q), of points (size, q, T)
         draws[:, fields] = found.reshape(size, fields.size, q) if on_grid else found.transpose(0, 2, 1)
         names.append(repr(chosen))
-    return draws, tuple(dict.fromkeys(names))
+    return draws, Status.COMPLETED, tuple(dict.fromkeys(names))
 
 
 def _arguments(

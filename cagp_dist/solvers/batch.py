@@ -33,7 +33,7 @@ DEPENDENT = 1e-12
 counts as one of their span."""
 
 
-class Projection(NamedTuple):
+class Projected(NamedTuple):
     """What a problem looks like through m actions.
 
     Attributes
@@ -61,7 +61,7 @@ class Actions(Protocol):
         """S itself, shape (n, m)."""
         ...
 
-    def projection(self, problem: Problem, *, executor: Executor) -> Projection:
+    def projection(self, problem: Problem, *, executor: Executor) -> Projected:
         """Look at a problem through them."""
         ...
 
@@ -76,7 +76,7 @@ class DenseActions(NamedTuple):
         """S itself, shape (n, m)."""
         return self.given
 
-    def projection(self, problem: Problem, *, executor: Executor) -> Projection:
+    def projection(self, problem: Problem, *, executor: Executor) -> Projected:
         """Look at a problem through an orthonormal basis of them: one product with G of m columns."""
         if self.images is None:
             basis = orthonormal_basis(self.given, self.given[:, :0].T)
@@ -88,7 +88,7 @@ class DenseActions(NamedTuple):
         if basis.size:
             seen = problem.gram.cross(problem.targets, basis, executor=executor, product=images)
         right = basis.T @ problem.residuals
-        return Projection(0.5 * (matrix + matrix.T), seen, right, self.given.shape[1] - basis.shape[1])
+        return Projected(0.5 * (matrix + matrix.T), seen, right, self.given.shape[1] - basis.shape[1])
 
 
 class UnitActions(NamedTuple):
@@ -102,10 +102,10 @@ class UnitActions(NamedTuple):
         columns[self.points, np.arange(len(self.points))] = 1.0
         return columns
 
-    def projection(self, problem: Problem, *, executor: Executor) -> Projection:
+    def projection(self, problem: Problem, *, executor: Executor) -> Projected:
         """Look at a problem through these points alone, in this process: m^2 + m q evaluations."""
         gram, X = problem.gram, problem.gram.X[self.points]
-        return Projection(
+        return Projected(
             gram_of_subset(gram, self.points),
             seen_from(gram.kernel, problem.targets, X),
             problem.residuals[self.points],

@@ -22,6 +22,51 @@ from cagp_dist.solvers.tile_tasks import Solved
 from cagp_dist.tiling import Range
 
 
+class PanelColumns:
+    """Columns S (n, k) by panels, on an executor, and their products with others.
+
+    Parameters
+    ----------
+    columns : array, shape (n, k)
+        S.
+    panels : sequence of (start, stop)
+        Rows of each panel.
+    tiles : sequence of sequences of (start, stop)
+        Tiles of each panel, counted from its first row.
+    executor : Executor
+        Where the tasks run.
+    """
+
+    def __init__(
+        self,
+        columns: Array,
+        *,
+        panels: Sequence[Range],
+        tiles: Sequence[Sequence[Range]],
+        executor: Executor,
+    ) -> None:
+        self._executor, self._tiles = executor, tiles
+        self.panels = by_panels(columns, panels, executor=executor)
+
+    def products(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
+        """``S' Y`` for the panels of Y, shape (k, r); tiles are added up in their order."""
+        parts = [
+            self._executor.submit(products_by_tile, own, panel, tiles, home=home + index)
+            for index, (own, panel, tiles) in enumerate(zip(self.panels, rows, self._tiles, strict=True))
+        ]
+        return self._executor.submit(summed, parts, home=home)
+
+
+def by_panels(
+    columns: Array, panels: Sequence[Range], *, executor: Executor, home: int = 0
+) -> list[Handle[Array]]:
+    """Rows of columns (n, r) by panels, panel i on worker ``home + i``."""
+    return [
+        executor.submit(identity, np.ascontiguousarray(columns[slice(*panel)]), home=home + index)
+        for index, panel in enumerate(panels)
+    ]
+
+
 class PanelProjection:
     """Basis and image of a projection by panels, on an executor.
 
@@ -49,23 +94,13 @@ class PanelProjection:
         executor: Executor,
     ) -> None:
         self._executor, self._tiles = executor, tiles
-        self._basis = self._by_panel(stage.basis, panels)
-        self._image = self._by_panel(stage.image, panels)
+        self._basis = PanelColumns(stage.basis, panels=panels, tiles=tiles, executor=executor)
+        self._image = by_panels(stage.image, panels, executor=executor)
         self._right = executor.submit(identity, stage.basis.T @ residuals)
-
-    def _by_panel(self, columns: Array, panels: Sequence[Range]) -> list[Handle[Array]]:
-        return [
-            self._executor.submit(identity, np.ascontiguousarray(columns[slice(*panel)]), home=home)
-            for home, panel in enumerate(panels)
-        ]
 
     def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``c = P' Y`` for the panels of Y, shape (k, r)."""
-        parts = [
-            self._executor.submit(products_by_tile, basis, panel, tiles, home=home + index)
-            for index, (basis, panel, tiles) in enumerate(zip(self._basis, rows, self._tiles, strict=True))
-        ]
-        return self._executor.submit(summed, parts, home=home)
+        return self._basis.products(rows, home=home)
 
     def sums(self, sums: Handle[Solved], coefficients: Handle[Array], *, home: int) -> Handle[Solved]:
         """Add ``c' c`` and ``c' P'b`` to the sums."""
@@ -85,7 +120,7 @@ class PanelProjection:
     ) -> Handle[Array]:
         """``v[b] + P[b] c`` of a block of a panel, whose rows are counted from that of the panel."""
         return self._executor.submit(
-            add_block_product, before, self._basis[panel], block, coefficients, home=panel
+            add_block_product, before, self._basis.panels[panel], block, coefficients, home=panel
         )
 
 

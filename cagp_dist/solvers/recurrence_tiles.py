@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.gram.tiled import identity
 from cagp_dist.runtime import Executor, Handle
-from cagp_dist.solvers.projected_tiles import products_by_tile, summed
+from cagp_dist.solvers.projected_tiles import PanelColumns
 from cagp_dist.solvers.stages import LowRankInverse
 from cagp_dist.solvers.tile_tasks import Solved
 from cagp_dist.tiling import Range
@@ -44,20 +43,13 @@ class PanelInverse:
         tiles: Sequence[Sequence[Range]],
         executor: Executor,
     ) -> None:
-        self._executor, self._tiles = executor, tiles
-        self.factor = [
-            executor.submit(identity, np.ascontiguousarray(inverse.factor[slice(*panel)]), home=home)
-            for home, panel in enumerate(panels)
-        ]
+        self._factor = PanelColumns(inverse.factor, panels=panels, tiles=tiles, executor=executor)
+        self.factor = self._factor.panels
         self.inverse_diagonal = [inverse.inverse_diagonal[slice(*panel)] for panel in panels]
 
     def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``c = S' Y`` for the panels of Y, shape (r, columns)."""
-        parts = [
-            self._executor.submit(products_by_tile, factor, panel, tiles, home=home + index)
-            for index, (factor, panel, tiles) in enumerate(zip(self.factor, rows, self._tiles, strict=True))
-        ]
-        return self._executor.submit(summed, parts, home=home)
+        return self._factor.products(rows, home=home)
 
 
 def recur(

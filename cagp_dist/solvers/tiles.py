@@ -25,7 +25,7 @@ from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_t
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
-from cagp_dist.solvers.projected_tiles import PanelProjection
+from cagp_dist.solvers.projected_tiles import PanelProjection, by_panels
 from cagp_dist.solvers.recurrence_tiles import PanelInverse, recur
 from cagp_dist.solvers.stages import (
     BlockStage,
@@ -297,10 +297,7 @@ class TileSystem:
 
     def value_panels(self, columns: Array, *, home: int = 0) -> list[Handle[Array]]:
         """Rows of ``columns`` (n, r) by panels."""
-        return [
-            self._executor.submit(identity, np.ascontiguousarray(columns[slice(*panel)]), home=home + index)
-            for index, panel in enumerate(self.panels)
-        ]
+        return by_panels(columns, self.panels, executor=self._executor, home=home)
 
     def _sweep(
         self, stage: Sweep, work: Panels, *, adjoint: bool, final: bool

@@ -30,7 +30,32 @@ From a random start these miss more than the other quarter of the eigenvalue wit
 
 
 @dataclass(frozen=True)
-class TwoLevelBlockGaussSeidel(Affine):
+class TwoLevel(Affine):
+    """What two-level methods have in common: blocks of points and a coarse space."""
+
+    iterations: int = field(metadata=ITERATIONS)
+    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
+    coarse: int = field(default=256, metadata=COARSE)
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations, least=0)
+        check_share(self.computational_share)
+        check_count("block_size", self.block_size, least=1)
+        check_count("coarse", self.coarse, least=1)
+
+    @property
+    def points_per_block(self) -> int:
+        """Points of a block."""
+        return self.block_size
+
+    @property
+    def coarse_columns(self) -> int:
+        """Columns of the coarse space."""
+        return self.coarse
+
+
+@dataclass(frozen=True)
+class TwoLevelBlockGaussSeidel(TwoLevel):
     """Block Gauss-Seidel with a coarse space: deflated block Gauss-Seidel, for long lengthscales.
 
     A cycle is a sweep of `BlockGaussSeidel`, and then the exact solution in the span of the covariances of
@@ -61,24 +86,7 @@ class TwoLevelBlockGaussSeidel(Affine):
     True
     """
 
-    iterations: int = field(metadata=ITERATIONS)
-    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
-    coarse: int = field(default=256, metadata=COARSE)
-
     label: ClassVar[str] = "two-level block Gauss-Seidel"
-
-    def __post_init__(self) -> None:
-        _check(self.iterations, self.computational_share, self.block_size, self.coarse)
-
-    @property
-    def points_per_block(self) -> int:
-        """Points of a block."""
-        return self.block_size
-
-    @property
-    def coarse_columns(self) -> int:
-        """Columns of the coarse space."""
-        return self.coarse
 
     @property
     def projections(self) -> int:
@@ -91,7 +99,7 @@ class TwoLevelBlockGaussSeidel(Affine):
 
 
 @dataclass(frozen=True)
-class TwoLevelBlockJacobi(Affine):
+class TwoLevelBlockJacobi(TwoLevel):
     """Damped block Jacobi with a coarse space: all blocks at once, also for long lengthscales.
 
     A cycle is a projection, an update of `BlockJacobi`, and the projection again (math 6). The coarse space
@@ -114,28 +122,15 @@ class TwoLevelBlockJacobi(Affine):
         ``2 / lambda`` on the iteration diverges.
     """
 
-    iterations: int = field(metadata=ITERATIONS)
-    block_size: int = field(default=1024, metadata=BLOCK_SIZE)
-    coarse: int = field(default=256, metadata=COARSE)
     damping: float | None = field(default=None, metadata=DAMPING)
 
     label: ClassVar[str] = "two-level block Jacobi"
     at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check(self.iterations, self.computational_share, self.block_size, self.coarse)
+        super().__post_init__()
         if self.damping is not None:
             check_positive("damping", self.damping)
-
-    @property
-    def points_per_block(self) -> int:
-        """Points of a block."""
-        return self.block_size
-
-    @property
-    def coarse_columns(self) -> int:
-        """Columns of the coarse space."""
-        return self.coarse
 
     @property
     def projections(self) -> int:
@@ -172,10 +167,3 @@ class TwoLevelBlockJacobi(Affine):
                 "Leave damping out to have a safe value worked out."
             )
         return projection, Simultaneous(whole_blocks=True, relaxation=damping, largest=limit), projection
-
-
-def _check(iterations: int, share: float | None, block_size: int, coarse: int) -> None:
-    check_count("iterations", iterations, least=0)
-    check_share(share)
-    check_count("block_size", block_size, least=1)
-    check_count("coarse", coarse, least=1)

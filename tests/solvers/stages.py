@@ -163,7 +163,7 @@ def dense_stage(solver: Affine, G: Array, number: int = 1) -> Array:
             projection = projection_stage(G, coarse_columns(G, solver.coarse))
             blocks = np.linalg.inv(block_diagonal(G, solver.block_size))
             return compose(G, [projection, solver.damping * blocks, projection])[0]
-    raise NotImplementedError(f"no dense stage of {solver!r}")
+    raise AssertionError(f"{solver!r} has no dense formula here: add it")
 
 
 def weight(solver: Affine, G: Array) -> Array:
