@@ -71,7 +71,7 @@ class Gaussian(Predictive):
         return np.asarray(-np.log(self.scale) - 0.5 * (np.log(2.0 * np.pi) + z**2), dtype=np.float64)
 
     def crps(self, values: ArrayLike) -> Array:
-        """``s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))`` [Gneiting Raftery 2007]."""
+        """``s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))`` [Gneiting & Raftery 2007]."""
         z = self.normal_score(values)
         density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
         score = z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi)
@@ -163,7 +163,7 @@ class StudentT(Predictive):
         )
 
     def crps(self, values: ArrayLike) -> Array:
-        """In closed form [Jordan Krueger Lerch 2019]."""
+        """In closed form [Jordan et al. 2019]."""
         t, v = (np.asarray(values) - self.location) / self.scale, self.degrees
         density = np.exp(self.log_density(values) + np.log(self.scale))
         constant = 2.0 * np.sqrt(v) / (v - 1.0) * np.exp(betaln(0.5, v - 0.5) - 2.0 * betaln(0.5, 0.5 * v))
