@@ -1,27 +1,30 @@
-"""Scores of a Gaussian prediction against observations: accuracy, sharpness and calibration in numbers.
+"""Scores of predictions against observations: accuracy, sharpness and calibration in numbers.
 
-Every standard deviation here is the *predictive* one, noise included (math 13): an observation is
-compared, not the unseen field. The log score and the CRPS are proper: no prediction beats the true law
-on average.
+A prediction is any law (`cagp_dist.predictive`), or the mean and standard deviation of a Gaussian one. Its
+spread here is always the *predictive* one, noise included (math 13): an observation is compared, not the
+unseen field. The log score, the CRPS and the interval score are proper: no prediction beats the true law on
+average [Gneiting & Raftery 2007].
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.pit import checked, ks_test, pit, unit_weights
+from cagp_dist.calibration.pit import checked, ks_test, unit_weights
 from cagp_dist.errors import ArgumentError
+from cagp_dist.predictive import Gaussian, Predictive
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What :func:`scores` measures; units of the observations where not said otherwise.
+    """What `scores_of` and `scores` measure; units of the observations where not said otherwise.
 
     Every score comes twice: with each value counted once, and ``_area_weighted``, with the weights given.
     Without weights the two are equal.
@@ -29,13 +32,18 @@ class Scores:
     Attributes
     ----------
     rmse, rmse_area_weighted : float
-        Root mean square error against the (noisy) observations.
+        Root mean square error of the mean against the (noisy) observations.
     nll, nll_area_weighted : float
         Mean negative log predictive density, nats; smaller is better.
     crps, crps_area_weighted : float
         Mean continuous ranked probability score; smaller is better.
     coverage, coverage_area_weighted : array, shape (L,)
         Fraction of observations inside the central interval of each level; near the level if calibrated.
+    mean_width, mean_width_area_weighted : array, shape (L,)
+        Mean width of the central intervals, the sharpness: smaller is better where the coverage is right.
+    interval_score, interval_score_area_weighted : array, shape (L,)
+        Mean of the width plus ``2 / (1 - level)`` times the distance of an observation outside from its
+        interval; smaller is better.
     levels : array, shape (L,)
         Levels of the central intervals, in (0, 1).
     ks_statistic, ks_pvalue, ks_statistic_area_weighted, ks_pvalue_area_weighted : float
@@ -51,11 +59,72 @@ class Scores:
     crps_area_weighted: float
     coverage: Array
     coverage_area_weighted: Array
+    mean_width: Array
+    mean_width_area_weighted: Array
+    interval_score: Array
+    interval_score_area_weighted: Array
     levels: Array
     ks_statistic: float
     ks_pvalue: float
     ks_statistic_area_weighted: float
     ks_pvalue_area_weighted: float
+
+
+def scores_of(
+    law: Predictive,
+    observed: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    levels: Sequence[float] = LEVELS,
+) -> Scores:
+    """All scores of predictive laws, pooled over points and fields.
+
+    Parameters
+    ----------
+    law : Predictive
+        Of ``q`` points, or of T fields of them; **noise included**.
+    observed : array_like, the shape of ``law``
+        Noisy observations, in its unit.
+    weights : array_like, shape (q,), optional
+        Area that each point stands for, on any positive scale (it is normalised to mean 1).
+    levels : sequence of float
+        Levels of the central intervals.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes disagree, there is nothing to score, an observation is not finite, weights are negative or
+        all zero, or a level lies outside (0, 1).
+
+    Examples
+    --------
+    >>> from cagp_dist.predictive import StudentT
+    >>> result = scores_of(StudentT([280.0, 290.0], 1.0, 5.0), [281.0, 290.0], levels=[0.9])
+    >>> round(result.crps, 4), result.mean_width.round(2).tolist()
+    (0.4304, [4.03])
+    """
+    value = _observations(law, observed)
+    chosen = _levels(levels)
+    score = law.normal_score(value)
+    probabilities = np.asarray(ndtr(score), dtype=np.float64)
+    squares, surprise, ranked = (law.mean - value) ** 2, -law.log_density(value), law.crps(value)
+    intervals = [_interval(law, value, level) for level in chosen]
+    half_widths = ndtri(0.5 + 0.5 * chosen)
+    measured: dict[str, Any] = {}
+    for suffix, given in (("", None), ("_area_weighted", weights)):
+        statistic, pvalue = ks_test(probabilities, weights=given)
+        inside = [_average(1.0 * (np.abs(score) <= half_width), given) for half_width in half_widths]
+        measured |= {
+            f"rmse{suffix}": float(np.sqrt(_average(squares, given))),
+            f"nll{suffix}": _average(surprise, given),
+            f"crps{suffix}": _average(ranked, given),
+            f"coverage{suffix}": np.minimum(inside, 1.0),  # weights add up to one up to rounding
+            f"mean_width{suffix}": np.array([_average(width, given) for width, _ in intervals]),
+            f"interval_score{suffix}": np.array([_average(loss, given) for _, loss in intervals]),
+            f"ks_statistic{suffix}": statistic,
+            f"ks_pvalue{suffix}": pvalue,
+        }
+    return Scores(levels=chosen, **measured)
 
 
 def scores(
@@ -91,24 +160,8 @@ def scores(
     >>> round(result.rmse, 4), round(result.nll, 4), result.coverage[-1]
     (0.7071, 1.1689, np.float64(1.0))
     """
-    probabilities = pit(mean, predictive_std, observed)
-    statistic, pvalue = ks_test(probabilities)
-    statistic_by_area, pvalue_by_area = ks_test(probabilities, weights=weights)
-    return Scores(
-        rmse=rmse(mean, observed),
-        rmse_area_weighted=rmse(mean, observed, weights=weights),
-        nll=nll(mean, predictive_std, observed),
-        nll_area_weighted=nll(mean, predictive_std, observed, weights=weights),
-        crps=crps(mean, predictive_std, observed),
-        crps_area_weighted=crps(mean, predictive_std, observed, weights=weights),
-        coverage=coverage(mean, predictive_std, observed, levels=levels),
-        coverage_area_weighted=coverage(mean, predictive_std, observed, levels=levels, weights=weights),
-        levels=_levels(levels),
-        ks_statistic=statistic,
-        ks_pvalue=pvalue,
-        ks_statistic_area_weighted=statistic_by_area,
-        ks_pvalue_area_weighted=pvalue_by_area,
-    )
+    law, value = _gaussian(mean, predictive_std, observed)
+    return scores_of(law, value, weights=weights, levels=levels)
 
 
 def rmse(mean: ArrayLike, observed: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -133,9 +186,8 @@ def nll(
     >>> round(nll([0.0], [1.0], [0.0]), 6)
     0.918939
     """
-    centre, spread, value = checked(mean, predictive_std, observed)
-    z = (value - centre) / spread
-    return _average(0.5 * np.log(2.0 * np.pi) + np.log(spread) + 0.5 * z**2, weights)
+    law, value = _gaussian(mean, predictive_std, observed)
+    return _average(-law.log_density(value), weights)
 
 
 def crps(
@@ -151,10 +203,8 @@ def crps(
     >>> round(crps([0.0], [1.0], [0.0]), 6)
     0.233695
     """
-    centre, spread, value = checked(mean, predictive_std, observed)
-    z = (value - centre) / spread
-    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
-    return _average(spread * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi)), weights)
+    law, value = _gaussian(mean, predictive_std, observed)
+    return _average(law.crps(value), weights)
 
 
 def coverage(
@@ -176,11 +226,44 @@ def coverage(
     >>> coverage([0.0, 0.0], [1.0, 1.0], [0.5, 3.0], levels=[0.5, 0.9]).tolist()
     [0.5, 0.5]
     """
-    centre, spread, value = checked(mean, predictive_std, observed)
-    distance = np.abs((value - centre) / spread)
+    law, value = _gaussian(mean, predictive_std, observed)
+    distance = np.abs(law.normal_score(value))
     half_widths = ndtri(0.5 + 0.5 * _levels(levels))
     shares = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
     return np.minimum(shares, 1.0)  # weights add up to one up to rounding
+
+
+def _gaussian(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> tuple[Gaussian, Array]:
+    """Give a Gaussian prediction as a law, and the observation, both checked."""
+    centre, spread, value = checked(mean, predictive_std, observed)
+    return Gaussian(centre, spread), value
+
+
+def _observations(law: Predictive, observed: ArrayLike) -> Array:
+    """Observations of a law, of its shape and finite."""
+    value = np.asarray(observed, dtype=np.float64)
+    if len(law.shape) not in (1, 2) or value.shape != law.shape:
+        raise ArgumentError(
+            f"laws have shape {law.shape} and observed {value.shape}; expected one shape, (q,) for q points "
+            "or (T, q) for T fields of q points."
+        )
+    if value.size == 0:
+        raise ArgumentError(
+            f"laws have shape {law.shape}: there is nothing to score; pass at least one point."
+        )
+    if not np.isfinite(value).all():
+        raise ArgumentError(
+            f"{np.count_nonzero(~np.isfinite(value))} of {value.size} values of observed are NaN or "
+            "infinite; score only points that were observed: law[there], observed[there]."
+        )
+    return value
+
+
+def _interval(law: Predictive, value: Array, level: float) -> tuple[Array, Array]:
+    """Widths of the central intervals of a level, and their interval scores."""
+    lower, upper = law.interval(level)
+    outside = np.maximum(lower - value, 0.0) + np.maximum(value - upper, 0.0)
+    return upper - lower, upper - lower + 2.0 / (1.0 - level) * outside
 
 
 def _average(values: Array, weights: ArrayLike | None) -> float:

@@ -68,7 +68,8 @@ class Gaussian(Predictive):
     def log_density(self, values: ArrayLike) -> Array:
         """Logarithm of the density, ``-log(s) - (log(2 pi) + z^2) / 2``, in nats."""
         z = self.normal_score(values)
-        return np.asarray(-np.log(self.scale) - 0.5 * (np.log(2.0 * np.pi) + z**2), dtype=np.float64)
+        surprise = 0.5 * np.log(2.0 * np.pi) + np.log(self.scale) + 0.5 * z**2
+        return np.asarray(-surprise, dtype=np.float64)
 
     def crps(self, values: ArrayLike) -> Array:
         """``s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))`` [Gneiting & Raftery 2007]."""

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from cagp_dist.calibration.pit import ks_test, pit
-from cagp_dist.calibration.scores import LEVELS, coverage, crps, nll, rmse, scores
+from cagp_dist.calibration.scores import LEVELS, coverage, crps, nll, rmse, scores, scores_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights
+from cagp_dist.predictive import Gaussian, QuantileTable, Recalibrated, StudentT
 
 
 def _prediction(seed, shape=(3, 50)):
@@ -127,6 +128,69 @@ def test_scores_pools_its_parts():
     assert result.levels.tolist() == list(LEVELS)
     np.testing.assert_array_equal(result.coverage, coverage(mean, std, observed))
     assert (result.ks_statistic, result.ks_pvalue) == ks_test(pit(mean, std, observed))
+
+
+def _laws(mean, std):
+    levels = np.array([0.1, 0.4, 0.7, 0.95])
+    return {
+        "gaussian": Gaussian(mean, std),
+        "student-t": StudentT(mean, std, 5.0),
+        "recalibrated": Recalibrated(Gaussian(mean, std), scores=stats.norm.ppf(levels) - 0.3, levels=levels),
+        "quantile table": QuantileTable(levels, mean + std * stats.gumbel_r.ppf(levels)[:, None, None]),
+    }
+
+
+@pytest.mark.parametrize("name", ["gaussian", "student-t", "recalibrated", "quantile table"])
+def test_scores_of_a_law_are_those_of_their_definitions(name):
+    """Each weighted mean is written out with the quantiles, densities and probabilities of the law itself."""
+    mean, std, observed = _prediction(8)
+    law, weights, levels = _laws(mean, std)[name], np.linspace(0.5, 2.0, 50), [0.5, 0.9]
+    result = scores_of(law, observed, weights=weights, levels=levels)
+
+    def average(values):
+        return np.average(values, weights=np.broadcast_to(weights, values.shape))
+
+    assert result.rmse_area_weighted == pytest.approx(np.sqrt(average((law.mean - observed) ** 2)))
+    assert result.nll_area_weighted == pytest.approx(-average(law.log_density(observed)))
+    assert result.crps_area_weighted == pytest.approx(average(law.crps(observed)))
+    assert (result.ks_statistic, result.ks_pvalue) == ks_test(law.cdf(observed))
+    for index, level in enumerate(levels):
+        low, high = law.quantile(0.5 - level / 2), law.quantile(0.5 + level / 2)
+        below, above = observed < low, observed > high
+        loss = (high - low) + 2 / (1 - level) * (below * (low - observed) + above * (observed - high))
+        assert result.coverage_area_weighted[index] == pytest.approx(average(1.0 - below - above))
+        assert result.mean_width_area_weighted[index] == pytest.approx(average(high - low))
+        assert result.interval_score_area_weighted[index] == pytest.approx(average(loss))
+        assert result.interval_score[index] == pytest.approx(loss.mean())
+
+
+def test_scores_of_a_gaussian_law_are_those_of_its_mean_and_standard_deviation():
+    mean, std, observed = _prediction(9)
+    plain, of_law = scores(mean, std, observed), scores_of(Gaussian(mean, std), observed)
+    for name, value in vars(plain).items():
+        np.testing.assert_array_equal(getattr(of_law, name), value, err_msg=name)
+
+
+def test_the_interval_score_is_proper():
+    # Mean of 20,000 paired differences at level 0.9: the wrong laws lose 0.32 to 0.63 on average, and the
+    # standard errors of the means of the differences are below 0.024: over fifteen of them.
+    observed = np.random.default_rng(14).normal(size=20_000)
+    right = scores_of(Gaussian(np.zeros(20_000), 1.0), observed, levels=[0.9]).interval_score[0]
+    for shift, factor in ((0.4, 1.0), (0.0, 1.4), (0.0, 0.7)):
+        wrong = scores_of(Gaussian(np.full(20_000, shift), factor), observed, levels=[0.9])
+        assert right < wrong.interval_score[0]
+
+
+@pytest.mark.parametrize(
+    ("observed", "said"),
+    [
+        (np.zeros(3), r"laws have shape \(2,\) and observed \(3,\)"),
+        ([0.0, np.nan], "1 of 2 values of observed are NaN"),
+    ],
+)
+def test_scores_of_laws_say_what_is_wrong(observed, said):
+    with pytest.raises(ArgumentError, match=said):
+        scores_of(Gaussian([0.0, 1.0], 1.0), observed)
 
 
 def test_without_weights_the_area_weighted_error_is_the_plain_one():
