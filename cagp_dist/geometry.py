@@ -244,3 +244,20 @@ def _check_latitude(latitude_degrees: Array) -> None:
             f"latitude reaches {latitude_degrees[np.abs(latitude_degrees).argmax()]:g} degrees; expected "
             "-90..90. Check that latitude and longitude were not swapped."
         )
+
+
+def unwrapped_longitudes(longitude_degrees: Array) -> Array:
+    """Longitudes without a jump: counted from behind the widest gap between them, west in [-180, 360).
+
+    Examples
+    --------
+    >>> unwrapped_longitudes(np.array([350.0, 10.0])).tolist()
+    [-10.0, 10.0]
+    """
+    wrapped = np.mod(longitude_degrees, 360.0)
+    values = np.unique(wrapped)
+    gaps = np.diff(values, append=values[0] + 360.0)
+    if gaps[-1] >= gaps.max() - 1e-6:
+        return wrapped
+    west = values[int(np.argmax(gaps)) + 1]
+    return np.where(wrapped >= west, wrapped - 360.0, wrapped)

@@ -125,11 +125,11 @@ def _blocks(latitude: Array, longitude: Array, height: float | None) -> Array | 
     """Block of each place, shape (n, 2): its band and piece, or the place itself."""
     if height is None:
         return np.stack([latitude, longitude], axis=1)
-    return _cells(latitude, longitude, height)
+    return bands_and_pieces(latitude, longitude, height)
 
 
-def _cells(latitude: Array, longitude: Array, height: float) -> Indices:
-    """Band and piece of each place, shape (n, 2)."""
+def bands_and_pieces(latitude: Array, longitude: Array, height: float) -> Indices:
+    """Block of each place, longitudes in [0, 360): its band of latitude and its piece of it, shape (n, 2)."""
     bands = max(1, round(180.0 / height))
     band = np.minimum((latitude + 90.0) / 180.0 * bands, bands - 1).astype(np.intp)
     middle = (band + 0.5) / bands * 180.0 - 90.0

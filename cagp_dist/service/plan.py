@@ -16,10 +16,11 @@ from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import wave_bytes
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
-from cagp_dist.service.design import Design, cells_of, samples_of_map
+from cagp_dist.service.design import Design
 from cagp_dist.service.fit import fit_sites, fitted_to
 from cagp_dist.service.ingest import peek
-from cagp_dist.service.jobfile.tables import Job, RandomPoints
+from cagp_dist.service.jobfile.tables import BlockPoints, Job, RandomPoints
+from cagp_dist.service.map_cells import cells_of, samples_of_map
 from cagp_dist.service.solve import bounds_are_cheap
 from cagp_dist.service.task import Gaps, Task, choose, gaps_of, places_of, places_on_grid, spacing_of
 from cagp_dist.service.times import resolved
@@ -327,7 +328,7 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
     if (
         times is None
         or not isinstance(design.train, RandomPoints)
-        or not isinstance(design.test, RandomPoints)
+        or not isinstance(design.test, RandomPoints | BlockPoints)
     ):
         raise ConfigurationError(
             f"the plan depends on the field, and {table.source} was not read yet. Run `cagp ingest` with the "

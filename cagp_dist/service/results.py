@@ -12,9 +12,10 @@ from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import Scores, scores
 from cagp_dist.era5.canonical import Points
 from cagp_dist.prior import Prior
-from cagp_dist.service.design import MapCells, blocks_of_folds
+from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.jobfile.tables import FoldPoints
+from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
 from cagp_dist.service.task import Task, gaps_of, spacing_of

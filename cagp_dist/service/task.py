@@ -23,8 +23,9 @@ from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import Prior
-from cagp_dist.service.design import Design, MapCells, design_points, samples_of_map
+from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.map_cells import MapCells, samples_of_map
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.affine import Affine

@@ -276,6 +276,9 @@ def test_the_canonical_form_tells_apart_what_matters(job_text):
     assert parse_job(same).canonical() == reference
     assert parse_job(job_text.replace("22.0", "22.5")).canonical() != reference
     other = job_text.replace('"block-gauss-seidel"', '"gauss-seidel"').replace("block_size = 1024", "")
+    assert "calibration" not in reference["design"]  # jobs from before there was this key keep their form
+    held_out = job_text.replace("[design]", '[design]\ncalibration = { kind = "random", count = 9 }')
+    assert parse_job(held_out).canonical() != reference
     assert parse_job(other).solver.build() == cagp.GaussSeidel(5)
     assert parse_job(other).canonical() != reference
 

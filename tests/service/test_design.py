@@ -3,16 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cagp_dist.calibration.folds import bands_and_pieces
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.service.design import (
-    cell_areas,
-    design_points,
-    inclusion_probabilities,
-    map_cells,
-    points_area,
-    systematic_sample,
-)
+from cagp_dist.service.design import cell_areas, design_points
+from cagp_dist.service.draws import inclusion_probabilities, systematic_sample
 from cagp_dist.service.jobfile.tables import DesignTable, MapGrid
+from cagp_dist.service.map_cells import map_cells, points_area
 
 
 def grid(latitude, longitude):
@@ -23,8 +19,8 @@ def grid(latitude, longitude):
 GLOBE = grid(np.arange(-87.5, 90.0, 5.0), np.arange(0.0, 360.0, 5.0))  # 36 x 72
 
 
-def table(train, test, map=None):  # noqa: A002
-    return DesignTable.model_validate({"train": train, "test": test, "map": map})
+def table(train, test, map=None, calibration=None):  # noqa: A002
+    return DesignTable.model_validate({"train": train, "test": test, "map": map, "calibration": calibration})
 
 
 def random(count, seed=0, weight="area"):
@@ -35,8 +31,17 @@ def stride(step, offset=0):
     return {"kind": "stride", "step": step, "offset": offset}
 
 
-def choose(train, test, *, points=GLOBE, block_size=64):
-    return design_points(*points, table=table(train, test), block_size=block_size)
+def blocks(count, seed=0, degrees=20.0, **keys):
+    return {"kind": "blocks", "count": count, "seed": seed, "blocks_degrees": degrees, **keys}
+
+
+def choose(train, test, calibration=None, *, points=GLOBE, block_size=64, spare=0):
+    return design_points(
+        *points,
+        table=table(train, test, calibration=calibration),
+        block_size=block_size,
+        spare_calibration=spare,
+    )
 
 
 def test_folds_that_the_job_does_not_number_suit_a_small_region():
@@ -67,6 +72,117 @@ def test_a_draw_depends_on_its_seed_alone():
     assert np.array_equal(first.train, again.train)
     assert np.array_equal(first.test, again.test)
     assert not np.array_equal(np.sort(first.train), np.sort(other.train))
+
+
+@pytest.mark.parametrize("calibration", [random(60, 5), random(60, 5, "equal"), blocks(60, 5)])
+@pytest.mark.parametrize("test", [random(50, 5), stride(4, 1), blocks(50, 5, margin_degrees=6.0)])
+@pytest.mark.parametrize("train", [random(900, 5), stride(2), {"kind": "all"}])
+def test_no_point_is_observed_scored_or_calibrates_twice(train, test, calibration):
+    without, design = choose(train, test), choose(train, test, calibration)
+    together = np.concatenate([design.train, design.test, design.calibration])
+    assert np.unique(together).size == together.size
+    assert design.calibration.size == 60
+    if calibration["kind"] == "random" and train["kind"] != "all":  # they come last and change nothing
+        assert np.array_equal(design.train, without.train)
+        assert np.array_equal(design.test, without.test)
+    if calibration["kind"] == "random" and train["kind"] == "all":
+        assert np.array_equal(np.sort(np.append(design.train, design.calibration)), np.sort(without.train))
+
+
+def test_calibration_points_are_drawn_in_proportion_to_area():
+    """Also where train and test took theirs in proportion to area before: 4 standard errors of 200 draws."""
+    draws = [choose(random(700, s), random(300, s), random(100, s)).calibration for s in range(200)]
+    bands = np.unique(GLOBE[0])
+    counts = np.array([np.sum(GLOBE[0][drawn] == bands[:, None], axis=1) for drawn in draws])
+    expected = 100 * np.cos(np.deg2rad(bands)) / np.cos(np.deg2rad(bands)).sum()
+    assert (np.abs(counts.mean(axis=0) - expected) < 4.0 * np.sqrt(expected / 200)).all()
+
+
+def test_calibration_points_that_the_job_does_not_choose():
+    some = choose(random(900), random(50), spare=200)
+    assert np.array_equal(some.calibration, choose(random(900), random(50), random(200)).calibration)
+    assert choose(random(900), random(50)).calibration is None
+    assert choose(random(2500), random(50), spare=200).calibration.size == 42  # all that are left
+    assert choose(random(2542), random(50), spare=200).calibration is None
+    whole = choose({"kind": "all"}, random(592), spare=500)
+    assert (whole.calibration.size, whole.train.size) == (200, 1800)  # a tenth, out of train
+    assert choose({"kind": "all"}, {"kind": "folds"}, spare=500).calibration is None
+
+
+@pytest.mark.parametrize("train", [random(900, 5), stride(1), {"kind": "all"}])
+@pytest.mark.parametrize("margin", [0.0, 8.0])
+def test_no_point_of_a_held_out_block_is_observed(train, margin):
+    design = choose(
+        train,
+        blocks(50, 3, margin_degrees=margin),
+        blocks(40, 3, degrees=30.0, margin_degrees=margin, share=0.05),
+    )
+    latitude, longitude = (np.deg2rad(degrees) for degrees in GLOBE)
+    block = bands_and_pieces(*GLOBE, 20.0)
+    block = block[:, 0] * 100 + block[:, 1]
+    assert np.intersect1d(block[design.test], block[design.train]).size == 0
+    assert np.unique(block[design.test]).size == round(0.1 * np.unique(block).size)
+    near = [
+        np.min(angle(latitude, longitude, held, design.train)) for held in (design.test, design.calibration)
+    ]
+    assert min(near) > max(np.deg2rad(margin), np.deg2rad(5.0) * np.cos(latitude[0]) / 2.0)
+    assert np.min(angle(latitude, longitude, design.test, design.calibration)) > np.deg2rad(margin)
+
+
+def angle(latitude, longitude, one, other):
+    """Great-circle distances between two sets of points, by the spherical law of cosines."""
+    north, south = latitude[one][:, None], latitude[other]
+    east = longitude[one][:, None] - longitude[other]
+    cosine = np.sin(north) * np.sin(south) + np.cos(north) * np.cos(south) * np.cos(east)
+    return np.arccos(np.clip(cosine, -1.0, 1.0))
+
+
+def test_points_of_blocks_are_drawn_in_proportion_to_area():
+    """Of 400 draws; blocks bring 50 points each, so that counts of a band vary 50 times as much, at most."""
+    bands = np.unique(GLOBE[0])
+    counts = np.zeros((400, bands.size))
+    for seed in range(400):
+        test = choose(random(100), blocks(50, seed)).test
+        counts[seed] = np.sum(GLOBE[0][test] == bands[:, None], axis=1)
+    expected = 50 * np.cos(np.deg2rad(bands)) / np.cos(np.deg2rad(bands)).sum()
+    error = np.std(counts, axis=0) / np.sqrt(400)
+    assert (np.abs(counts.mean(axis=0) - expected) < 4.0 * error).all()
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "calibration", "said"),
+    [
+        (
+            random(2000),
+            random(500),
+            random(93),
+            "of which the other sets take 2,500; at most 92 can be asked",
+        ),
+        (
+            {"kind": "all"},
+            blocks(9999),
+            None,
+            "test.count asks for 9,999 points, but its blocks, a share of 0.1",
+        ),
+        ({"kind": "all"}, random(9), blocks(9, degrees=90.0, share=0.9), None),
+        ({"kind": "all"}, blocks(9, degrees=90.0), blocks(9, degrees=90.0), None),
+        (random(2500), blocks(50), None, "outside the blocks that are held out can be asked"),
+    ],
+)
+def test_more_points_than_blocks_leave_are_refused(train, test, calibration, said):
+    if said is None:  # half a globe, or two of its blocks, can be held out
+        assert choose(train, test, calibration).train.size > 0
+        return
+    with pytest.raises(ConfigurationError, match=said):
+        choose(train, test, calibration)
+
+
+def test_blocks_of_one_place_and_calibration_of_folds_are_refused():
+    town = grid(np.arange(50.0, 51.0, 0.1), np.arange(7.0, 8.0, 0.1))
+    with pytest.raises(ConfigurationError, match="lie in one block of 5 degrees, without"):
+        choose({"kind": "all"}, blocks(9, degrees=5.0), points=town)
+    with pytest.raises(ValueError, match="has an error of every observed place to calibrate with"):
+        table({"kind": "all"}, {"kind": "folds"}, calibration=random(9))
 
 
 def test_every_point_is_equally_likely_on_request():

@@ -7,9 +7,9 @@ import cagp_dist as cagp
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cells import CellMeans
 from cagp_dist.report import write_report
-from cagp_dist.service.design import MapCells
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from cagp_dist.errors import BudgetError, ConfigurationError
 from cagp_dist.report import write_report
-from cagp_dist.service import design
+from cagp_dist.service import map_cells
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
@@ -87,7 +87,7 @@ def test_maps_with_many_more_cells_than_samples_have_them_from_samples(tmp_path,
     """By default 400; small maps, jobs that say no, and solvers that may end early keep their columns."""
     job = the_job(tmp_path)
     assert plan_job(job).size.samples == 0
-    monkeypatch.setattr(design, "MOST_COLUMNS", 600)
+    monkeypatch.setattr(map_cells, "MOST_COLUMNS", 600)
     plan = plan_job(job)
     assert plan.size.samples == 400
     assert plan.size.line().endswith("40 held out, 648 map cells from 400 samples, 2 times")

@@ -282,6 +282,29 @@ class StridePoints(Table):
         return self
 
 
+class BlockPoints(Table):
+    """``{ kind = "blocks" }``: ``count`` points, by area, of blocks in which nothing is observed.
+
+    The globe is cut into blocks about ``blocks_degrees`` high and wide, and ``share`` of those that have
+    points are chosen at random. Points nearer than ``margin_degrees`` to one of them are not observed either.
+    """
+
+    kind: Literal["blocks"]
+    count: Annotated[int, _COUNT]
+    blocks_degrees: Annotated[float, _DEGREES]
+    margin_degrees: Annotated[
+        float,
+        Field(description="a number of degrees in [0, 90]", examples=[1.0], ge=0.0, le=90.0),
+    ] = 0.0
+    share: Annotated[
+        float,
+        Field(
+            description="a number above 0 and below 1: how many of the blocks", examples=[0.1], gt=0.0, lt=1.0
+        ),
+    ] = 0.1
+    seed: Annotated[int, _SEED] = 0
+
+
 class FoldPoints(Table):
     """``{ kind = "folds" }``: every observed place, predicted without its fold; blocks stay together."""
 
@@ -306,7 +329,7 @@ class MapGrid(Table):
 
     With ``std_resolution_degrees``, which is coarser, the error bars have cells of their own. Of fine maps
     the error bars come from samples, ``std_samples`` of them, 400 if it is left out and there are more than
-    8,000 cells; see `cagp_dist.service.design.samples_of_map`.
+    8,000 cells; see `cagp_dist.service.map_cells.samples_of_map`.
     """
 
     kind: Literal["grid", "cells"]
@@ -360,13 +383,20 @@ class DesignTable(Table):
         ),
     ]
     test: Annotated[
-        RandomPoints | StridePoints | FoldPoints,
+        RandomPoints | StridePoints | BlockPoints | FoldPoints,
         Field(
             discriminator="kind",
-            description="a table of kind random, stride or folds",
+            description="a table of kind random, stride, blocks or folds",
             examples=[{"kind": "random", "count": 1000, "seed": 1}],
         ),
     ] = FoldPoints(kind="folds")
+    calibration: Annotated[
+        Annotated[RandomPoints | BlockPoints, Field(discriminator="kind")] | None,
+        Field(
+            description="a table of kind random or blocks",
+            examples=[{"kind": "random", "count": 2000, "seed": 2}],
+        ),
+    ] = None
     targets: Annotated[
         str | None,
         AfterValidator(values.places),
@@ -399,6 +429,16 @@ class DesignTable(Table):
             le=30.0,
         ),
     ] = RESOLUTION_DEGREES
+
+    @model_validator(mode="after")
+    def _folds_have_errors_of_their_own(self) -> Self:
+        if self.calibration is not None and isinstance(self.test, FoldPoints):
+            raise ValueError(
+                "calibration came with a cross-validation, which has an error of every observed place to "
+                "calibrate with; leave calibration out, or hold points out for the test: "
+                'test = { kind = "random", count = 1000 }'
+            )
+        return self
 
     @property
     def region_means(self) -> LinearFunctionals | None:
@@ -529,7 +569,9 @@ class Job(Table):
     """A checked job file."""
 
     observations: Annotated[Observations, Field(description="the keys source, variable, times")]
-    design: Annotated[DesignTable, Field(description="the keys train, test, map, targets, regions")]
+    design: Annotated[
+        DesignTable, Field(description="the keys train, test, calibration, map, targets, regions")
+    ]
     prior: Annotated[
         PriorTable, Field(description="the keys kernel, mean, fit_to, lengthscale, variance, noise_variance")
     ]
@@ -623,7 +665,12 @@ class Job(Table):
             del observations["gaps"]  # as of tables; where it makes a difference to a field, the run says so
         if self.design.regions is None:
             del form["design"]["regions"], form["design"]["regions_resolution_degrees"]
-        new = {"noise_std": observations, "columns": observations, "targets": form["design"]}
+        new = {
+            "noise_std": observations,
+            "columns": observations,
+            "calibration": form["design"],
+            "targets": form["design"],
+        }
         for key, owner in new.items():
             if owner[key] is None:
                 del owner[key]
