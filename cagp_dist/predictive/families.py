@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaln, gammaln, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import betaln, ndtr, ndtri, stdtr, stdtrit
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
@@ -158,7 +158,7 @@ class StudentT(Predictive):
     def log_density(self, values: ArrayLike) -> Array:
         """Logarithm of the density, in nats."""
         t, v = (np.asarray(values) - self.location) / self.scale, self.degrees
-        constant = gammaln(0.5 * (v + 1.0)) - gammaln(0.5 * v) - 0.5 * np.log(np.pi * v)
+        constant = -betaln(0.5, 0.5 * v) - 0.5 * np.log(v)
         return np.asarray(
             constant - np.log(self.scale) - 0.5 * (v + 1.0) * np.log1p(t**2 / v), dtype=np.float64
         )
