@@ -54,6 +54,7 @@ TESTS = {
     "cagp_dist/latlon/layout.py": ("latlon/test_layout.py", *_GRIDS),
     "cagp_dist/gram/gaps.py": ("gram/test_gaps.py", "posterior/test_on_grids.py"),
     "cagp_dist/latlon/views.py": ("latlon/test_views.py", "gram/test_gaps.py"),
+    "cagp_dist/posterior/left_out.py": ("posterior/test_left_out.py",),
     "cagp_dist/posterior/sampling.py": ("posterior/test_sampling.py",),
     "cagp_dist/gram/dense.py": (
         "gram/test_dense.py",

@@ -32,6 +32,10 @@ class ExactSolve(Protocol):
         """``G^-1 b`` for b (n, T)."""
         ...
 
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of ``G^-1``, shape (n,)."""
+        ...
+
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'`` with ``V = k(targets, X)``: its diagonal (q,), or the whole matrix (q, q)."""
         ...

@@ -117,6 +117,17 @@ class GridSolve:
         fields = self._system.weights(self._layout.spread(residuals.T))
         return np.ascontiguousarray(self._layout.summed(fields).T)
 
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of the inverse of the observed system, shape (n,)."""
+        fields = self._system.inverse_diagonal()[None]
+        poles = self._layout.poles
+        if poles.size:  # one observation, but a row of the grid: e' G^-1 e of the whole row
+            rows = np.zeros((poles.size, *self._rings.grid.shape))
+            rows[np.arange(poles.size), poles] = 1.0
+            weights = self._system.weights(rows)
+            fields[0, poles] = weights[np.arange(poles.size), poles].sum(axis=1)[:, None]
+        return np.asarray(self._layout.restrict(fields)[0])
+
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q)."""
         if full or not self._targets_are_whole_grid(targets):
@@ -193,6 +204,28 @@ class FewMissing:
             weights[:, self.rows, self.columns] = 0.0  # up to rounding it is
         return weights
 
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of ``G_o^-1`` as a field (P, Q), which means nothing at the missing points.
+
+        ``[G_o^-1]_ii = [G^-1]_ii - [G^-1]_im ([G^-1]_mm)^-1 [G^-1]_mi``: one whole-grid solve for each
+        latitude gives the ``[G^-1]_mi`` of its points, and r^2 n flops for r missing points the rest.
+        """
+        from scipy.linalg import solve_triangular
+
+        latitudes, longitudes = self.rings.grid.shape
+        diagonal = np.repeat(self.rings.inverse_by_latitude()[:, None], longitudes, axis=1)
+        if not self.rows.size:
+            return diagonal
+        turned = (self.columns[:, None] - np.arange(longitudes)) % longitudes
+        for group in _batches(latitudes):
+            unit = np.zeros((group.stop - group.start, latitudes, longitudes))
+            unit[np.arange(len(unit)), np.arange(group.start, group.stop), 0] = 1.0
+            for latitude, column_field in enumerate(self.rings.solve(unit), start=group.start):
+                to_missing = column_field[self.rows[:, None], turned]
+                half = solve_triangular(self.factor, to_missing, lower=True, check_finite=False)
+                diagonal[latitude] -= np.einsum("mi,mi->i", half, half)
+        return diagonal
+
     def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
         """``k*' G_o^-1 k*`` from one whole-grid solve for each view; (q,) or (q, q)."""
         from scipy.linalg import solve_triangular
@@ -251,6 +284,16 @@ class ManyMissing:
                 f"{TOLERANCE:g}. Raise noise_variance, or use block Gauss-Seidel."
             )
         return solution.value
+
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of ``G_o^-1`` as a field (P, Q), zero at the missing points; by a solve for each other."""
+        diagonal = np.empty(self._masked.shape[0])
+        for group in _batches(diagonal.size):
+            own = np.arange(group.start, group.stop)
+            unit = np.zeros((diagonal.size, own.size))
+            unit[own, own - group.start] = 1.0
+            diagonal[group] = self._solved(unit)[np.arange(own.size), own]
+        return np.asarray(self._masked.layout.embed(diagonal[None])[0])
 
     def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
         """``k_o*' G_o^-1 k_o*`` by one solve for each target."""

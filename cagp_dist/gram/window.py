@@ -39,6 +39,9 @@ BATCH_COLUMNS = 16 * GRID_COLUMNS
 SIDE_COLUMNS = 4 * GRID_COLUMNS
 """Columns that are in memory at once, and those of them that a task solves."""
 
+MISSING_ENTRIES = 2**25
+"""Entries of the inverse between missing and other points that are in memory at once: 0.25 GiB."""
+
 ON_GRID_DEGREES = 1e-9
 """Targets closer than this to a point of the window are that point."""
 
@@ -112,6 +115,26 @@ class WindowSolve:
         if not full:
             return np.asarray(own - np.einsum("mi,mi->i", at_missing, at_missing))
         return np.asarray(0.5 * (own + own.T) - at_missing.T @ at_missing)
+
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of ``G_o^-1`` as a field (P, Q), which means nothing where nothing was observed.
+
+        That of the complete window less ``[G^-1]_im ([G^-1]_mm)^-1 [G^-1]_mi``, from a solve for each missing
+        point, or for each other if these are fewer.
+        """
+        from scipy.linalg import solve_triangular
+
+        diagonal = self._gram.inverse_diagonal()
+        rows, places = np.nonzero(~self.layout.missing[:, self._columns])
+        at_once = max(1, MISSING_ENTRIES // max(self._rows.size, 1))
+        for start in range(0, rows.size if self._rows.size else 0, at_once):
+            some = rows[start : start + at_once], places[start : start + at_once]
+            nowhere = np.zeros((self._rows.size, some[0].size), dtype=bool)
+            half = solve_triangular(self._factor, self._inverse_at(*some, same=nowhere), lower=True)
+            diagonal[some] -= np.einsum("mi,mi->i", half, half)
+        whole = np.zeros(self.layout.grid.shape)
+        whole[:, self._columns] = diagonal
+        return whole
 
     def _of_window(self, rows: Indices, places: Indices) -> tuple[Array, Array]:
         """``k*' G^-1 k*`` with the complete window, and ``G^-1 k*`` at the missing points, of its points."""

@@ -36,6 +36,8 @@ def test_weights_solve_the_observed_system_and_vanish_elsewhere(name, share):
         assert weights.shape == residuals.shape
         assert (weights[:, ~observed] == 0.0).all()
         assert_close(weights[:, observed], expected, relative=relative)
+        inverse = np.diag(np.linalg.inv(problem.G[np.ix_(there, there)]))
+        assert_close(system.inverse_diagonal()[observed], inverse, relative=relative)
     assert few.relative_residual is None
     assert 0.0 <= many.relative_residual <= 1.1e-10
 
@@ -92,6 +94,7 @@ def test_poles_observed_once_are_solved_as_the_dense_merged_system(
     exact = masked.exact(executor=SerialExecutor())
     b = np.random.default_rng(0).normal(size=(len(X), 3))
     assert_close(exact.weights(b), np.linalg.solve(G, b), relative=tolerance)
+    assert_close(exact.inverse_diagonal(), np.diag(np.linalg.inv(G)), relative=tolerance)
     points = cagp.unit_sphere([90.0, -90.0, 90.0, 12.3, -44.0], [0.0, 77.0, 45.0, 33.0, 90.0])
     V = kernel_matrix(kernel, points, X)
     expected = V @ np.linalg.solve(G, V.T)

@@ -66,10 +66,14 @@ def test_the_window_is_the_smallest_part_of_the_circle(region):
     assert region.layout.missing_in_window == np.count_nonzero(inside)
 
 
-def test_weights_and_downdates_are_those_of_the_dense_matrix(region):
+def test_weights_and_downdates_are_those_of_the_dense_matrix(region, monkeypatch):
     b = np.random.default_rng(1).normal(size=(len(region.X), 3))
     weights = region.layout.summed(region.solve.weights(region.layout.spread(b.T))).T
     assert_close(weights, np.linalg.solve(region.G, b), relative=1e-9)
+    monkeypatch.setattr(window, "MISSING_ENTRIES", 40)
+    inverse = region.layout.restrict(region.solve.inverse_diagonal()[None])[0]
+    single = region.X[:, 2] == 1.0  # a pole, which is a row of the window
+    assert_close(inverse[~single], np.diag(np.linalg.inv(region.G))[~single], relative=1e-9)
     V = region.kernel(region.targets, region.X)
     expected = V @ np.linalg.solve(region.G, V.T)
     np.testing.assert_allclose(

@@ -1,0 +1,73 @@
+"""Leave-one-out predictions of a job's observations, each against a solve without it."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.gram import gaps
+from cagp_dist.posterior.left_out import each_left_out
+from cagp_dist.runtime import SerialExecutor
+
+
+def _mean(X: np.ndarray) -> np.ndarray:
+    return np.stack([1.0 + X[:, 0], 2.0 * X[:, 1]], axis=1)
+
+
+def _without(prior, X, y, where, point, solver):
+    """Predict one value of a field from the others; variance with the noise of the value."""
+    held = y.copy()
+    held[where] = np.nan
+    posterior = cagp.condition(prior, X, held, point[None], solver=solver)
+    return posterior.mean[0], posterior.variance[0]
+
+
+def test_points_with_and_without_gaps_are_predicted_from_all_others() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(25, 2))
+    noise = np.linspace(0.01, 0.2, 25)
+    y = rng.normal(size=(25, 2))
+    y[[3, 8], 1] = np.nan
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.4, variance=2.0), noise_variance=noise, mean=_mean)
+    mean, variance = each_left_out(prior, X, y)
+    assert mean.shape == variance.shape == (2, 25)
+    np.testing.assert_array_equal(np.isnan(mean), np.isnan(y.T))
+    np.testing.assert_array_equal(np.isnan(variance), np.isnan(y.T))
+    for i in (0, 7, 24):
+        expected, of = _without(prior, X, y, (i, slice(None)), X[i], cagp.Cholesky())
+        np.testing.assert_allclose(mean[:, i], expected, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(variance[:, i], of + noise[i], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["whole", "with gaps", "region", "many gaps"])
+def test_grids_are_predicted_from_all_others(kind, monkeypatch) -> None:
+    """Poles that were observed at several copies are one observation; a latitude may have none."""
+    rng = np.random.default_rng(1)
+    grid = cagp.LatLonGrid(np.linspace(-60.0, 90.0, 6), 10)
+    y = rng.normal(size=(2, *grid.shape))
+    if kind != "whole":
+        y[:, 2, 3:6] = np.nan
+        y[:, 4] = np.nan
+        y[1, 1, 7] = np.nan
+        y[:, -1, 4:] = np.nan
+    if kind == "region":
+        y[:, :-1, 6:] = np.nan
+    if kind in ("region", "many gaps"):  # both are beyond what an identity is used for
+        monkeypatch.setattr(gaps, "FEW_MISSING", -1)
+        monkeypatch.setattr(gaps, "solves_window", lambda *_, **__: kind == "region")
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.6, variance=2.0), noise_variance=0.1, mean=_mean)
+    mean, variance = each_left_out(prior, grid, y, executor=SerialExecutor())
+    np.testing.assert_array_equal(np.isnan(mean), np.isnan(y))
+    points = grid.points.reshape(*grid.shape, 3)
+    for field, row, column in ((0, 0, 0), (0, 1, 7), (1, 2, 2), (0, 3, 5), (1, -1, 0), (0, -1, 3)):
+        if np.isnan(y[field, row, column]):
+            continue
+        where = (row, slice(None)) if row == -1 else (row, column)
+        expected, of = _without(
+            prior_of(prior, field), grid, y[field], where, points[row, column], cagp.Rings()
+        )
+        np.testing.assert_allclose(mean[field, row, column], expected, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(variance[field, row, column], of + 0.1, rtol=1e-7)
+
+
+def prior_of(prior: cagp.Prior, field: int) -> cagp.Prior:
+    return cagp.Prior(prior.kernel, noise_variance=prior.noise_variance, mean=lambda X: _mean(X)[:, [field]])
