@@ -10,6 +10,8 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
+from cagp_dist.calibration.conformal import Conformal, SplitConformal
+from cagp_dist.calibration.curves import Kuleshov, Marx
 from cagp_dist.calibration.local_scale import LocalScale
 from cagp_dist.predictive import Gaussian, Predictive
 
@@ -44,5 +46,9 @@ class Unchanged:
 
 RECALIBRATIONS: dict[str, type[Recalibration]] = {
     "local-scale": LocalScale,
+    "kuleshov": Kuleshov,
+    "conformal": Conformal,
+    "split-conformal": SplitConformal,
+    "marx": Marx,
     "none": Unchanged,
 }

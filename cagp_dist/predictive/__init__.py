@@ -3,5 +3,6 @@
 from cagp_dist.predictive.base import Predictive
 from cagp_dist.predictive.curves import QuantileTable, Recalibrated
 from cagp_dist.predictive.families import Gaussian, StudentT
+from cagp_dist.predictive.steps import Steps
 
-__all__ = ["Gaussian", "Predictive", "QuantileTable", "Recalibrated", "StudentT"]
+__all__ = ["Gaussian", "Predictive", "QuantileTable", "Recalibrated", "Steps", "StudentT"]

@@ -1,0 +1,161 @@
+"""Quantiles of N calibration scores: between order statistics, whose levels are ``l / (N + 1)``.
+
+Of N + 1 exchangeable scores without ties, the last is at most the l-th smallest of the others with
+probability ``l / (N + 1)``, exactly, whatever their law. All that a finite number of calibration points can
+guarantee is built on this; it says nothing of levels below ``1 / (N + 1)``.
+"""
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError
+from cagp_dist.predictive import Predictive
+from cagp_dist.text import counted
+
+SMALLEST_LEVEL = 0.05
+"""Tail probability that the points of a curve must resolve: 20 points at least."""
+
+
+def q_lin(levels: ArrayLike, scores: ArrayLike) -> Array:
+    """Quantiles of scores, linear between order statistics (math 12).
+
+    For ``l / (N + 1) <= level <= (l + 1) / (N + 1)`` and scores ``a_(1) <= ... <= a_(N)``::
+
+        a_(l) + (level (N + 1) - l) (a_(l + 1) - a_(l))
+
+    Parameters
+    ----------
+    levels : array_like, any shape
+        Between 0 and 1.
+    scores : array_like, shape (N,)
+        In any order; N log N flops.
+
+    Returns
+    -------
+    array of float64, the shape of ``levels``
+        A new exchangeable score lies at or below it with a probability within ``1 / (N + 1)`` of the level.
+
+    Raises
+    ------
+    ArgumentError
+        If N points do not resolve a level (`check_resolved`), or a score is not finite.
+
+    Examples
+    --------
+    >>> q_lin([0.25, 0.5], [3.0, 1.0, 2.0, 5.0, 7.0]).tolist()
+    [1.5, 3.0]
+    """
+    ordered = np.sort(_finite(scores))
+    check_resolved(levels, ordered.size)
+    below, share = between(levels, ordered.size)
+    return np.asarray(ordered[below] + share * (ordered[below + 1] - ordered[below]), dtype=np.float64)
+
+
+def between(levels: ArrayLike, count: int) -> tuple[Indices, Array]:
+    """Find levels among ``count`` order statistics: index of the lower one, from 0, and share of the gap.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in between([0.25, 0.5], 4)]
+    [[0, 1], [0.25, 0.5]]
+    """
+    place = np.asarray(levels, dtype=np.float64) * (count + 1)
+    below = np.clip(np.floor(place).astype(np.intp), 1, max(count - 1, 1))
+    return below - 1, np.clip(place - below, 0.0, 1.0)
+
+
+def fewest(level: float) -> int:
+    """Smallest number of calibration points that resolve a level: ``1 / min(level, 1 - level)``, rounded up.
+
+    Examples
+    --------
+    >>> fewest(0.05), fewest(0.9), fewest(0.99)
+    (20, 10, 100)
+    """
+    return max(2, ceil(1.0 / min(level, 1.0 - level) - 1e-9))
+
+
+def check_resolved(levels: ArrayLike, count: int) -> None:
+    """Raise `ArgumentError` unless ``count`` calibration points resolve every level."""
+    chosen = np.asarray(levels, dtype=np.float64).ravel()
+    if not chosen.size or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
+        raise ArgumentError(
+            f"levels are {np.array2string(chosen, threshold=8)}; expected numbers between 0 and 1."
+        )
+    extreme = float(min(chosen, key=lambda level: min(level, 1.0 - level)))
+    if count < (needed := fewest(extreme)):
+        raise ArgumentError(
+            f"{counted(count, 'calibration point')} cannot resolve the level {extreme:g}; expected at least "
+            f"{needed} (1 over the probability of its tail). Keep more points for calibration, or ask for "
+            "levels nearer to the middle."
+        )
+
+
+def calibration_scores(law: Predictive, observed: ArrayLike, *, name: str = "observed") -> Array:
+    """Give normal scores of the calibration points that were observed, shape (N,); NaN is not there.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes differ, a value is infinite, or all scores are equal.
+    """
+    values = np.asarray(observed, dtype=np.float64)
+    if values.shape != law.shape:
+        raise ArgumentError(
+            f"{name} has shape {values.shape} and the predictions {law.shape}; expected one value, or NaN, "
+            "for each prediction."
+        )
+    there = ~np.isnan(values)
+    scores = _finite(law[there].normal_score(values[there]))
+    if scores.size > 1 and np.ptp(scores) <= 1e-12 * np.abs(scores).max():
+        raise ArgumentError(
+            f"the errors of all {scores.size} calibration points are the same multiple, {scores[0]:g}, of "
+            "their standard deviations: they tell no width. Look for calibration values that are copies "
+            "of their predictions, or for a constant field."
+        )
+    return scores
+
+
+def knots_through(scores: Array, *, most: int, smallest_level: float = SMALLEST_LEVEL) -> tuple[Array, Array]:
+    """Give some order statistics and their levels ``l / (N + 1)``, for a curve through them.
+
+    Spread evenly, and towards each end also the l-th from it with l = 1, 2, 4, 8, ...; of equal scores one is
+    left, with the middle of their levels.
+
+    Parameters
+    ----------
+    scores : array, shape (N,)
+        Calibration scores.
+    most : int
+        How many are spread evenly; all N if that is no more.
+    smallest_level : float
+        Tail probability that the points must resolve.
+
+    Returns
+    -------
+    scores, levels : array, shape (K,)
+        Strictly ascending.
+    """
+    check_resolved(smallest_level, scores.size)
+    count = scores.size
+    chosen = np.linspace(0.0, count - 1.0, min(most, count)).round().astype(np.intp)
+    doubling = 2 ** np.arange(int(np.log2(count))) - 1
+    ranks = np.unique(np.concatenate([chosen, doubling, count - 1 - doubling]))
+    ordered = np.sort(scores)
+    values = np.unique(ordered[ranks])
+    first, last = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    return values, np.asarray(0.5 * (first + 1 + last) / (count + 1), dtype=np.float64)
+
+
+def _finite(scores: Any) -> Array:
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise ArgumentError(
+            f"calibration scores have shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} of "
+            "them not finite; expected (N,) finite numbers."
+        )
+    return values
