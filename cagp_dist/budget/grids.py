@@ -23,17 +23,24 @@ def plan_ring_sweeps(
     *,
     method: str,
     iterations: int,
-    block_size: int,
+    block_size: int | None,
+    stages: int = 1,
     shuffled: bool = False,
+    coarse: int = 0,
+    projections: int = 0,
+    tall: int = 0,
 ) -> Plan:
-    """Plan adjoint sweeps over bands of whole rings of a complete grid; ``shuffled`` in another order.
+    """Plan stages over bands of whole rings of a complete grid; ``shuffled`` in another order.
+
+    ``block_size`` is None where points are solved one by one. A cycle has so many ``stages``, and
+    ``projections`` on ``coarse`` columns; ``tall`` matrices are kept from one to the next.
 
     Raises
     ------
     BudgetError
         If they do not fit into ``memory_limit_bytes``.
     """
-    width = min(max(1, block_size // grid.longitudes), grid.latitudes)
+    width = min(max(1, (block_size or 1) // grid.longitudes), grid.latitudes)
     tasks_of_a_sweep = range_count(grid.wavenumbers, grid.block_bytes)
     on_grid = grid.targets_are_grid and not demand.full_covariance
     if iterations == 0 or demand.q == 0:
@@ -49,22 +56,26 @@ def plan_ring_sweeps(
     peak = (
         common_bytes(demand, iterations)
         + whitened
-        + columns * 2
+        + columns * (2 + tall)
         + ((columns * 4 + shuffled * (whitened + columns * 4)) // tasks_of_a_sweep + grid.task_bytes)
         * demand.workers
     )
     peak += 6 * DOUBLE * grid.size * demand.fields
+    # candidates of every range, of which the largest are taken, with their images
+    peak += 3 * DOUBLE * grid.latitudes * coarse * tasks_of_a_sweep
     if peak > demand.memory_limit_bytes:
         raise too_large(demand, f"{method} on the grid", peak, Remedy.COARSER_GRID)
     width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
-    flops = grid.wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * iterations)
+    cycles = stages * iterations
+    flops = grid.wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * cycles)
+    flops += 4 * grid.latitudes * coarse * width_of_columns * projections * iterations
     entries = grid.size * grid.latitudes // 2 * len(groups[:1])
     entries += 0 if on_grid else grid.size * demand.target_points
-    tasks = tasks_of_a_sweep * (2 + iterations) * len(groups)
+    tasks = tasks_of_a_sweep * (2 + (stages + projections) * iterations) * len(groups)
     return replace(
         plan_without_tiles(demand, method, iterations, peak, entries, flops, tasks),
         batches=tuple((group,) for group in groups),
-        block_size=width * grid.longitudes,
+        block_size=1 if block_size is None else width * grid.longitudes,
         rings_per_block=width,
     )
 

@@ -41,7 +41,8 @@ class Plan:
         Rows of tiles, left of the diagonal and on it, that are kept between sweeps (only where workers
         share memory).
     rings_per_block : int
-        Latitudes of a block where blocks are bands of rings of a whole grid; 0 where they are points.
+        Latitudes of a block where blocks are bands of rings of a whole grid, 1 where all points of a ring are
+        solved alike; 0 where blocks are points.
     tasks, gram_entries, flops, peak_bytes, workers : int
         Tasks submitted; kernel evaluations; floating-point operations; memory; tasks that run at once.
     seconds : float
@@ -103,7 +104,11 @@ class Plan:
                 f"{self.solves} solves, one for each pattern of gaps, with up to so many observed points; "
                 "work and time are those of all, blocks and memory those of the largest"
             )
-        if self.rings_per_block:
+        if self.rings_per_block and self.block_size == 1:
+            text.append(
+                f"all points at once, one wavenumber of the rings after the other, {self.tasks:,} tasks"
+            )
+        elif self.rings_per_block:
             text.append(
                 f"blocks are bands of {counted(self.rings_per_block, 'latitude')} of the grid, and mirror "
                 f"images on a mirrored one, {self.tasks:,} tasks"

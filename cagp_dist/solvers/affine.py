@@ -86,6 +86,11 @@ class Affine(ABC):
         """Points of a block that is solved as a whole; None where points are solved one by one."""
 
     @property
+    def by_rings(self) -> bool:
+        """Whether a whole grid is solved by rings: blocks are bands, or points of a ring are solved alike."""
+        return self.points_per_block is not None
+
+    @property
     def shuffled(self) -> bool:
         """Whether blocks are visited in an order that is not given: what is solved with is then a copy."""
         return False
@@ -139,14 +144,18 @@ class Affine(ABC):
     def _plan_stages(self, demand: Demand) -> Plan:
         size = self.points_per_block
         grid = demand.grid if demand.grid is not None and demand.grid.has_rings else None
-        if size is not None and grid is not None and not self.coarse_columns:
+        if self.by_rings and grid is not None:
             return plan_ring_sweeps(
                 demand,
                 grid,
                 method=self.label,
                 iterations=self.iterations,
                 block_size=size,
+                stages=self.stages,
                 shuffled=self.shuffled or self.colours_at_once > 0,
+                coarse=self.coarse_columns,
+                projections=self.projections,
+                tall=self.tall,
             )
         return plan_sweeps(
             demand,
@@ -264,11 +273,7 @@ class Affine(ABC):
             If a relaxation is too large to converge, or some blocks alone are to be visited by stages that
             are no sweeps.
         """
-        system: System[Any]
-        if plan.rings_per_block:
-            system = RingSystem(problem, plan=plan, executor=executor)
-        else:
-            system = TileSystem(problem, plan=plan, executor=executor)
+        system = system_of(problem, plan, executor)
         cycle = self.cycle(problem.gram, executor=executor, blocks=system.blocks)
         if problem.first > 0 and not all(isinstance(stage, Sweep) for stage in cycle):
             raise ArgumentError(
@@ -277,6 +282,13 @@ class Affine(ABC):
             )
         n = problem.gram.shape[0]
         return system, tuple(admissible(system, stage, n=n, setting=self.setting) for stage in cycle)
+
+
+def system_of(problem: Problem, plan: Plan, executor: Executor) -> System[Any]:
+    """Open a problem as a plan says: by whole rings, or in blocks of points."""
+    if plan.rings_per_block:
+        return RingSystem(problem, plan=plan, executor=executor)
+    return TileSystem(problem, plan=plan, executor=executor)
 
 
 def _status(gram: Gram, executor: Executor) -> Status:

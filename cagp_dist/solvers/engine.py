@@ -24,7 +24,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import Targets
 from cagp_dist.solvers.base import State
-from cagp_dist.solvers.stages import Simultaneous, Stage
+from cagp_dist.solvers.stages import CoarseSpace, Simultaneous, Stage
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
 
@@ -54,6 +54,17 @@ class System(Protocol[Work]):
 
     def coupling(self, stage: Simultaneous) -> float:
         """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole."""
+        ...
+
+    def coarse(self, stage: CoarseSpace) -> Stage:
+        """Make the projection of a coarse space; the same one when asked again."""
+        ...
+
+    def largest_left(self, stage: Simultaneous, projection: Stage, *, steps: int) -> float:
+        """Largest eigenvalue of ``P^-1 G``, P the diagonal blocks, that a projection leaves.
+
+        Exact, or estimated from below by so many steps of Lanczos iteration.
+        """
         ...
 
     def open(self, columns: Range, place: int, start: State | None) -> Work:

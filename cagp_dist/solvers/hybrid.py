@@ -20,6 +20,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import GridSize
+from cagp_dist.budget.grids import plan_ring_sweeps
 from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
@@ -28,8 +30,9 @@ from cagp_dist.gram.tiled import TiledGram
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.affine import Affine, system_of
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, check_one_field
+from cagp_dist.solvers.engine import System
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi
 from cagp_dist.solvers.named_parts import parts_of_text
@@ -38,7 +41,6 @@ from cagp_dist.solvers.projection import project
 from cagp_dist.solvers.spectrum import admissible
 from cagp_dist.solvers.stages import Projection, Stage
 from cagp_dist.solvers.status import Status
-from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
 from cagp_dist.tiling import POINT_TILE
 
@@ -76,9 +78,8 @@ class Hybrid:
     ----------
     parts : sequence of solvers, or str
         `ConjugateGradient`, `RandomActions`, or solvers that are cycles of stages, like `BlockGaussSeidel` or
-        `TwoLevelBlockGaussSeidel`; all blocks of one size. The first part sees the data first. On a grid its
-        points are swept by tiles. In job files, names and iterations:
-        ``"block-gauss-seidel 2, conjugate-gradient 20"``.
+        `TwoLevelBlockGaussSeidel`; all blocks of one size. The first part sees the data first. In job files,
+        names and iterations: ``"block-gauss-seidel 2, conjugate-gradient 20"``.
     block_size : int, optional
         Points of a block of parts that are given by name, by default 1024.
 
@@ -92,6 +93,10 @@ class Hybrid:
     -----
     The cost of the parts, of one more column where conjugate gradients are among them, and 4 n k q flops for
     each k actions; 16 n k bytes, and 48 n k while they are taken.
+
+    On a complete latitude-longitude grid parts that go by rings do so here, if all of them do. Actions mix
+    wavenumbers: with `ConjugateGradient` or `RandomActions`, and with sweeps point by point, the points of a
+    grid are solved by tiles.
 
     Examples
     --------
@@ -164,7 +169,10 @@ class Hybrid:
     @final
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; see `cagp_dist.solvers.base.Solver.plan`."""
+        grid = demand.grid if demand.grid is not None and demand.grid.has_rings else None
         affine = [part for part in self._solvers if isinstance(part, Affine)]
+        if grid is not None and self._by_rings:
+            return with_bounds(self._plan_rings(demand, grid, affine), demand)
         others = [part for part in self._solvers if not isinstance(part, Affine)]
         actions = sum(min(part.iterations, demand.n) for part in others)
         coarse = sum(min(part.coarse_columns, demand.n) for part in affine) + actions
@@ -175,7 +183,7 @@ class Hybrid:
         kept = sum(part.cost(demand).memory_bytes for part in others)
         plan = plan_sweeps(
             replace(demand, memory_limit_bytes=max(demand.memory_limit_bytes - kept, 0)),
-            method="hybrid of " + ", ".join(map(_label, self._solvers)),
+            method=self._method,
             iterations=1,
             block_size=self.points_per_block,
             stages=sum(part.stages * part.iterations for part in affine),
@@ -190,6 +198,30 @@ class Hybrid:
         )
         return with_bounds(replace(plan, peak_bytes=plan.peak_bytes + kept), demand)
 
+    @property
+    def _by_rings(self) -> bool:
+        """Whether all parts go by rings on a whole grid."""
+        return all(isinstance(part, Affine) and part.by_rings for part in self._solvers)
+
+    def _plan_rings(self, demand: Demand, grid: GridSize, parts: Sequence[Affine]) -> Plan:
+        sizes = [part.points_per_block for part in parts if part.points_per_block is not None]
+        return plan_ring_sweeps(
+            demand,
+            grid,
+            method=self._method,
+            iterations=1,
+            block_size=sizes[0] if sizes else None,
+            stages=sum(part.stages * part.iterations for part in parts),
+            shuffled=any(part.shuffled or part.colours_at_once for part in parts),
+            coarse=max(part.coarse_columns for part in parts),
+            projections=sum(part.projections * part.iterations for part in parts),
+            tall=max(part.tall for part in parts),
+        )
+
+    @property
+    def _method(self) -> str:
+        return "hybrid of " + ", ".join(map(_label, self._solvers))
+
     @final
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after all parts, batch by batch of targets."""
@@ -199,7 +231,7 @@ class Hybrid:
         yield from single_threaded_steps(self._states(problem, executor, plan))
 
     def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
-        system = TileSystem(problem, plan=plan, executor=executor)
+        system = system_of(problem, plan, executor)
         stages, status, residual = self._stages(system, problem, executor)
         psd = all(stage.weight_psd for stage in stages)
         for batch in system.batches:
@@ -212,14 +244,13 @@ class Hybrid:
             yield State(1, columns, mean, downdate, status, residual, downdate_psd=psd)
 
     def _stages(
-        self, system: TileSystem, problem: Problem, executor: Executor
+        self, system: System[Any], problem: Problem, executor: Executor
     ) -> tuple[list[Stage], Status, float | None]:
         """All stages in the order of the parts; those of actions are found by going through it once."""
         gram = problem.gram
-        tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
-        work = system.forward(problem.residuals)
         follows = [isinstance(part, ConjugateGradient) for part in self._solvers]
         last = max((position for position, does in enumerate(follows) if does), default=-1)
+        work = system.forward(problem.residuals) if last >= 0 else None
         found: list[Stage] = []
         status, residual = Status.COMPLETED, None
         for position, part in enumerate(self._solvers):
@@ -233,6 +264,7 @@ class Hybrid:
                 forward = [stage.at(k, place=m + 1 - k) for k in range(m, 0, -1) for stage in cycle]
             else:
                 # by tiles, as the stages: a grid would factor all its wavenumbers
+                tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
                 right = system.residual(work) if follows[position] else problem.residuals
                 actions = _actions(part, tiled, right, executor)
                 forward = stages = [] if actions.projection is None else [actions.projection]

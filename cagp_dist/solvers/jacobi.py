@@ -46,6 +46,11 @@ class Jacobi(Affine):
             check_positive("damping", self.damping)
 
     @property
+    def by_rings(self) -> bool:
+        """True: all points of a ring are solved alike."""
+        return True
+
+    @property
     def products(self) -> int:
         """Products of G with one column: its row sums."""
         return 1

@@ -55,6 +55,11 @@ class Preconditioned(Affine, ABC):
         find_preconditioner(self.preconditioner, self.preconditioner_size)
 
     @property
+    def by_rings(self) -> bool:
+        """Whether all points of a ring are solved alike: a preconditioner tells them apart."""
+        return self.preconditioner is None
+
+    @property
     def coarse_columns(self) -> int:
         """Rank of the preconditioner; 0: none."""
         return 0 if self.preconditioner is None else self.preconditioner_size or RANK

@@ -1,76 +1,27 @@
 """The tasks of a stage on whole rings: plain functions of columns of a range of wavenumbers (math 7, T29).
 
-Stages whose blocks are bands of whole rings do not mix wavenumbers: on a field they are the same stages on
-the rows of each ``G_k``. With R the Cholesky factors of its diagonal blocks, ``R^-1 G_k R^-T = T + T' - I``
-has identities there (T its lower triangle), and with Y and b whitened by R^-1, Z by R'::
-
-    Sweep           N = T + (1/w - 1) I,   Z = N^-T Y,   Y <- (2/w - 1) Z - N Z,   downdate += (2/w - 1) Z' Z
-    Simultaneous    Z = w Y,   Y_new = Y - (T + T' - I) Z,                        downdate += Z' (Y + Y_new)
+What a stage does to the columns of one sector is in `cagp_dist.solvers.ring_stages`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import seen_from
 from cagp_dist.kernels import Kernel, Parameters
-from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
 from cagp_dist.latlon.wavenumbers import Wavenumbers
-from cagp_dist.solvers.stages import BlockStage, Simultaneous, Sweep
+from cagp_dist.solvers.ring_stages import RingStage, Whitened, applied
+from cagp_dist.solvers.stages import Recurrence, Simultaneous
 from cagp_dist.tiling import Range, block_ranges
 
 Columns = list[Array]
 """Columns of a range of wavenumbers, one array (wavenumbers, size, columns) for each sector."""
-
-
-class Whitened(NamedTuple):
-    """``T`` of a sector (lower triangles), and the diagonal blocks R and R^-1 of each band."""
-
-    gram: Array
-    bands: list[Range]
-    roots: list[Array]
-    inverse_roots: list[Array]
-
-    def relaxed(self, relaxation: float) -> Array:
-        """``T + (1/w - 1) I``: what sweeps solve with; T itself, not a copy, for w = 1."""
-        if relaxation == 1.0:
-            return self.gram
-        relaxed = self.gram.copy()
-        np.einsum("kii->ki", relaxed)[:] = 1.0 / relaxation
-        return relaxed
-
-    def shuffled(self, rows: Indices) -> Array:
-        """``T`` of the rows in another order: lower triangles of ``T + T' - I``; a copy."""
-        out = np.empty_like(self.gram)
-        for matrix, target in zip(self.gram, out, strict=True):
-            target[:] = (np.tril(matrix) + np.tril(matrix, -1).T)[np.ix_(rows, rows)]
-        return out
-
-    def rows(self, bands: Iterable[int]) -> Indices:
-        """Rows of some bands, in their order."""
-        return np.concatenate([np.arange(0), *(np.arange(*self.bands[band]) for band in bands)])
-
-    def columns(self, rows: Indices) -> Array:
-        """Columns of ``T + T' - I``, shape (wavenumbers, size, rows)."""
-        below = np.arange(self.gram.shape[1])[:, None] >= rows
-        return np.where(below, self.gram[:, :, rows], self.gram[:, rows].transpose(0, 2, 1))
-
-    def apply(self, blocks: list[Array], columns: Array, *, transposed: bool = False) -> Array:
-        """Multiply columns by a block diagonal matrix: `roots` or `inverse_roots`."""
-        flip = (0, 2, 1) if transposed else (0, 1, 2)
-        return np.concatenate(
-            [
-                block.transpose(flip) @ columns[:, first:last]
-                for block, (first, last) in zip(blocks, self.bands, strict=True)
-            ],
-            axis=1,
-        )
 
 
 class Piece(NamedTuple):
@@ -78,13 +29,14 @@ class Piece(NamedTuple):
 
     ``Y`` are the columns, ``weights`` what forward stages have added up to. For targets on the grid ``mean``
     and ``downdate`` are (wavenumbers, size, 2 T) and (size,) for each sector, for others (q, T), and (q,) or
-    (q, q), in lists of one.
+    (q, q), in lists of one. ``before`` are Z of the step before, of a recurrence.
     """
 
     Y: Columns
     weights: Columns
     mean: Columns
     downdate: Columns
+    before: Sequence[Array] = ()
 
 
 def whitened_range(
@@ -184,72 +136,50 @@ def right_piece(right: Columns) -> Piece:
 
 
 def stage_range(
-    stage: BlockStage,
+    stage: RingStage,
     sectors: list[Whitened],
     piece: Piece,
     right: Columns,
     weights: Array,
+    scales: Sequence[Array],
     adjoint: bool,
     final: bool,
 ) -> Piece:
-    """One stage for a range of wavenumbers; ``right`` is whitened. After a final adjoint sweep Y is empty."""
+    """One stage for a range of wavenumbers; ``right`` is whitened. After a final adjoint sweep Y is empty.
+
+    ``scales`` by sector are those of `applied`; none for stages of whole blocks.
+    """
     after = Piece([], [], [], [])
+    before: Columns = []
     mean, downdate = list(piece.mean), list(piece.downdate)
     bands = max(len(sector.bands) for sector in sectors)  # a sector without the equator may have one fewer
     for index, (sector, Y, b) in enumerate(zip(sectors, piece.Y, right, strict=True)):
-        Z, left, half, other = _applied(stage, sector, Y, adjoint, final=final and adjoint, bands=bands)
-        after.Y.append(left)
+        found = applied(
+            stage,
+            sector,
+            Y,
+            adjoint=adjoint,
+            final=final and adjoint,
+            bands=bands,
+            scales=scales[index] if scales else None,
+            before=piece.before[index] if piece.before else None,
+        )
+        after.Y.append(found.left)
+        if isinstance(stage, Recurrence) and stage.accelerated:
+            before.append(found.Z)
         if not adjoint:
-            after.weights.append(piece.weights[index] + Z)
+            after.weights.append(piece.weights[index] + found.Z)
             continue
+        Z, half, other = found.Z, found.half, found.other
         if mean[0].ndim == 3:  # targets on the grid
             mean[index] = mean[index] + Z.transpose(0, 2, 1) @ b
             downdate[index] = downdate[index] + weights @ np.einsum("kij,kij->kj", half, other)
         else:
-            mean[0] = mean[0] + _inner(Z, b, weights)
+            mean[0] = mean[0] + inner(Z, b, weights)
             full = downdate[0].ndim == 2
-            form = _inner(half, other, weights) if full else _inner_diagonal(half, other, weights)
+            form = inner(half, other, weights) if full else inner_diagonal(half, other, weights)
             downdate[0] = downdate[0] + (0.5 * (form + form.T) if full else form)
-    return Piece(after.Y, after.weights, mean, downdate)
-
-
-def _applied(
-    stage: BlockStage, sector: Whitened, Y: Array, adjoint: bool, *, final: bool, bands: int
-) -> tuple[Array, Array, Array, Array]:
-    """Z, what is left of Y, and two matrices whose inner products are the downdate."""
-    if isinstance(stage, Sweep) and stage.varies:
-        order = [band for band in stage.order(bands, adjoint=False) if band < len(sector.bands)]
-        rows = sector.rows(order)
-        ordered = Sweep(whole_blocks=True, relaxation=stage.relaxation)
-        moved = sector._replace(gram=sector.shuffled(rows))
-        found = _applied(ordered, moved, Y[:, rows], adjoint, final=final, bands=bands)
-        back = np.argsort(rows)
-        Z, left, half, other = (array[:, back] if array.shape == Y.shape else array for array in found)
-        return Z, left, half, other
-    Z = Y.copy()
-    if isinstance(stage, Sweep):
-        transposed = stage.ascending == adjoint
-        weight = 2.0 / stage.relaxation - 1.0
-        triangle = sector.relaxed(stage.relaxation)
-        solve_lower(triangle, Z, transposed=transposed)
-        if final:
-            return Z, Y[:0], weight * Z, Z
-        image = Z.copy()
-        multiply_lower(triangle, image, transposed=not transposed)
-        return Z, weight * Z - image, weight * Z, Z
-    if isinstance(stage, Simultaneous) and stage.colours > 1:
-        rows = sector.rows(stage.members(len(sector.bands)))
-        half = stage.relaxation * Y[:, rows]
-        Z[:] = 0.0
-        Z[:, rows] = half
-        left = Y - sector.columns(rows) @ half
-        return Z, left, half, Y[:, rows] + left[:, rows]
-    Z *= stage.relaxation
-    image, other = Z.copy(), Z.copy()
-    multiply_lower(sector.gram, image)
-    multiply_lower(sector.gram, other, transposed=True)
-    left = Y - (image + other - Z)
-    return Z, left, Z, Y + left
+    return Piece(after.Y, after.weights, mean, downdate, before)
 
 
 def coupling_range(stage: Simultaneous, sectors: list[Whitened]) -> float:
@@ -263,15 +193,15 @@ def coupling_range(stage: Simultaneous, sectors: list[Whitened]) -> float:
     return largest
 
 
-def _inner(left: Array, right: Array, weights: Array) -> Array:
+def inner(left: Array, right: Array, weights: Array) -> Array:
     """Inner products of the fields of two sets of columns (wavenumbers, size, 2 q) and (.., 2 T): (q, T)."""
     scaled = weights[:, None, None] * left
     whole = np.tensordot(scaled, right, axes=([0, 1], [0, 1]))
     return np.asarray(whole[0::2, 0::2] + whole[1::2, 1::2])
 
 
-def _inner_diagonal(left: Array, right: Array, weights: Array) -> Array:
-    """Diagonal of `_inner` for as many fields on both sides, (q,)."""
+def inner_diagonal(left: Array, right: Array, weights: Array) -> Array:
+    """Diagonal of `inner` for as many fields on both sides, (q,)."""
     squares = weights @ np.einsum("kij,kij->kj", left, right)
     return np.asarray(squares[0::2] + squares[1::2])
 

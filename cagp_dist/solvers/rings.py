@@ -3,6 +3,8 @@
 Ranges of wavenumbers are tasks (`cagp_dist.solvers.ring_tasks`). Where the targets are the points of the grid
 themselves, ``V_k = K_k`` and the variance depends on latitude alone; other targets are columns of their own.
 On a mirrored grid a block is a band together with its mirror image, from the outermost rings to the equator.
+Stages that solve points one by one, all points of a ring alike, are the same ones as on points; coarse spaces
+are waves along the rings (`cagp_dist.solvers.ring_coarse`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +20,25 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import Targets, as_list, part
+from cagp_dist.kernels import total_variance
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.wavenumbers import ring_blocks
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.ring_coarse import (
+    RangeProjection,
+    candidates_of,
+    choose_waves,
+    largest_left_range,
+    project_waves,
+    projected_range,
+    takings,
+)
+from cagp_dist.solvers.ring_stages import RingStage, Whitened
 from cagp_dist.solvers.ring_tasks import (
     Columns,
     Piece,
-    Whitened,
     column_range,
     coupling_range,
     grid_range,
@@ -40,7 +53,7 @@ from cagp_dist.solvers.ring_tasks import (
     whitened_columns,
     whitened_range,
 )
-from cagp_dist.solvers.stages import BlockStage, Simultaneous, Stage
+from cagp_dist.solvers.stages import BlockStage, CoarseSpace, Recurrence, Simultaneous, Stage
 from cagp_dist.tiling import Range
 
 
@@ -51,6 +64,18 @@ class Pieces:
     parts: list[Handle[Piece]]
     columns: Range
     start: State | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RingProjection(Stage):
+    """A projection on waves along whole rings, by ranges of wavenumbers."""
+
+    parts: Sequence[Handle[RangeProjection]]
+
+    @property
+    def weight_psd(self) -> bool:
+        """True: no error grows."""
+        return True
 
 
 class RingSystem:
@@ -77,9 +102,11 @@ class RingSystem:
         self._wavenumbers = self._rings.wavenumbers
         self._ranges = self._wavenumbers.ranges()
         self._noise = self._wavenumbers.by_ring(self._rings.noise_by_latitude)
+        self._copies = self._wavenumbers.by_ring(copies_by_latitude(self._rings, self._layout))
         self._residuals = problem.residuals
         self._right: list[Handle[Columns]] = []
         self._made: Sequence[Handle[list[Whitened]] | list[Whitened]] = []
+        self._coarse: dict[CoarseSpace, RingProjection] = {}
 
     @property
     def blocks(self) -> int:
@@ -93,7 +120,12 @@ class RingSystem:
 
     def solves_exactly(self, stage: Stage) -> bool:
         """Whether one such stage solves the whole system: one band of all rings."""
-        return cast("BlockStage", stage).relaxation == 1.0 and self.blocks == 1
+        return (
+            isinstance(stage, BlockStage)
+            and stage.whole_blocks
+            and stage.relaxation == 1.0
+            and self.blocks == 1
+        )
 
     def coupling(self, stage: Simultaneous) -> float:
         """Largest eigenvalue of ``P^-1 G`` on the bands that a stage solves at once, of all wavenumbers."""
@@ -102,6 +134,38 @@ class RingSystem:
             for home, sectors in enumerate(self._whitened())
         ]
         return max(self._executor.gather(found))
+
+    def coarse(self, stage: CoarseSpace) -> RingProjection:
+        """Make the projection on waves along the rings, those with the largest variances."""
+        if stage not in self._coarse:
+            spans = [self._wavenumbers.weights[first:last] for first, last in self._ranges]
+            chosen = [
+                self._executor.submit(
+                    choose_waves, sectors, self._noise, self._copies, weights, stage.columns, home=home
+                )
+                for home, (sectors, weights) in enumerate(zip(self._whitened(), spans, strict=True))
+            ]
+            candidates = self._executor.gather(
+                [self._executor.submit(candidates_of, waves) for waves in chosen]
+            )
+            parts = [
+                self._executor.submit(project_waves, sectors, waves, self._copies, taken, home=home)
+                for home, (sectors, waves, taken) in enumerate(
+                    zip(self._whitened(), chosen, takings(candidates, spans, stage.columns), strict=True)
+                )
+            ]
+            self._coarse[stage] = RingProjection(parts)
+        return self._coarse[stage]
+
+    def largest_left(self, stage: Simultaneous, projection: Stage, *, steps: int) -> float:
+        """Largest eigenvalue of ``P^-1 G`` that a projection leaves, of all wavenumbers, rounded up."""
+        parts = zip(self._whitened(), cast("RingProjection", projection).parts, strict=True)
+        found = [
+            self._executor.submit(largest_left_range, sectors, part, home=home)
+            for home, (sectors, part) in enumerate(parts)
+        ]
+        # the same on machines that round otherwise
+        return float(np.ceil(1e6 * max(self._executor.gather(found))) / 1e6)
 
     def open(self, columns: Range, place: int, start: State | None) -> Pieces:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
@@ -155,19 +219,49 @@ class RingSystem:
 
     def apply(self, stage: Stage, work: Pieces, *, adjoint: bool, final: bool = False) -> None:
         """``Z = Mt' Y`` (forward ``Mt Y``), sums with it, ``Y - G Z``; a range of wavenumbers is a task."""
+        if isinstance(stage, RingProjection):
+            return self._project(stage, work, adjoint=adjoint)
         spans = zip(self._whitened(), self._whitened_right(), self._ranges, strict=True)
+        scales = self._scales(stage)
         for home, (sectors, right, (first, last)) in enumerate(spans):
             work.parts[home] = self._executor.submit(
                 stage_range,
-                cast("BlockStage", stage),
+                cast("RingStage", stage),
                 sectors,
                 work.parts[home],
                 right,
                 self._wavenumbers.weights[first:last],
+                scales,
                 adjoint,
                 final,
                 home=home,
             )
+        return None
+
+    def _project(self, stage: RingProjection, work: Pieces, *, adjoint: bool) -> None:
+        """``c = P' Y``, then ``Y - (G P) c``, range by range."""
+        spans = zip(stage.parts, self._whitened_right(), self._ranges, strict=True)
+        for home, (projection, right, (first, last)) in enumerate(spans):
+            work.parts[home] = self._executor.submit(
+                projected_range,
+                projection,
+                work.parts[home],
+                right,
+                self._wavenumbers.weights[first:last],
+                adjoint,
+                home=home,
+            )
+
+    def _scales(self, stage: Stage) -> Sequence[Array]:
+        """Return what a point of each ring adds for a residual of one, by sector; none for whole blocks."""
+        if isinstance(stage, BlockStage) and stage.whole_blocks:
+            return ()
+        if isinstance(stage, Recurrence) or (isinstance(stage, Simultaneous) and stage.identity):
+            return [1.0 / copies for copies in self._copies]
+        variance = total_variance(self._rings.kernel.parameters)
+        return [
+            1.0 / (copies * variance + noise) for copies, noise in zip(self._copies, self._noise, strict=True)
+        ]
 
     def read(self, works: Sequence[Pieces]) -> tuple[Array, Array]:
         """Mean (q, T) and downdate of the targets of a batch."""
@@ -277,9 +371,48 @@ class RingSystem:
         return self._made
 
 
+def has_whole_rings(gram: Gram) -> bool:
+    """Whether a Gram matrix is that of a complete grid, on which all points of a latitude are alike."""
+    if isinstance(gram, MaskedRings):
+        return gram.noise_range == (1.0, 1.0) and not gram.layout.missing.any()
+    return isinstance(gram, RingGram)
+
+
+def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:
+    """How many points of each row are copies of one observation, (P,): all of a pole that was observed once.
+
+    Raises
+    ------
+    ArgumentError
+        If that differs between mirrored rows whose parities separate.
+    """
+    copies = np.ones(rings.grid.shape[0])
+    copies[layout.poles] = rings.grid.n_longitudes
+    if rings.wavenumbers.mirrored and not np.array_equal(copies, copies[::-1]):
+        raise ArgumentError(
+            "one pole was observed once and the other at each of its copies, with the same noise in all; "
+            "expected the same of both. Observe each pole once, as cagp_dist.condition does."
+        )
+    return copies
+
+
+def sums_of_rings(gram: Gram) -> Array:
+    """``G 1`` of a complete grid, shape (n,): its blocks of wavenumber 0 times rows of ones."""
+    rings, layout = whole_grid(gram)
+    wavenumbers, copies = rings.wavenumbers, copies_by_latitude(rings, layout)
+    ones = np.broadcast_to((1.0 / copies)[:, None], rings.grid.shape)[None]
+    split = wavenumbers.split(ones)
+    image = [np.zeros_like(columns) for columns in split]
+    blocks = ring_blocks(rings.kernel.parameters, wavenumbers, (0, 1))
+    for block, columns, product in zip(blocks, split, image, strict=True):
+        product[0] = (block[0] + np.tril(block[0], -1).T) @ columns[0]
+    sums = wavenumbers.join(image) + (rings.noise_by_latitude / copies)[:, None]
+    return np.asarray(layout.restrict(sums)[0])
+
+
 def whole_grid(gram: Gram) -> tuple[RingGram, Layout]:
     """Find the complete grid behind a Gram matrix, poles that were observed once as complete rows."""
-    if isinstance(gram, MaskedRings) and gram.noise_range == (1.0, 1.0) and not gram.layout.missing.any():
+    if isinstance(gram, MaskedRings) and has_whole_rings(gram):
         return gram.rows_of_poles, gram.layout
     if isinstance(gram, RingGram):
         return gram, gram.layout

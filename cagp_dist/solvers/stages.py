@@ -10,6 +10,7 @@ With ``N = Mt^-1`` and a diagonal block ``G_b`` of G (D its diagonal, L its stri
                      colours is block Gauss-Seidel without the couplings inside a colour
     Recurrence       a step of a polynomial in ``P^-1 G``, P the identity or a preconditioner
     Projection       Mt = S (S' G S)^-1 S' for a few columns S: solves what lies in their span (math 5, 6)
+    CoarseSpace      a Projection whose columns the system chooses: points, or waves along whole rings
 
 ``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. Where W is
 positive semidefinite a stage repeated, or put in front of others, never raises a variance (math 1.4): always
@@ -179,12 +180,16 @@ class Simultaneous(BlockStage):
     colour, colours : int
         Which blocks are solved: ``colour``, ``colour + colours`` and so on; by default all of them. W is that
         of these blocks.
+    coarse : CoarseSpace or None
+        Projection that comes before this stage and after it, so that its relaxation is bounded by what that
+        leaves of G alone; 0 is then a relaxation that is still to be chosen.
     """
 
     identity: bool = False
     largest: float = 0.0
     colour: int = 0
     colours: int = 1
+    coarse: "CoarseSpace | None" = None
 
     @property
     def kind_of_factor(self) -> tuple[object, ...]:
@@ -229,6 +234,24 @@ class Projection(Stage):
 
     basis: Array
     image: Array
+
+    @property
+    def weight_psd(self) -> bool:
+        """True: no error grows."""
+        return True
+
+
+@dataclass(frozen=True)
+class CoarseSpace(Stage):
+    """A projection that is still to be made: its columns are chosen by the system, never from the data.
+
+    Attributes
+    ----------
+    columns : int
+        k, at least 1; fewer where they say all there is to say.
+    """
+
+    columns: int
 
     @property
     def weight_psd(self) -> bool:

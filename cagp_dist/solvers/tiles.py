@@ -25,10 +25,12 @@ from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_t
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
 from cagp_dist.solvers.projected_tiles import PanelProjection, by_panels
 from cagp_dist.solvers.recurrence_tiles import PanelInverse, recur
 from cagp_dist.solvers.stages import (
     BlockStage,
+    CoarseSpace,
     LowRankInverse,
     Projection,
     Recurrence,
@@ -132,6 +134,7 @@ class TileSystem:
         ]
         self._factors: dict[tuple[object, ...], Handle[Array]] = {}
         self._projections: dict[Projection, PanelProjection] = {}
+        self._coarse: dict[CoarseSpace, Projection] = {}
         self._inverses: dict[LowRankInverse, PanelInverse] = {}
         self._leftover: Array | None = None
         self._stored = {
@@ -184,6 +187,24 @@ class TileSystem:
         for (i, j), norm in zip(pairs, found, strict=True):
             norms[i, j] = norms[j, i] = norm
         return float(np.linalg.eigvalsh(norms)[-1])
+
+    def coarse(self, stage: CoarseSpace) -> Projection:
+        """Make the projection on the covariances of all points with a few of them."""
+        if stage not in self._coarse:
+            self._coarse[stage] = coarse_projection(
+                self._gram, columns=stage.columns, executor=self._executor
+            )
+        return self._coarse[stage]
+
+    def largest_left(self, stage: Simultaneous, projection: Stage, *, steps: int) -> float:
+        """Largest eigenvalue of ``P^-1 G`` that a projection leaves, by Lanczos iteration."""
+        return largest_eigenvalue(
+            self._gram,
+            cast("Projection", projection),
+            block_size=self._plan.block_size,
+            executor=self._executor,
+            steps=steps,
+        )
 
     def open(self, columns: Range, place: int, start: State | None) -> Panels:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""

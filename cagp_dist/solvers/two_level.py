@@ -9,24 +9,13 @@ on the data.
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from cagp_dist.checks import check_count, check_positive
-from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine, check_share
-from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
 from cagp_dist.solvers.options import BLOCK_SIZE, COARSE, DAMPING, ITERATIONS
-from cagp_dist.solvers.spectrum import LANCZOS_STEPS, RITZ_MARGIN
-from cagp_dist.solvers.stages import Simultaneous, Stage, Sweep
-
-SAFE_PART, STEPS_OF_DEFAULT = 0.75, 20
-"""Default damping of `TwoLevelBlockJacobi` as a part of what diverges, by so many steps of Lanczos iteration.
-
-From a random start these miss more than the other quarter of the eigenvalue with a probability of at most
-``1.648 sqrt(n) exp(-39 sqrt(0.25))``: 6e-6 for a million points (see `cagp_dist.solvers.spectrum`).
-"""
+from cagp_dist.solvers.spectrum import STEPS_OF_DEFAULT
+from cagp_dist.solvers.stages import CoarseSpace, Simultaneous, Stage, Sweep
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class TwoLevelBlockGaussSeidel(TwoLevel):
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the blocks, and a projection."""
-        return Sweep(whole_blocks=True), coarse_projection(gram, columns=self.coarse, executor=executor)
+        return Sweep(whole_blocks=True), CoarseSpace(self.coarse)
 
 
 @dataclass(frozen=True)
@@ -125,6 +114,7 @@ class TwoLevelBlockJacobi(TwoLevel):
     damping: float | None = field(default=None, metadata=DAMPING)
 
     label: ClassVar[str] = "two-level block Jacobi"
+    setting: ClassVar[str] = "damping"
     at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -143,27 +133,6 @@ class TwoLevelBlockJacobi(TwoLevel):
         return STEPS_OF_DEFAULT // 2
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
-        """Project, update all blocks, and project again.
-
-        Raises
-        ------
-        ArgumentError
-            If the damping may diverge.
-        """
-        projection = coarse_projection(gram, columns=self.coarse, executor=executor)
-        largest = largest_eigenvalue(
-            gram,
-            projection,
-            block_size=self.block_size,
-            executor=executor,
-            steps=STEPS_OF_DEFAULT if self.damping is None else LANCZOS_STEPS,
-        )
-        limit = 2.0 / largest if largest > 0.0 else np.inf
-        damping = min(1.0, SAFE_PART * limit) if self.damping is None else self.damping
-        if damping >= (1.0 - RITZ_MARGIN) * limit:
-            raise ArgumentError(
-                f"damping is {damping:g}, with which what the coarse space leaves may diverge; "
-                f"expected a number above 0 and below {(1.0 - RITZ_MARGIN) * limit:.3g}. "
-                "Leave damping out to have a safe value worked out."
-            )
-        return projection, Simultaneous(whole_blocks=True, relaxation=damping, largest=limit), projection
+        """Project, update all blocks, and project again."""
+        coarse = CoarseSpace(self.coarse)
+        return coarse, Simultaneous(whole_blocks=True, relaxation=self.damping or 0.0, coarse=coarse), coarse

@@ -8,12 +8,15 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.solvers import (
     SSOR,
     BlockGaussSeidel,
+    BlockJacobi,
     Chebyshev,
     ConjugateGradient,
     GaussSeidel,
     Hybrid,
     RandomActions,
+    Richardson,
     Solver,
+    TwoLevelBlockGaussSeidel,
     TwoLevelBlockJacobi,
 )
 from cagp_dist.solvers.ordered import Ordered
@@ -79,6 +82,9 @@ SOLVERS = _registered() | {
     "hybrid, conjugate gradients first": Hybrid([ConjugateGradient(5), GaussSeidel(1)]),
     "hybrid of what is known": Hybrid(
         [TwoLevelBlockJacobi(2, LARGEST, coarse=9), SSOR(1, 1.5), RandomActions(3)]
+    ),
+    "hybrid by rings": Hybrid(
+        [Richardson(2), TwoLevelBlockGaussSeidel(1, LARGEST, coarse=9), Chebyshev(3), BlockJacobi(1, LARGEST)]
     ),
 }
 GRID_SOLVERS = {name: solver for name, solver in SOLVERS.items() if _needs_grid(solver)}

@@ -180,6 +180,22 @@ def solved(solver, given: Observed, where: str) -> cagp.Posterior:
     return given.condition(solver, where, covariance="full")
 
 
+def names_of_settings(solver) -> set[str]:
+    """What a solver, or a part of a hybrid, can be told."""
+    if isinstance(solver, cagp.Hybrid):
+        return set.union(*map(names_of_settings, solver.parts))
+    return {setting.name for setting in dataclasses.fields(solver)}
+
+
+def with_blocks(solver, block_size: int):
+    """The solver, with blocks of that many points if it has any."""
+    if isinstance(solver, cagp.Hybrid):
+        return cagp.Hybrid([with_blocks(part, block_size) for part in solver.parts])
+    if "block_size" not in names_of_settings(solver):
+        return solver
+    return dataclasses.replace(solver, block_size=block_size)
+
+
 def flat(posterior: cagp.Posterior | cagp.Step) -> tuple[Array, Array]:
     """Mean and variance of one field as (q,)."""
     return posterior.mean.ravel(), posterior.variance.ravel()
@@ -224,13 +240,17 @@ def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exa
 
 @chosen(POINT_SOLVERS, everywhere=True)
 def test_a_grid_is_its_observed_points(solver, given, where):
-    """The same belief as on points, where blocks are the same: not where they hold mirror images or poles."""
+    """The same belief as on points where blocks are the same, or points are solved one by one.
+
+    Blocks are not where they hold mirror images or poles, coarse spaces never.
+    """
     on_grid = solved(solver, given, where)
     rings = on_grid.stats.plan.rings_per_block
     if rings:
-        solver = dataclasses.replace(solver, block_size=rings * given.grid.n_longitudes)
+        solver = with_blocks(solver, rings * given.grid.n_longitudes)
     plain = given.on_points(solver, where, covariance="full")
-    if rings and given is not INPUTS["irregular"]:
+    settings = names_of_settings(solver)
+    if rings and "block_size" in settings and (given is not INPUTS["irregular"] or "coarse" in settings):
         assert on_grid.status is cagp.Status.EXACT or on_grid.status is plain.status
         if plain.status is not cagp.Status.EXACT:
             return
@@ -248,10 +268,18 @@ def test_solvers_with_blocks_sweep_rings_where_a_grid_has_no_gaps(given):
         name: given.condition(solver, "points").stats.plan.rings_per_block for name, solver in SOLVERS.items()
     }
     complete = given in [INPUTS[name] for name in RINGS]
-    assert rings["gauss-seidel"] == rings["jacobi"] == rings["cholesky"] == 0
-    width = 40 // given.grid.n_longitudes
-    assert rings["block-gauss-seidel"] == (width if complete else 0)
-    assert rings["block-jacobi, blocks of 3"] == (1 if complete else 0)
+    width, height = 40 // given.grid.n_longitudes, given.grid.shape[0]
+    by_rings = {"jacobi": 1, "richardson": 1, "chebyshev": 1, "hybrid by rings": width}
+    for name in (
+        "block-gauss-seidel",
+        "block-jacobi",
+        "two-level-block-gauss-seidel",
+        "two-level-block-jacobi",
+    ):
+        by_rings |= {name: width, f"{name}, blocks of 3": 1, f"{name}, one block": height}
+    by_rings |= {f"block-gauss-seidel, {order} order": width for order in ("random", "multicolour")}
+    expected = by_rings if complete else {}
+    assert rings == {name: expected.get(name, 0) for name in SOLVERS}
 
 
 @chosen(SOLVERS, workers=(1, 3))
