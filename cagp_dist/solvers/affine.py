@@ -12,7 +12,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grids import plan_ring_sweeps
 from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.checks import check_between
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import bounds_bytes, is_known, with_bounds
@@ -142,21 +142,29 @@ class Affine(ABC):
         return with_bounds(replace(plan, peak_bytes=plan.peak_bytes + kept), demand)
 
     def _plan_stages(self, demand: Demand) -> Plan:
-        size = self.points_per_block
         grid = demand.grid if demand.grid is not None and demand.grid.has_rings else None
-        if self.by_rings and grid is not None:
+        if not self.by_rings or grid is None:
+            return self._plan_tiles(demand)
+        try:
             return plan_ring_sweeps(
                 demand,
                 grid,
                 method=self.label,
                 iterations=self.iterations,
-                block_size=size,
+                block_size=self.points_per_block,
                 stages=self.stages,
                 shuffled=self.shuffled or self.colours_at_once > 0,
                 coarse=self.coarse_columns,
                 projections=self.projections,
                 tall=self.tall,
             )
+        except BudgetError:
+            if self.points_per_block is not None:
+                raise
+            return self._plan_tiles(demand)  # points solved one by one: the same stages, in less memory
+
+    def _plan_tiles(self, demand: Demand) -> Plan:
+        size = self.points_per_block
         return plan_sweeps(
             demand,
             method=self.label,

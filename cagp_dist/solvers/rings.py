@@ -9,6 +9,7 @@ are waves along the rings (`cagp_dist.solvers.ring_coarse`).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -23,7 +24,6 @@ from cagp_dist.gram.targets import Targets, as_list, part
 from cagp_dist.kernels import total_variance
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
-from cagp_dist.latlon.wavenumbers import ring_blocks
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.ring_coarse import (
@@ -102,11 +102,15 @@ class RingSystem:
         self._wavenumbers = self._rings.wavenumbers
         self._ranges = self._wavenumbers.ranges()
         self._noise = self._wavenumbers.by_ring(self._rings.noise_by_latitude)
-        self._copies = self._wavenumbers.by_ring(copies_by_latitude(self._rings, self._layout))
         self._residuals = problem.residuals
         self._right: list[Handle[Columns]] = []
         self._made: Sequence[Handle[list[Whitened]] | list[Whitened]] = []
         self._coarse: dict[CoarseSpace, RingProjection] = {}
+
+    @cached_property
+    def _copies(self) -> tuple[Array, ...]:
+        """How many points of each row are copies of one observation, by sector."""
+        return self._wavenumbers.by_ring(copies_by_latitude(self._rings, self._layout))
 
     @property
     def blocks(self) -> int:
@@ -371,11 +375,12 @@ class RingSystem:
         return self._made
 
 
-def has_whole_rings(gram: Gram) -> bool:
-    """Whether a Gram matrix is that of a complete grid, on which all points of a latitude are alike."""
-    if isinstance(gram, MaskedRings):
-        return gram.noise_range == (1.0, 1.0) and not gram.layout.missing.any()
-    return isinstance(gram, RingGram)
+def layout_of_rings(gram: Gram) -> Layout | None:
+    """Layout of a complete grid on which all points of a latitude are alike; None of other matrices."""
+    even = not isinstance(gram, MaskedRings) or gram.noise_range == (1.0, 1.0)
+    if isinstance(gram, RingGram | MaskedRings) and even and not gram.layout.missing.any():
+        return gram.layout
+    return None
 
 
 def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:
@@ -396,24 +401,11 @@ def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:
     return copies
 
 
-def sums_of_rings(gram: Gram) -> Array:
-    """``G 1`` of a complete grid, shape (n,): its blocks of wavenumber 0 times rows of ones."""
-    rings, layout = whole_grid(gram)
-    wavenumbers, copies = rings.wavenumbers, copies_by_latitude(rings, layout)
-    ones = np.broadcast_to((1.0 / copies)[:, None], rings.grid.shape)[None]
-    split = wavenumbers.split(ones)
-    image = [np.zeros_like(columns) for columns in split]
-    blocks = ring_blocks(rings.kernel.parameters, wavenumbers, (0, 1))
-    for block, columns, product in zip(blocks, split, image, strict=True):
-        product[0] = (block[0] + np.tril(block[0], -1).T) @ columns[0]
-    sums = wavenumbers.join(image) + (rings.noise_by_latitude / copies)[:, None]
-    return np.asarray(layout.restrict(sums)[0])
-
-
 def whole_grid(gram: Gram) -> tuple[RingGram, Layout]:
     """Find the complete grid behind a Gram matrix, poles that were observed once as complete rows."""
-    if isinstance(gram, MaskedRings) and has_whole_rings(gram):
-        return gram.rows_of_poles, gram.layout
-    if isinstance(gram, RingGram):
-        return gram, gram.layout
+    layout = layout_of_rings(gram)
+    if layout is not None and isinstance(gram, MaskedRings):
+        return gram.rows_of_poles, layout
+    if layout is not None and isinstance(gram, RingGram):
+        return gram, layout
     raise ArgumentError(f"{gram!r} is not a complete latitude-longitude grid; expected a RingGram.")

@@ -17,7 +17,7 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine import System
-from cagp_dist.solvers.rings import has_whole_rings, sums_of_rings
+from cagp_dist.solvers.rings import layout_of_rings
 from cagp_dist.solvers.stages import CoarseSpace, Recurrence, Simultaneous, Stage
 
 LANCZOS_STEPS = 40
@@ -37,16 +37,20 @@ From a random start these miss more than the other quarter of the eigenvalue wit
 
 
 def row_sums(gram: Gram, executor: Executor) -> Array:
-    """``G 1``, shape (n,), at the cost of n^2 evaluations, or on a whole grid of P^2 Q / 4.
+    """``G 1``, shape (n,), at the cost of n^2 evaluations, or of P n on a whole grid with P latitudes.
 
     All entries of G are positive, so the largest one of ``P^-1 G 1`` bounds ``lambda_max(P^-1 G)`` for every
     positive diagonal P (Perron and Frobenius).
     """
-    if has_whole_rings(gram):
-        return sums_of_rings(gram)
-    # by tiles, as the stages: a grid would factor all its wavenumbers for this one product
-    ones = np.ones((gram.shape[0], 1))
-    sums = cross_product(gram.kernel, gram.X, gram.X, ones, executor=executor)[:, 0]
+    X, ones = gram.X, np.ones((gram.shape[0], 1))
+    # by tiles: a grid would factor all its wavenumbers for this one product
+    if layout := layout_of_rings(gram):  # the same all along a ring
+        _, first, ring = np.unique(
+            layout.index // layout.grid.n_longitudes, return_index=True, return_inverse=True
+        )
+        sums = cross_product(gram.kernel, X[first], X, ones, executor=executor)[ring, 0]
+    else:
+        sums = cross_product(gram.kernel, X, X, ones, executor=executor)[:, 0]
     return np.asarray(sums + gram.noise_variance)
 
 

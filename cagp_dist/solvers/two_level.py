@@ -49,7 +49,13 @@ class TwoLevelBlockGaussSeidel(TwoLevel):
 
     A cycle is a sweep of `BlockGaussSeidel`, and then the exact solution in the span of the covariances of
     all points with ``coarse`` of them (math 6). Exactly calibrated if the prior is right, after any number of
-    cycles. On a grid its points are swept by tiles.
+    cycles.
+
+    On a complete latitude-longitude grid blocks are bands of rings, as those of `BlockGaussSeidel`, and the
+    coarse space is another one: the covariances of all points with ``coarse`` waves along the rings, cosines
+    and sines of the longitude at one latitude, each chosen where the variance given the others is largest
+    (math 7.5). It falls into wavenumbers as the sweeps do. The belief differs from that at the same points
+    given one by one; both are exactly calibrated.
 
     Parameters
     ----------
@@ -94,7 +100,8 @@ class TwoLevelBlockJacobi(TwoLevel):
     A cycle is a projection, an update of `BlockJacobi`, and the projection again (math 6). The coarse space
     holds what made large dampings diverge, so that a cycle takes nearly as much out as a sweep of
     `TwoLevelBlockGaussSeidel`, and all its blocks are solved at the same time. Exactly calibrated if the
-    prior is right, after any number of cycles. On a grid its points are updated by tiles.
+    prior is right, after any number of cycles. On a complete latitude-longitude grid blocks are bands of
+    rings, and the coarse space is that of `TwoLevelBlockGaussSeidel` there.
 
     Parameters
     ----------
@@ -107,8 +114,8 @@ class TwoLevelBlockJacobi(TwoLevel):
     damping : float, optional
         Above zero and below ``1.9 / lambda``, lambda the largest eigenvalue that the coarse space leaves of
         ``B^-1 G``, with the diagonal blocks B of G; by default ``1.5 / lambda``, at most 1. Lambda is
-        estimated by 20 products with G of one column each, by 40 where a damping is given. From
-        ``2 / lambda`` on the iteration diverges.
+        estimated by 20 products with G of one column each, by 40 where a damping is given; by rings it is
+        the eigenvalue itself, of all wavenumbers. From ``2 / lambda`` on the iteration diverges.
     """
 
     damping: float | None = field(default=None, metadata=DAMPING)

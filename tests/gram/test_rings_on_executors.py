@@ -82,17 +82,21 @@ def by_iteration(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarr
 
 
 def by_sweeps(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]:
-    """What block Gauss-Seidel over bands of three rings gives, by name."""
+    """What block Gauss-Seidel over bands of three rings gives, and stages of all other kinds, by name."""
     field = np.random.default_rng(0).normal(size=rings.grid.shape)
-    solver = cagp.BlockGaussSeidel(2, block_size=3 * rings.grid.n_longitudes)
-    swept = last_state(rings, field, solver, executor)
-    cells = last_state(rings, field, solver, executor, cells=True)
-    return {
-        "swept mean": swept.mean,
-        "swept downdate": swept.downdate,
-        "swept mean over cells": cells.mean,
-        "swept downdate of cells": cells.downdate,
-    }
+    size = 3 * rings.grid.n_longitudes
+    others = [cagp.Richardson(1), cagp.TwoLevelBlockJacobi(1, size, coarse=20), cagp.Chebyshev(2)]
+    found = {}
+    for name, solver in {"swept": cagp.BlockGaussSeidel(2, size), "hybrid": cagp.Hybrid(others)}.items():
+        swept = last_state(rings, field, solver, executor)
+        cells = last_state(rings, field, solver, executor, cells=True)
+        found |= {
+            f"{name} mean": swept.mean,
+            f"{name} downdate": swept.downdate,
+            f"{name} mean over cells": cells.mean,
+            f"{name} downdate of cells": cells.downdate,
+        }
+    return found
 
 
 def everything(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray]:

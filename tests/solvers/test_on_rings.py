@@ -3,7 +3,8 @@
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,12 +16,14 @@ from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import Problem
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.stages import CoarseSpace
 
 from ..grids import LAYOUTS, Layout, grid_problem, make_problem
 from ..oracle import KERNELS_AND_SUMS, assert_close, compose, conjugate_gradients, kernel_matrix
 from ..pairwise import pairwise
 from .engine import LIMIT, SERIAL, states_of
-from .stages import coloured_stages, dense_stage
+from .stages import coloured_stages, dense_stage, projection_stage
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -201,6 +204,183 @@ def test_conditioning_on_a_grid_is_the_dense_formula(name, solver_class, damping
         assert posterior.stats.plan.rings_per_block == width
         forward = cagp.posterior_mean(prior, problem.grid, fields, targets, solver=solver, executor=SERIAL)
         assert_close(forward, posterior.mean, relative=1e-11)
+
+
+def waves_of(latitude, n_longitudes: int, *, mirrored: bool, single=()) -> list[np.ndarray]:
+    """Orthonormal waves along each ring, (n, 1) or a cosine and its sine (n, 2), wavenumber by wavenumber.
+
+    Of mirrored grids sums and differences of the waves of a ring and its image; of a pole in ``single``,
+    which is one point, the point alone.
+    """
+    turn = 2.0 * np.pi * np.arange(n_longitudes) / n_longitudes
+    widths = [1 if p in single else n_longitudes for p in range(len(latitude))]
+    starts = np.cumsum([0, *widths])
+    n, half = starts[-1], len(latitude) // 2
+
+    def along(p, k):
+        wave = np.zeros((n, 1 if k == 0 or 2 * k == n_longitudes else 2))
+        if p in single:
+            wave[starts[p]] = float(k == 0)
+            return wave
+        rows = np.stack([np.cos(k * turn), np.sin(k * turn)][: wave.shape[1]], axis=1)
+        wave[starts[p] : starts[p + 1]] = rows / np.linalg.norm(rows, axis=0)
+        return wave
+
+    found = []
+    for k in range(n_longitudes // 2 + 1):
+        if not mirrored or half == 0:
+            found += [along(p, k) for p in range(len(latitude))]
+            continue
+        pairs = [(along(p, k), along(len(latitude) - 1 - p, k)) for p in range(half)]
+        found += [np.sqrt(0.5) * (one + other) for one, other in pairs]
+        found += [along(half, k)] * (len(latitude) % 2)
+        found += [np.sqrt(0.5) * (one - other) for one, other in pairs]
+    return found
+
+
+def coarse_waves(K, waves, columns: int) -> np.ndarray:
+    """``K W`` for the waves W that are chosen one by one, each where most variance is left given the others.
+
+    Of equal ones the first; those that would be more columns than there is room for are passed over.
+    """
+    left, chosen, room = K.copy(), [], columns
+    open_waves = list(waves)
+    while open_waves:
+        variances = np.array([wave[:, 0] @ left @ wave[:, 0] for wave in open_waves])
+        if variances.max() <= 1e-12 * K.max():
+            break
+        wave = open_waves.pop(int(np.argmax(variances >= (1.0 - 1e-9) * variances.max())))
+        if wave.shape[1] > room:
+            continue
+        room -= wave.shape[1]
+        chosen.append(K @ wave)
+        seen = left @ wave
+        left = left - seen @ np.linalg.solve(wave.T @ seen, seen.T)
+    return np.concatenate(chosen, axis=1)
+
+
+def largest_left(G, blocks_inverse, projection) -> float:
+    """``lambda_max(B^-1 (G - G P P' G))``."""
+    left = G - G @ projection @ G
+    root = np.linalg.cholesky(blocks_inverse)
+    return float(np.linalg.eigvalsh(root.T @ left @ root)[-1])
+
+
+def two_level_stages(problem, solver, rings_per_block):
+    """``Mt`` of a cycle as a list, in the order of the grid."""
+    order, unit = sweep_order(problem)
+    back = np.argsort(order)
+    G, width = problem.G, unit * rings_per_block
+    block = cagp.BlockGaussSeidel if isinstance(solver, cagp.TwoLevelBlockGaussSeidel) else cagp.BlockJacobi
+    settings = {} if block is cagp.BlockGaussSeidel else {"damping": 1.0}
+    Mt = dense_stage(block(1, width, **settings), G[np.ix_(order, order)])[np.ix_(back, back)]
+    layout = problem.layout
+    waves = waves_of(layout.latitude, layout.n_longitudes, mirrored=layout.mirrored)
+    projection = projection_stage(G, coarse_waves(problem.K, waves, solver.coarse))
+    if block is cagp.BlockGaussSeidel:
+        return [Mt, projection]
+    limit = 2.0 / (np.ceil(1e6 * largest_left(G, Mt, projection)) / 1e6)
+    return [projection, (solver.damping or min(1.0, 0.75 * limit)) * Mt, projection]
+
+
+TWO_LEVEL = {"sweeps": cagp.TwoLevelBlockGaussSeidel, "all at once": cagp.TwoLevelBlockJacobi}
+
+
+@pytest.mark.parametrize(
+    ("name", "rings_per_block", "solver_class", "targets", "coarse"),
+    pairwise(
+        {
+            "name": [name for name, _, _ in CASES[:9]],
+            "rings_per_block": [1, 2],
+            "solver_class": list(TWO_LEVEL),
+            "targets": ["points", "points, full", "grid", "grid, full"],
+            "coarse": [1, 8, 21],
+        }
+    ),
+)
+def test_coarse_spaces_of_waves_are_the_dense_formula(name, rings_per_block, solver_class, targets, coarse):
+    """Waves along the rings, chosen by their variances; T2 by the forward stages too."""
+    problem = grid_problem(name, cagp.Matern32, 0.7)
+    b = problem.field(2).reshape(2, -1).T
+    solver = TWO_LEVEL[solver_class](3, rings_per_block * problem.grid.n_longitudes, coarse=coarse)
+    on_grid, full = targets.startswith("grid"), targets.endswith("full")
+    points, wanted = (problem.points, problem.grid) if on_grid else (NEW, NEW)
+    V = kernel_matrix(problem.kernel, points, problem.points)
+    stages = two_level_stages(problem, solver, rings_per_block)
+    states = states_of(problem.rings, solver, b, wanted, full=full)
+    for m, state in enumerate(states, start=1):
+        A, D, _ = compose(problem.G, stages * m)
+        downdate = V @ D @ V.T
+        assert_close(state.mean, V @ A @ b)
+        assert_close(state.downdate, downdate if full else downdate.diagonal())
+    asked = Problem(problem.rings, b, wanted, full_covariance=False)
+    plan = solver.plan(demand_of(asked, SERIAL, LIMIT))
+    assert plan.rings_per_block == rings_per_block
+    assert_close(solver.mean(asked, executor=SERIAL, plan=plan), states[-1].mean, relative=1e-11)
+
+
+@dataclass(frozen=True)
+class CoarseAlone(Affine):
+    """A projection on a coarse space, and nothing else."""
+
+    columns: int = 9
+
+    label: ClassVar[str] = "projection"
+    points_per_block: ClassVar[None] = None
+    by_rings: ClassVar[bool] = True
+
+    def cycle(self, gram, *, executor, blocks):
+        return (CoarseSpace(self.columns),)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 9, 1000])
+def test_a_pole_observed_once_is_one_wave(columns):
+    """The coarse space is that of the observed points; of all there are, the exact solve."""
+    grid = cagp.LatLonGrid(np.linspace(90.0, -90.0, 7), 10)
+    there = np.ones(grid.shape, dtype=bool)
+    there[[0, -1], 1:] = False
+    field = np.where(there, np.random.default_rng(0).normal(size=grid.shape), np.nan)
+    X = grid.points[there.ravel()]
+    K, V = kernel_matrix(PRIOR.kernel, X, X), kernel_matrix(PRIOR.kernel, NEW, X)
+    waves = waves_of(grid.latitude_degrees, 10, mirrored=True, single=(0, 6))
+    G = K + 0.1 * np.eye(len(K))
+    A, D, _ = compose(G, [projection_stage(G, coarse_waves(K, waves, columns))])
+    found = cagp.condition(PRIOR, grid, field, NEW, solver=CoarseAlone(1, columns=columns), covariance="full")
+    assert found.stats.plan.rings_per_block == 1
+    assert_close(found.mean, V @ A @ field[there])
+    assert_close(found.covariance, kernel_matrix(PRIOR.kernel, NEW, NEW) - V @ D @ V.T)
+
+
+def test_a_damping_that_the_waves_leave_too_large_is_refused_with_the_range():
+    problem = grid_problem("irregular latitudes", cagp.Matern32, 0.7)
+    prior = cagp.Prior(problem.kernel, float(problem.layout.noise[0]))
+    solver = cagp.TwoLevelBlockJacobi(1, 10, coarse=4, damping=1.0)
+    projection, blocks, _ = two_level_stages(problem, solver, 1)
+    limit = 1.9 / largest_left(problem.G, blocks, projection)
+    for damping in (0.99 * limit, 1.01 * limit):
+        asked = replace(solver, damping=damping)
+        if damping < limit:
+            found = cagp.condition(prior, problem.grid, problem.field(), NEW, solver=asked)
+            assert found.stats.downdate_psd
+            continue
+        with pytest.raises(
+            ArgumentError, match=rf"damping is .*above 0 and below {limit:.3g}\. Leave damping"
+        ):
+            cagp.condition(prior, problem.grid, problem.field(), NEW, solver=asked)
+
+
+def test_poles_that_are_copies_on_one_side_alone_are_refused():
+    """Where their noise hides it: parities would not separate what a point adds."""
+    grid = cagp.LatLonGrid([90.0, 0.0, -90.0], 4)
+    observed = np.ones(grid.shape, dtype=bool)
+    observed[0, 1:] = False
+    rings = cagp.RingGram(grid, PRIOR.kernel, noise_variance=[0.1, 0.1, 0.4])
+    masked = cagp.MaskedRings(rings, observed)
+    with pytest.raises(
+        ArgumentError, match=r"one pole was observed once and the other at each of its copies"
+    ):
+        states_of(masked, cagp.Jacobi(1), np.zeros((9, 1)), NEW)
+    assert len(states_of(masked, cagp.BlockGaussSeidel(1, 4), np.zeros((9, 1)), NEW)) == 1
 
 
 @pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
