@@ -31,7 +31,7 @@ _SCORES = (
 _OF_THE_PRIOR = ("rmse", "crps", "nll")
 BY_AREA = "_area_weighted"
 
-_STAGES = ("Observations", "Points", "Fit", "Solve", "Scores")
+_STAGES = ("Observations", "Points", "Fit", "Fits of folds", "Solve", "Scores")
 _METHODS = {
     "rings": "Maximum of the exact likelihood of the grid",
     "dense": "Maximum of the exact likelihood",

@@ -1,6 +1,7 @@
 """Cross-validation of a job: one solve for each fold, and one with all points for what else is asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,11 +26,13 @@ def solve_task(
     progress: Callable[[float, str], None],
     X_mean: Array | LinearFunctionals | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
+    fold_priors: Sequence[Prior] = (),
 ) -> Solution:
     """Predict test points, map cells and places of a task.
 
     With folds, each test point is predicted from the points of the other folds, with a prior mean fitted to
-    them; kernel and noise are those of ``prior`` in all folds. Map and places are predicted from all points.
+    them; kernel and noise are those of ``fold_priors``, or of ``prior`` in all folds. Map and places are
+    predicted from all points.
 
     Parameters
     ----------
@@ -39,6 +42,8 @@ def solve_task(
         Kernel, nugget and mean; with the known noise of the points, if there is any, added by the task.
     executor, memory_limit_bytes, on_plan, progress, X_mean, X_sampled
         As for `cagp_dist.service.solve.solve`; the plan is that of the first solve.
+    fold_priors : sequence of Prior
+        Kernel and nugget of each fold, where they differ (`cagp_dist.service.fold_fits`).
 
     Returns
     -------
@@ -64,7 +69,7 @@ def solve_task(
 
         solutions.append(
             solve(
-                part.conditioned(prior),
+                part.conditioned(fold_priors[number] if number < len(fold_priors) else prior),
                 *part.observations,
                 part.new_inputs,
                 solver=part.solver,
@@ -78,7 +83,11 @@ def solve_task(
                 samples=task.design.samples,
             )
         )
-    return solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
+    together = solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
+    if not fold_priors or task.design.folds is None:
+        return together
+    nuggets = np.array([fold_prior.noise_number for fold_prior in fold_priors])
+    return replace(together, test_nugget=nuggets[task.design.folds])
 
 
 def _unseen(plan: Plan) -> None:

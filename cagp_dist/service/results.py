@@ -14,6 +14,7 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
+from cagp_dist.service.fold_fits import FEW_PLACES
 from cagp_dist.service.jobfile.tables import FoldPoints
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated
@@ -64,10 +65,11 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     names = None if points.names is None else points.names[design.test]
     observed = points.values[:, design.test]
     nugget = prior.noise_number
-    noise, elsewhere = task.noise_at(design.test, nugget), task.typical_noise(nugget)
+    nugget_there = nugget if solution.test_nugget is None else solution.test_nugget
+    noise, elsewhere = task.noise_at(design.test, nugget_there), task.typical_noise(nugget)
     sampled = solution.sampled
     cells = 0 if design.cells is None or sampled is not None else design.cells.size
-    trace = [_scores(task, prior, step, observed) for step in solution.steps]
+    trace = [_scores(task, noise, step, observed) for step in solution.steps]
     unfinished = solution.computational_std
     groups = {
         "posterior": schema.posterior_group(
@@ -224,10 +226,10 @@ def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
     }
 
 
-def _scores(task: Task, prior: Prior, step: Step, observed: Array) -> Scores:
+def _scores(task: Task, noise: float | Array, step: Step, observed: Array) -> Scores:
     test, weights = task.design.test, task.design.test_weights
     mean = step.mean[:, : test.size]
-    predictive_std = _predictive(task.noise_at(test, prior.noise_number), step.std[:, : test.size])
+    predictive_std = _predictive(noise, step.std[:, : test.size])
     there = ~np.isnan(observed)
     if there.all():
         return scores(mean, predictive_std, observed, weights=weights)
@@ -358,8 +360,14 @@ def _cross_validation(task: Task) -> dict[str, object]:
         f"{int(folds.max()) + 1} folds: each observed place was predicted from the other folds, with the "
         "prior mean fitted to them"
     )
-    fitted = task.job.prior.numbers is None
-    said += ", kernel and noise to all of them." if fitted else "."
+    if task.job.prior.numbers is not None:
+        said += "."
+    elif task.job.prior.fit_to == "field":
+        said += ", kernel and noise to the whole field."
+    elif test.size <= FEW_PLACES:
+        said += ", kernel and noise too."
+    else:
+        said += ", kernel and noise to the half of all folds without its own."
     if height != wanted.blocks_degrees:
         said += f" Blocks are {height:g} degrees high: there are too few of {wanted.blocks_degrees:g}."
     return {"cross_validation": said}

@@ -13,6 +13,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fit_sites
+from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.tables import Job
@@ -111,13 +112,17 @@ def run(
         if done is not None:
             return _already_done(job.root, done, task)
         prior, fitted = task.prior, None
+        fold_priors: tuple[Prior, ...] = ()
         if prior is None:
             with clock.stage("Fit") as stage:
                 fitted = _fit(task, executor(), stage)
             check_fit(job, fitted)
             prior = fitted.prior
+            if task.design.folds is not None and job.prior.fit_to == "observed":
+                with clock.stage("Fits of folds") as stage:
+                    fold_priors = _fit_folds(task, executor(), stage)
         with clock.stage("Solve") as stage:
-            solution = _solve(task, prior, executor(), stage)
+            solution = _solve(task, prior, executor(), stage, fold_priors=fold_priors)
         with clock.stage("Scores"):
             groups = groups_of(task, prior, solution)
         if not (solution.status.ok or publish_unconverged):
@@ -197,7 +202,22 @@ def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
     return fitted
 
 
-def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Solution:
+def _fit_folds(task: Task, executor: Executor, stage: Stage) -> tuple[Prior, ...]:
+    """Fit the numbers of each fold without its values."""
+    with _compilation_noted(stage):
+        priors = fit_folds(
+            task,
+            executor=executor,
+            memory_limit_bytes=memory_limit(task.job, executor),
+            progress=stage.progress,
+        )
+    stage.summary = f"{counted(len(set(map(id, priors))), 'fit')}, each without the folds that it predicts"
+    return priors
+
+
+def _solve(
+    task: Task, prior: Prior, executor: Executor, stage: Stage, *, fold_priors: tuple[Prior, ...] = ()
+) -> Solution:
     """Solve; show where and how before it begins."""
     stage.note(f"on {executor.description}")
     if executor.dashboard is not None:
@@ -218,6 +238,7 @@ def _solve(task: Task, prior: Prior, executor: Executor, stage: Stage) -> Soluti
             progress=stage.progress,
             X_mean=task.mean_inputs,
             X_sampled=task.sampled_inputs,
+            fold_priors=fold_priors,
         )
     done = f"after {counted(len(solution.steps) - 1, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)

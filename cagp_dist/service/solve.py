@@ -84,6 +84,8 @@ class Solution:
         Posterior mean alone, where that was asked for.
     sampled : SampledMap or None
         Mean and error bars from samples, where that was asked for.
+    test_nugget : array, shape (q,), or None
+        Of a cross-validation, the nugget with which each test point was predicted, where they differ.
     """
 
     steps: tuple[Step, ...]
@@ -92,6 +94,7 @@ class Solution:
     computational_std: Array | None = None
     fine_mean: Array | None = None
     sampled: SampledMap | None = None
+    test_nugget: Array | None = None
 
 
 def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:

@@ -176,7 +176,7 @@ class Task:
             parts.append(self.design.region_means)
         return joined(parts)
 
-    def noise_at(self, chosen: Indices, nugget: float) -> float | Array:
+    def noise_at(self, chosen: Indices, nugget: float | Array) -> float | Array:
         """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
         known = self.points.noise_variance
         return nugget if known is None else known[chosen] + nugget

@@ -284,7 +284,7 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     G = kernel(X, X) + np.diag(task.points.noise_variance[sites.chosen] + prior["noise_variance"])
     expected = multivariate_normal(np.zeros(len(X)), G).logpdf(b).sum()
     assert json.loads(attributes["fit"])["log_likelihood"] == pytest.approx(expected, abs=1e-4)
-    assert "kernel and noise to all of them" in attributes["cross_validation"]
+    assert "fitted to them, kernel and noise too." in attributes["cross_validation"]
 
 
 def test_a_job_without_a_test_is_cross_validated_in_ten_folds(stations):

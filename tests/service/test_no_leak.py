@@ -1,0 +1,161 @@
+"""Held-out values have no part in what predicts them: other values there, and not a bit of it changes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.era5.synthetic import Synthetic, open_synthetic
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.fit import fit_prior
+from cagp_dist.service.fold_fits import fit_folds
+from cagp_dist.service.folds import solve_task
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.task import prepare
+
+from ..jobs import job_text, random_points
+
+SETTINGS = Synthetic(cagp.Matern32(0.3, 22.0), noise_variance=1.0, seed=5)
+RANDOM = random_points(40, seed=1)
+BLOCKS = {"kind": "blocks", "count": 15, "blocks_degrees": 30.0, "share": 0.2}
+WHOLE = {"kind": "all"}
+
+
+@pytest.fixture(scope="module")
+def field():
+    times = ["2020-01-01", "2020-01-02"]
+    return open_synthetic(SETTINGS, grid_degrees=15.0, times=times).isel(latitude=slice(1, -1))
+
+
+def with_gaps(field):
+    """A tenth of the values missing, at other places at each time."""
+    missing = np.random.default_rng(0).random(field.t2m.shape) < 0.1
+    return field.assign(t2m=field.t2m.where(~missing))
+
+
+def permuted(field, points, chosen):
+    """Exchange the values at some points with each other, time by time; that of one point is raised."""
+    other = field.copy(deep=True)
+    row = np.searchsorted(field.latitude.values, points.latitude_degrees[chosen])
+    column = np.searchsorted(field.longitude.values, points.longitude_degrees[chosen])
+    for values in other.t2m.values:
+        there = ~np.isnan(values[row, column])
+        at = row[there], column[there]
+        values[at] = values[at] + 1.0 if chosen.size == 1 else np.roll(values[at], 1)
+    return other
+
+
+def task_of(field, design, *, mean="quadratic-latitude", solver=None, fit_to="observed"):
+    text = job_text(
+        observations={"source": "synthetic", "times": ["2020-01-01", "2020-01-02"]},
+        design=design,
+        prior={"mean": mean, "fit_to": fit_to},
+        solver=solver or {"name": "block-gauss-seidel", "iterations": 2, "block_size": 100},
+    )
+    return prepare(parse_job(text), field)
+
+
+def quiet(*said):
+    """Progress of a fit that nobody looks at."""
+
+
+def outcome(task):
+    """Every number that is fitted or predicted, by name."""
+    executor = SerialExecutor()
+    fitted = fit_prior(task, executor=executor, progress=quiet)
+    folds = fit_folds(task, executor=executor, progress=quiet)
+    solution = solve_task(
+        task,
+        fitted.prior,
+        executor=executor,
+        on_plan=quiet,
+        progress=quiet,
+        X_mean=task.mean_inputs,
+        X_sampled=task.sampled_inputs,
+        fold_priors=folds,
+    )
+    said = fitted.attributes()
+    found = {
+        "mean": task.mean(np.eye(3)),
+        "estimates": np.array([row[1:] for row in fitted.estimates()]),
+        "said": repr(said),
+        **{f"mean {number}": step.mean for number, step in enumerate(solution.steps)},
+        **{f"std {number}": step.std for number, step in enumerate(solution.steps)},
+        "unfinished": solution.computational_std,
+        "fine mean": solution.fine_mean,
+        **({} if solution.sampled is None else dataclasses.asdict(solution.sampled)),
+        "nugget": solution.test_nugget,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def assert_same_bits(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert np.array_equal(value, other[name], equal_nan=not isinstance(value, str)), name
+
+
+@pytest.mark.parametrize(
+    ("design", "settings", "change"),
+    [
+        ({"train": random_points(120), "test": RANDOM}, {}, None),
+        ({"train": random_points(120), "test": RANDOM, "calibration": BLOCKS}, {}, with_gaps),
+        ({"train": WHOLE, "test": RANDOM}, {"solver": {"name": "rings"}, "mean": "constant"}, None),
+        ({"train": WHOLE, "test": BLOCKS}, {"solver": {"name": "rings"}}, None),
+        (
+            {
+                "train": random_points(120),
+                "test": BLOCKS,
+                "map": {"kind": "grid", "resolution_degrees": 20.0, "std_samples": 50},
+            },
+            {"solver": {"name": "block-gauss-seidel", "iterations": 1, "block_size": 100}},
+            None,
+        ),
+        (
+            {"train": random_points(120), "test": RANDOM},
+            {"solver": {"name": "conjugate-gradient", "iterations": 3}, "mean": "harmonic-latitude"},
+            None,
+        ),
+    ],
+    ids=["points", "gaps", "whole grid", "blocks", "sampled map", "conjugate gradients"],
+)
+def test_no_bit_depends_on_values_that_are_held_out(field, design, settings, change):
+    """Shows 3: fitted numbers, the mean, and predictions at test points and on maps, at every iteration."""
+    field = field if change is None else change(field)
+    task = task_of(field, design, **settings)
+    held_out = task.design.test
+    if task.design.calibration is not None:
+        held_out = np.concatenate([held_out, task.design.calibration])
+    other = task_of(permuted(field, task.points, held_out), design, **settings)
+    before, after = (one.points.values[:, held_out] for one in (task, other))
+    assert not np.array_equal(before, after, equal_nan=True)
+    assert np.array_equal(other.design.train, task.design.train)
+    assert_same_bits(outcome(task), outcome(other))
+    # and the test can fail: one observed value decides many of these numbers
+    moved = task_of(permuted(field, task.points, task.design.train[:1]), design, **settings)
+    assert not np.array_equal(moved.mean(np.eye(3)), task.mean(np.eye(3)))
+    assert not np.array_equal(moved.targets, task.targets, equal_nan=True)
+
+
+def test_no_bit_of_a_fold_depends_on_its_own_values(field):
+    design = {"train": random_points(120), "test": {"kind": "folds", "count": 3, "blocks_degrees": 30.0}}
+    task = task_of(field, design)
+    whole = outcome(task)
+    own = task.design.folds == 1
+    other = outcome(task_of(permuted(field, task.points, task.design.test[own]), design))
+    for name in [name for name in whole if name.startswith(("mean ", "std "))]:
+        assert np.array_equal(whole[name][:, own], other[name][:, own]), name
+    assert np.array_equal(whole["nugget"][own], other["nugget"][own])
+    assert not np.array_equal(whole["mean 2"][:, ~own], other["mean 2"][:, ~own])
+    assert (whole["nugget"] != other["nugget"])[~own].all()
+
+
+def test_a_fit_to_the_whole_field_looks_at_held_out_values_and_says_so(field):
+    design = {"train": random_points(120), "test": RANDOM}
+    task = task_of(field, design, fit_to="field")
+    fitted = fit_prior(task, executor=SerialExecutor(), progress=quiet)
+    other = task_of(permuted(field, task.points, task.design.test), design, fit_to="field")
+    again = fit_prior(other, executor=SerialExecutor(), progress=quiet)
+    assert fitted.estimates() != again.estimates()
+    assert fitted.attributes()["where"] == "the whole field of 264 points, test points included"
