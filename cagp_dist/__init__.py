@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
-    from cagp_dist.means import MEANS, LatitudeMean, LatitudePolynomial, mean_family
+    from cagp_dist.means import MEANS, BasisMean, LatitudeMean, LatitudePolynomial, mean_family
     from cagp_dist.posterior.trace import Step
     from cagp_dist.prior import Prior
     from cagp_dist.regions import Box, Polygon
@@ -96,6 +96,7 @@ _HOME = {
     "FitStatus": "likelihood.result",
     "StandardErrors": "likelihood.result",
     "MEANS": "means",
+    "BasisMean": "means",
     "LatitudeMean": "means",
     "LatitudePolynomial": "means",
     "mean_family": "means",
@@ -132,6 +133,7 @@ __all__ = [
     "MEANS",
     "SOR",
     "SSOR",
+    "BasisMean",
     "BlockGaussSeidel",
     "BlockJacobi",
     "Box",

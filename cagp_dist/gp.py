@@ -8,7 +8,8 @@ early; the `Posterior` has the mean it reached and a variance that covers both w
     variance  k(X', X') - V D(A) V'                D(A) = A + A' - A G A'
 
 With A the solver's matrix, independent of the data, the error of the mean is exactly normal with this
-variance (math 1.1; [Hegde, Adil & Cockayne 2025] for Gauss-Seidel).
+variance (math 1.1; [Hegde, Adil & Cockayne 2025] for Gauss-Seidel). Where coefficients of m0 are estimated,
+the variance counts that as well (math 1.7).
 """
 
 import time
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.posterior.certificate import Certificate, JointCertificate
+    from cagp_dist.posterior.coefficients import MeanCoefficients
     from cagp_dist.posterior.trace import Step, Trace
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver, Stats, Status
@@ -91,6 +93,8 @@ class Posterior:
         The posterior after 0 (the prior), 1, 2, ... iterations; the last is this posterior.
     certificate : Certificate or JointCertificate
         Where `computational_variance` and its bounds come from.
+    coefficients : MeanCoefficients or None
+        Those of the prior mean that were estimated, with their covariance; None where the mean is known.
 
     Notes
     -----
@@ -109,6 +113,7 @@ class Posterior:
     stats: "Stats"
     trace: "tuple[Step, ...]"
     certificate: "Certificate | JointCertificate" = field(repr=False)
+    coefficients: "MeanCoefficients | None" = None
 
     @property
     def computational_variance(self) -> Array | None:
@@ -285,9 +290,10 @@ def condition(
     check_count("lanczos_steps", lanczos_steps, least=0)
 
     from cagp_dist.gram.exact_variance import beside_posterior
-    from cagp_dist.gram.targets import averaged, target_points
     from cagp_dist.posterior.certificate import Certificate
+    from cagp_dist.posterior.coefficients import joined_coefficients, with_weights
     from cagp_dist.posterior.patterns import Solved, joined, plan_together
+    from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_companions
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
     from cagp_dist.posterior.trace import Step, Trace
     from cagp_dist.runtime import given_or_threads
@@ -304,9 +310,8 @@ def condition(
     started = time.perf_counter()
     parts = patterns(X, y)  # fields with the same gaps share a solve; almost always all of them do
     if len(parts) > 1 and not solver.many_fields:
-        check_one_field(parts[0].y)
+        check_one_field(len(parts[0].y))
     targets = as_targets(X_test, columns=parts[0].columns)
-    points = target_points(targets)
     full = covariance == "full"
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
@@ -314,22 +319,27 @@ def condition(
             solver,
             [
                 replace(
-                    demand_of(problems.of(part), executor, limit),
+                    with_companions(prior, demand_of(problems.of(part), executor, limit)),
                     bounds=computational_bounds or lanczos_steps > 0,
                     lanczos_steps=lanczos_steps,
                 )
                 for part in parts
             ],
         )
+        estimates = plans_of_weights(prior, solver, demands)
+        plan = with_weights(plan, estimates, fields=len(parts[0].y))
         if on_plan is not None:
             on_plan(plan)
-        ends, downdate_psd = [], True
+        ends, fitted, downdate_psd = [], [], True
         for number, part in enumerate(parts):
             problem = replace(problems.of(part), lanczos_steps=lanczos_steps)
-            trace = Trace(problem, averaged(targets, part.mean_at(prior, points)))
+            mean = remove_mean(prior, problem, part, solver, plan=estimates[number], executor=executor)
+            problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
+            if mean.fitted is not None:
+                fitted.append((part, *mean.fitted))
             status, residual, dropped = Status.COMPLETED, None, 0
             if solver.iterations > 0 and problem.q > 0:
-                for state in solver.states(problem, executor=executor, plan=plans[number]):
+                for state in mean.states(solver.states(problem, executor=executor, plan=plans[number])):
                     trace.add(state)
                     status, residual, dropped = state.status, state.relative_residual, state.dropped
                     downdate_psd &= state.downdate_psd
@@ -342,6 +352,7 @@ def condition(
                 variance,
                 None if exact else problem.exact_variance,
                 beside_posterior(demands[number], plans[number]),
+                mean.of_exact,
             )
             ends.append(
                 Solved(
@@ -378,6 +389,7 @@ def condition(
         ),
         trace=steps,
         certificate=found.certificate,
+        coefficients=joined_coefficients(prior.coefficient_names, fitted),
     )
 
 
@@ -447,8 +459,8 @@ def posterior_mean(
     """
     check_prior(prior)
 
-    from cagp_dist.gram.targets import averaged, target_points
     from cagp_dist.posterior.patterns import in_order, joint_bytes, less_memory
+    from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.affine import Affine
@@ -462,7 +474,6 @@ def posterior_mean(
     parts = patterns(X, y)
     groups = [part.fields for part in parts]
     targets = as_targets(X_test, columns=parts[0].columns)
-    points = target_points(targets)
     asked = _asked_iterations(iterations_by_target, targets, groups=groups)
     if asked is not None:
         solver = replace(solver, iterations=max((int(each.max(initial=0)) for each in asked), default=0))
@@ -473,10 +484,14 @@ def posterior_mean(
         demands, means = [demand_of(problems.of(part), executor, limit) for part in parts], []
         left = less_memory(demands, joint_bytes(demands, iterations=0))
         plans = [plan_of_mean(solver, demand) for demand in left]
-        for number, (part, plan) in enumerate(zip(parts, plans, strict=True)):
+        estimates = plans_of_weights(prior, solver, left)
+        for number, (part, plan, estimate) in enumerate(zip(parts, plans, estimates, strict=True)):
             iterations = None if asked is None else asked[number]
-            found = solver.mean(problems.of(part), executor=executor, plan=plan, iterations=iterations)
-            means.append(found + averaged(targets, part.mean_at(prior, points)))
+            removed = remove_mean(
+                prior, problems.of(part), part, solver, plan=estimate, executor=executor, variances=False
+            )
+            found = solver.mean(removed.problem, executor=executor, plan=plan, iterations=iterations)
+            means.append(found + removed.at_targets)
     mean = in_order(means, groups)
     return shaped_as_targets(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]
 

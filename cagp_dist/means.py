@@ -8,6 +8,7 @@ A family is fitted to values at latitudes and longitudes and gives a mean, a fun
 for every field by itself. `MEANS` holds all families by the names that jobs use; a new one is an entry there.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal, Protocol
@@ -99,6 +100,27 @@ class LatitudePolynomial:
         """Values may have any."""
         return ""
 
+    @property
+    def coefficient_names(self) -> tuple[str, ...]:
+        """Names of the coefficients, degree + 1 of them."""
+        power = "P{}(sin latitude)" if self.basis == "harmonic" else "latitude^{}"
+        first = ("constant", power.format(1).removesuffix("^1"))
+        return (*first, *(power.format(i) for i in range(2, self.degree + 1)))[: self.degree + 1]
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at unit vectors X (n, 3), shape (n, degree + 1); a constant at points of any kind.
+
+        As the mean of a `cagp_dist.Prior` the polynomial is not fitted before but estimated with the field.
+        """
+        if self.degree == 0:
+            return np.ones((len(X), 1))
+        if X.shape[1] != 3:
+            raise ArgumentError(
+                f"X has {X.shape[1]} columns, but a mean by latitude needs unit vectors, those of "
+                "cagp_dist.unit_sphere. Use the constant mean, or a cagp_dist.BasisMean of X."
+            )
+        return _features(self.basis, self.degree, latitude_of(X))
+
     def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
         """Accept every point: a polynomial is known everywhere."""
 
@@ -159,6 +181,52 @@ class LatitudeMean:
     def __call__(self, X: Array) -> Array:
         """Values at unit vectors X (n, 3), shape (n, T)."""
         return _features(self.basis, len(self.coefficients) - 1, latitude_of(X)) @ self.coefficients
+
+
+@dataclass(frozen=True)
+class BasisMean:
+    """A prior mean ``H c`` from any functions of the points, its coefficients estimated with the field.
+
+    Parameters
+    ----------
+    function : callable
+        Of points X (n, p): columns of H, shape (n, k).
+    coefficient_names : tuple of str
+        One for each column, for messages.
+
+    Examples
+    --------
+    Observations of a straight line; far away the estimate goes on, and says how little it knows:
+
+    >>> import numpy as np, cagp_dist as cagp
+    >>> line = cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X]), ("constant", "slope"))
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.3), noise_variance=0.01, mean=line)
+    >>> X = np.linspace(0.0, 1.0, 20).reshape(-1, 1)
+    >>> posterior = cagp.condition(prior, X, 3.0 + 2.0 * X[:, 0], [[5.0]], solver=cagp.Cholesky())
+    >>> posterior.mean.round(6), posterior.coefficients.values.round(6)
+    (array([13.]), array([3., 2.]))
+    >>> bool(posterior.variance[0] > 10.0)
+    True
+    """
+
+    function: Callable[[Array], ArrayLike]
+    coefficient_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = self.coefficient_names
+        if not callable(self.function):
+            raise ArgumentError(
+                f"function is a {type(self.function).__name__}; expected one of points (n, p)."
+            )
+        if isinstance(names, str) or not names or len(set(names)) < len(names):
+            raise ArgumentError(
+                f"coefficient_names is {names!r}; expected different names, one for each column."
+            )
+        object.__setattr__(self, "coefficient_names", tuple(names))
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at points X (n, p), shape (n, k)."""
+        return as_numbers("the basis of the mean", self.function(X))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,26 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
 from cagp_dist.text import counted
 
-Mean = float | Callable[[Array], ArrayLike]
+
+@runtime_checkable
+class EstimatedMean(Protocol):
+    """A mean ``H c`` whose coefficients c are estimated with the field, nothing being known of them before.
+
+    Attributes
+    ----------
+    coefficient_names : tuple of str
+        One for each of the k columns, for messages.
+    """
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]: ...
+
+    def basis_at(self, X: Array, /) -> ArrayLike:
+        """Columns of H at points X (n, p), shape (n, k)."""
+        ...
+
+
+Mean = float | Callable[[Array], ArrayLike] | EstimatedMean
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +50,11 @@ class Prior:
         each observed point, in the order of X. An array is kept as a read-only copy. On a grid the entries
         at points that were not observed are not used, and a pole that is given as Q copies, one observation,
         has the mean of the variances of the copies that were observed.
-    mean : float or callable
-        A number, or a function of points (n, p) that returns (n,), or (n, T) with a column per field.
+    mean : float, callable or EstimatedMean
+        A number, or a function of points (n, p) that returns (n,), or (n, T) with a column per field. Or a
+        basis, such as ``cagp.mean_family("quadratic-latitude")``, whose coefficients `condition`,
+        `posterior_mean` and samples estimate by generalised least squares for each field and count in the
+        variance (universal kriging, math 1.7).
 
     Examples
     --------
@@ -62,9 +85,15 @@ class Prior:
             object.__setattr__(self, "noise_variance", noise if noise.ndim else float(noise))
         else:
             check_positive("noise_variance", self.noise_variance)
-        number = isinstance(self.mean, (int, float, np.floating, np.integer))
-        if not callable(self.mean) and not (number and np.isfinite(self.mean)):
-            raise ArgumentError(f"mean is {self.mean!r}; expected a finite number or a function of X.")
+        if isinstance(self.mean, (int, float, np.floating, np.integer)):
+            fits = bool(np.isfinite(self.mean))
+        else:
+            fits = callable(self.mean) or isinstance(self.mean, EstimatedMean)
+        if not fits:
+            raise ArgumentError(
+                f"mean is {self.mean!r}; expected a finite number or a function of X, or a basis whose "
+                'coefficients are estimated, such as cagp_dist.mean_family("quadratic-latitude").'
+            )
 
     def __eq__(self, other: object) -> bool:
         return self._value() == other._value() if isinstance(other, Prior) else NotImplemented
@@ -90,8 +119,61 @@ class Prior:
             )
         return self.noise_variance
 
+    @property
+    def estimates_mean(self) -> bool:
+        """Whether coefficients of the mean are estimated with the field."""
+        return self._basis is not None
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]:
+        """Names of the coefficients of the mean that are estimated; none where it is known."""
+        return () if self._basis is None else self._basis.coefficient_names
+
+    @property
+    def _basis(self) -> EstimatedMean | None:
+        return self.mean if not callable(self.mean) and isinstance(self.mean, EstimatedMean) else None
+
+    def basis_at(self, X: Array) -> Array:
+        """Basis H of the mean at X (n, p), shape (n, k); no columns where the mean is known.
+
+        Raises
+        ------
+        ArgumentError
+            If the basis is not of that shape, or not finite; its column is named.
+        """
+        if self._basis is None:
+            return np.empty((len(X), 0))
+        names = self._basis.coefficient_names
+        columns = np.asarray(self._basis.basis_at(X), dtype=np.float64)
+        if columns.shape != (len(X), len(names)):
+            raise ArgumentError(
+                f"the basis of the mean has shape {columns.shape} for {counted(len(X), 'point')}; expected "
+                f"({len(X)}, {len(names)}), a column for each of {', '.join(names)}."
+            )
+        for name, column in zip(names, columns.T, strict=True):
+            bad = np.flatnonzero(~np.isfinite(column))
+            if bad.size:
+                raise ArgumentError(
+                    f"{name} of the mean is {column[bad[0]]} at {counted(bad.size, 'point')} of {len(X)}, "
+                    f"the first at {X[bad[0]].tolist()}; expected finite values at all observed points and "
+                    "targets."
+                )
+        return columns
+
     def mean_at(self, X: Array) -> Array:
-        """Prior mean at X (n, p): shape (n, 1), or (n, T) where the mean differs between fields."""
+        """Prior mean at X (n, p): shape (n, 1), or (n, T) where the mean differs between fields.
+
+        Raises
+        ------
+        ArgumentError
+            If its coefficients are estimated, or it is not finite or of another shape.
+        """
+        if not callable(self.mean) and isinstance(self.mean, EstimatedMean):
+            raise ArgumentError(
+                f"the coefficients of the prior's mean ({', '.join(self.coefficient_names)}) are estimated "
+                "by condition, posterior_mean and samples; here a mean is expected that is known: a number, "
+                "a function of X, or what fit() makes of this one."
+            )
         value = self.mean(X) if callable(self.mean) else np.full(len(X), self.mean)
         values = np.asarray(value, dtype=np.float64)
         if values.ndim not in (1, 2) or len(values) != len(X) or not np.isfinite(values).all():

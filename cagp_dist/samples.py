@@ -248,7 +248,7 @@ class _Work:
         check_generator(generator)
         self._parts = patterns(X, y)
         if not solver.many_fields:
-            check_one_field(self._parts[0].y)
+            check_one_field(len(self._parts[0].y))
         # without variances there are no shares of them
         self._solver: Solver = (
             replace(solver, computational_share=None) if isinstance(solver, Affine) else solver
@@ -263,8 +263,8 @@ class _Work:
         self, executor: "Executor | None", stack: ExitStack, *, kept: int
     ) -> "Iterator[tuple[Pattern, Sampler, Array]]":
         """Give pattern, sampler and prior mean (q, 1) or (q, t) of one pattern after the other."""
-        from cagp_dist.gram.targets import averaged, target_points
         from cagp_dist.posterior.prior_draws import prior_draws
+        from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean
         from cagp_dist.posterior.problem import Problems, demand_of
         from cagp_dist.posterior.sampling import Sampler
         from cagp_dist.runtime import given_or_threads
@@ -273,14 +273,19 @@ class _Work:
         problems = Problems(
             self._prior, self.targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
-        points = target_points(self.targets)
         for number, part in enumerate(self._parts):
             self._number = number
             problem = problems.of(part)
-            draws = prior_draws(problem.gram, self.targets, executor=executor)
             demand = demand_of(problem, executor, limit)
-            sampler = Sampler(problem, self._solver, draws, demand, executor, 2 * kept)
-            yield part, sampler, averaged(self.targets, part.mean_at(self._prior, points))
+            (plan,) = plans_of_weights(self._prior, self._solver, [demand])
+            removed = remove_mean(
+                self._prior, problem, part, self._solver, plan=plan, executor=executor, variances=False
+            )
+            draws = prior_draws(problem.gram, self.targets, executor=executor)
+            sampler = Sampler(
+                removed.problem, self._solver, draws, demand, executor, 2 * kept, removed.coefficients
+            )
+            yield part, sampler, removed.at_targets
 
     def drawn(
         self, sampler: "Sampler", *, draws: int, on_plan: "Callable[[Plan], None] | None" = None

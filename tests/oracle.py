@@ -6,6 +6,7 @@ Everything is n x n and slow on purpose. Symbols are those of the mathematics pa
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,29 @@ def ring_matrix(kernel: cagp.Matern32, latitude_degrees: Array, n_longitudes: in
     """K of all points of a grid, shape (n, n): the brute-force counterpart of `cagp_dist.RingGram`."""
     X = ring_points(latitude_degrees, n_longitudes)
     return kernel_matrix(kernel, X, X)
+
+
+class Kriged(NamedTuple):
+    """Universal kriging: mean (q, T) and covariance (q, q), coefficients (k, T) and covariance (k, k)."""
+
+    mean: Array
+    covariance: Array
+    coefficients: Array
+    coefficient_covariance: Array
+
+
+def universal_kriging(G: Array, V: Array, K2: Array, H: Array, H2: Array, y: Array) -> Kriged:
+    """Rasmussen & Williams (2006), equations 2.41 and 2.42 with nothing known of the coefficients."""
+    inverse = np.linalg.inv(G)
+    covariance = np.linalg.inv(H.T @ inverse @ H)
+    coefficients = covariance @ (H.T @ (inverse @ y))
+    left = H2 - V @ inverse @ H
+    return Kriged(
+        H2 @ coefficients + V @ inverse @ (y - H @ coefficients),
+        K2 - V @ inverse @ V.T + left @ covariance @ left.T,
+        coefficients,
+        covariance,
+    )
 
 
 @dataclass(frozen=True)

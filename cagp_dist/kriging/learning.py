@@ -17,7 +17,7 @@ from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
-from cagp_dist.prior import Prior
+from cagp_dist.prior import Mean, Prior
 from cagp_dist.variables import range_error, variable_named
 from cagp_dist.variables.units import conversion
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
 KernelLike: TypeAlias = str | type[Elementary] | Sequence[type[Elementary]] | Kernel
-MeanLike: TypeAlias = "str | float | Callable[[Array], ArrayLike]"
+MeanLike: TypeAlias = "str | Mean"
 
 MOST_DENSE = 2_000
 """Points up to which the likelihood is exact; beyond, blocks of 1,000 neighbours count as independent."""
@@ -46,7 +46,7 @@ class Learned:
     kernel : Kernel
     noise_variance : array of float64, shape () or (n,)
         Of all observations, or of each place.
-    mean : str, number or callable
+    mean : str, number, callable or EstimatedMean
         Family of the prior mean, whose coefficients are fitted to each field; or the mean itself.
     result : FitResult or None
         The fit, where one was done.
@@ -101,9 +101,7 @@ class Converted:
         return np.asarray((np.asarray(self.mean(X)) - self.offset) / self.factor)
 
 
-def mean_of(
-    mean: MeanLike, observed: Observations, places: Mask, fields: Indices
-) -> "float | Callable[[Array], ArrayLike]":
+def mean_of(mean: MeanLike, observed: Observations, places: Mask, fields: Indices) -> Mean:
     """Prior mean of fields that were observed at the same places (n,)."""
     if callable(mean):
         return Columns(mean, fields)

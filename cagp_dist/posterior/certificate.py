@@ -1,6 +1,6 @@
 """How much of a variance is unfinished computation (math 0): itself where it is known, or bounds of it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,16 +22,20 @@ class Certificate:
         That of the exact posterior; None if this is it.
     demand : Demand or None
         Size of the problem, and what the bounds may allocate beside the posterior; None: what they need.
+    of_mean : array, shape (q,), or None
+        What coefficients of the prior mean that are estimated add to the variance of the exact posterior;
+        None where only that it is at least zero is known.
     """
 
     variance: Array
     exact_variance: ExactVariance | None
     demand: Demand | None = None
+    of_mean: Array | None = field(default_factory=lambda: np.zeros(1))
 
     @property
     def known(self) -> bool:
         """Whether both bounds are the computational variance itself."""
-        return self.exact_variance is None or self.exact_variance.known
+        return self.exact_variance is None or (self.exact_variance.known and self.of_mean is not None)
 
     def bounds(self, executor: Executor) -> Array:
         """Lower and upper bound, shape (2, q), at least zero; worked out on the first call.
@@ -52,8 +56,11 @@ class Certificate:
             limit = min(demand.memory_limit_bytes, executor.memory_bytes)
             demand = replace(demand, memory_limit_bytes=limit)
         least, most = self.exact_variance.bounds(executor, demand=demand)
-        lower = np.maximum(self.variance - most, 0.0)
-        return np.stack([lower, np.maximum(self.variance - least, lower)])
+        if self.of_mean is None:  # the exact posterior has no larger variance than any other estimate
+            return np.stack([np.zeros_like(least), np.maximum(self.variance - least, 0.0)])
+        variance = self.variance - self.of_mean
+        lower = np.maximum(variance - most, 0.0)
+        return np.stack([lower, np.maximum(variance - least, lower)])
 
 
 @dataclass(frozen=True, eq=False)

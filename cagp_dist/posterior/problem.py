@@ -258,7 +258,7 @@ def make_problem(
     memory_limit_bytes: int,
     like: Problem | None = None,
 ) -> Problem:
-    """Remove the prior mean of one pattern of fields and choose its Gram matrix.
+    """Remove the prior mean of one pattern of fields, where it is known, and choose its Gram matrix.
 
     That of a problem ``like`` it, a whole grid of rings with the same noise, is taken from there: its factors
     are made once.
@@ -270,7 +270,8 @@ def make_problem(
         each point.
     """
     seen = pattern.observed()
-    centre = pattern.mean_at(prior, seen.X)
+    # coefficients of a mean that are estimated need the Gram matrix first
+    values = seen.values if prior.estimates_mean else seen.values - pattern.mean_at(prior, seen.X)
     gram: Gram
     noise = noise_of(prior.noise_variance, seen)
     if seen.layout is None:
@@ -288,7 +289,7 @@ def make_problem(
         even = np.array_equal(noise, rings.noise_variance[seen.layout.index])
         whole = even and observed.all()
         gram = rings if whole else MaskedRings(rings, observed, noise_variance=None if even else noise)
-    return Problem(gram, seen.values - centre, targets, full_covariance=full_covariance)
+    return Problem(gram, values, targets, full_covariance=full_covariance)
 
 
 class Problems:
@@ -353,7 +354,7 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
     return Demand(
         n=gram.shape[0],
         q=problem.q,
-        fields=problem.residuals.shape[1],
+        fields=problem.fields,
         full_covariance=problem.full_covariance,
         workers=executor.workers,
         shares_memory=executor.shares_memory,

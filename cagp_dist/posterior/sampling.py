@@ -22,6 +22,7 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.plan import rough_seconds
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.posterior.coefficients import Coefficients
 from cagp_dist.posterior.prior_draws import PriorDraws
 from cagp_dist.posterior.problem import plan_of_mean
 from cagp_dist.remedies import Remedy
@@ -200,6 +201,8 @@ class Sampler:
         Where the work is done; draws do not depend on it.
     held_bytes : int
         What the draws, or what is made of them, take while others are made.
+    coefficients : Coefficients or None
+        Of the prior mean, where they are estimated: they are estimated from every draw as from the data.
     """
 
     problem: Problem
@@ -208,6 +211,7 @@ class Sampler:
     demand: Demand
     executor: Executor
     held_bytes: int = 0
+    coefficients: Coefficients | None = None
 
     def plans(self, groups: Sequence[Range]) -> list[Plan]:
         """Plan the solve of each group of draws; see `plans_of_draws`."""
@@ -237,6 +241,9 @@ class Sampler:
             with single_threaded_blas():
                 at_points, errors = self.prior.draw(generator, last - first)
                 at_points += noise_draws(self.problem.gram.noise_variance, last - first, generator)
+                if self.coefficients is not None:
+                    at_points, mean = self.coefficients.without_mean(at_points)
+                    errors -= mean
             columns = at_points if number else np.concatenate([fields, at_points], axis=1)
             seen = self._seen(columns, plan, partial(done, number))
             known = 0 if number else fields.shape[1]

@@ -45,20 +45,27 @@ class Trace:
         What is being solved.
     prior_mean : array, shape (q, 1) or (q, T)
         Prior mean at the targets.
+    of_mean : array, shape (q,) or (q, q), optional
+        Covariance at the targets of coefficients of that mean, before the first iteration.
     """
 
-    def __init__(self, problem: Problem, prior_mean: Array) -> None:
+    def __init__(self, problem: Problem, prior_mean: Array, of_mean: Array | None = None) -> None:
         self._problem = problem
         self._kernel = problem.gram.kernel
-        q, fields = problem.q, problem.residuals.shape[1]
+        q, fields = problem.q, problem.fields
         self._prior_mean = np.broadcast_to(prior_mean, (q, fields))
         self._prior_variance = prior_variance(self._kernel, problem.targets)
         self._scale = variance_scale(self._kernel, problem.targets, self._prior_variance)
+        self._known_mean_variance = self._prior_variance.copy()
         self._downdate = np.zeros((q, q)) if problem.full_covariance else None
+        if of_mean is not None and self._downdate is not None:
+            self._downdate -= of_mean
         self._steps: dict[int, tuple[Array, Array]] = {}
         self.iterations: Indices = np.zeros(q, dtype=np.intp)
         """Iterations that each target has had, shape (q,)."""
-        self._add_step(0)
+        _, variance = self._add_step(0)
+        if of_mean is not None:
+            variance += of_mean if of_mean.ndim == 1 else of_mean.diagonal()
 
     def _add_step(self, iteration: int) -> tuple[Array, Array]:
         """Begin a step with what is known: targets that ended early keep their last state."""
@@ -81,6 +88,9 @@ class Trace:
         # set, not added: a solver that breaks down yields its last iteration again
         mean[state.columns] = self._prior_mean[state.columns] + state.mean
         variance[state.columns] = self._prior_variance[state.columns] - downdate
+        self._known_mean_variance[state.columns] = variance[state.columns]
+        if state.of_mean is not None:
+            variance[state.columns] += state.of_mean.diagonal() if full else state.of_mean
         for iteration, (later_mean, later_variance) in self._steps.items():
             if iteration > state.iteration:  # of targets that went on for longer; these may end here
                 later_mean[state.columns] = mean[state.columns]
@@ -89,14 +99,14 @@ class Trace:
         for start, stop in whole if state.going is None else state.going:
             self.iterations[start:stop] = state.iteration
         if full:
-            self._downdate = state.downdate
+            self._downdate = state.downdate if state.of_mean is None else state.downdate - state.of_mean
         self._check(state, mean[state.columns], variance[state.columns])
 
     def _check(self, state: State, mean: Array, variance: Array) -> None:
-        scale = self._scale[state.columns]
-        if (variance > HOPELESS * scale).any():
+        scale, alone = self._scale[state.columns], self._known_mean_variance[state.columns]
+        if (alone > HOPELESS * scale).any():
             raise NumericalError(
-                f"after iteration {state.iteration} a posterior variance is {(variance / scale).max():.2g} "
+                f"after iteration {state.iteration} a posterior variance is {(alone / scale).max():.2g} "
                 "times that of the prior: the iteration diverges. Lower damping, or leave it out to have a "
                 "safe value worked out."
             )
@@ -105,9 +115,10 @@ class Trace:
                 f"the posterior mean is not finite after iteration {state.iteration}: values of y or of the "
                 "prior mean are too large for float64. Use another unit."
             )
-        if not (variance >= -VARIANCE_ROUNDING * scale).all():
+        least = np.minimum(alone, variance)
+        if not (least >= -VARIANCE_ROUNDING * scale).all():
             raise NumericalError(
-                f"a posterior variance is {variance.min():.3g} after iteration {state.iteration}, negative "
+                f"a posterior variance is {least.min():.3g} after iteration {state.iteration}, negative "
                 "beyond rounding: the Gram matrix is nearly singular. Raise noise_variance, thin points that "
                 "nearly coincide, or use fewer iterations."
             )
@@ -125,8 +136,9 @@ class Trace:
     @property
     def diverged(self) -> bool:
         """Whether a variance of the last step is above the prior's beyond rounding."""
-        variance = self._steps[max(self._steps)][1]
-        return bool((variance > self._prior_variance + VARIANCE_ROUNDING * self._scale).any())
+        return bool(
+            (self._known_mean_variance > self._prior_variance + VARIANCE_ROUNDING * self._scale).any()
+        )
 
     def status(self, found: Status) -> Status:
         """Status of the whole solve, from what its last state says and the variances that there are."""

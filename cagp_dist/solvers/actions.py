@@ -99,7 +99,7 @@ class ConjugateGradient:
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
-        check_one_field(problem.residuals.T)
+        check_one_field(problem.fields)
         yield from single_threaded_steps(self._states(problem, executor))
 
     def _states(self, problem: Problem, executor: Executor) -> Iterator[State]:

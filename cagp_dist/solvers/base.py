@@ -8,7 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Gram
+from cagp_dist.gram.base import ExactSolve, Gram
 from cagp_dist.gram.exact_variance import ExactVariance
 from cagp_dist.gram.targets import Targets, target_count
 from cagp_dist.runtime import Executor
@@ -53,6 +53,9 @@ class State:
         Whether every stage so far is known to leave a downdate that is positive semidefinite (math 1.4).
     dropped : int
         Actions that were skipped because they lie in the span of earlier ones.
+    of_mean : array, the shape of the downdate, or None
+        What is added to the covariance for coefficients of the prior mean that are estimated, where there
+        are any.
     """
 
     iteration: int
@@ -65,6 +68,7 @@ class State:
     going: tuple[Range, ...] | None = None
     downdate_psd: bool = True
     dropped: int = 0
+    of_mean: Array | None = None
 
     @property
     def ends_early(self) -> bool:
@@ -94,6 +98,11 @@ class Problem:
         Steps of quadrature after the last iteration of affine solvers, which tighten `exact_variance`.
     first : int
         Sweeps visit only blocks of points with one of this number or a higher one.
+    companions : int
+        How many columns of ``residuals``, the last ones, are no fields: they have the same A applied to them,
+        which no solver makes from them.
+    opened : (Gram, ExactSolve) or None
+        The exact solve of an exact solver, where it was made before.
     """
 
     gram: Gram
@@ -104,6 +113,13 @@ class Problem:
     keep_leftover: bool = False
     lanczos_steps: int = 0
     first: int = 0
+    companions: int = 0
+    opened: tuple[Gram, ExactSolve] | None = None
+
+    @property
+    def fields(self) -> int:
+        """Number of fields, T."""
+        return int(self.residuals.shape[1]) - self.companions
 
     @property
     def q(self) -> int:
@@ -116,11 +132,11 @@ class Problem:
         return ExactVariance(self.gram, self.targets)
 
 
-def check_one_field(fields: Array) -> None:
-    """Raise `ArgumentError` if there are several fields (T, ...), for a solver that follows one."""
-    if len(fields) > 1:
+def check_one_field(fields: int) -> None:
+    """Raise `ArgumentError` if there are several fields, for a solver that follows one."""
+    if fields > 1:
         raise ArgumentError(
-            f"y holds {len(fields)} fields; conjugate gradients follow one residual, so each field has its "
+            f"y holds {fields} fields; conjugate gradients follow one residual, so each field has its "
             "own variance. Call condition() once per field, or use BlockGaussSeidel."
         )
 
@@ -197,4 +213,13 @@ class LinearMean(Protocol):
         done: Callable[[int], None] = nothing_said,
     ) -> Array:
         """``V A b`` (q, T); ``done`` is called with the number of every iteration that is handed out."""
+        ...
+
+
+@runtime_checkable
+class DirectSolver(Protocol):
+    """A solver that leaves nothing uncomputed."""
+
+    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
+        """``G^-1 b`` (n, T) of the residuals, and the problem with the exact solve that was made for it."""
         ...

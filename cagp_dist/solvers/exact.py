@@ -1,7 +1,7 @@
 """Exact solvers: no computational uncertainty is left."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from cagp_dist.arrays import Array, Indices
@@ -37,8 +37,13 @@ class Cholesky:
         """Yield the one, exact state."""
         gram = problem.gram
         with blas_threads_for(gram.shape[0]):
-            dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
-            yield exact_state(problem, dense, dense.exact(executor=executor), executor)
+            yield exact_state(problem, *_dense(problem, executor), executor)
+
+    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
+        """``G^-1 b`` (n, T) of the residuals, and the problem with the factor: n^3 / 3 flops."""
+        with blas_threads_for(problem.gram.shape[0]):
+            dense, solve = _dense(problem, executor)
+            return solve.weights(problem.residuals), replace(problem, opened=(dense, solve))
 
     def mean(
         self,
@@ -51,8 +56,7 @@ class Cholesky:
         """``V G^-1 b`` (q, T) alone: n^3 / 3 flops, and 2 n (n + q) for each right-hand side."""
         gram = problem.gram
         with blas_threads_for(gram.shape[0]):
-            dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
-            return _exact_mean(problem, dense, dense.exact(executor=executor), executor, done)
+            return _exact_mean(problem, *_dense(problem, executor), executor, done)
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,14 @@ class Rings:
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the one, exact state."""
         with single_threaded_blas():
-            exact = problem.gram.exact(executor=executor)
-            if exact is None:
-                raise ArgumentError(NO_GRID)
-            state = exact_state(problem, problem.gram, exact, executor)
+            state = exact_state(problem, *_by_structure(problem, executor), executor)
         yield state
+
+    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
+        """``G^-1 b`` (n, T) of the residuals, and the problem with the solve: as `mean`."""
+        with single_threaded_blas():
+            gram, solve = _by_structure(problem, executor)
+            return solve.weights(problem.residuals), replace(problem, opened=(gram, solve))
 
     def mean(
         self,
@@ -106,16 +113,32 @@ class Rings:
     ) -> Array:
         """``V G^-1 b`` (q, T) alone: two solves with the grid for each right-hand side, more with gaps."""
         with single_threaded_blas():
-            exact = problem.gram.exact(executor=executor)
-            if exact is None:
-                raise ArgumentError(NO_GRID)
-            return _exact_mean(problem, problem.gram, exact, executor, done)
+            return _exact_mean(problem, *_by_structure(problem, executor), executor, done)
 
 
 NO_GRID = (
     "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, "
     "with NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
 )
+
+
+def _dense(problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
+    """Give the matrix and solves by its factor; those that were made before, if they were."""
+    if problem.opened is not None:
+        return problem.opened
+    gram = problem.gram
+    dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
+    return dense, dense.exact(executor=executor)
+
+
+def _by_structure(problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
+    """Give the matrix and its own exact solves; those that were made before, if they were."""
+    if problem.opened is not None:
+        return problem.opened
+    exact = problem.gram.exact(executor=executor)
+    if exact is None:
+        raise ArgumentError(NO_GRID)
+    return problem.gram, exact
 
 
 def _exact_mean(

@@ -227,7 +227,7 @@ class Hybrid:
         """Yield the belief after all parts, batch by batch of targets."""
         check_no_start(problem)
         if not self.many_fields:
-            check_one_field(problem.residuals.T)
+            check_one_field(problem.fields)
         yield from single_threaded_steps(self._states(problem, executor, plan))
 
     def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
@@ -266,11 +266,13 @@ class Hybrid:
                 # by tiles, as the stages: a grid would factor all its wavenumbers
                 tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
                 right = system.residual(work) if follows[position] else problem.residuals
-                actions = _actions(part, tiled, right, executor)
+                actions = _actions(part, tiled, right, problem.companions, executor)
                 forward = stages = [] if actions.projection is None else [actions.projection]
                 status = Status.worst([status, actions.status])
                 if position == last == len(self._solvers) - 1:
-                    residual = actions.relative_residual * _size(right) / (_size(problem.residuals) or 1.0)
+                    begun = _size(right[:, : problem.fields])
+                    whole = _size(problem.residuals[:, : problem.fields]) or 1.0
+                    residual = actions.relative_residual * begun / whole
             if position < last:
                 for stage in forward:
                     system.apply(stage, work, adjoint=False)
@@ -293,7 +295,11 @@ class _Actions(NamedTuple):
 
 
 def _actions(
-    part: ConjugateGradient | RandomActions, gram: TiledGram, right: Array, executor: Executor
+    part: ConjugateGradient | RandomActions,
+    gram: TiledGram,
+    right: Array,
+    companions: int,
+    executor: Executor,
 ) -> _Actions:
     """Take the actions of a part from a right-hand side (n, T)."""
     n = gram.shape[0]
@@ -305,6 +311,7 @@ def _actions(
         right,
         policy=part.policy(gram, executor=executor),
         iterations=steps,
+        companions=companions,
     ):
         status, relative = item.status, item.relative_residual
         if item.direction.any():

@@ -163,7 +163,7 @@ class MixedActions:
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
         if not self.many_fields:
-            check_one_field(problem.residuals.T)
+            check_one_field(problem.fields)
         yield from single_threaded_steps(self._states(problem, executor))
 
     def _states(self, problem: Problem, executor: Executor) -> Iterator[State]:

@@ -56,7 +56,12 @@ class Direction:
 
 
 def project(
-    product: Callable[[Array], Array], right: Array, *, policy: Policy, iterations: int
+    product: Callable[[Array], Array],
+    right: Array,
+    *,
+    policy: Policy,
+    iterations: int,
+    companions: int = 0,
 ) -> Iterator[Direction]:
     """Take the actions of a policy, one by one.
 
@@ -73,6 +78,8 @@ def project(
         What the actions are.
     iterations : int
         Largest number of actions; n give the exact solution.
+    companions : int
+        How many columns of ``right``, the last ones, have no say in when it ends.
 
     Yields
     ------
@@ -89,14 +96,15 @@ def project(
     # in units of the largest entry, so that no square under- or overflows
     unit = float(np.abs(right).max(initial=0.0)) or 1.0
     residual = right / unit
-    norms = np.linalg.norm(residual, axis=0)
+    followed = residual[:, : fields - companions]  # a view: residual is changed in place
+    norms = np.linalg.norm(followed, axis=0)
     nothing = Direction(np.zeros(n), np.zeros(n), 1.0, np.zeros(fields), 0.0, Status.COMPLETED)
     actions, directions, images = (np.empty((steps, n)) for _ in range(3))
     curvature = np.empty(steps)
     i = dropped = reported = 0
     # residual is changed in place, so that the policy sees the current one
     for block in policy(lambda: residual[:, 0]):
-        if block.follows_residual and not residual.any():
+        if block.follows_residual and not followed.any():
             yield replace(nothing, status=Status.CONVERGED, dropped=dropped)
             return
         before_block = dropped
@@ -118,7 +126,7 @@ def project(
             directions[i], images[i] = direction, image
             step = (direction @ residual) / curvature[i]
             np.subtract(residual, np.outer(image, step), out=residual)
-            relative = _relative(residual, norms)
+            relative = _relative(followed, norms)
             i += 1
             solved = block.follows_residual and relative <= RESIDUAL_AT_ROUNDING
             status = Status.CONVERGED if solved else Status.COMPLETED
@@ -127,13 +135,13 @@ def project(
             if status is Status.CONVERGED:
                 return
         if block.follows_residual and dropped > before_block:
-            relative = _relative(residual, norms)
+            relative = _relative(followed, norms)
             yield replace(nothing, relative_residual=relative, status=Status.BREAKDOWN, dropped=before_block)
             return
         if i == steps:
             break
     if dropped > reported:
-        yield replace(nothing, relative_residual=_relative(residual, norms), dropped=dropped)
+        yield replace(nothing, relative_residual=_relative(followed, norms), dropped=dropped)
 
 
 def _relative(residual: Array, norms: Array) -> float:
@@ -157,6 +165,7 @@ def projection_states(
         problem.residuals,
         policy=policy,
         iterations=iterations,
+        companions=problem.companions,
     )
     done = 0
     for item in found:

@@ -140,6 +140,17 @@ def test_a_solve_is_the_same_everywhere_and_says_where_it_was(executor):
     assert posterior.stats.executor == executor.description
 
 
+def test_estimated_means_have_the_same_bits_everywhere(executor):
+    """With more points than a block of the sweeps that find their coefficients."""
+    rng = np.random.default_rng(4)
+    X, X_test = rng.uniform(size=(1200, 2)), rng.uniform(size=(3, 2))
+    mean = cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X]), ("one", "east", "north"))
+    given = cagp.Prior(cagp.Matern32(0.3), 0.1, mean), X, rng.normal(size=1200), X_test
+    settings = {"solver": cagp.BlockGaussSeidel(1, block_size=400), "covariance": "full"}
+    reference = cagp.condition(*given, **settings, executor=SerialExecutor())
+    assert_same_bits(cagp.condition(*given, **settings, executor=executor), reference)
+
+
 def test_a_solve_that_fails_leaves_the_executor_usable(executor):
     X = np.zeros((40, 2))  # coincident points and hardly any noise: not positive definite
     prior = cagp.Prior(cagp.Matern32(0.3), noise_variance=1e-300)

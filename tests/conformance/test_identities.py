@@ -33,6 +33,7 @@ class Solved:
     V: Array
     K2: Array
     VA: Array
+    points: Array
     posterior: cagp.Posterior
 
     @property
@@ -41,7 +42,7 @@ class Solved:
         return self.V.T - self.G @ self.VA.T
 
 
-def solve(solver, where: str, *, at_observed: bool = False) -> Solved:
+def solve(solver, where: str, *, at_observed: bool = False, mean=0.0) -> Solved:
     """Every unit vector as a field, at new points or at the observed ones."""
     grid = cagp.LatLonGrid(LATITUDES, LONGITUDES)
     seen = np.ones(grid.shape, dtype=bool)
@@ -52,9 +53,9 @@ def solve(solver, where: str, *, at_observed: bool = False) -> Solved:
     noise = np.linspace(0.05, 0.5, n) if where == "points" else np.full(n, 0.1)
     targets = points if at_observed else NEW
     if where == "points":
-        X, y, prior = points, np.eye(n), cagp.Prior(KERNEL, noise)
+        X, y, prior = points, np.eye(n), cagp.Prior(KERNEL, noise, mean)
     else:
-        X, y, prior = grid, np.full((n, *grid.shape), np.nan), cagp.Prior(KERNEL, 0.1)
+        X, y, prior = grid, np.full((n, *grid.shape), np.nan), cagp.Prior(KERNEL, 0.1, mean)
         y[:, seen] = np.eye(n)
     posterior = cagp.condition(
         prior, X, y, targets, solver=solver, covariance="full", executor=SerialExecutor()
@@ -64,6 +65,7 @@ def solve(solver, where: str, *, at_observed: bool = False) -> Solved:
         kernel_matrix(KERNEL, targets, points),
         kernel_matrix(KERNEL, targets, targets),
         posterior.mean,
+        points,
         posterior,
     )
 
@@ -134,6 +136,18 @@ def test_the_belief_about_the_solution_is_what_the_errors_left_t6(solver, where)
     inverse = np.linalg.inv(found.G)
     M = np.eye(len(found.G)) - A @ found.G
     assert np.abs(inverse - D - M @ inverse @ M.T).max() < 1e-9 * np.abs(inverse).max()
+
+
+def test_the_variance_counts_the_coefficients_of_a_mean_t37(solver, where):
+    """``L H = H'`` and ``kt = K'' - L V' - V L' + L G L'``, with L read off the means (math 1.7)."""
+    mean = cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X[:, 2], X[:, 0]]), ("one", "z", "x"))
+    found = solve(solver, where, mean=mean)
+    L, covariance = found.VA, found.posterior.covariance
+    basis, there = mean.basis_at(found.points), mean.basis_at(NEW)
+    assert np.abs(L @ basis - there).max() < 1e-10
+    expected = found.K2 - L @ found.V.T - found.V @ L.T + L @ found.G @ L.T
+    assert np.abs(covariance - expected).max() < 1e-10 * np.abs(found.K2).max()
+    assert_close(found.posterior.variance, covariance.diagonal())
 
 
 def test_every_solver_that_is_exactly_calibrated_is_tested():

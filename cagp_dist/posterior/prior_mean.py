@@ -1,0 +1,110 @@
+"""The prior mean of a problem: taken off the data before the solve, put back at the targets.
+
+It is known, or its coefficients are estimated first (`cagp_dist.posterior.coefficients`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.gram.targets import averaged, target_points
+from cagp_dist.posterior.coefficients import Coefficients, CountedMean, coefficients_of, plan_of_weights
+from cagp_dist.posterior.problem import Pattern
+from cagp_dist.prior import Prior
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers.base import Problem, Solver, State
+
+
+@dataclass(frozen=True, eq=False)
+class PriorMean:
+    """What a solve goes without, of one pattern of fields.
+
+    Attributes
+    ----------
+    problem : Problem
+        Residuals and what rides along with them.
+    at_targets : array of float64, shape (q, 1) or (q, T)
+        The mean at the targets.
+    coefficients : Coefficients or None
+        How they were estimated, if they were.
+    counted : CountedMean or None
+        What they add to variances, where these are wanted.
+    fitted : (array, array) or None
+        Their values (k, T) in the basis of the prior, and their covariance (k, k).
+    """
+
+    problem: Problem
+    at_targets: Array
+    coefficients: Coefficients | None = None
+    counted: CountedMean | None = None
+    fitted: tuple[Array, Array] | None = None
+
+    @property
+    def before(self) -> Array | None:
+        """What adds to the variance before the first iteration."""
+        return None if self.counted is None else self.counted.before()
+
+    def states(self, states: Iterator[State]) -> Iterator[State]:
+        """States of the problem as those of its fields."""
+        return states if self.counted is None else self.counted.states(states)
+
+    @property
+    def of_exact(self) -> Array | None:
+        """What adds to the variance of the exact posterior, shape (q,); None where that is not known."""
+        if self.counted is None or self.coefficients is None:
+            return np.zeros(self.problem.q)
+        return self.counted.of_exact() if self.coefficients.exact else None
+
+
+def remove_mean(
+    prior: Prior,
+    problem: Problem,
+    pattern: Pattern,
+    solver: Solver,
+    *,
+    plan: Plan | None,
+    executor: Executor,
+    variances: bool = True,
+) -> PriorMean:
+    """Take the prior mean off the data of a problem of `cagp_dist.posterior.problem.make_problem`.
+
+    Parameters
+    ----------
+    prior, problem, pattern, solver, executor
+        What is solved, where, and by what.
+    plan : Plan or None
+        Of `plan_of_weights`.
+    variances : bool
+        Whether right-hand sides are to ride along from which variances count the estimate.
+
+    Raises
+    ------
+    ArgumentError
+        As `coefficients_of`.
+    """
+    if not prior.estimates_mean:
+        points = target_points(problem.targets)
+        return PriorMean(problem, averaged(problem.targets, pattern.mean_at(prior, points)))
+    found, problem = coefficients_of(prior, problem, solver, plan=plan, executor=executor)
+    fitted = found.of_given_basis(problem.residuals)
+    residuals, mean = found.without_mean(problem.residuals)
+    problem = replace(problem, residuals=np.ascontiguousarray(residuals))
+    if not variances:
+        return PriorMean(problem, mean, found, fitted=fitted)
+    counted = found.counted(problem, executor=executor)
+    return PriorMean(found.companions(problem), mean, found, counted, fitted)
+
+
+def with_companions(prior: Prior, demand: Demand) -> Demand:
+    """Size of a problem with the right-hand sides that ride along with its fields."""
+    return replace(demand, fields=demand.fields + 2 * len(prior.coefficient_names))
+
+
+def plans_of_weights(prior: Prior, solver: Solver, demands: Sequence[Demand]) -> list[Plan | None]:
+    """Plan the estimate of coefficients of each pattern; None where the solve does all of it."""
+    if not prior.estimates_mean:
+        return [None] * len(demands)
+    return [plan_of_weights(prior, solver, demand) for demand in demands]
