@@ -66,6 +66,7 @@ hybrids = st.builds(
 HYBRID = cagp.Hybrid(
     [cagp.TwoLevelBlockJacobi(1, 256, 50), cagp.ConjugateGradient(60), cagp.BlockGaussSeidel(1, 256)]
 )
+CONDITIONED = cagp.Hybrid([cagp.BlockGaussSeidel(2, 256), cagp.ConjugateGradient(100)], condition=True)
 action_solvers = st.one_of(
     st.builds(cagp.ConjugateGradient, st.integers(0, 100)),
     st.builds(cagp.RandomActions, st.integers(0, 100)),
@@ -322,6 +323,7 @@ ON_POINTS = [
     (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
     (2000, 300, 1, HYBRID, "diagonal", None),
     (1000, 200, 1, HYBRID, "full", None),
+    (2000, 40, 1, CONDITIONED, "diagonal", None),
     (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
     (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
     (2000, 100, 60, cagp.RandomActions(20), "diagonal", None),

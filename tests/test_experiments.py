@@ -501,6 +501,11 @@ def test_robustness_is_that_of_condition_field_by_field(scattered):
         assert cell.scale == pytest.approx(np.sqrt(np.mean(z**2)))
         assert cell.coverage == pytest.approx(np.mean(np.abs(z) <= 1.6448536))
         assert cell.rmse == pytest.approx(np.sqrt(np.mean(np.square(error))))
+    # the same numbers from a solve for each field, as hybrids have them: theirs is a list of one part
+    alone = robustness.one_by_one(drawn.first(3), cagp.Hybrid([cagp.ConjugateGradient(4)]))
+    for cell, other in zip(cells, alone, strict=True):
+        assert cell.scale == pytest.approx(other.scale)
+        assert cell.rmse == pytest.approx(other.rmse)
     [right, *_] = robustness.solved(drawn, cagp.GaussSeidel(2), np.arange(80)[::-1], iterations=(1, 2))[2]
     posterior = cagp.condition(
         limits.prior_of(0.2),
@@ -577,10 +582,30 @@ def test_scores_of_sets_are_those_of_condition(regression_set):
 def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
     uci = script("uci")
     uci.main(["--quick", "--data", str(regression_set), "--output", str(tmp_path)])
-    assert "concrete: 90 training, 30 test cases, 2 columns" in capsys.readouterr().out
+    assert "concrete: 90 training, 30 test cases, 2 columns, splits: 2" in capsys.readouterr().out
     assert xr.open_zarr(tmp_path / "uci-iterations.zarr", consolidated=False).sizes["split"] == 2
-    with pytest.raises(SystemExit, match=r"has none of concrete\.csv\.gz"):
+
+
+def test_sets_splits_and_cases_can_be_chosen(regression_set, tmp_path, capsys):
+    uci = script("uci")
+    given = ["--quick", "--data", str(regression_set), "--output", str(tmp_path)]
+    few = ["--splits", "1", "--cases", "40", "--sweeps", "0", "--actions", "3"]
+    uci.main([*given, "--sets", "concrete", *few])
+    assert "concrete: 40 training, 30 test cases, 2 columns, splits: 1" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["uci-actions.zarr"]  # the other one is left out
+    saved = xr.open_zarr(tmp_path / "uci-actions.zarr", consolidated=False)
+    assert (saved.sizes["split"], saved.sizes["iteration"]) == (1, 3)
+    with pytest.raises(SystemExit, match=r"has none of yacht\.csv\.gz\. Give their folder with --data"):
+        uci.main([*given, "--sets", "yacht"])
+    with pytest.raises(SystemExit, match=r"has no yacht\.csv\.gz"):
+        uci.main([*given, "--sets", "concrete", "yacht"])
+    with pytest.raises(SystemExit, match=r"has none of concrete\.csv\.gz, bike\.csv\.gz"):
         uci.main(["--data", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"concrete has 3 splits; lower --splits, which asks for more"):
+        uci.main([*given, "--splits", "4"])
+    with pytest.raises(SystemExit, match="2"):
+        uci.main([*given, "--splits", "0"])
+    assert "--splits is 0; expected at least 1." in capsys.readouterr().err
 
 
 def test_blocks_of_all_points_are_exact_whatever_the_order(scattered):

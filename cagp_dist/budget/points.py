@@ -35,6 +35,7 @@ def plan_sweeps(
     projections: int = 0,
     colours: int = 0,
     tall: int = 0,
+    beside: int = 0,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -63,6 +64,8 @@ def plan_sweeps(
         Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
     tall : int
         Tall matrices that are kept from one stage to the next.
+    beside : int
+        Bytes that stand beside the stages.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -89,7 +92,7 @@ def plan_sweeps(
     in_flight = DOUBLE * size * (depths * depth + (2 + at_once + 2 * shuffled) * widest) * workers
     fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     coarse = min(coarse, n) if iterations > 0 and q > 0 else 0
-    fixed += coarse_bytes(n, coarse, demand.fields)
+    fixed += coarse_bytes(n, coarse, demand.fields) + beside
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
     group_bytes = (

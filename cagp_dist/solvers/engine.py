@@ -72,7 +72,7 @@ class System(Protocol[Work]):
         ...
 
     def forward(self, columns: Array) -> Work:
-        """Right-hand sides (n, r) of a forward pass, and weights of zero."""
+        """Columns (n, r) of a pass of their own, forward or adjoint, and weights of zero."""
         ...
 
     def apply(self, stage: Stage, work: Work, *, adjoint: bool, final: bool = False) -> None:
@@ -92,7 +92,7 @@ class System(Protocol[Work]):
         ...
 
     def weights(self, work: Work) -> Array:
-        """Return what forward stages have added up to, ``v = A b`` (n, r)."""
+        """Return what stages have added up to, ``v = A b``, or ``A' b`` in an adjoint pass (n, r)."""
         ...
 
     def residual(self, work: Work) -> Array:

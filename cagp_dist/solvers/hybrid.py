@@ -8,6 +8,7 @@
 
 A projection on the actions that a part has taken is a stage as well (`Projection`). So the whole is one list
 of stages, and the adjoint engine gives mean and covariance of one and the same matrix A, whatever the parts.
+The actions at the end of the list can condition the belief of the parts before them instead (`conditioning`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +21,9 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.budget.demand import GridSize
+from cagp_dist.budget.demand import DOUBLE, GridSize
 from cagp_dist.budget.grids import plan_ring_sweeps
+from cagp_dist.budget.plan import rough_seconds
 from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
@@ -32,6 +34,7 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.affine import Affine, system_of
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, check_one_field
+from cagp_dist.solvers.conditioning import condition_on
 from cagp_dist.solvers.engine import System
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.jacobi import BlockJacobi
@@ -82,17 +85,25 @@ class Hybrid:
         names and iterations: ``"block-gauss-seidel 2, conjugate-gradient 20"``.
     block_size : int, optional
         Points of a block of parts that are given by name, by default 1024.
+    condition : bool
+        What the actions at the end of the list do with the residual r of the parts before them. By default
+        they solve for what lies in their span S, as conjugate gradients do. If true, the belief of those
+        parts is conditioned on ``S' r`` (math 6 c): with the same S no variance is larger, and the mean is
+        that of the conditioned belief, not that of conjugate gradients. The parts before them are then
+        cycles of stages alone.
 
     Raises
     ------
     ArgumentError
         If there is no part, one of another kind, blocks of several sizes, or a part with a
-        ``computational_share``.
+        ``computational_share``; if ``condition`` is true and the last part takes no actions, is the only one,
+        or is not the only one to take some.
 
     Notes
     -----
     The cost of the parts, of one more column where conjugate gradients are among them, and 4 n k q flops for
-    each k actions; 16 n k bytes, and 48 n k while they are taken.
+    each k actions; 16 n k bytes, and 48 n k while they are taken. To condition on them takes two more passes
+    through the stages with k columns, and 32 n k bytes more.
 
     On a complete latitude-longitude grid parts that go by rings do so here, if all of them do. Actions mix
     wavenumbers: with `ConjugateGradient` or `RandomActions`, and with sweeps point by point, the points of a
@@ -116,6 +127,14 @@ class Hybrid:
         }
     )
     block_size: int | None = field(default=None, metadata={**BLOCK_SIZE, "job_default": DEFAULT_BLOCK_SIZE})
+    condition: bool = field(
+        default=False,
+        metadata={
+            "later": True,
+            "description": "whether the last part conditions the belief of the others on its actions",
+            "example": True,
+        },
+    )
 
     iterations: ClassVar[int] = 1
     needs_grid: ClassVar[bool] = False
@@ -150,6 +169,15 @@ class Hybrid:
             raise ArgumentError(
                 "a part has a computational_share; a hybrid does all of its parts. Leave it out."
             )
+        *before, last = parts
+        if self.condition and (
+            not before or isinstance(last, Affine) or not all(isinstance(part, Affine) for part in before)
+        ):
+            raise ArgumentError(
+                f"condition is true with {', then '.join(map(_label, parts))}; expected solvers that sweep "
+                "or update, and then one part that takes actions, ConjugateGradient or RandomActions. Put "
+                "that one last, or leave condition out."
+            )
 
     @property
     def _solvers(self) -> tuple[Part, ...]:
@@ -179,24 +207,29 @@ class Hybrid:
         projected = actions + sum(
             min(part.coarse_columns, demand.n) * part.projections * part.iterations for part in affine
         )
-        # preconditioners stand beside the sweeps
-        kept = sum(part.cost(demand).memory_bytes for part in others)
+        # preconditioners stand beside the sweeps, and so do the matrices of k columns of two more passes
+        stages = sum(part.stages * part.iterations for part in affine)
+        beside = sum(part.cost(demand).memory_bytes for part in others)
+        passes = 2 * stages * self.condition
         plan = plan_sweeps(
-            replace(demand, memory_limit_bytes=max(demand.memory_limit_bytes - kept, 0)),
+            demand,
             method=self._method,
             iterations=1,
             block_size=self.points_per_block,
-            stages=sum(part.stages * part.iterations for part in affine),
+            stages=stages,
             at_once=any(part.at_once or part.colours_at_once for part in affine),
             colours=max((part.colours_at_once for part in affine), default=0),
             tall=max((part.tall for part in affine), default=0),
             shuffled=any(part.shuffled for part in affine),
-            products=sum(part.products for part in affine) + -(-actions // 2),
+            products=sum(part.products for part in affine) + -(-actions // 2) + passes,
             coarse=coarse,
             projections=-(-projected // max(coarse, 1)),
+            beside=beside + DOUBLE * demand.n * 8 * actions * self.condition,
             remedies=(Remedy.SMALLER_BLOCKS,),
         )
-        return with_bounds(replace(plan, peak_bytes=plan.peak_bytes + kept), demand)
+        flops = 2 * demand.n**2 * actions * passes
+        seconds = plan.seconds + rough_seconds(demand, 0, flops, 0)
+        return with_bounds(replace(plan, flops=plan.flops + flops, seconds=seconds), demand)
 
     @property
     def _by_rings(self) -> bool:
@@ -250,8 +283,11 @@ class Hybrid:
         gram = problem.gram
         follows = [isinstance(part, ConjugateGradient) for part in self._solvers]
         last = max((position for position, does in enumerate(follows) if does), default=-1)
+        if self.condition:
+            last = len(follows) - 1  # with the residual that it is conditioned on
         work = system.forward(problem.residuals) if last >= 0 else None
         found: list[Stage] = []
+        gone: list[Stage] = []
         status, residual = Status.COMPLETED, None
         for position, part in enumerate(self._solvers):
             if isinstance(part, Affine):
@@ -269,14 +305,25 @@ class Hybrid:
                 actions = _actions(part, tiled, right, problem.companions, executor)
                 forward = stages = [] if actions.projection is None else [actions.projection]
                 status = Status.worst([status, actions.status])
-                if position == last == len(self._solvers) - 1:
-                    begun = _size(right[:, : problem.fields])
-                    whole = _size(problem.residuals[:, : problem.fields]) or 1.0
-                    residual = actions.relative_residual * begun / whole
+                left = actions.relative_residual * _size(right[:, : problem.fields])
+                if self.condition and actions.projection is not None:
+                    conditioned = condition_on(
+                        system,
+                        actions.projection,
+                        forward=gone,
+                        transposed=found,
+                        right=problem.residuals,
+                        residual=system.residual(work),
+                    )
+                    forward = stages = [] if conditioned.stage is None else [conditioned.stage]
+                    left = _size(conditioned.residual[:, : problem.fields])
+                if follows[position] and position == len(self._solvers) - 1:
+                    residual = left / (_size(problem.residuals[:, : problem.fields]) or 1.0)
             if position < last:
                 for stage in forward:
                     system.apply(stage, work, adjoint=False)
             found += stages
+            gone += forward
         return found, status, residual
 
     @property

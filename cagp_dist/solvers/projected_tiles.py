@@ -7,7 +7,7 @@
     downdate += c' c,   mean += c' P'b
 
 One sum over all panels, then all of them at once. What is added up does not depend on how tiles are gathered
-into panels.
+into panels. A conditioning is the same with its own numbers in place of ``P'b``, and leaves Y as it is.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.gram.tiled import identity
 from cagp_dist.runtime import Executor, Handle
-from cagp_dist.solvers.stages import Projection
+from cagp_dist.solvers.stages import Conditioning, Projection
 from cagp_dist.solvers.tile_tasks import Solved
 from cagp_dist.tiling import Range
 
@@ -68,11 +68,11 @@ def by_panels(
 
 
 class PanelProjection:
-    """Basis and image of a projection by panels, on an executor.
+    """Basis and image of a projection by panels, on an executor; of a conditioning the basis.
 
     Parameters
     ----------
-    stage : Projection
+    stage : Projection or Conditioning
         Of n points.
     residuals : array, shape (n, T)
         b.
@@ -86,7 +86,7 @@ class PanelProjection:
 
     def __init__(
         self,
-        stage: Projection,
+        stage: Projection | Conditioning,
         residuals: Array,
         *,
         panels: Sequence[Range],
@@ -95,15 +95,19 @@ class PanelProjection:
     ) -> None:
         self._executor, self._tiles = executor, tiles
         self._basis = PanelColumns(stage.basis, panels=panels, tiles=tiles, executor=executor)
-        self._image = by_panels(stage.image, panels, executor=executor)
-        self._right = executor.submit(identity, stage.basis.T @ residuals)
+        if isinstance(stage, Conditioning):
+            self._image, right = [], stage.coefficients
+        else:
+            self._image = by_panels(stage.image, panels, executor=executor)
+            right = stage.basis.T @ residuals
+        self._right = executor.submit(identity, right)
 
     def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``c = P' Y`` for the panels of Y, shape (k, r)."""
         return self._basis.products(rows, home=home)
 
     def sums(self, sums: Handle[Solved], coefficients: Handle[Array], *, home: int) -> Handle[Solved]:
-        """Add ``c' c`` and ``c' P'b`` to the sums."""
+        """Add ``c' c`` and ``c' P'b`` to the sums, or ``c'`` times the numbers of a conditioning."""
         return self._executor.submit(add_projected, sums, coefficients, self._right, home=home)
 
     def rows(

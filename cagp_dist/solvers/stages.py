@@ -11,6 +11,7 @@ With ``N = Mt^-1`` and a diagonal block ``G_b`` of G (D its diagonal, L its stri
     Recurrence       a step of a polynomial in ``P^-1 G``, P the identity or a preconditioner
     Projection       Mt = S (S' G S)^-1 S' for a few columns S: solves what lies in their span (math 5, 6)
     CoarseSpace      a Projection whose columns the system chooses: points, or waves along whole rings
+    Conditioning     conditions the belief of the stages before it on S' r, for a few columns S (math 6 c)
 
 ``w = 1`` is Gauss-Seidel (Sweep) or Jacobi (Simultaneous), other w are over- or underrelaxed. Where W is
 positive semidefinite a stage repeated, or put in front of others, never raises a variance (math 1.4): always
@@ -256,6 +257,30 @@ class CoarseSpace(Stage):
     @property
     def weight_psd(self) -> bool:
         """True: no error grows."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning(Stage):
+    """Add ``P P'`` to D and ``P c`` to v, and leave all columns as they are: the last stage of a solve.
+
+    For a belief ``N(v, G^-1 - D)`` that is conditioned on ``S' r``, ``r = b - G v``, with ``H = S - D G S``:
+    ``P P' = H (S' G H)^-1 H'`` and ``P c = H (S' G H)^-1 S' r``. The adjoint pass begins with it.
+
+    Attributes
+    ----------
+    basis : array, shape (n, k)
+        P.
+    coefficients : array, shape (k, T)
+        c.
+    """
+
+    basis: Array
+    coefficients: Array
+
+    @property
+    def weight_psd(self) -> bool:
+        """True: no variance grows."""
         return True
 
 

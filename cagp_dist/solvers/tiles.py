@@ -31,6 +31,7 @@ from cagp_dist.solvers.recurrence_tiles import PanelInverse, recur
 from cagp_dist.solvers.stages import (
     BlockStage,
     CoarseSpace,
+    Conditioning,
     LowRankInverse,
     Projection,
     Recurrence,
@@ -54,7 +55,7 @@ from cagp_dist.solvers.tile_tasks import (
     take_columns,
     update_panel,
 )
-from cagp_dist.tiling import Range, block_ranges, row_tile_size, split
+from cagp_dist.tiling import Range, block_ranges, row_tile_size, split, subtile_shape
 
 
 @dataclass(eq=False)
@@ -72,7 +73,9 @@ class Panels:
     home : int
         Panel i lives on worker ``home + i`` where there is a choice.
     weights : dict
-        Of a forward pass: what was added to each block.
+        What was added to each block, where that is kept.
+    keeps_weights : bool
+        Whether it is: in passes with columns of their own, which `TileSystem.forward` begins.
     before : dict
         Of a recurrence: Z of each block in the step before.
     """
@@ -82,7 +85,13 @@ class Panels:
     columns: Range
     home: int = 0
     weights: dict[int, Handle[Array]] = field(default_factory=dict)
+    keeps_weights: bool = False
     before: dict[int, Handle[Solved]] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.columns[1] - self.columns[0]
 
 
 class TileSystem:
@@ -133,7 +142,7 @@ class TileSystem:
             for (start, stop), home in zip(self._blocks, self._panel_of_block, strict=True)
         ]
         self._factors: dict[tuple[object, ...], Handle[Array]] = {}
-        self._projections: dict[Projection, PanelProjection] = {}
+        self._projections: dict[Projection | Conditioning, PanelProjection] = {}
         self._coarse: dict[CoarseSpace, Projection] = {}
         self._inverses: dict[LowRankInverse, PanelInverse] = {}
         self._leftover: Array | None = None
@@ -232,18 +241,17 @@ class TileSystem:
         return self._leftover
 
     def forward(self, columns: Array) -> Panels:
-        """Start of a forward pass: right-hand sides (n, r)."""
+        """Start of a pass, forward or adjoint, with columns (n, r) of its own; it keeps weights."""
         r = columns.shape[1]
-        return Panels(
-            self.value_panels(columns), self._executor.submit(no_sums, r, self._right.shape[1], False), (0, r)
-        )
+        sums = self._executor.submit(no_sums, r, self._right.shape[1], False)
+        return Panels(self.value_panels(columns), sums, (0, r), keeps_weights=True)
 
     def apply(self, stage: Stage, work: Panels, *, adjoint: bool, final: bool = False) -> None:
         """``Z = Mt' Y`` (forward ``Mt Y``), sums with it, ``Y - G Z``, which a ``final`` stage leaves out.
 
         The handles of ``work`` are replaced as soon as what they stand for is no longer needed.
         """
-        if isinstance(stage, Projection):
+        if isinstance(stage, Projection | Conditioning):
             return self._project(stage, work, adjoint=adjoint, final=final)
         if isinstance(stage, Sweep):
             blocks = self._sweep(stage, work, adjoint=adjoint, final=final)
@@ -252,7 +260,7 @@ class TileSystem:
         else:
             blocks = self._updated_at_once(self._solved_at_once(cast("Simultaneous", stage), work), work)
         for b, solved in blocks:
-            if not adjoint:
+            if work.keeps_weights:
                 work.weights[b] = self._executor.submit(add_solution, work.weights.get(b), solved)
             work.sums = solved
 
@@ -273,7 +281,7 @@ class TileSystem:
         return np.concatenate(self._executor.gather(parts))
 
     def weights(self, work: Panels) -> Array:
-        """Return what forward stages have added up to, ``A b``, shape (n, r)."""
+        """Return what stages have added up to, ``A b`` or in an adjoint pass ``A' b``, shape (n, r)."""
         r = work.columns[1] - work.columns[0]
         parts = [
             work.weights.get(b) or self._executor.submit(np.zeros, (stop - start, r))
@@ -369,6 +377,7 @@ class TileSystem:
                     noise=index == own and not final,
                     priority=int(index == following),
                     home=home,
+                    width=work.width,
                 )
             yield b, sums
 
@@ -432,6 +441,7 @@ class TileSystem:
                     noise=index == self._panel_of_block[b],
                     priority=0,
                     home=work.home,
+                    width=work.width,
                 )
         for b in blocks:
             own = self._panel_of_block[b]
@@ -447,8 +457,8 @@ class TileSystem:
             )
             yield b, sums
 
-    def _project(self, stage: Projection, work: Panels, *, adjoint: bool, final: bool) -> None:
-        """Solve in the span of a few columns, all panels at once."""
+    def _project(self, stage: Projection | Conditioning, work: Panels, *, adjoint: bool, final: bool) -> None:
+        """Solve in the span of a few columns, or condition on them, all panels at once."""
         if stage not in self._projections:
             self._projections[stage] = PanelProjection(
                 stage,
@@ -461,13 +471,13 @@ class TileSystem:
         coefficients = projection.coefficients(work.rows, home=work.home)
         if adjoint:
             work.sums = projection.sums(work.sums, coefficients, home=work.home)
-        else:
+        if work.keeps_weights:
             for b in range(self.blocks):
                 own = self._panel_of_block[b]
                 work.weights[b] = projection.weights(
                     work.weights.get(b), own, self._within_panel(b), coefficients
                 )
-        if not final:
+        if not (final or isinstance(stage, Conditioning)):
             work.rows = projection.rows(work.rows, coefficients, home=work.home)
 
     def _tiles_within(self, index: int) -> list[Range]:
@@ -489,6 +499,7 @@ class TileSystem:
         noise: bool,
         priority: int,
         home: int,
+        width: int,
     ) -> Handle[Array]:
         """Panel ``index`` less G times the solution of block b, in the rows of some of its tiles."""
         return self._executor.submit(
@@ -497,7 +508,7 @@ class TileSystem:
             panel,
             self._panel_points[index],
             self._panel_tiles(index, tiles, b),
-            self._stored_rows(tiles, b),
+            self._stored_rows(tiles, b, width),
             self._block_points[b],
             solved,
             self._noise[b] if noise else None,
@@ -563,9 +574,14 @@ class TileSystem:
             found.append(PanelTile((start - offset, stop - offset), above, entries))
         return found
 
-    def _stored_rows(self, tiles: Sequence[int], b: int) -> list[Handle[Array] | None]:
-        """Per tile the stored row that holds it, if it is stored: the row of the lower block."""
-        return [self._stored.get(max(a, b)) for a in tiles] if self._stored else []
+    def _stored_rows(self, tiles: Sequence[int], b: int, width: int) -> list[Handle[Array] | None]:
+        """Per tile the stored row that holds it, if it is stored: the row of the lower block.
+
+        Its entries stand sub-tile by sub-tile, and can only be read in products with the same sub-tiles.
+        """
+        if not self._stored or subtile_shape(width) != subtile_shape(self._plan.widest_group):
+            return []
+        return [self._stored.get(max(a, b)) for a in tiles]
 
     def _within_panel(self, b: int) -> Range:
         offset = self.panels[self._panel_of_block[b]][0]

@@ -1,20 +1,23 @@
 """UCI regression sets: Gauss-Seidel against conjugate gradients, and actions against each other.
 
-    python -m pipelines.experiments.uci [--quick] [--output FOLDER] [--data FOLDER]
+    python -m pipelines.experiments.uci [--quick] [--output FOLDER] [--data FOLDER] [--sets NAME ...]
+        [--splits COUNT] [--cases COUNT] [--sweeps COUNT] [--actions COUNT]
 
 For every set FOLDER has ``NAME.csv.gz``, a row of numbers for each case with the target last, and
-``NAME.test_mask.csv.gz`` with a column of zeros and ones for each split. Of the first three splits 1,500
-training and 200 test cases are drawn; columns are standardised, the target is centred and not scaled.
-Lengthscale, variance and noise are fitted to 1,000 of the training cases.
+``NAME.test_mask.csv.gz`` with a column of zeros and ones for each split. By default 1,500 training cases of
+the first three splits are drawn, and 200 test cases; columns are standardised, the target is centred and not
+scaled. Lengthscale, variance and noise are fitted to 1,000 of the training cases.
 
 Two comparisons. With Matern 3/2, iterations: Gauss-Seidel in the order of the file, block Gauss-Seidel over 6
 blocks of neighbours, conjugate gradients. With Matern 1/2, actions: conjugate gradients, random actions,
 pseudo-inputs at random cases and unit vectors, at equal numbers; and an approximation with two runs, the mean
 of one and the variance of another that knows no data (`KrylovActions`), at twice the products with G.
 
-Prints tables, draws ``uci.png`` and writes ``uci-iterations.zarr`` and ``uci-actions.zarr``.
+Prints tables, draws ``uci.png`` and writes ``uci-iterations.zarr`` and ``uci-actions.zarr``, each where its
+comparison is made.
 """
 
+import argparse
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,8 +47,15 @@ from pipelines.experiments.output import (
 
 DATA = Path("../shared/data/uci")
 SETS = ("concrete", "bike", "protein", "kin40k")
-SPLITS, TRAIN, TEST, FITTED, BLOCKS = 3, 1500, 200, 1000, 6
-SWEEPS, ACTIONS = 40, 100
+TEST, QUICK_TEST, FITTED, BLOCKS = 200, 50, 1000, 6
+COUNTS = {
+    "splits": (3, 2, 1, "splits of each set, its first ones"),
+    "cases": (1500, 150, 2, "training cases that are drawn from each split; all where there are fewer"),
+    "sweeps": (40, 12, 0, "iterations of the first comparison; 0 leaves it out"),
+    "actions": (100, 20, 0, "actions of the second comparison; 0 leaves it out"),
+}
+"""Counts that the command line takes: in full, with ``--quick``, the least, and what they count."""
+
 SHOWN_SWEEPS, SHOWN_ACTIONS = (1, 5, 20, 40), (10, 30, 100)
 TICKS = (0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 SOLVERS = ("Gauss-Seidel", "block Gauss-Seidel", "conjugate gradients", "exact")
@@ -80,6 +90,8 @@ class Cases:
     def read(cls, folder: Path, name: str, *, split: int, train: int, test: int) -> Self:
         """Draw cases of a split; all of them where there are fewer."""
         table, masks = (_numbers(folder / f"{name}{ending}.csv.gz") for ending in ("", ".test_mask"))
+        if split >= masks.shape[1]:
+            raise SystemExit(f"{name} has {masks.shape[1]} splits; lower --splits, which asks for more.")
         generator, held_out = np.random.default_rng(split), masks[:, split] > 0.5
         chosen, others = (
             table[generator.permutation(np.flatnonzero(rows))[:count]]
@@ -228,45 +240,86 @@ def draw(path: Path, data: xr.Dataset) -> None:
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read, fit, solve, print, draw and save."""
+def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Options; counts that were not given are those of a full or a quick run."""
     command = parser(__doc__)
     command.add_argument("--data", type=Path, default=DATA, help="folder of the sets (%(default)s)")
-    chosen = command.parse_args(arguments)
-    names = [name for name in SETS if (chosen.data / f"{name}.csv.gz").exists()]
-    if not names:
-        raise SystemExit(
-            f"{chosen.data} has none of {', '.join(f'{name}.csv.gz' for name in SETS)}. Give their folder "
-            "with --data; the collection uci_datasets has them."
+    command.add_argument(
+        "--sets",
+        nargs="+",
+        metavar="NAME",
+        help=f"sets of that folder (those of {', '.join(SETS)} that it has)",
+    )
+    for name, (full, quick, _, what) in COUNTS.items():
+        command.add_argument(
+            f"--{name}", type=int, metavar="COUNT", help=f"{what} ({full:,}; {quick} with --quick)"
         )
-    splits, train, test = (2, 150, 50) if chosen.quick else (SPLITS, TRAIN, TEST)
-    sweeps, count = (12, 20) if chosen.quick else (SWEEPS, ACTIONS)
+    chosen = command.parse_args(arguments)
+    for name, (full, quick, least, _) in COUNTS.items():
+        if getattr(chosen, name) is None:
+            setattr(chosen, name, quick if chosen.quick else full)
+        elif getattr(chosen, name) < least:
+            command.error(f"--{name} is {getattr(chosen, name)}; expected at least {least}.")
+    chosen.sets = _available(chosen.data, chosen.sets)
+    return chosen
+
+
+def _available(folder: Path, asked: Sequence[str] | None) -> list[str]:
+    """Names of the sets to read: those that were asked for, or the usual ones that the folder has."""
+    there = [name for name in asked or SETS if (folder / f"{name}.csv.gz").exists()]
+    missing = [f"{name}.csv.gz" for name in asked or SETS if name not in there]
+    if missing and (asked or not there):
+        which = "none of" if not there else "no"
+        raise SystemExit(
+            f"{folder} has {which} {', '.join(missing)}. Give their folder with --data; the collection "
+            "uci_datasets has them."
+        )
+    return there
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read, fit, solve, print, draw and save."""
+    chosen = _chosen(arguments)
+    test = QUICK_TEST if chosen.quick else TEST
     by_iteration, by_action = {}, {}
-    for name in names:
-        cases = [Cases.read(chosen.data, name, split=i, train=train, test=test) for i in range(splits)]
+    for name in chosen.sets:
+        cases = [
+            Cases.read(chosen.data, name, split=i, train=chosen.cases, test=test)
+            for i in range(chosen.splits)
+        ]
         first_split = cases[0]
         columns = first_split.X.shape[1]
         print(
-            f"{name}: {len(first_split.X)} training, {len(first_split.X_test)} test cases, {columns} columns"
+            f"{name}: {len(first_split.X)} training, {len(first_split.X_test)} test cases, "
+            f"{columns} columns, splits: {chosen.splits}",
+            flush=True,
         )
-        by_iteration[name] = [iterations(each, count=sweeps) for each in cases]
-        by_action[name] = [actions(each, count=count) for each in cases]
-    first = results(by_iteration, title="Figure 4 of Hegde, Adil and Cockayne (2025), other sizes")
-    second = results(by_action, title="Actions of Wenger et al. (2022), other sizes")
+        if chosen.sweeps:
+            by_iteration[name] = [iterations(each, count=chosen.sweeps) for each in cases]
+        if chosen.actions:
+            by_action[name] = [actions(each, count=chosen.actions) for each in cases]
     print()
-    sweeps_shown, actions_shown = (
-        [m for m in shown if m <= data.sizes["iteration"]]
-        for shown, data in ((SHOWN_SWEEPS, first), (SHOWN_ACTIONS, second))
-    )
-    head = [f"m = {m}: RMSE, NLL" for m in sweeps_shown]
-    print_table(("set", "solver", *head), table(first, sweeps_shown))
-    print_table(("set", "RMSE: overtaken at m, by split", "NLL"), crossing_rows(first))
-    head = [f"{m} actions: RMSE, NLL" for m in actions_shown]
-    print_table(("set", "actions", *head), table(second, actions_shown))
-    draw(chosen.output / "uci.png", first)
-    few_colours(chosen.output / "uci.png")
-    save(chosen.output / "uci-iterations.zarr", first)
-    save(chosen.output / "uci-actions.zarr", second)
+    if by_iteration:
+        report_iterations(results(by_iteration, title="Figure 4 of Hegde et al. (2025)"), chosen.output)
+    if by_action:
+        report_actions(results(by_action, title="Actions of Wenger et al. (2022)"), chosen.output)
+
+
+def report_iterations(data: xr.Dataset, output: Path) -> None:
+    """Print, draw and save the first comparison."""
+    shown = [m for m in SHOWN_SWEEPS if m <= data.sizes["iteration"]]
+    print_table(("set", "solver", *(f"m = {m}: RMSE, NLL" for m in shown)), table(data, shown))
+    print_table(("set", "RMSE: overtaken at m, by split", "NLL"), crossing_rows(data))
+    draw(output / "uci.png", data)
+    few_colours(output / "uci.png")
+    save(output / "uci-iterations.zarr", data)
+
+
+def report_actions(data: xr.Dataset, output: Path) -> None:
+    """Print and save the second comparison."""
+    shown = [m for m in SHOWN_ACTIONS if m <= data.sizes["iteration"]]
+    print_table(("set", "actions", *(f"{m} actions: RMSE, NLL" for m in shown)), table(data, shown))
+    save(output / "uci-actions.zarr", data)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,10 @@ SOLVERS = _registered() | {
     "hybrid by rings": Hybrid(
         [Richardson(2), TwoLevelBlockGaussSeidel(1, LARGEST, coarse=9), Chebyshev(3), BlockJacobi(1, LARGEST)]
     ),
+    "hybrid, conditioned on conjugate gradients": Hybrid(
+        [GaussSeidel(1), ConjugateGradient(8)], condition=True
+    ),
+    "hybrid, conditioned on random actions": Hybrid([SSOR(1, 1.5), RandomActions(3)], condition=True),
 }
 GRID_SOLVERS = {name: solver for name, solver in SOLVERS.items() if _needs_grid(solver)}
 POINT_SOLVERS = {name: solver for name, solver in SOLVERS.items() if name not in GRID_SOLVERS}

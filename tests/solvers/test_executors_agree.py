@@ -42,6 +42,7 @@ SOLVERS = {
     "two-level": cagp.TwoLevelBlockGaussSeidel(2, block_size=100, coarse=30),
     "two-level-at-once": cagp.TwoLevelBlockJacobi(2, block_size=300, coarse=30),
     "hybrid": cagp.Hybrid([cagp.BlockGaussSeidel(1, 100), cagp.ConjugateGradient(5), cagp.SOR(1, 1.4)]),
+    "conditioned": cagp.Hybrid([cagp.BlockGaussSeidel(1, 100), cagp.ConjugateGradient(5)], condition=True),
     "conjugate-gradient": cagp.ConjugateGradient(5),
     "random-actions": cagp.RandomActions(12, seed=0),
     "few-random-actions": cagp.RandomActions(3, seed=0),

@@ -97,6 +97,78 @@ def test_t25_sweeps_then_conjugate_gradients_in_closed_form(problem):
     )
 
 
+CONDITIONED = [
+    [BLOCKS, DIRECTIONS],
+    [cagp.BlockGaussSeidel(2, 40, order="random", seed=3), cagp.RandomActions(7, seed=1)],
+    [cagp.Chebyshev(3), DIRECTIONS],
+    [cagp.TwoLevelBlockGaussSeidel(1, 40, coarse=7), SWEEPS, cagp.RandomActions(5)],
+]
+
+
+@pytest.mark.parametrize("parts", CONDITIONED, ids=lambda parts: str([type(p).__name__ for p in parts]))
+@pytest.mark.parametrize("workers", [0, 3])
+def test_t25_a_belief_conditioned_on_actions_in_closed_form(problem, parts, workers):
+    """``D = D_E + H (S'GH)^-1 H'``, ``v = v_E + H (S'GH)^-1 S' r_E`` with ``H = S - D_E G S`` (math 6 c).
+
+    It is the D of its own A, and of no larger variance than a projection on the same S.
+    """
+    dense, *before, last = problem.dense, *parts
+    G, b = dense.G, dense.b
+    A_E, D_E, _ = compose(G, [stage for part in before for stage in dense_cycles(part, G)])
+    left = b - G @ (A_E @ b)
+    if isinstance(last, cagp.ConjugateGradient):
+        S = conjugate_gradients(G, left, last.iterations)[1]
+    else:
+        S = np.random.default_rng(last.seed).standard_normal((len(G), last.iterations))
+    S = np.linalg.qr(S)[0]
+    H = S - D_E @ G @ S
+    gain = H @ np.linalg.inv(S.T @ G @ H)
+    A, D = A_E + gain @ S.T @ (np.eye(len(G)) - G @ A_E), D_E + gain @ H.T
+    with ThreadExecutor(workers) if workers else nullcontext(SerialExecutor()) as executor:
+        posterior = problem.condition(cagp.Hybrid(parts, condition=True), executor=executor)
+    assert_close(posterior.mean, dense.centre + dense.V @ (A @ b))
+    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
+    assert_close(posterior.covariance, dense.belief(A)[1])  # the covariance of the error of this mean
+    projected = problem.condition(cagp.Hybrid(parts))
+    less = projected.covariance - posterior.covariance
+    assert np.linalg.eigvalsh(less).min() > -1e-9 * problem.prior.kernel.variance
+    assert np.diag(less).max() > 1e-4 * problem.prior.kernel.variance
+    residual = posterior.stats.relative_residual
+    if isinstance(last, cagp.ConjugateGradient):
+        assert residual == pytest.approx(np.linalg.norm(b - G @ (A @ b)) / np.linalg.norm(b), rel=1e-8)
+    else:
+        assert residual is None
+
+
+def test_passes_with_more_columns_than_targets_do_not_read_tiles_kept_for_these():
+    """Tiles that are kept for 20 targets stand in other sub-tiles than a product with 100 columns takes."""
+    problem = regression_problem(600, q=20, p=2, lengthscale=0.3)
+    dense, blocks = problem.dense, cagp.BlockGaussSeidel(2, 256)
+    posterior = problem.condition(cagp.Hybrid([blocks, cagp.RandomActions(100)], condition=True))
+    assert posterior.stats.plan.stored_rows
+    _, D_E, _ = compose(dense.G, dense_cycles(blocks, dense.G))
+    S = np.linalg.qr(np.random.default_rng(0).standard_normal((600, 100)))[0]
+    H = S - D_E @ dense.G @ S
+    gain = H @ np.linalg.inv(S.T @ dense.G @ H)
+    assert_close(dense.K2 - posterior.covariance, dense.V @ (D_E + gain @ H.T) @ dense.V.T)
+
+
+def test_conditioning_on_what_is_solved_already_changes_nothing(problem):
+    whole = cagp.BlockGaussSeidel(1, 150)
+    solved = problem.condition(whole)
+    for actions in (cagp.RandomActions(4), DIRECTIONS, cagp.ConjugateGradient(0)):
+        posterior = problem.condition(cagp.Hybrid([whole, actions], condition=True))
+        assert_close(posterior.mean, solved.mean, relative=1e-12)
+        assert_close(posterior.covariance, solved.covariance, relative=1e-12)
+    # without sweeps there is nothing to condition but the prior: a projection
+    first = cagp.BlockGaussSeidel(0, 40)
+    for actions in (cagp.RandomActions(4), DIRECTIONS):
+        conditioned = problem.condition(cagp.Hybrid([first, actions], condition=True))
+        projected = problem.condition(cagp.Hybrid([first, actions]))
+        assert_close(conditioned.mean, projected.mean, relative=1e-10)
+        assert_close(conditioned.covariance, projected.covariance, relative=1e-10)
+
+
 @pytest.mark.parametrize("solver", [DIRECTIONS, BLOCKS, cagp.RandomActions(5)], ids=repr)
 def test_a_hybrid_of_one_part_is_that_solver(problem, solver):
     alone, hybrid = problem.condition(solver), problem.condition(cagp.Hybrid([solver]))
@@ -142,6 +214,21 @@ def test_parts_that_do_not_fit_are_refused(parts, text):
         cagp.Hybrid(parts)
 
 
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([DIRECTIONS, BLOCKS], "conjugate gradients, then block Gauss-Seidel"),
+        ([DIRECTIONS], "conjugate gradients"),
+        ([BLOCKS, DIRECTIONS, cagp.RandomActions(2)], "Gauss-Seidel, then conjugate gradients, then random"),
+    ],
+)
+def test_only_sweeps_are_conditioned_and_only_on_the_last_part(parts, text):
+    with pytest.raises(
+        ArgumentError, match=rf"condition is true with .*{text}.*; expected .* Put that one last"
+    ):
+        cagp.Hybrid(parts, condition=True)
+
+
 def test_parts_may_be_named():
     named = cagp.Hybrid("block-gauss-seidel 2, two-level-block-jacobi 1, conjugate-gradient 6", block_size=40)
     assert named == cagp.Hybrid([BLOCKS, cagp.TwoLevelBlockJacobi(1, 40), DIRECTIONS])
@@ -157,3 +244,5 @@ def test_calibrated_is_that_of_the_parts():
     for parts in itertools.permutations([BLOCKS, cagp.RandomActions(2), cagp.SOR(1, 1.2)]):
         assert cagp.Hybrid(parts).calibrated == "exact"
         assert cagp.Hybrid([*parts, DIRECTIONS]).calibrated == "approximate"
+    assert cagp.Hybrid([BLOCKS, cagp.RandomActions(2)], condition=True).calibrated == "exact"
+    assert cagp.Hybrid([BLOCKS, DIRECTIONS], condition=True).calibrated == "approximate"

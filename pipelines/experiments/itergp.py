@@ -1,0 +1,296 @@
+"""Projections on a sine: mathematical and computational variance, and what separate solves add.
+
+    python -m pipelines.experiments.itergp [--quick] [--output FOLDER]
+
+The synthetic problem of [Wenger et al. 2022]: ``y = sin(pi x'1) + noise`` at 500 points that are drawn
+uniformly from [-1, 1]^d, d = 1, 2 and 4, noise of standard deviation 0.1; 50 other points are predicted.
+Matern 3/2, fitted by maximum likelihood to another draw; ten draws. Each method after m actions:
+
+    conjugate gradients         mean and variance of one run (IterGP-CG)
+    two runs                    the same mean; the variance of a run on the mean of V', the usual cache (CGGP)
+    a solve for each target     the same mean; variances by conjugate gradients on each column of V'
+    pseudo-inputs               at random points of the data (IterGP-PI)
+    pseudo-inputs outside       at random points of [1, 2]^d, where there are no data
+    subset of the data          unit vectors, a Cholesky factor of m points (IterGP-Cholesky)
+
+RMSE and NLL of new noisy observations, the columns that were multiplied with G, and the smallest ratio of a
+stated to an exact variance. The computational part ``Y0' G^-1 Y0`` of a variance, ``Y0 = V' - G D V'`` (T4),
+is worked out by itself and added to the exact variance. Prints tables, draws ``itergp.png`` and writes
+``itergp.zarr``.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.beliefs import conjugate_gradient_beliefs
+from cagp_dist.calibration.scores import nll, rmse
+from cagp_dist.report.drawing import MUTED
+from cagp_dist.runtime import SerialExecutor, single_threaded_blas
+from cagp_dist.solvers.actions import ConjugateGradient
+from cagp_dist.solvers.known_actions import KnownActions
+from cagp_dist.solvers.projection import project
+from pipelines.experiments.output import (
+    COLOURS,
+    count_ticks,
+    drawn,
+    few_colours,
+    parser,
+    plain_ticks,
+    print_table,
+    save,
+)
+
+POINTS, TARGETS, DRAWS, NOISE_STD = 500, 50, 10, 0.1
+QUICK_POINTS, QUICK_TARGETS, QUICK_DRAWS = 80, 15, 2
+DIMENSIONS, ACTIONS = (1, 2, 4), (5, 10, 20, 40, 80)
+RUN, TWO_RUNS, EACH = "conjugate gradients", "two runs", "a solve for each target"
+PSEUDO, OUTSIDE, SUBSET = "pseudo-inputs", "pseudo-inputs outside", "subset of the data"
+METHODS = (RUN, TWO_RUNS, EACH, PSEUDO, OUTSIDE, SUBSET, "exact")
+LINES = {
+    RUN: (COLOURS["conjugate gradients"], "-"),
+    TWO_RUNS: (COLOURS["conjugate gradients"], "--"),
+    EACH: (COLOURS["conjugate gradients"], ":"),
+    PSEUDO: (COLOURS["Gauss-Seidel"], "-"),
+    OUTSIDE: (COLOURS["Gauss-Seidel"], "--"),
+    SUBSET: (COLOURS["block Gauss-Seidel"], "-"),
+}
+SCORES = ("rmse", "nll", "products", "least", "gap", "share")
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Mean (q,) and variance (q,) after some actions, its computational part, and what they took.
+
+    ``computational`` is None where mean and variance belong to different runs; ``products`` counts columns
+    that were multiplied with G.
+    """
+
+    mean: Array
+    variance: Array
+    computational: Array | None
+    products: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sine:
+    """A draw of the problem: y (n,) at X (n, d), new observations y_test (q,) at X_test (q, d)."""
+
+    X: Array
+    y: Array
+    X_test: Array
+    y_test: Array
+
+    @classmethod
+    def draw(cls, d: int, generator: np.random.Generator, *, points: int, targets: int) -> Self:
+        """Draw points and noise."""
+        X = generator.uniform(-1.0, 1.0, (points + targets, d))
+        y = np.sin(np.pi * X.sum(axis=1)) + NOISE_STD * generator.standard_normal(len(X))
+        return cls(X[:points], y[:points], X[points:], y[points:])
+
+    def prior(self) -> cagp.Prior:
+        """Fit a prior with mean zero."""
+        return cagp.fit(cagp.Matern32, self.X, self.y, mean=0.0, method="dense").prior
+
+
+class Solves:
+    """Beliefs about one draw, by any method, with the products with G counted."""
+
+    def __init__(self, prior: cagp.Prior, problem: Sine, *, seed: int, most: int) -> None:
+        self._problem, self._seed = problem, seed
+        self._gram = cagp.DenseGram(
+            prior.kernel, problem.X, noise_variance=np.full(len(problem.X), prior.noise_number)
+        )
+        self._V, self._prior_variance = prior.kernel(problem.X_test, problem.X), prior.kernel.variance
+        half = self._gram.half_solve(self._V.T)
+        exact = self._prior_variance - (half**2).sum(axis=0)
+        mean = self._V @ self._gram.solve(problem.y[:, None])[:, 0]
+        self.exact = Belief(mean, exact, np.zeros(len(exact)), 0)
+        # what the i-th direction of the run on a target's own column of V' adds for that target, (i, q)
+        _, seen = conjugate_gradient_beliefs(self._gram.matrix, self._V, self._V.T, iterations=most)
+        self._own = np.diagonal(seen, axis1=1, axis2=2) ** 2
+
+    def beliefs(self, m: int) -> dict[str, Belief]:
+        """Every method after m actions."""
+        outside = np.random.default_rng(self._seed).uniform(1.0, 2.0, (m, self._problem.X.shape[1]))
+        one = self.taken(cagp.ConjugateGradient(m))
+        cached = self.taken(cagp.ConjugateGradient(m), right=self._V.mean(axis=0))
+        separate = self._prior_variance - self._own[:m].sum(axis=0)
+        count = one.products
+        return {
+            RUN: one,
+            TWO_RUNS: Belief(one.mean, cached.variance, None, count + cached.products),
+            EACH: Belief(one.mean, separate, None, count + m * len(separate)),
+            PSEUDO: self.taken(cagp.PseudoInputs(m, placement="random", seed=self._seed)),
+            OUTSIDE: self.taken(cagp.PseudoInputs.at_points(outside)),
+            SUBSET: self.taken(cagp.UnitVectors(m, order="random", seed=self._seed)),
+            "exact": self.exact,
+        }
+
+    def taken(self, solver: ConjugateGradient | KnownActions, *, right: Array | None = None) -> Belief:
+        """Take the actions of a solver, for y or for another right-hand side (n,)."""
+        b = self._problem.y if right is None else right
+        products = 0
+
+        def product(columns: Array) -> Array:
+            nonlocal products
+            products += columns.shape[1]
+            return self._gram @ columns
+
+        steps = [
+            step
+            for step in project(
+                product,
+                b[:, None],
+                policy=solver.policy(self._gram, executor=SerialExecutor()),
+                iterations=solver.iterations,
+            )
+            if step.direction.any()
+        ]
+        if isinstance(solver, cagp.UnitVectors):
+            products = 0  # its products are entries of G, of these points alone
+        root = np.sqrt([step.curvature for step in steps])
+        seen = self._V @ np.stack([step.direction for step in steps], axis=1) / root
+        image = np.stack([step.image for step in steps], axis=1) / root
+        leftover = self._V.T - image @ seen.T
+        return Belief(
+            seen @ (root * np.concatenate([step.step for step in steps])),
+            self._prior_variance - (seen**2).sum(axis=1),
+            (self._gram.half_solve(leftover) ** 2).sum(axis=0),
+            products,
+        )
+
+
+def scored(problem: Sine, belief: Belief, exact: Array, noise: float) -> tuple[float, ...]:
+    """Say how good a belief is, and how its variance stands to the exact one (q,); in order of `SCORES`."""
+    gap = share = np.nan
+    if belief.computational is not None:
+        gap = float(np.abs(exact + belief.computational - belief.variance).max())
+        share = float(np.mean(belief.computational / belief.variance))
+    return (
+        rmse(belief.mean, problem.y_test),
+        nll(belief.mean, np.sqrt(belief.variance + noise), problem.y_test),
+        float(belief.products),
+        float((belief.variance / exact).min()),
+        gap,
+        share,
+    )
+
+
+def results(*, points: int, targets: int, draws: int, actions: Sequence[int]) -> xr.Dataset:
+    """Score every method in every draw, for every number of inputs and of actions."""
+    found = np.empty((len(SCORES), len(DIMENSIONS), draws, len(METHODS), len(actions)))
+    for row, d in enumerate(DIMENSIONS):
+        first, *problems = (
+            Sine.draw(d, np.random.default_rng([d, draw]), points=points, targets=targets)
+            for draw in range(draws + 1)
+        )
+        prior = first.prior()
+        for draw, problem in enumerate(problems):
+            solves = Solves(prior, problem, seed=draw, most=max(actions))
+            for column, m in enumerate(actions):
+                beliefs = solves.beliefs(m)
+                for place, name in enumerate(METHODS):
+                    found[:, row, draw, place, column] = scored(
+                        problem, beliefs[name], solves.exact.variance, prior.noise_number
+                    )
+    return xr.Dataset(
+        {
+            name: (("inputs", "draw", "solver", "actions"), values)
+            for name, values in zip(SCORES, found, strict=True)
+        },
+        coords={
+            "inputs": list(DIMENSIONS),
+            "solver": np.array(METHODS, dtype=object),
+            "actions": list(actions),
+        },
+        attrs={"title": "Synthetic comparison of Wenger et al. (2022)"},
+    )
+
+
+def table(data: xr.Dataset) -> Iterator[Sequence[str]]:
+    """Lines of the table: means over draws, the most products, the least ratio of all."""
+    for d in data["inputs"].values:
+        for name in data["solver"].values:
+            each = data.sel(inputs=d, solver=name)
+            mean = each[["rmse", "nll"]].mean("draw")
+            scores = (
+                f"{rmse:.3f}, {nll:.3f}"
+                for rmse, nll in zip(mean["rmse"].values, mean["nll"].values, strict=True)
+            )
+            products = f"{float(each['products'].max()):,.0f}" if name != "exact" else ""
+            yield str(d), str(name), *scores, products, f"{float(each['least'].min()):.4f}"
+
+
+def draw(path: Path, data: xr.Dataset, *, points: int) -> None:
+    """Draw both parts of the error bars on a line, and scores in two dimensions against products."""
+    with drawn(path, width_inches=9.0, height_inches=5.4) as figure:
+        panels = figure.subplots(2, 3)
+        problem = Sine.draw(1, np.random.default_rng(0), points=points, targets=1)
+        line = Sine(problem.X, problem.y, np.linspace(-1.5, 1.5, 200)[:, None], np.zeros(200))
+        few = min(6, points)
+        solves = Solves(problem.prior(), line, seed=0, most=few)
+        beliefs, x = solves.beliefs(few), line.X_test[:, 0]
+        for axes, name in zip(panels[0], (RUN, PSEUDO, SUBSET), strict=True):
+            belief, colour = beliefs[name], LINES[name][0]
+            for variance, shade in ((belief.variance, 0.2), (solves.exact.variance, 0.45)):
+                width = 2.0 * np.sqrt(variance)
+                axes.fill_between(
+                    x, belief.mean - width, belief.mean + width, color=colour, alpha=shade, linewidth=0
+                )
+            axes.plot(problem.X[:, 0], problem.y, ".", color=MUTED, markersize=1.5)
+            axes.plot(x, belief.mean, color=colour, linewidth=1.2)
+            axes.set_title(f"{name}, m = {few}", loc="left", fontsize=9)
+            axes.set_ylim(-3.2, 3.2)
+        mean = data.sel(inputs=2).mean("draw")
+        for axes, score in zip(panels[1], ("rmse", "nll", "share"), strict=True):
+            for name, (colour, style) in LINES.items():
+                each = mean.sel(solver=name)
+                count = data["actions"] if name == SUBSET else each["products"]
+                axes.plot(
+                    count, each[score], color=colour, linestyle=style, marker=".", linewidth=1.2, label=name
+                )
+            count_ticks(axes, (5, 20, 80, 1000, 8000))
+            axes.set_xlabel("products with G (subset: points)")
+        plain_ticks(panels[1, 0], (0.1, 0.2, 0.5, 1.0))
+        for axes, word in zip(
+            panels[1], ("RMSE, d = 2", "negative log likelihood", "computational share"), strict=True
+        ):
+            axes.set_title(word, loc="left", fontsize=9)
+        figure.legend(
+            *panels[1, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Solve, print, draw and save."""
+    chosen = parser(__doc__).parse_args(arguments)
+    sizes = (QUICK_POINTS, QUICK_TARGETS, QUICK_DRAWS) if chosen.quick else (POINTS, TARGETS, DRAWS)
+    points, targets, draws = sizes
+    actions = ACTIONS[:3] if chosen.quick else ACTIONS
+    with single_threaded_blas():
+        data = results(points=points, targets=targets, draws=draws, actions=actions)
+        draw(chosen.output / "itergp.png", data, points=points)
+    few_colours(chosen.output / "itergp.png")
+    print_table(
+        (
+            "d",
+            "method",
+            *(f"m = {m}: RMSE, NLL" for m in actions),
+            "products",
+            "least stated / exact variance",
+        ),
+        table(data),
+    )
+    print(f"exact + computational variance differs from the stated one by at most {data['gap'].max():.1e}")
+    save(chosen.output / "itergp.zarr", data)
+
+
+if __name__ == "__main__":
+    main()
