@@ -608,6 +608,44 @@ def test_sets_splits_and_cases_can_be_chosen(regression_set, tmp_path, capsys):
     assert "--splits is 0; expected at least 1." in capsys.readouterr().err
 
 
+def test_beliefs_about_a_sine_are_those_of_condition_and_their_variance_has_two_parts():
+    itergp = script("itergp")
+    problem = itergp.Sine.draw(2, np.random.default_rng(1), points=60, targets=10)
+    prior = cagp.Prior(cagp.Matern32(0.8, 1.3), 0.01)
+    solves = itergp.Solves(prior, problem, seed=3, most=12)
+    found = solves.beliefs(12)
+    assert tuple(found) == itergp.METHODS
+
+    def condition(solver, y=problem.y):
+        return cagp.condition(prior, problem.X, y, problem.X_test, solver=solver)
+
+    for name, solver, products in (
+        (itergp.RUN, cagp.ConjugateGradient(12), 12),
+        (itergp.PSEUDO, cagp.PseudoInputs(12, placement="random", seed=3), 12),
+        (itergp.SUBSET, cagp.UnitVectors(12, order="random", seed=3), 0),
+        ("exact", cagp.Cholesky(), 0),
+    ):
+        posterior, belief = condition(solver), found[name]
+        np.testing.assert_allclose(belief.mean, posterior.mean, atol=1e-8)
+        np.testing.assert_allclose(belief.variance, posterior.variance, atol=1e-8)
+        np.testing.assert_allclose(belief.computational, posterior.computational_variance, atol=1e-8)
+        assert belief.products == products, name
+    for i, own in enumerate(prior.kernel(problem.X_test, problem.X)):
+        separate = condition(cagp.ConjugateGradient(12), y=own).variance[i]
+        assert found[itergp.EACH].variance[i] == pytest.approx(separate, abs=1e-9)
+    assert (found[itergp.TWO_RUNS].products, found[itergp.EACH].products) == (24, 12 * 11)
+    for name in (itergp.TWO_RUNS, itergp.EACH):
+        np.testing.assert_array_equal(found[name].mean, found[itergp.RUN].mean)
+        assert found[name].computational is None
+    for name, belief in found.items():
+        rmse, nll, _, least, gap, share = itergp.scored(problem, belief, solves.exact.variance, 0.01)
+        assert least > 1.0 - 1e-9, name
+        assert np.isfinite([rmse, nll]).all()
+        if belief.computational is not None:
+            assert gap < 1e-9, name
+            assert 0.0 <= share < 1.0
+
+
 def test_blocks_of_all_points_are_exact_whatever_the_order(scattered):
     limits, blocks = script("limits"), script("block_sizes")
     points = limits.Points(scattered.observed[:60], scattered.predicted[:8])
@@ -648,6 +686,7 @@ def test_time_to_accuracy_scores_what_it_times():
         ("block_sizes", ["block-sizes.png", "block-sizes.zarr"]),
         ("solvers_compared", ["solvers-compared.zarr"]),
         ("time_to_accuracy", ["time-to-accuracy.png", "time-to-accuracy.zarr"]),
+        ("itergp", ["itergp.png", "itergp.zarr"]),
     ],
 )
 def test_scripts_save_what_they_print(name, written, tmp_path, capsys):
