@@ -103,3 +103,22 @@ def test_sections_and_identities_that_docstrings_cite_are_on_the_page_of_mathema
             named = set(re.findall(r"T\d+", cited))
             assert numbers <= sections, f"{path.name}: math {cited}"
             assert named <= identities, f"{path.name}: math {cited}"
+
+
+def test_every_identity_is_in_the_table_of_tests_which_are_there_and_cite_it():
+    page, _, table = (DOCS / "math.md").read_text().partition("## 17. Where the identities are tested")
+    rows = dict(re.findall(r"^\| (T\d+) \| .* \| (.*) \|$", table, flags=re.MULTILINE))
+    assert set(rows) == set(re.findall(r"\bT\d+\b", page))
+    assert set(rows) >= {f"T{number}" for number in (*range(1, 26), 36)}
+    for identity, tests in rows.items():
+        file = re.search(r"`(tests/.*\.py)`", tests)
+        source = (
+            DOCS.parent / (file.group(1) if file else "tests/conformance/test_identities.py")
+        ).read_text()
+        defined = {
+            name
+            for name in re.findall(r"^def (test_\w+)", source, flags=re.MULTILINE)
+            if identity.lower() in name.split("_")
+        }
+        assert defined == set(re.findall(r"`(test_\w+)`", tests)), identity
+        assert defined, identity

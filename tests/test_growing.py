@@ -82,24 +82,6 @@ def test_it_is_the_belief_of_all_stages_padded_with_zeros_t36(problem, solver):
     assert posterior.status is problem.condition(solver).status
 
 
-def test_observations_without_stages_change_nothing_t36(problem):
-    """To rounding, and no bit of the variance; later stages take them in."""
-    solver = cagp.BlockGaussSeidel(2, block_size=20)
-    stream = cagp.GrowingData(problem.prior, problem.X_test, solver=solver, executor=SerialExecutor())
-    stream.append(problem.X[:90], problem.y[:90])
-    before, mean = stream.posterior(covariance="full"), stream.mean()
-    stream.append(problem.X[90:], problem.y[90:], solver=cagp.BlockGaussSeidel(0, block_size=20))
-    after = stream.posterior(covariance="full")
-    assert_same_bits(after, before)
-    assert_close(stream.mean(), mean, relative=1e-13)
-    assert stream.n == 130
-    stream.advance()
-    dense = problem.dense
-    A, _, _ = compose(dense.G, dense_phases(dense.G, [(solver, 90, 0), (solver, 130, 0)]))
-    assert_close(stream.posterior(covariance="full").covariance, dense.belief(A)[1])
-    assert_close(stream.mean(), dense.belief(A)[0])
-
-
 @every_solver
 def test_one_part_is_the_plain_solve(problem, solver):
     stream = cagp.GrowingData(problem.prior, problem.X_test, solver=solver, executor=SerialExecutor())

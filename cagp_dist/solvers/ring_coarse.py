@@ -64,7 +64,8 @@ def choose_waves(
     weights : array, shape (wavenumbers,)
         Columns of each wave, 1 or 2.
     columns : int
-        At least so many columns are chosen, if the range has them.
+        At least so many columns are chosen, if the range has them; and one wave of a single column more, for
+        a last place in which a pair does not fit.
 
     Returns
     -------
@@ -79,8 +80,12 @@ def choose_waves(
     factors: dict[tuple[int, int], Array] = {}
     values: list[float] = []
     place: list[tuple[int, int]] = []
-    taken = 0.0
-    while taken < columns:
+    taken, full = 0.0, False
+    while not full:
+        full = taken >= columns
+        if full:
+            for part in left:
+                part[weights > 1.0] = -np.inf
         largest = max(part.max(initial=-np.inf) for part in left)
         if not largest > least:
             break

@@ -1,7 +1,4 @@
-"""The pieces of the engine that no public call returns: the solver's matrix, Y and Z of a sweep."""
-
-from collections.abc import Iterable
-from dataclasses import dataclass
+"""What no public call returns: a solver's matrix, and its states on any Gram matrix."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +14,6 @@ from cagp_dist.solvers.engine import forward_passes
 from cagp_dist.solvers.spectrum import admissible
 from cagp_dist.solvers.tiles import TileSystem
 
-from ..oracle import compose
 from ..problems import RegressionProblem
 
 Array = NDArray[np.float64]
@@ -74,51 +70,3 @@ def states_of(
     problem = Problem(gram, b, targets, full_covariance=full, start=start, keep_leftover=keep_leftover)
     plan = solver.plan(demand_of(problem, executor, LIMIT))
     return list(solver.states(problem, executor=executor, plan=plan))
-
-
-def belief_of(G: Array, V: Array, b: Array, stages: Iterable[Array]) -> tuple[Array, Array]:
-    """``V A b`` and ``V D V'`` of dense stages."""
-    A, D, _ = compose(G, stages)
-    return V @ A @ b, V @ D @ V.T
-
-
-@dataclass(frozen=True)
-class Swept:
-    """What sweeps leave behind: Y (n, r), the sum Z (n, r) of their Z, downdate (r,) and mean (r, T)."""
-
-    Y: Array
-    Z: Array
-    downdate: Array
-    mean: Array
-
-
-def sweep(
-    problem: RegressionProblem,
-    solver: Affine,
-    *,
-    columns: Array | None = None,
-    adjoint: bool,
-    b: Array | None = None,
-    workers: int = 1,
-) -> Swept:
-    """``solver.iterations`` cycles on V' (adjoint) or on given columns (forward), none of them final.
-
-    Of adjoint cycles Z is what the sums make of unit vectors in place of b, as ``mean = Z' b``.
-    """
-    n = len(problem.X)
-    b = np.zeros((n, 1)) if b is None else b
-    width = len(problem.X_test) if columns is None else columns.shape[1]
-    right = np.concatenate([b, np.eye(n)], axis=1)
-    system, cycle = opened(problem, solver, right, q=width, workers=workers)
-    work = system.open((0, width), 0, None) if columns is None else system.forward(columns)
-    for done in range(solver.iterations):
-        for stage in reversed(cycle) if adjoint else cycle:
-            number = done + 1 if adjoint else solver.iterations - done
-            system.apply(stage.at(number, place=done + 1), work, adjoint=adjoint)
-    mean, downdate = system.read([work])
-    return Swept(
-        Y=system.residual(work),
-        Z=mean[:, b.shape[1] :].T if adjoint else system.weights(work),
-        downdate=downdate,
-        mean=mean[:, : b.shape[1]],
-    )

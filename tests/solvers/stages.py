@@ -1,7 +1,8 @@
 """What a cycle of each affine solver is as a dense matrix: ``Mt`` of ``v <- v + Mt (b - G v)`` (math 2)."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.stages import Simultaneous
 
-from ..oracle import block_diagonal, block_stage, compose, point_stage
+from ..oracle import compose, conjugate_gradients, point_stage
 
 Array = NDArray[np.float64]
 
@@ -41,19 +42,23 @@ def jacobi_damping(G: Array) -> float:
     return float(1.0 / (G.sum(axis=1) / np.diag(G)).max())
 
 
-def visits(solver: Affine, n: int, number: int) -> Array:
-    """When a sweep solves with each point, in the cycle of that number, counted from the last: (n,)."""
+def visits(solver: Affine, n: int, number: int, blocks: Array | None = None) -> Array:
+    """When a sweep solves with each point, in the cycle of that number, counted from the last: (n,).
+
+    ``blocks`` (n,) is the block of each point, in the given order; by default they are of consecutive points.
+    """
+    if blocks is None:
+        blocks = np.arange(n) // getattr(solver, "block_size", 1)
     if getattr(solver, "order", "given") != "random":
-        return np.arange(n) // getattr(solver, "block_size", 1)
-    size = getattr(solver, "block_size", 512)
-    blocks = np.random.default_rng([solver.seed, number]).permutation(-(-n // size))
-    rank = np.empty(n)
-    for place, b in enumerate(blocks):
-        points = np.arange(b * size, min((b + 1) * size, n))
-        rank[points] = place
-        if not hasattr(solver, "block_size"):
-            shuffled = np.random.default_rng([solver.seed, number, b]).permutation(len(points))
-            rank[points[shuffled]] = place * size + np.arange(len(points))
+        return blocks
+    if hasattr(solver, "block_size"):
+        order = np.random.default_rng([solver.seed, number]).permutation(blocks.max() + 1)
+        return np.argsort(order)[blocks]
+    tile, rank = 512, np.empty(n)
+    for place, b in enumerate(np.random.default_rng([solver.seed, number]).permutation(-(-n // tile))):
+        points = np.arange(b * tile, min((b + 1) * tile, n))
+        shuffled = np.random.default_rng([solver.seed, number, b]).permutation(len(points))
+        rank[points[shuffled]] = place * tile + np.arange(len(points))
     return rank
 
 
@@ -97,12 +102,14 @@ def chebyshev_matrix(G: Array, low: float, high: float, iterations: int, inverse
     return x
 
 
-def dense_cycles(solver: Affine, G: Array) -> list[Array]:
+def dense_cycles(
+    solver: Affine, G: Array, blocks: Array | None = None, coarse: Array | None = None
+) -> list[Array]:
     """``Mt`` of every cycle, the first one first; Chebyshev is one stage of as many products."""
     if isinstance(solver, cagp.Chebyshev):
         low, high = np.diag(G).min() - 2.0, G.sum(axis=1).max()  # the variance of `regression_problem` is 2
         return [chebyshev_matrix(G, low, high, solver.iterations, np.eye(len(G)))]
-    return [dense_stage(solver, G, number) for number in range(solver.iterations, 0, -1)]
+    return [dense_stage(solver, G, number, blocks, coarse) for number in range(solver.iterations, 0, -1)]
 
 
 def coarse_columns(G: Array, coarse: int) -> Array:
@@ -125,11 +132,24 @@ def projection_stage(G: Array, S: Array) -> Array:
     return basis @ np.linalg.solve(basis.T @ G @ basis, basis.T)
 
 
-def dense_stage(solver: Affine, G: Array, number: int = 1) -> Array:
-    """``Mt`` of one cycle of a solver, counted from the last."""
+def dense_stage(
+    solver: Affine,
+    G: Array,
+    number: int = 1,
+    blocks: Array | None = None,
+    coarse: Array | None = None,
+) -> Array:
+    """``Mt`` of one cycle of a solver, counted from the last.
+
+    ``blocks`` (n,) is the block of each point, in the given order; by default they are of consecutive points.
+    ``coarse`` (n, k) spans the coarse space of two-level methods; by default that of points.
+    """
     n, diagonal = len(G), np.diag(G)
+    if blocks is None:
+        blocks = np.arange(n) // getattr(solver, "block_size", 1)
+    on_diagonal, below = blocks[:, None] == blocks, blocks[:, None] >= blocks
     if getattr(solver, "order", "given") == "random":
-        rank = visits(solver, n, number)
+        rank = visits(solver, n, number, blocks)
         N = np.where(rank[:, None] >= rank, G, 0.0) + np.diag(diagonal / getattr(solver, "relaxation", 1.0))
         return np.linalg.inv(N - np.diag(diagonal))
     if getattr(solver, "order", "given") == "multicolour":
@@ -138,7 +158,7 @@ def dense_stage(solver: Affine, G: Array, number: int = 1) -> Array:
         case cagp.GaussSeidel():
             return point_stage(G)
         case cagp.BlockGaussSeidel():
-            return block_stage(G, solver.block_size)
+            return np.linalg.inv(np.where(below, G, 0.0))
         case cagp.SOR():
             return half_sweep(G, solver.relaxation)
         case cagp.SSOR():
@@ -153,17 +173,41 @@ def dense_stage(solver: Affine, G: Array, number: int = 1) -> Array:
         case cagp.Richardson():
             return np.eye(n) * (1.0 / G.sum(axis=1).max() if solver.step is None else solver.step)
         case cagp.BlockJacobi():
-            blocks = -(-n // solver.block_size)
-            damping = 1.0 / blocks if solver.damping is None else solver.damping
-            return damping * np.linalg.inv(block_diagonal(G, solver.block_size))
+            damping = 1.0 / (blocks.max() + 1) if solver.damping is None else solver.damping
+            return damping * np.linalg.inv(np.where(on_diagonal, G, 0.0))
         case cagp.TwoLevelBlockGaussSeidel():
-            projection = projection_stage(G, coarse_columns(G, solver.coarse))
-            return compose(G, [block_stage(G, solver.block_size), projection])[0]
+            projection = projection_stage(G, coarse_columns(G, solver.coarse) if coarse is None else coarse)
+            return compose(G, [np.linalg.inv(np.where(below, G, 0.0)), projection])[0]
         case cagp.TwoLevelBlockJacobi():
-            projection = projection_stage(G, coarse_columns(G, solver.coarse))
-            blocks = np.linalg.inv(block_diagonal(G, solver.block_size))
-            return compose(G, [projection, solver.damping * blocks, projection])[0]
+            projection = projection_stage(G, coarse_columns(G, solver.coarse) if coarse is None else coarse)
+            damped = solver.damping * np.linalg.inv(np.where(on_diagonal, G, 0.0))
+            return compose(G, [projection, damped, projection])[0]
     raise AssertionError(f"{solver!r} has no dense formula here: add it")
+
+
+def hybrid_stages(
+    parts: Sequence[Any],
+    G: Array,
+    b: Array,
+    cycles: Callable[[Affine, Array], list[Array]] = dense_cycles,
+) -> tuple[list[Array], list[Array]]:
+    """``Mt`` of all stages of a hybrid's parts, and the iterate after each part.
+
+    Directions of conjugate gradients come from the residual there.
+    """
+    stages: list[Array] = []
+    iterates = []
+    for part in parts:
+        left = b - G @ (compose(G, stages)[0] @ b)
+        if isinstance(part, cagp.ConjugateGradient):
+            stages.append(projection_stage(G, conjugate_gradients(G, left, part.iterations)[1]))
+        elif isinstance(part, cagp.RandomActions):
+            actions = np.random.default_rng(part.seed).standard_normal((len(G), part.iterations))
+            stages.append(projection_stage(G, actions))
+        else:
+            stages += cycles(part, G)
+        iterates.append(compose(G, stages)[0] @ b)
+    return stages, iterates
 
 
 def weight(solver: Affine, G: Array) -> Array:

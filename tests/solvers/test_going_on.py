@@ -97,23 +97,6 @@ def test_a_state_may_be_gone_on_from_elsewhere(make):
 
 
 @every_solver
-def test_t5_leftover_is_what_the_weights_of_the_targets_leave(make):
-    """``Y0 = V' - G A' V'``, and what was not computed is ``Y0' G^-1 Y0`` (T4)."""
-    problem = regression_problem(200, q=25, p=2, lengthscale=0.2)
-    dense = problem.dense
-    states = states_of(
-        tiled(problem), make(4), dense.b[:, None], problem.X_test, full=True, keep_leftover=True
-    )
-    (Y0,) = states[-1].leftover()
-    A, D, _ = compose(dense.G, dense_cycles(make(4), dense.G))
-    assert_close(Y0, dense.V.T - dense.G @ A.T @ dense.V.T)
-    assert_close(states[-1].downdate, dense.V @ D @ dense.V.T)
-    computational = dense.K2 - states[-1].downdate - dense.exact()[1]
-    expected = Y0.T @ np.linalg.solve(dense.G, Y0)
-    assert np.abs(computational - expected).max() < 1e-9 * np.abs(dense.K2).max()
-
-
-@every_solver
 def test_every_state_but_a_last_one_that_need_not_has_its_leftover(make):
     """Each is to be read before the next one is asked for."""
     problem = regression_problem(150, q=10)

@@ -1,143 +1,30 @@
-"""Hybrids: mean and covariance of one matrix, that of all stages and of the actions on the way (T25)."""
+"""Hybrids: what parts they take, and what these do together; T25 is in `tests.conformance`."""
 
 import itertools
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
-from ..oracle import assert_close, assert_same_bits, compose, conjugate_gradients
+from ..oracle import assert_close, assert_same_bits, compose
 from ..problems import regression_problem
-from .stages import dense_cycles, projection_stage
+from .stages import dense_cycles, hybrid_stages
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
-BLOCKS, SWEEPS, DIRECTIONS = cagp.BlockGaussSeidel(2, 40), cagp.SSOR(1, 1.4), cagp.ConjugateGradient(6)
-LISTS = [
-    [DIRECTIONS, BLOCKS],
-    [BLOCKS, DIRECTIONS],
-    [SWEEPS, cagp.ConjugateGradient(3), BLOCKS, cagp.ConjugateGradient(4)],
-    [cagp.BlockGaussSeidel(2, 40, order="random", seed=3), DIRECTIONS, cagp.GaussSeidel(1)],
-    [cagp.Chebyshev(3), DIRECTIONS, cagp.Chebyshev(2), BLOCKS],
-    [cagp.TwoLevelBlockGaussSeidel(1, 40, coarse=7), cagp.RandomActions(4, seed=1), cagp.Richardson(2)],
+BLOCKS, DIRECTIONS = cagp.BlockGaussSeidel(2, 40), cagp.ConjugateGradient(6)
+INDEPENDENT = [
+    cagp.TwoLevelBlockGaussSeidel(1, 40, coarse=7),
+    cagp.RandomActions(4, seed=1),
+    cagp.Richardson(2),
 ]
-every_list = pytest.mark.parametrize("parts", LISTS, ids=lambda parts: str([type(p).__name__ for p in parts]))
 
 
 @pytest.fixture(scope="module")
 def problem():
     return regression_problem(150, q=25, p=2, lengthscale=0.3)
-
-
-def dense_stages(parts, G, b):
-    """``Mt`` of all stages, and the iterate after each part; directions come from the residual there."""
-    stages, iterates = [], []
-    for part in parts:
-        A, _, _ = compose(G, stages)
-        left = b - G @ (A @ b)
-        if isinstance(part, cagp.ConjugateGradient):
-            stages.append(projection_stage(G, conjugate_gradients(G, left, part.iterations)[1]))
-        elif isinstance(part, cagp.RandomActions):
-            actions = np.random.default_rng(part.seed).standard_normal((len(G), part.iterations))
-            stages.append(projection_stage(G, actions))
-        else:
-            stages += dense_cycles(part, G)
-        iterates.append(compose(G, stages)[0] @ b)
-    return stages, iterates
-
-
-@every_list
-@pytest.mark.parametrize("workers", [0, 3])
-def test_t25_mean_and_covariance_are_those_of_one_matrix(problem, parts, workers):
-    dense = problem.dense
-    stages, iterates = dense_stages(parts, dense.G, dense.b)
-    A, D, _ = compose(dense.G, stages)
-    with ThreadExecutor(workers) if workers else nullcontext(SerialExecutor()) as executor:
-        posterior = problem.condition(cagp.Hybrid(parts), executor=executor)
-    assert_close(posterior.mean, dense.centre + dense.V @ A @ dense.b)
-    assert_close(posterior.mean, dense.centre + dense.V @ iterates[-1])
-    assert_close(posterior.covariance, dense.belief(A)[1])
-    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
-
-
-def test_t25_conjugate_gradients_then_sweeps_in_closed_form(problem):
-    """``D = D_E + M_E^m DS M_E'^m``, and ``G^-1 - D = M_E^m (G^-1 - DS) M_E'^m``."""
-    dense = problem.dense
-    iterates, S = conjugate_gradients(dense.G, dense.b, 6)
-    DS = projection_stage(dense.G, S)
-    A_E, D_E, M_E = compose(dense.G, dense_cycles(BLOCKS, dense.G))
-    D = D_E + M_E @ DS @ M_E.T
-    G_inverse = np.linalg.inv(dense.G)
-    left = G_inverse - D
-    assert np.abs(left - M_E @ (G_inverse - DS) @ M_E.T).max() < 1e-9 * np.abs(G_inverse).max()
-    posterior = problem.condition(cagp.Hybrid([DIRECTIONS, BLOCKS]))
-    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
-    smoothed = M_E @ iterates[-1] + A_E @ dense.b  # sweeps from the iterate of conjugate gradients
-    assert_close(posterior.mean, dense.centre + dense.V @ smoothed)
-
-
-def test_t25_sweeps_then_conjugate_gradients_in_closed_form(problem):
-    """``D = DS + (I - DS G) D_E (I - G DS)``; the mean is that of conjugate gradients begun at ``v_E``."""
-    dense = problem.dense
-    A_E, D_E, _ = compose(dense.G, dense_cycles(BLOCKS, dense.G))
-    begun = A_E @ dense.b
-    iterates, S = conjugate_gradients(dense.G, dense.b - dense.G @ begun, 6)
-    DS = projection_stage(dense.G, S)
-    rest = np.eye(len(dense.G)) - DS @ dense.G
-    D = DS + rest @ D_E @ rest.T
-    posterior = problem.condition(cagp.Hybrid([BLOCKS, DIRECTIONS]))
-    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
-    assert_close(posterior.mean, dense.centre + dense.V @ (begun + iterates[-1]))
-    assert posterior.stats.relative_residual == pytest.approx(
-        np.linalg.norm(dense.b - dense.G @ (begun + iterates[-1])) / np.linalg.norm(dense.b), rel=1e-9
-    )
-
-
-CONDITIONED = [
-    [BLOCKS, DIRECTIONS],
-    [cagp.BlockGaussSeidel(2, 40, order="random", seed=3), cagp.RandomActions(7, seed=1)],
-    [cagp.Chebyshev(3), DIRECTIONS],
-    [cagp.TwoLevelBlockGaussSeidel(1, 40, coarse=7), SWEEPS, cagp.RandomActions(5)],
-]
-
-
-@pytest.mark.parametrize("parts", CONDITIONED, ids=lambda parts: str([type(p).__name__ for p in parts]))
-@pytest.mark.parametrize("workers", [0, 3])
-def test_t25_a_belief_conditioned_on_actions_in_closed_form(problem, parts, workers):
-    """``D = D_E + H (S'GH)^-1 H'``, ``v = v_E + H (S'GH)^-1 S' r_E`` with ``H = S - D_E G S`` (math 6 c).
-
-    It is the D of its own A, and of no larger variance than a projection on the same S.
-    """
-    dense, *before, last = problem.dense, *parts
-    G, b = dense.G, dense.b
-    A_E, D_E, _ = compose(G, [stage for part in before for stage in dense_cycles(part, G)])
-    left = b - G @ (A_E @ b)
-    if isinstance(last, cagp.ConjugateGradient):
-        S = conjugate_gradients(G, left, last.iterations)[1]
-    else:
-        S = np.random.default_rng(last.seed).standard_normal((len(G), last.iterations))
-    S = np.linalg.qr(S)[0]
-    H = S - D_E @ G @ S
-    gain = H @ np.linalg.inv(S.T @ G @ H)
-    A, D = A_E + gain @ S.T @ (np.eye(len(G)) - G @ A_E), D_E + gain @ H.T
-    with ThreadExecutor(workers) if workers else nullcontext(SerialExecutor()) as executor:
-        posterior = problem.condition(cagp.Hybrid(parts, condition=True), executor=executor)
-    assert_close(posterior.mean, dense.centre + dense.V @ (A @ b))
-    assert_close(dense.K2 - posterior.covariance, dense.V @ D @ dense.V.T)
-    assert_close(posterior.covariance, dense.belief(A)[1])  # the covariance of the error of this mean
-    projected = problem.condition(cagp.Hybrid(parts))
-    less = projected.covariance - posterior.covariance
-    assert np.linalg.eigvalsh(less).min() > -1e-9 * problem.prior.kernel.variance
-    assert np.diag(less).max() > 1e-4 * problem.prior.kernel.variance
-    residual = posterior.stats.relative_residual
-    if isinstance(last, cagp.ConjugateGradient):
-        assert residual == pytest.approx(np.linalg.norm(b - G @ (A @ b)) / np.linalg.norm(b), rel=1e-8)
-    else:
-        assert residual is None
 
 
 def test_passes_with_more_columns_than_targets_do_not_read_tiles_kept_for_these():
@@ -189,11 +76,11 @@ def test_parts_that_do_nothing_are_no_stages(problem):
 
 def test_several_fields_share_a_hybrid_without_conjugate_gradients():
     problem = regression_problem(150, q=25, p=2, lengthscale=0.3, fields=3)
-    posterior = problem.condition(cagp.Hybrid(LISTS[-1]))
-    stages, _ = dense_stages(LISTS[-1], problem.dense.G, problem.dense.b)
+    posterior = problem.condition(cagp.Hybrid(INDEPENDENT))
+    stages, _ = hybrid_stages(INDEPENDENT, problem.dense.G, problem.dense.b)
     assert_close(posterior.mean, problem.dense.belief(compose(problem.dense.G, stages)[0])[0])
     with pytest.raises(ArgumentError, match=r"y holds 3 fields; conjugate gradients follow one residual"):
-        problem.condition(cagp.Hybrid(LISTS[0]))
+        problem.condition(cagp.Hybrid([DIRECTIONS, BLOCKS]))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,9 @@
-"""Identities T15-T24 of the mathematics page, for every policy of actions.
-
-With X' = X and a short lengthscale, V = K is well conditioned, so that the downdates a solver yields
-give back its matrix: ``D = K^-1 (V D V') K^-1``.
-"""
+"""Actions: what they leave, where they end, and what is skipped; identities are in `tests.conformance`."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
-from scipy.linalg import cho_factor, cho_solve
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
@@ -18,11 +12,11 @@ from cagp_dist.solvers import Problem
 from cagp_dist.solvers.batch import DenseActions, belief_states
 from cagp_dist.solvers.eigenvectors import settled
 from cagp_dist.solvers.known_actions import KnownActions
-from cagp_dist.solvers.preconditioners import PRECONDITIONERS, find_preconditioner
+from cagp_dist.solvers.preconditioners import PRECONDITIONERS
 
-from ..oracle import assert_close, conjugate_gradients, kernel_matrix
+from ..oracle import assert_close, kernel_matrix
 from ..problems import RegressionProblem, regression_problem
-from .engine import states_of, tiled
+from .engine import tiled
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -47,10 +41,6 @@ POLICIES = {
 PLAIN = {name: solver for name, solver in POLICIES.items() if not isinstance(solver, cagp.MixedActions)}
 KNOWN = {name: solver for name, solver in POLICIES.items() if isinstance(solver, KnownActions)}
 every_policy = pytest.mark.parametrize("solver", POLICIES.values(), ids=POLICIES)
-INDEPENDENT = {name: solver for name, solver in PLAIN.items() if solver.calibrated == "exact"}
-"""Conjugate gradients stop where the residual is at rounding level, before n actions."""
-independent = pytest.mark.parametrize("solver", INDEPENDENT.values(), ids=INDEPENDENT)
-known = pytest.mark.parametrize("solver", KNOWN.values(), ids=KNOWN)
 
 
 def actions_of(problem, solver):
@@ -67,113 +57,6 @@ def problem() -> RegressionProblem:
 @pytest.fixture(scope="module")
 def dense(problem):
     return problem.dense
-
-
-def states(problem, solver):
-    """Every state of a solver, with full downdates."""
-    return states_of(tiled(problem), solver, problem.dense.b[:, None], problem.X_test, full=True)
-
-
-def matrices(problem, solver):
-    """D after every action."""
-    factor = cho_factor(problem.dense.V)
-    return [cho_solve(factor, cho_solve(factor, state.downdate).T) for state in states(problem, solver)]
-
-
-@every_policy
-def test_t15_directions_are_conjugate(problem, dense, solver):
-    """The increments ``d_i d_i' / eta_i`` of D annihilate each other through G."""
-    D = [np.zeros((N, N)), *matrices(problem, solver)]
-    increments = [later - earlier for earlier, later in itertools.pairwise(D)]
-    for i, increment in enumerate(increments):
-        assert_close(increment @ dense.G @ increment, increment, relative=1e-8)
-        assert np.linalg.matrix_rank(increment, tol=1e-8 * np.abs(increment).max()) == 1
-        for other in increments[:i]:
-            bound = 1e-8 * np.linalg.norm(increment) * np.linalg.norm(other) * np.linalg.norm(dense.G)
-            assert np.abs(increment @ dense.G @ other).max() < bound
-
-
-@every_policy
-def test_t16_matrix_is_a_projection_in_g(problem, dense, solver):
-    for D in matrices(problem, solver):
-        assert_close(D @ dense.G @ D, D, relative=1e-8)
-
-
-def test_t16_n_actions_give_the_inverse(problem, dense):
-    D = matrices(problem, cagp.RandomActions(N, seed=1))[-1]
-    assert_close(D, np.linalg.inv(dense.G), relative=1e-8)
-
-
-@known
-def test_t17_belief_depends_on_the_span_of_the_first_actions_alone(problem, dense, solver):
-    """After each of them; mixed by any invertible matrix, in any order, of any length."""
-    S, W = actions_of(problem, solver), np.random.default_rng(4).normal(size=(ACTIONS, ACTIONS))
-    posterior = problem.condition(solver)
-    for actions in (S, S @ W, S[:, ::-1] * np.geomspace(1e-3, 1e3, ACTIONS)):
-        mean, covariance = dense.projected(actions)
-        assert_close(posterior.mean, mean)
-        assert_close(posterior.covariance, covariance)
-    for step in posterior.trace[1:]:
-        mean, covariance = dense.projected(S[:, : step.iteration])
-        assert_close(step.mean, mean)
-        assert_close(step.variance, covariance.diagonal())
-
-
-@every_policy
-def test_t18_variance_falls_with_every_action_and_stays_above_the_exact_one(problem, dense, solver):
-    exact = dense.exact()[1].diagonal()
-    variances = [step.variance for step in problem.condition(solver).trace]
-    for earlier, later in itertools.pairwise(variances):
-        assert (later <= earlier).all()
-        assert (later < earlier).any()
-    assert (variances[-1] >= exact - 1e-12).all()
-
-
-@every_policy
-def test_t19_mean_is_the_downdate_matrix_times_the_data(problem, dense, solver):
-    for state, D in zip(states(problem, solver), matrices(problem, solver), strict=True):
-        assert_close(state.mean[:, 0], dense.V @ D @ dense.b, relative=1e-8)
-
-
-@pytest.mark.parametrize("iterations", [N, 3 * N])
-@independent
-def test_t20_n_actions_are_the_exact_posterior(problem, iterations, solver):
-    exact = problem.condition(cagp.Cholesky())
-    posterior = problem.condition(dataclasses.replace(solver, iterations=iterations))
-    assert posterior.stats.iterations == N
-    assert posterior.status is cagp.Status.EXACT
-    assert_close(posterior.mean, exact.mean)
-    assert_close(posterior.covariance, exact.covariance)
-
-
-@known
-def test_t21_belief_is_conditioning_on_projected_data(problem, dense, solver):
-    """The prior given ``S'y``, whose noise covariance is ``noise S'S``."""
-    S = actions_of(problem, solver)
-    S = S / np.linalg.norm(S, axis=0)
-    K = dense.G - problem.prior.noise_variance * np.eye(N)
-    cross = dense.V @ S
-    data_covariance = S.T @ K @ S + problem.prior.noise_variance * S.T @ S
-    posterior = problem.condition(solver)
-    assert_close(posterior.mean, dense.centre + cross @ np.linalg.solve(data_covariance, S.T @ dense.b))
-    assert_close(posterior.covariance, dense.K2 - cross @ np.linalg.solve(data_covariance, cross.T))
-
-
-@pytest.mark.parametrize("order", ["pivoted", "random", "given"])
-def test_t22_unit_vectors_are_the_exact_posterior_of_a_subset(problem, order):
-    solver = cagp.UnitVectors(20, order=order, seed=5)
-    chosen = np.argmax(actions_of(problem, solver), axis=0)
-    assert len(set(chosen)) == 20
-    subset = RegressionProblem(problem.prior, problem.X[chosen], problem.y[chosen], problem.X_test)
-    exact, posterior = subset.condition(cagp.Cholesky()), problem.condition(solver)
-    assert_close(posterior.mean, exact.mean)
-    assert_close(posterior.covariance, exact.covariance)
-    assert posterior.status is cagp.Status.COMPLETED
-    if order == "random":
-        batch = problem.condition(cagp.SubsetOfData(20, seed=5))
-        assert_close(batch.mean, exact.mean)
-        assert_close(batch.covariance, exact.covariance)
-        assert batch.status is cagp.Status.COMPLETED
 
 
 def test_t22_all_points_are_no_subset(problem):
@@ -201,26 +84,6 @@ def test_eigenvectors_leave_the_least_entropy_at_the_points(problem, dense):
         assert entropy > least or name == "eigenvectors"
 
 
-@pytest.mark.parametrize("iterations", [1, 2, 7, 25])
-def test_t23_mean_is_that_of_conjugate_gradients(problem, dense, iterations):
-    iterates, _ = conjugate_gradients(dense.G, dense.b, iterations)
-    trace = problem.condition(cagp.ConjugateGradient(iterations)).trace
-    for step, iterate in zip(trace[1:], iterates, strict=True):
-        assert_close(step.mean, dense.centre + dense.V @ iterate)
-
-
-@pytest.mark.parametrize("name", ["pivoted Cholesky", "Nystrom", "symmetric sweeps"])
-def test_t23_mean_is_that_of_preconditioned_conjugate_gradients(problem, dense, name):
-    """They are conjugate gradients on ``L^-1 G L^-T`` with ``P = L L'``, carried back by ``L^-T``."""
-    solver = POLICIES[name]
-    settings = find_preconditioner(solver.preconditioner, solver.preconditioner_size)
-    inverse = settings.of(tiled(problem), executor=SERIAL).solve(np.eye(N))
-    M = np.linalg.cholesky(inverse)  # L^-T, up to a rotation that conjugate gradients do not see
-    iterates, _ = conjugate_gradients(M.T @ dense.G @ M, M.T @ dense.b, ACTIONS)
-    for step, iterate in zip(problem.condition(solver).trace[1:], iterates, strict=True):
-        assert_close(step.mean, dense.centre + dense.V @ (M @ iterate), relative=1e-8)
-
-
 @pytest.mark.parametrize("name", PRECONDITIONERS)
 def test_a_preconditioner_makes_the_mean_converge_and_not_the_error_bars(name):
     """A smooth field and little noise, ten iterations: the residual is a fifth of that without one.
@@ -240,24 +103,6 @@ def test_preconditioners_are_named_right():
         cagp.ConjugateGradient(5, preconditioner="ilu")
     with pytest.raises(ArgumentError, match="preconditioner_size is 5 without a preconditioner; name one of"):
         cagp.ConjugateGradient(5, preconditioner_size=5)
-
-
-def test_t23_gradients_that_pause_are_gradients(problem):
-    halves = problem.condition(cagp.MixedActions([cagp.ConjugateGradient(5), cagp.ConjugateGradient(7)]))
-    whole = problem.condition(cagp.ConjugateGradient(ACTIONS))
-    assert_close(halves.mean, whole.mean)
-    assert_close(halves.covariance, whole.covariance)
-
-
-def test_t17_mixed_actions_are_those_of_all_parts(problem, dense):
-    solver = POLICIES["two kinds"]
-    S = np.concatenate(
-        [actions_of(problem, cagp.PseudoInputs(4)), np.random.default_rng(1).standard_normal((N, 8))], axis=1
-    )
-    for step in problem.condition(solver).trace[1:]:
-        mean, covariance = dense.projected(S[:, : step.iteration])
-        assert_close(step.mean, mean)
-        assert_close(step.variance, covariance.diagonal())
 
 
 def test_gradients_after_other_actions_follow_what_these_left(problem, dense):
@@ -304,14 +149,6 @@ def test_mixed_actions_can_be_written_as_text():
     for parts in ([], None, cagp.UnitVectors(3)):
         with pytest.raises(ArgumentError, match=r"parts is .*; expected a list of at least one of conjugate"):
             cagp.MixedActions(parts)
-
-
-def test_t24_pseudo_inputs_at_every_point_are_the_exact_posterior(problem):
-    posterior = problem.condition(cagp.PseudoInputs.at_points(problem.X))
-    exact = problem.condition(cagp.Cholesky())
-    assert posterior.status is cagp.Status.EXACT
-    assert_close(posterior.mean, exact.mean, relative=1e-6)
-    assert_close(posterior.covariance, exact.covariance, relative=1e-6)
 
 
 def test_pseudo_inputs_anywhere_are_the_formula(problem, dense):
