@@ -21,7 +21,7 @@ from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
-from cagp_dist.likelihood.exact import dense_bytes, dense_sums, evaluation_of, without_scale
+from cagp_dist.likelihood.exact import dense_bytes, dense_sums, evaluation_of, with_basis, without_scale
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.tiling import block_ranges
@@ -45,8 +45,8 @@ class BlockLikelihood:
         Where the blocks are worked on; the result does not depend on it.
     memory_limit_bytes : int
         What may be allocated.
-    deviations : array of float64, shape (n,), optional
-        As for `cagp_dist.likelihood.exact.DenseLikelihood`.
+    deviations, basis : arrays of float64, shapes (n,) and (n, k), optional
+        As for `cagp_dist.likelihood.exact.DenseLikelihood`. All blocks share the coefficients.
 
     Raises
     ------
@@ -65,14 +65,16 @@ class BlockLikelihood:
         executor: Executor,
         memory_limit_bytes: int,
         deviations: Array | None = None,
+        basis: Array | None = None,
     ) -> None:
         self._model = Model.of(kernel)
         self._executor = executor
         self._deviate = deviations is not None
         self.points, self.fields = residuals.shape
+        residuals, self._coefficients = with_basis(residuals, basis)
         blocks = -(-self.points // BLOCK_POINTS)
         size = -(-self.points // blocks)  # of equal size but for the last
-        needed = min(executor.workers, blocks) * dense_bytes(size, self.fields)
+        needed = min(executor.workers, blocks) * dense_bytes(size, residuals.shape[1])
         if needed > memory_limit_bytes:
             raise BudgetError(
                 f"the likelihood of blocks of {size:,} points needs {needed / 2**30:.3g} GiB on "
@@ -119,6 +121,7 @@ class BlockLikelihood:
                         residuals,
                         deviations,
                         scale,
+                        self._coefficients,
                         home=index,
                     )
                     for index, (points, residuals, deviations) in enumerate(self._blocks)
@@ -127,4 +130,6 @@ class BlockLikelihood:
         total = np.zeros_like(parts[0])
         for part in parts:
             total += part
-        return evaluation_of(total, self.points, self.fields, self._model.numbering)
+        return evaluation_of(
+            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
+        )

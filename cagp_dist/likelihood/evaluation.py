@@ -50,6 +50,9 @@ class Evaluation:
     own_trace, own_slope : float
         ``tr(R^-1 D)`` and ``sum over fields of v' D v``, where the noise of each point is ``ratio + D_ii`` in
         units of the variance and D times the variance is known; else zero. R then depends on the variance.
+    coefficients : int
+        Of the mean of each field, where the likelihood is restricted to what does not depend on them
+        (`cagp_dist.likelihood.restricted`).
     """
 
     points: int
@@ -63,11 +66,12 @@ class Evaluation:
     numbering: Numbering = Numbering()  # noqa: RUF009 (frozen)
     own_trace: float = 0.0
     own_slope: float = 0.0
+    coefficients: int = 0
 
     @property
     def values(self) -> int:
-        """Number of observations, n T."""
-        return self.points * self.fields
+        """Number of observations, n T, less one for each coefficient of a mean that they determine."""
+        return (self.points - self.coefficients) * self.fields
 
     def log_likelihood(self, variance: float) -> float:
         """Evaluate L, Gaussian constant included; NaN where the determinant is not known."""

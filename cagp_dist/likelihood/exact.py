@@ -11,6 +11,7 @@ from cagp_dist.kernels import Parameters, coordinates, total_variance
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.model import Families, Model, Numbering
+from cagp_dist.likelihood.restricted import column_space, inner, restrict
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
@@ -39,6 +40,8 @@ class DenseLikelihood:
     deviations : array of float64, shape (n,), optional
         By how much the noise variance of each point differs from that of all. The last of the numbers of
         `evaluate` is then one over the variance.
+    basis : array of float64, shape (n, k), optional
+        Of a mean whose coefficients are estimated: the likelihood is restricted to what is left beside it.
 
     Raises
     ------
@@ -56,7 +59,10 @@ class DenseLikelihood:
         *,
         memory_limit_bytes: int,
         deviations: Array | None = None,
+        basis: Array | None = None,
     ) -> None:
+        self.points, self.fields = residuals.shape
+        residuals, self._coefficients = with_basis(residuals, basis)
         needed = dense_bytes(*residuals.shape)
         if needed > memory_limit_bytes:
             raise BudgetError(
@@ -68,7 +74,6 @@ class DenseLikelihood:
         self._points = coordinates(X)
         self._residuals = residuals
         self._deviations = deviations
-        self.points, self.fields = residuals.shape
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
@@ -96,8 +101,19 @@ class DenseLikelihood:
                 self._residuals,
                 self._deviations,
                 scale,
+                self._coefficients,
             )
-        return evaluation_of(total, self.points, self.fields, self._model.numbering)
+        return evaluation_of(
+            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
+        )
+
+
+def with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int]:
+    """Columns of the residuals (n, T) and of the basis of a mean beside them, and how many these are."""
+    if basis is None:
+        return residuals, 0
+    columns = column_space(basis)
+    return np.concatenate([residuals, columns], axis=1), columns.shape[1]
 
 
 def without_scale(numbers: tuple[float, ...], deviate: bool) -> tuple[tuple[float, ...], float]:
@@ -113,8 +129,11 @@ def dense_sums(
     residuals: Array,
     deviations: Array | None = None,
     scale: float = 0.0,
+    coefficients: int = 0,
 ) -> Array:
     """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,), or (4 + 2 k,).
+
+    With coefficients of a mean what `cagp_dist.likelihood.restricted.restrict` takes.
 
     Parameters
     ----------
@@ -126,12 +145,14 @@ def dense_sums(
         Noise variance in units of the variance.
     points : array of float64, shape (p, n)
         Coordinates.
-    residuals : array of float64, shape (n, T)
-        ``b``.
+    residuals : array of float64, shape (n, T), or (n, T + k)
+        ``b``, and the basis of the mean.
     deviations : array of float64, shape (n,), optional
         What is added to the noise variance of each point; its trace and slope come after those of the ratio.
     scale : float
         One over the variance, which brings them to its units.
+    coefficients : int
+        How many of the columns are the basis of a mean.
     """
     from scipy.linalg.lapack import dpotri
 
@@ -147,20 +168,29 @@ def dense_sums(
     log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
     weights = residuals.copy()
     solve_lower(stack, weights[None])
-    quadratic = float(np.vdot(weights, weights))
+    quadratic = inner(weights, weights, coefficients)
     solve_lower(stack, weights[None], transposed=True)
     # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
     matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
-    sums = [_derivative_sums(derivative, points, matrix, weights) for derivative in derivatives]
-    sums.append((ratio * float(matrix.diagonal().sum()), ratio * float(np.vdot(weights, weights))))
+    sums = [_derivative_sums(derivative, points, matrix, weights, coefficients) for derivative in derivatives]
+    sums.append((ratio * float(matrix.diagonal().sum()), ratio * inner(weights, weights, coefficients)))
     if own is not None:
-        sums.append((float(own @ matrix.diagonal()), float(np.einsum("n,nt,nt->", own, weights, weights))))
+        form = np.einsum("n,nt,nt->", own, weights, weights)
+        if coefficients:
+            form = (own[:, None] * weights).T @ weights
+        sums.append((float(own @ matrix.diagonal()), form))
     traces, forms = zip(*sums, strict=True)
+    if coefficients:
+        return np.concatenate([[log_determinant], traces, *map(np.ravel, (quadratic, *forms))])
     return np.array([log_determinant, quadratic, *traces, *forms])
 
 
-def evaluation_of(total: Array, points: int, fields: int, numbering: Numbering) -> Evaluation:
+def evaluation_of(
+    total: Array, points: int, fields: int, numbering: Numbering, *, coefficients: int = 0
+) -> Evaluation:
     """Make an evaluation of the sums of `dense_sums`, or of several of these together."""
+    if coefficients:
+        total = restrict(total, fields=fields, coefficients=coefficients)
     traces, slopes = np.split(total[2:], 2)
     numbers = numbering.lengthscales + numbering.parts
     deviate = traces.size > numbers
@@ -175,30 +205,35 @@ def evaluation_of(total: Array, points: int, fields: int, numbering: Numbering) 
         numbering=numbering,
         own_trace=float(traces[-1]) if deviate else 0.0,
         own_slope=float(slopes[-1]) if deviate else 0.0,
+        coefficients=coefficients,
     )
 
 
 def _derivative_sums(
-    derivative: Parameters, points: Array, inverse: Array, weights: Array
-) -> tuple[float, float]:
+    derivative: Parameters, points: Array, inverse: Array, weights: Array, coefficients: int
+) -> tuple[float, float | Array]:
     """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR given by the parameters of a slope or of a kernel.
+
+    Of weights with coefficients among them ``v' dR v``.
 
     Only the lower triangle of the inverse is there: strips end at the diagonal, and what they hold
     beyond it counts for nothing.
     """
     from cagp_dist.compiled import evaluate
 
-    trace = form = 0.0
+    trace: float = 0.0
+    form: float | Array = 0.0
     for start, stop in block_ranges(len(weights), STRIP_ROWS):
         strip = np.empty((stop - start, stop))
         rows = np.ascontiguousarray(points[:, start:stop])
         evaluate(*derivative, rows, np.ascontiguousarray(points[:, :stop]), strip)
         strip[:, start:] = np.tril(strip[:, start:])
         trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
-        form += 2.0 * float(np.vdot(weights[start:stop], strip @ weights[:stop]))
+        part = inner(weights[start:stop], strip @ weights[:stop], coefficients)
+        form = form + (2.0 * part if isinstance(part, float) else part + part.T)
     if (diagonal := diagonal_of(derivative)) > 0.0:  # it was counted twice; that of slopes is zero
         trace -= diagonal * float(inverse.diagonal().sum())
-        form -= diagonal * float(np.vdot(weights, weights))
+        form = form - diagonal * inner(weights, weights, coefficients)
     return trace, form
 
 

@@ -92,7 +92,9 @@ def fit(
         Observations; T fields share all numbers.
     mean : "constant", number or callable
         "constant": the average of each field (weighted by area on a grid), plugged in. Else as in `Prior`;
-        on a grid a function gets ``grid.points``.
+        on a grid a function gets ``grid.points``. With a basis whose coefficients are estimated, such as
+        ``cagp.mean_family("constant")``, the likelihood is the restricted one (REML): it counts that the data
+        determine these as well. Not with the pathwise method; "auto" then takes blocks.
     anisotropic : bool
         Fit a lengthscale for each coordinate (ARD), of every part of a sum: for points whose coordinates
         differ in unit or in kind, such as depth and distance. Not on the sphere.
@@ -146,10 +148,11 @@ def fit(
     Notes
     -----
     ``L = -1/2 [b' G^-1 b + log|G| + n log 2 pi]`` with ``b = y - mean``, summed over fields ([Rasmussen &
-    Williams 2006, 5.8-5.9]). The standard errors hold for the mean as it is: they do not count that it was
-    estimated. T fields count as independent draws of one prior. Consecutive hours or days are not: the
-    estimates are still right on average, and their standard errors too small, by the root of T over the
-    number of independent fields that they are worth.
+    Williams 2006, 5.8-5.9]). A mean that was fitted before and plugged in takes from the variance what it
+    has explained by chance, and the standard errors do not count that: where the lengthscale is a large part
+    of the extent, estimate it here. T fields count as independent draws of one prior. Consecutive hours or
+    days are not: the estimates are still right on average, and their standard errors too small, by the root
+    of T over the number of independent fields that they are worth.
 
     Examples
     --------
@@ -177,7 +180,8 @@ def fit(
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
     deviating = isinstance(data, Points) and data.deviations is not None
-    chosen = _method(method, data, deviating=deviating)
+    exactly = deviating or data.basis is not None
+    chosen = _method(method, data, exactly=exactly)
     check_count("seed", seed, least=0)
     scales = data.scales()
     limits = make_bounds(bounds, scales, parts=model.parts)
@@ -193,7 +197,7 @@ def fit(
             and chosen == "dense"
             and dense_bytes(data.size, data.fields) > min(memory, available_bytes())
         ):
-            chosen = "blocks" if deviating else "pathwise"
+            chosen = "blocks" if exactly else "pathwise"
         levels: list[Profile] = []
         spread: list[Array] = []
         if model.parts == 1:
@@ -331,12 +335,18 @@ def _likelihood(
             data.residuals,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
+            basis=data.basis,
         )
     if method == "dense":
         # stands in this process, wherever the executor has its memory
         own = min(memory_limit_bytes, available_bytes())
         return DenseLikelihood(
-            model, data.X, data.residuals, memory_limit_bytes=own, deviations=data.deviations
+            model,
+            data.X,
+            data.residuals,
+            memory_limit_bytes=own,
+            deviations=data.deviations,
+            basis=data.basis,
         )
     if method == "blocks":
         return BlockLikelihood(
@@ -346,6 +356,7 @@ def _likelihood(
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             deviations=data.deviations,
+            basis=data.basis,
         )
     return PathwiseLikelihood(
         model,
@@ -357,7 +368,7 @@ def _likelihood(
     )
 
 
-def _method(method: Method, data: Points | Gridded, *, deviating: bool) -> Method:
+def _method(method: Method, data: Points | Gridded, *, exactly: bool) -> Method:
     if method not in ("auto", "rings", "dense", "blocks", "pathwise"):
         raise ArgumentError(
             f'method is {method!r}; expected "auto", "rings", "dense", "blocks" or "pathwise".'
@@ -367,10 +378,13 @@ def _method(method: Method, data: Points | Gridded, *, deviating: bool) -> Metho
             'method "rings" needs a whole latitude-longitude grid and got points; pass a '
             'cagp_dist.LatLonGrid, or use method="auto".'
         )
-    if method == "pathwise" and deviating:
+    if method == "pathwise" and exactly:
         raise ArgumentError(
-            'method "pathwise" has one noise for all points and got noise_deviations; use method="blocks", '
-            'or "auto".'
+            'method "pathwise" has a known mean and got one whose coefficients are estimated; use '
+            'method="blocks", or "auto".'
+            if data.basis is not None
+            else 'method "pathwise" has one noise for all points and got noise_deviations; use '
+            'method="blocks", or "auto".'
         )
     if method != "auto":
         return method
@@ -378,4 +392,4 @@ def _method(method: Method, data: Points | Gridded, *, deviating: bool) -> Metho
         return "rings"
     if data.size <= MOST_DENSE_POINTS:
         return "dense"
-    return "blocks" if deviating else "pathwise"
+    return "blocks" if exactly else "pathwise"

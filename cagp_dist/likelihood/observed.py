@@ -15,6 +15,7 @@ from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
 from cagp_dist.likelihood.model import in_extents
+from cagp_dist.posterior.coefficients import orthonormal
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.text import counted
 
@@ -61,12 +62,15 @@ class Points:
         Whether each coordinate has a lengthscale of its own: they are compared in units of their extents.
     deviations : array of float64, shape (n,), or None
         By how much the noise variance of each point differs from that of all.
+    basis : array of float64, shape (n, k), or None
+        Of a mean whose coefficients are estimated; the residuals are then those of least squares.
     """
 
     X: Array
     residuals: Array
     anisotropic: bool = False
     deviations: Array | None = None
+    basis: Array | None = None
 
     @property
     def size(self) -> int:
@@ -109,7 +113,8 @@ class Points:
         X = in_extents(self.X) if self.anisotropic else self.X
         chosen = spread_cells(X, most, cell_size=NEIGHBOURS_CELL)
         own = None if self.deviations is None else self.deviations[chosen]
-        return replace(self, X=self.X[chosen], residuals=self.residuals[chosen], deviations=own)
+        basis = None if self.basis is None else self.basis[chosen]
+        return replace(self, X=self.X[chosen], residuals=self.residuals[chosen], deviations=own, basis=basis)
 
 
 def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
@@ -133,10 +138,13 @@ class Gridded:
         P latitudes, Q longitudes.
     residuals : array of float64, shape (T, P, Q)
         ``y - mean``.
+    basis : array of float64, shape (k, P, Q), or None
+        As in `Points`.
     """
 
     grid: LatLonGrid
     residuals: Array
+    basis: Array | None = None
 
     @property
     def size(self) -> int:
@@ -166,11 +174,14 @@ class Gridded:
         # centred, so that a mirrored grid stays mirrored
         rows = slice((latitude.size - 1) % row_step // 2, None, row_step)
         grid = LatLonGrid(latitude[rows], Q // column_step)
-        return Gridded(grid, np.ascontiguousarray(self.residuals[:, rows, ::column_step]))
+        basis = None if self.basis is None else self.basis[:, rows, ::column_step]
+        return Gridded(grid, np.ascontiguousarray(self.residuals[:, rows, ::column_step]), basis)
 
     def as_points(self) -> Points:
         """Every point by itself."""
-        return Points(self.grid.points, np.ascontiguousarray(self.residuals.reshape(-1, self.grid.size).T))
+        basis = None if self.basis is None else self.basis.reshape(len(self.basis), -1).T
+        residuals = np.ascontiguousarray(self.residuals.reshape(-1, self.grid.size).T)
+        return Points(self.grid.points, residuals, basis=basis)
 
 
 def by_coordinate(data: Points | Gridded) -> Points:
@@ -208,7 +219,7 @@ def observe(
     data : Points or Gridded
         Residuals; of a grid without its pole rows.
     mean : float or callable
-        What was taken away, as `cagp_dist.Prior` takes it.
+        What was taken away, as `cagp_dist.Prior` takes it; a mean whose coefficients are estimated, itself.
 
     Raises
     ------
@@ -226,16 +237,18 @@ def observe(
         _check_size(int(rows.sum()) * where.n_longitudes)
         weights = np.repeat(area_weights(where.latitude_degrees) / where.size, where.n_longitudes)
         values = fields.reshape(len(fields), -1).T
-        centre, mean = _centre(mean, values, weights, lambda: where.points)
+        centre, mean, basis = _centre(mean, values, weights, lambda: where.points)
         residuals = (values - centre).T.reshape(fields.shape)[:, rows]
         grid = LatLonGrid(where.latitude_degrees[rows], where.n_longitudes)
-        data: Points | Gridded = Gridded(grid, np.ascontiguousarray(residuals))
+        if basis is not None:
+            basis = np.ascontiguousarray(basis.T.reshape(-1, *where.shape)[:, rows])
+        data: Points | Gridded = Gridded(grid, np.ascontiguousarray(residuals), basis)
     else:
         X = as_points("X", where)
         values = _columns(y, len(X))
         _check_size(len(X))
-        centre, mean = _centre(mean, values, np.full(len(X), 1.0 / len(X)), lambda: X)
-        data = Points(X, values - centre, deviations=_deviations(noise_deviations, len(X)))
+        centre, mean, basis = _centre(mean, values, np.full(len(X), 1.0 / len(X)), lambda: X)
+        data = Points(X, values - centre, deviations=_deviations(noise_deviations, len(X)), basis=basis)
     largest = float(np.abs(data.residuals).max())
     if largest <= 1e-12 * np.abs(values).max():
         raise ArgumentError(
@@ -307,20 +320,25 @@ def _check_unit(what: str, size: float, name: str) -> None:
 
 def _centre(
     mean: Mean | Literal["constant"], values: Array, weights: Array, points: Callable[[], Array]
-) -> tuple[Array, Mean]:
-    """Values of the mean, shape (n or 1, T or 1), and the mean as a prior takes it."""
+) -> tuple[Array, Mean, Array | None]:
+    """Values of the mean, shape (n or 1, T or 1), the mean as a prior takes it, and its basis (n, k)."""
     if isinstance(mean, str):
         if mean != "constant":
             raise ArgumentError(f'mean is "{mean}"; expected "constant", a number or a function of X.')
         averages = weights @ values
         if len(averages) == 1:
-            return averages, float(averages[0])
-        return averages, FieldMeans(tuple(averages.tolist()))
-    centre = Prior(Matern12(1.0), 1.0, mean).mean_at(points())  # checks it, too
+            return averages, float(averages[0]), None
+        return averages, FieldMeans(tuple(averages.tolist())), None
+    prior = Prior(Matern12(1.0), 1.0, mean)
+    if prior.estimates_mean:
+        basis = prior.basis_at(points())
+        columns, _ = orthonormal(basis, prior.coefficient_names)
+        return np.asarray(columns @ (columns.T @ values)), mean, basis
+    centre = prior.mean_at(points())  # checks it, too
     if centre.shape[1] not in (1, values.shape[1]):
         raise ArgumentError(
             f"the prior mean has {counted(centre.shape[1], 'column')} for "
             f"{counted(values.shape[1], 'field')}; expected one, or "
             "one per field."
         )
-    return centre, mean
+    return centre, mean, None

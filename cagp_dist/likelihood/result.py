@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
+
 from cagp_dist.arrays import Array
+from cagp_dist.checks import check_between
 from cagp_dist.kernels import Lengthscales
+from cagp_dist.likelihood.model import Numbering
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Remedy, advice
 
@@ -173,7 +177,7 @@ class FitResult:
     seconds : float
         Wall time.
     method : str
-        "rings", "dense" or "pathwise".
+        "rings", "dense", "blocks" or "pathwise".
     points : int
         Points the parameters were fitted to; pole rows of a grid are left out.
     """
@@ -189,3 +193,41 @@ class FitResult:
     seconds: float
     method: str
     points: int
+
+    def intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
+        """Give central intervals of the parameters, symmetric on the scale of their logarithms.
+
+        The likelihood is closer to normal in the logarithms than in the numbers themselves, of which the
+        lower end would often be negative.
+
+        Parameters
+        ----------
+        level : float
+            Probability, above 0 and below 1.
+
+        Returns
+        -------
+        dict of str
+            Lower and upper end of each by its name, "lengthscale", "variance" and "noise_variance", of a sum
+            those of each part as in ``at_bound``; NaN where there is no standard error.
+
+        Raises
+        ------
+        ArgumentError
+            If the level is not between 0 and 1.
+        """
+        from scipy.special import ndtri
+
+        check_between("level", level, 0.0, 1.0)
+        parts = self.prior.kernel.parts
+        numbering = Numbering(len(parts), self.prior.kernel.coordinates)
+        values = np.array(
+            [
+                *each(tuple(part.lengthscale for part in parts)),
+                *(part.variance for part in parts),
+                self.prior.noise_number,
+            ]
+        )
+        half = np.exp(ndtri(0.5 * (1.0 + level)) * np.sqrt(np.diagonal(self.log_covariance)))
+        ends = zip((values / half).tolist(), (values * half).tolist(), strict=True)
+        return dict(zip(numbering.names, ends, strict=True))

@@ -27,6 +27,7 @@ from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.likelihood.model import Families, Model
+from cagp_dist.likelihood.restricted import column_space
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.text import bytes_text
@@ -48,6 +49,8 @@ class RingLikelihood:
         Where the ranges are worked on.
     memory_limit_bytes : int
         What may be allocated.
+    basis : array of float64, shape (k, P, Q), optional
+        Of a mean whose coefficients are estimated: the likelihood is restricted to what is left beside it.
 
     Raises
     ------
@@ -65,14 +68,19 @@ class RingLikelihood:
         *,
         executor: Executor,
         memory_limit_bytes: int,
+        basis: Array | None = None,
     ) -> None:
         self._model = Model.of(kernel)
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
         self._ranges = self._wavenumbers.ranges()
         self.points = grid.size
-        self.fields = len(residuals)
-        needed = ring_bytes(self._wavenumbers, fields=self.fields, workers=executor.workers)
+        self.fields, self._coefficients = len(residuals), 0
+        if basis is not None:
+            columns = column_space(basis.reshape(len(basis), -1).T)
+            self._coefficients = columns.shape[1]
+            residuals = np.concatenate([residuals, columns.T.reshape(-1, *grid.shape)])
+        needed = ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers)
         if needed > memory_limit_bytes:
             raise BudgetError(
                 f"the likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points needs "
@@ -112,6 +120,7 @@ class RingLikelihood:
                         self._wavenumbers,
                         span,
                         columns,
+                        self._coefficients,
                         home=index,
                     )
                     for index, (span, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
@@ -120,7 +129,9 @@ class RingLikelihood:
         total = np.zeros_like(parts[0])
         for part in parts:
             total += part
-        return evaluation_of(total, self.points, self.fields, self._model.numbering)
+        return evaluation_of(
+            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
+        )
 
 
 def range_sums(
@@ -130,8 +141,11 @@ def range_sums(
     wavenumbers: Wavenumbers,
     span: Range,
     columns: list[Array],
+    coefficients: int = 0,
 ) -> Array:
     """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 2 k,).
+
+    With coefficients of a mean what `cagp_dist.likelihood.restricted.restrict` takes.
 
     Parameters
     ----------
@@ -146,7 +160,9 @@ def range_sums(
     span : (int, int)
         First wavenumber, and the one after the last.
     columns : list of arrays of float64, shape (span, size, 2 T)
-        Transformed residuals of each sector.
+        Transformed residuals of each sector, and the basis of the mean behind them.
+    coefficients : int
+        How many of the fields are the basis of a mean.
     """
     weights = wavenumbers.weights[slice(*span)]
     inverses, solutions, heads, tails = ring_blocks(kernel, wavenumbers, span), [], [], []
@@ -157,21 +173,38 @@ def range_sums(
         log_determinants = 2.0 * np.log(diagonal).sum(axis=1)
         solved = right.copy()
         solve_lower(blocks, solved)
-        heads.append([log_determinants, np.einsum("kir,kir->k", solved, solved)])
+        heads.append([log_determinants, _inner(solved, solved, coefficients)])
         solve_lower(blocks, solved, transposed=True)
         _invert(blocks)
         solutions.append(solved)
-        tails.append((ratio * diagonal.sum(axis=1), ratio * np.einsum("kir,kir->k", solved, solved)))
+        tails.append((ratio * diagonal.sum(axis=1), ratio * _inner(solved, solved, coefficients)))
     sums: list[list[tuple[Array, Array]]] = [[] for _ in inverses]
     for derivative in derivatives:  # one at a time: each is as large as the matrix itself
         parts = ring_blocks(derivative, wavenumbers, span)
         for sector, (part, inverse, solved) in enumerate(zip(parts, inverses, solutions, strict=True)):
-            sums[sector].append((_symmetric_inner(inverse, part), _symmetric_form(part, solved)))
-    total = np.zeros(2 + 2 * (len(derivatives) + 1))
-    for head, tail, found in zip(heads, tails, sums, strict=True):
+            form = _symmetric_form(part, solved, coefficients)
+            sums[sector].append((_symmetric_inner(inverse, part), form))
+    total: Array | float = 0.0
+    for (log_determinants, quadratic), tail, found in zip(heads, tails, sums, strict=True):
         traces, forms = zip(*found, tail, strict=True)
-        total += weights @ np.stack([*head, *traces, *forms], axis=1)
-    return total
+        if coefficients:
+            each = np.concatenate(
+                [log_determinants[:, None], np.stack(traces, axis=1), quadratic, *forms], axis=1
+            )
+        else:
+            each = np.stack([log_determinants, quadratic, *traces, *forms], axis=1)
+        total = total + weights @ each
+    return np.asarray(total)
+
+
+def _inner(left: Array, right: Array, coefficients: int) -> Array:
+    """``sum over columns of l'r`` for stacks, (k,); with coefficients all products of fields, (k, c c)."""
+    if coefficients == 0:
+        return np.asarray(np.einsum("kir,kir->k", left, right))
+    count, size, _ = left.shape
+    # real and imaginary parts of each field stand side by side
+    parts = (each.reshape(count, size, -1, 2) for each in (left, right))
+    return np.asarray(np.einsum("kias,kibs->kab", *parts).reshape(count, -1))
 
 
 def _invert(factors: Array) -> None:
@@ -188,10 +221,18 @@ def _symmetric_inner(left: Array, right: Array) -> Array:
     return np.asarray(2.0 * whole - np.einsum("kii,kii->k", left, right))
 
 
-def _symmetric_form(lower: Array, columns: Array) -> Array:
-    """``sum over columns of v' A v`` for stacks of symmetric matrices given by their lower triangles."""
-    whole = np.einsum("kir,kir->k", lower @ columns, columns)
-    return np.asarray(2.0 * whole - np.einsum("kii,kir->k", lower, columns**2))
+def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
+    """``sum over columns of v' A v`` for stacks of symmetric matrices given by their lower triangles.
+
+    With coefficients all products of fields, as `_inner`.
+    """
+    whole = _inner(lower @ columns, columns, coefficients)
+    if coefficients == 0:
+        return np.asarray(2.0 * whole - np.einsum("kii,kir->k", lower, columns**2))
+    fields = columns.shape[2] // 2
+    square = whole.reshape(-1, fields, fields)
+    weighted = np.einsum("kii->ki", lower)[:, :, None] * columns
+    return (square + square.transpose(0, 2, 1)).reshape(whole.shape) - _inner(weighted, columns, coefficients)
 
 
 def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int) -> int:

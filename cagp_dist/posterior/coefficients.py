@@ -214,7 +214,7 @@ def coefficients_of(
     """
     given = prior.basis_at(problem.gram.X)
     there = averaged(problem.targets, prior.basis_at(target_points(problem.targets)))
-    basis, triangle = _orthonormal(given, prior.coefficient_names)
+    basis, triangle = orthonormal(given, prior.coefficient_names)
     at_targets = np.asarray(np.linalg.solve(triangle.T, there.T).T)
     if plan is None:
         assert isinstance(solver, DirectSolver)
@@ -314,7 +314,7 @@ def _best_combination(matrix: Array, right: Array) -> Array:
     return found
 
 
-def _orthonormal(given: Array, names: Sequence[str]) -> tuple[Array, Array]:
+def orthonormal(given: Array, names: Sequence[str]) -> tuple[Array, Array]:
     """Orthonormal columns (n, k) and the triangle T (k, k) of what was given.
 
     Raises
