@@ -2,128 +2,72 @@
 
 The errors of a stationary model are too large where the field is smooth and too small where it is rough. Let
 ``z_j = (y_j - mu_j) / sigma_j`` be the standardised errors of N *calibration points*, whose predictions did
-not use their own values: leave-one-out errors, or points that were kept out of training. At a place x they
-are averaged over the k nearest points, at distances ``d_1 <= ... <= d_k``::
+not use their own values: leave-one-out errors, or points that were kept out of training. With ``a`` the mean
+of their sizes and ``w_j = max(1e-3, 1 - (d_j / d_k)^2)`` for the k nearest of them, at distances
+``d_1 <= ... <= d_k`` from a place x::
 
-    w_j = max(1e-3, 1 - (d_j / d_k)^2),   M = sum w_j z_j^2 / sum w_j,   e = (sum w_j)^2 / sum w_j^2
-    s^2(x) = (nu0 c + e M) / (nu0 + e)
-    y(x) ~ mu(x) + sigma(x) s(x) t,       t with kappa (nu0 + e) degrees of freedom
+    A_k(x) = sum_j w_j |z_j| / sum_j w_j                       errors near by, k = 8 and k = 40
+    C(x)   = mean of |y_j - mu(x)| over the 4 nearest          how much the field varies near by
 
-which is the law of a Gaussian whose variance has an inverse-gamma prior of size nu0 about c. As nu0 grows,
-with c = 1, it becomes the law that was given. Errors of T times at the same places are pooled: each place
-contributes the sum of its squares, and counts as often as it has them.
+    log s(x) = b_0 + b_1 log(A_8 / a + 0.1) + b_2 log(A_40 / a + 0.1) + b_3 log(1 + C / (a sigma(x)))
+    y(x) ~ mu(x) + sigma(x) s(x) t,     t a Student t with nu degrees of freedom
+
+Of several times every time has its own ``A`` and ``C``, and ``A_8`` of all times together, past ones among
+them, is one more term. The numbers b and nu maximise the log score of the calibration points themselves,
+each with its own errors left out. With ``b = 0`` and ``nu = inf`` the law is the one that was given, and that
+one is given back where the score of another is hardly better.
+
+A leave-one-out error near by used the value that it is to tell of. If r is the correlation of the errors of
+two places under the prior, ``(z_j - r z_i) / sqrt(1 - r^2)`` is the error of j when both are left out (T38).
+While the numbers are fitted, that is what is averaged, with r from the signs of the errors, which do not
+depend on their scales: ``r = sin(pi / 2 mean(sign(z_i z_j)))`` over pairs of one rank of neighbourhood, where
+that is negative. Of points that were kept out of training it is not.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.special import betaln
+from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.calibration.past_errors import PastErrors
+from cagp_dist.calibration.scale_regression import ScaleRegression, regress_scale
 from cagp_dist.checks import as_numbers, as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.predictive import Gaussian, StudentT
+from cagp_dist.predictive import Gaussian, Predictive, StudentT
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
-FEWEST_POINTS = 50
-"""Of which three settings and the scale around each point are learnt."""
+FEWEST_POINTS = 100
+"""Places whose errors tell a scale from chance."""
 
-FIT_POINTS = 20_000
-"""The settings are fitted to the scores of at most so many points; all of them serve as neighbours."""
+FIT_ERRORS = 20_000
+"""The numbers are fitted to the scores of about so many errors; all of them serve as neighbours."""
 
-CHUNK = 100_000
-"""Points whose neighbours are in memory at a time."""
+WORTHWHILE = 0.01
+"""Nats by which the mean score has to be better than that of the law as it is, beyond what is chance."""
 
-LEAST_DEGREES = 1.05
-"""Degrees of freedom of the widest tails; at 1 a Student t law has no mean."""
+ENTRIES_AT_ONCE = 4_000_000
+"""Errors near by that are in memory at a time: 32 MB."""
 
 _LEAST_WEIGHT = 1e-3
-_START = np.log([2.0, 0.5, 1.0])
-_LOWEST, _HIGHEST = np.log([1e-2, 1e-4, 1e-3]), np.log([1e6, 1e4, 1e3])
-
-
-class Neighbourhood(NamedTuple):
-    """What the errors around points say: arrays of shape (q,).
-
-    Attributes
-    ----------
-    mean_square : array
-        ``M``, the local mean of squared standardised errors.
-    size : array
-        ``e``, the effective number of errors behind it.
-    """
-
-    mean_square: Array
-    size: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Errors:
-    """Squared standardised errors at places, summed over times.
-
-    Parameters
-    ----------
-    points : array, shape (N, p)
-        Calibration points.
-    square_sums : array, shape (N,)
-    counts : array of int, shape (N,)
-        Number of errors of each place; 0 where nothing was observed.
-    """
-
-    points: Array
-    square_sums: Array
-    counts: Indices
-
-    def around(self, points: Array, k: int, *, own: Indices | None = None) -> Neighbourhood:
-        """Average over the k places nearest to each point; its ``own`` place (an index) is left out."""
-        tree, known = self._tree
-        sums, counts = self.square_sums[known], self.counts[known]
-        mean_square, size = np.empty(len(points)), np.empty(len(points))
-        wanted = min(k + (own is not None), known.size)
-        for start in range(0, len(points), CHUNK):
-            part = slice(start, start + CHUNK)
-            distance, index = map(np.asarray, tree.query(points[part], k=range(1, wanted + 1), workers=-1))
-            if own is not None:
-                distance, index = _without(known[index] == own[part, None], distance, index)
-            farthest = distance[:, -1:]
-            share = np.divide(distance, farthest, out=np.zeros_like(distance), where=farthest > 0.0)
-            weights = np.maximum(_LEAST_WEIGHT, 1.0 - share**2)
-            total = (weights * counts[index]).sum(axis=1)
-            mean_square[part] = (weights * sums[index]).sum(axis=1) / total
-            size[part] = total**2 / (weights**2 * counts[index]).sum(axis=1)
-        return Neighbourhood(mean_square, size)
-
-    @cached_property
-    def _tree(self) -> tuple["cKDTree", Indices]:
-        """Tree of the places that have errors, and which they are."""
-        from scipy.spatial import cKDTree
-
-        known = np.flatnonzero(self.counts)
-        return cKDTree(self.points[known]), known
-
-
-def _without(own: NDArray[np.bool_], distance: Array, index: Indices) -> tuple[Array, Indices]:
-    """Leave each point's own place out of its row, or the farthest place where its own is not there."""
-    own[~own.any(axis=1), -1] = True
-    shape = (len(own), own.shape[1] - 1)
-    return distance[~own].reshape(shape), index[~own].reshape(shape)
+_FLOOR = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalScale:
-    """Error bars with a scale that varies in space and tails that say how well it is known (math 19).
+    """Error bars with a scale that varies in space and the tails that go with it (math 19).
 
     Parameters
     ----------
     neighbours : tuple of int
-        Numbers k of calibration points around a place, at least 2 and at most 49; the one with the best score
-        is taken.
+        Numbers of calibration points around a place whose errors are averaged, ascending.
+    contrast : int
+        Number of them whose values are compared with the prediction.
 
     Examples
     --------
@@ -135,23 +79,33 @@ class LocalScale:
     >>> X = np.sort(generator.uniform(-1.0, 1.0, 2000))[:, None]
     >>> errors = np.where(X[:, 0] < 0.0, 0.5, 2.0) * generator.standard_normal(2000)
     >>> fitted = LocalScale().fit(Gaussian(np.zeros(2000), 1.0), errors, X)
-    >>> law = fitted(Gaussian([280.0, 280.0], 1.0), [[-0.5], [0.5]])
-    >>> bool(0.4 < law.scale[0] < 0.6), bool(1.6 < law.scale[1] < 2.4)
+    >>> scale = fitted.scale(Gaussian([0.0, 0.0], 1.0), [[-0.5], [0.5]])
+    >>> bool(0.4 < scale[0] < 0.6), bool(1.6 < scale[1] < 2.4)
     (True, True)
     """
 
-    neighbours: tuple[int, ...] = (6, 10, 15, 25, 40)
+    neighbours: tuple[int, ...] = (8, 40)
+    contrast: int = 4
 
     def __post_init__(self) -> None:
-        if not self.neighbours:
-            raise ArgumentError("neighbours is empty; expected numbers of points such as (10, 25).")
         for count in self.neighbours:
             check_count("neighbours", count, least=2)
-            if count >= FEWEST_POINTS:
-                raise ArgumentError(f"neighbours has {count}; expected numbers below {FEWEST_POINTS}.")
+        ascending = list(self.neighbours) == sorted(set(self.neighbours))
+        if not (self.neighbours and ascending and self.neighbours[-1] < FEWEST_POINTS):
+            raise ArgumentError(
+                f"neighbours is {self.neighbours!r}; expected ascending numbers below {FEWEST_POINTS}, "
+                "such as (8, 40)."
+            )
+        check_count("contrast", self.contrast, least=1)
+        if self.contrast > self.neighbours[-1]:
+            raise ArgumentError(
+                f"contrast is {self.contrast}; expected at most {self.neighbours[-1]}, the neighbours."
+            )
 
-    def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> "FittedLocalScale":
-        """Learn the settings from calibration points: those that maximise their leave-one-out log score.
+    def fit(
+        self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None, *, past: PastErrors | None = None
+    ) -> "FittedLocalScale":
+        """Learn from calibration points: by the score of each under the law that the others give it.
 
         Parameters
         ----------
@@ -161,104 +115,227 @@ class LocalScale:
             What was observed there; NaN where nothing was.
         X : array_like, shape (N, p)
             The places; on the sphere unit vectors.
+        past : PastErrors, optional
+            Errors of earlier times at the same places.
 
         Returns
         -------
         FittedLocalScale
-            O(N k log N) time and O(N) memory.
+            O(N log N) time, O(T N) memory. Of more than `FIT_ERRORS` errors the numbers are fitted to a part,
+            which a fixed generator draws.
 
         Raises
         ------
         ArgumentError
-            If there are fewer than `FEWEST_POINTS` places, errors are not finite or all zero, or shapes
-            disagree.
+            If there are errors at fewer than `FEWEST_POINTS` places, they are all the same, shapes disagree,
+            or past errors belong to other places.
         """
-        points, errors = _checked(law, observed, X)
-        known = Errors(points, np.nansum(errors**2, axis=0), np.count_nonzero(~np.isnan(errors), axis=0))
-        typical = float(known.square_sums.sum() / known.counts.sum())
-        chosen = np.flatnonzero(known.counts)
-        if chosen.size > FIT_POINTS:
-            chosen = np.sort(np.random.default_rng(0).choice(chosen, FIT_POINTS, replace=False))
-        standard = errors[:, chosen] ** 2 / typical
-        settings, found = _START, list[tuple[float, int, Array]]()
-        for k in self.neighbours:
-            around = known.around(points[chosen], k, own=chosen)
-            settings, score = _fitted_settings(
-                Neighbourhood(around.mean_square / typical, around.size), standard, settings
+        points, values, errors = _checked(law, observed, X)
+        if past is not None:
+            past.check_places(points)
+        known = np.flatnonzero(~np.isnan(errors).all(axis=0))
+        near = _Near(points[known], values[:, known], errors[:, known], past and past.at(known), self)
+        chosen = np.arange(known.size)
+        if errors.shape[0] * known.size > FIT_ERRORS:
+            count = max(FEWEST_POINTS, FIT_ERRORS // errors.shape[0])
+            chosen = np.sort(
+                np.random.default_rng(0).choice(known.size, min(count, known.size), replace=False)
             )
-            found.append((score, k, settings))
-        score, k, settings = max(found, key=lambda fit: fit[0])
-        size, centre, factor = np.exp(settings)
+        opposed = near.opposed(chosen)
+        some = Gaussian(
+            np.atleast_2d(law.location)[:, known[chosen]], np.atleast_2d(law.scale)[:, known[chosen]]
+        )
+        features = np.concatenate(
+            list(near.features(some, near.points[chosen], own=chosen, opposed=opposed)), axis=1
+        )
+        wanted = errors[:, known[chosen]]
+        seen = ~np.isnan(wanted)
+        found = regress_scale(features[seen], wanted[seen])
+        plain = -0.5 * float(np.log(2.0 * np.pi) + np.mean(wanted[seen] ** 2))
+        chance = 2.0 * (found.coefficients.size + 1) / np.count_nonzero(seen)
+        better = found.log_score - plain > WORTHWHILE + chance
         return FittedLocalScale(
-            errors=known,
-            neighbours=k,
-            prior_size=float(size),
-            prior_centre=float(centre * typical),
-            degrees_factor=float(factor),
-            log_score=score - 0.5 * float(np.log(typical)),
-            plain_log_score=-0.5 * float(np.log(2.0 * np.pi) + typical * np.nanmean(standard)),
+            near=near,
+            regression=found if better else None,
+            opposed=opposed,
+            log_score=found.log_score if better else plain,
+            plain_log_score=plain,
+            places=points,
+            known=known,
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FittedLocalScale:
-    """A scale map: calibration errors and the settings that go with them.
+    """What the errors of calibration points say of the scale anywhere; `LocalScale.fit` makes it.
 
-    Parameters
+    Attributes
     ----------
-    errors : Errors
-        Of the calibration points.
-    neighbours : int
-        k.
-    prior_size, prior_centre, degrees_factor : float
-        nu0, c and kappa.
+    regression : ScaleRegression or None
+        Coefficients and degrees of freedom; None where the law as it is has a score as good.
     log_score, plain_log_score : float
         Mean log density of the standardised calibration errors, each place's own errors left out, in nats;
         and what it is under the standard normal law.
     """
 
-    errors: Errors
-    neighbours: int
-    prior_size: float
-    prior_centre: float
-    degrees_factor: float
+    near: "_Near"
+    regression: ScaleRegression | None
+    opposed: Array
     log_score: float
     plain_log_score: float
+    places: Array
+    known: Indices
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> StudentT:
-        """Laws at new points (q, p), of the shape of ``law``, (q,) or (T, q)."""
-        return self._applied(law, self._at(X_new))
+    def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> Predictive:
+        """Laws at new points (q, p), of the shape of ``law``: (q,), or (T, q) of the times of the fit."""
+        return self._law(law, self.scale(law, X_new))
 
-    def scale(self, X_new: ArrayLike) -> Array:
-        """Scale field ``s(x)`` at new points (q, p), shape (q,), no unit."""
-        return self._scale(self._at(X_new))
-
-    def left_out(self, law: Gaussian) -> StudentT:
-        """Laws at the calibration points themselves, (N,) or (T, N), each place's own errors left out."""
-        points = self.errors.points
-        return self._applied(law, self.errors.around(points, self.neighbours, own=np.arange(len(points))))
-
-    def _at(self, X_new: ArrayLike | None) -> Neighbourhood:
-        points, known = as_points("X_new", _given(X_new)), self.errors.points
-        if points.shape[1] != known.shape[1]:
+    def scale(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
+        """Scale ``s(x)`` at new points (q, p), of the shape of ``law``, no unit."""
+        points = as_points("X_new", _given(X_new))
+        if points.shape[1] != self.places.shape[1]:
             raise ArgumentError(
-                f"X_new has {points.shape[1]} coordinates and the calibration points {known.shape[1]}; "
+                f"X_new has {points.shape[1]} coordinates and the calibration points {self.places.shape[1]}; "
                 "expected points of the same space."
             )
-        return self.errors.around(points, self.neighbours)
+        return self._scale(law, points, None)
 
-    def _scale(self, around: Neighbourhood) -> Array:
-        squares = self.prior_size * self.prior_centre + around.size * around.mean_square
-        return np.asarray(np.sqrt(squares / (self.prior_size + around.size)), dtype=np.float64)
+    def left_out(self, law: Gaussian) -> Predictive:
+        """Laws at the calibration points, of the shape that was fitted, each place's own errors left out."""
+        own = np.full(len(self.places), -1)
+        own[self.known] = np.arange(self.known.size)
+        return self._law(law, self._scale(law, self.places, own))
 
-    def _applied(self, law: Gaussian, around: Neighbourhood) -> StudentT:
-        if law.shape[-1:] != around.size.shape:
+    def _scale(self, law: Gaussian, points: Array, own: Indices | None) -> Array:
+        times = len(self.near.values)
+        if law.shape not in ([(len(points),)] if times == 1 else []) + [(times, len(points))]:
             raise ArgumentError(
-                f"the law has shape {law.shape} and there are {around.size.size} points; expected (q,) or "
-                "(T, q), one law for each point."
+                f"the law has shape {law.shape}; expected {len(points)} points, at the {times} times of the "
+                "calibration points."
             )
-        degrees = self.degrees_factor * (self.prior_size + around.size)
-        return StudentT(law.location, law.scale * self._scale(around), np.maximum(degrees, LEAST_DEGREES))
+        if self.regression is None:
+            return np.ones(law.shape)
+        table = Gaussian(np.atleast_2d(law.location), np.atleast_2d(law.scale))
+        coefficients = self.regression.coefficients
+        parts = self.near.features(table, points, own=own, opposed=self.opposed)
+        scale = [np.exp(coefficients[0] + part @ coefficients[1:]) for part in parts]
+        return np.concatenate([np.empty((times, 0)), *scale], axis=1).reshape(law.shape)
+
+    def _law(self, law: Gaussian, scale: Array) -> Predictive:
+        if self.regression is None:
+            return law
+        return StudentT(law.location, law.scale * scale, np.array(self.regression.degrees))
+
+
+@dataclass(frozen=True, eq=False)
+class _Near:
+    """Errors and values of calibration points, found by place: T times, N places that have some.
+
+    Attributes
+    ----------
+    points : array, shape (N, p)
+    values, errors : array, shape (T, N)
+        NaN where nothing was observed.
+    past : PastErrors or None
+        Of the same places.
+    settings : LocalScale
+    """
+
+    points: Array
+    values: Array
+    errors: Array
+    past: PastErrors | None
+    settings: LocalScale
+
+    @cached_property
+    def typical(self) -> float:
+        """Mean size of an error."""
+        return float(np.nanmean(np.abs(self.errors)))
+
+    @cached_property
+    def tree(self) -> "cKDTree":
+        from scipy.spatial import cKDTree
+
+        return cKDTree(self.points)
+
+    def opposed(self, chosen: Indices) -> Array:
+        """Correlation of errors with those of the nearest place, the next, ..., where it is negative."""
+        _, index = self._nearest(self.points[chosen], chosen)
+        sign = np.sign(self.errors)
+        agreement = [np.nanmean(sign[:, chosen] * sign[:, column]) for column in index.T]
+        return np.minimum(np.sin(0.5 * np.pi * np.array(agreement)), 0.0)
+
+    def features(
+        self, law: Gaussian, points: Array, *, own: Indices | None = None, opposed: Array
+    ) -> Iterator[Array]:
+        """Yield the terms of the scale at some points after others, each (T, some, F).
+
+        ``own`` says which calibration point each of them is (-1 for none), so that its errors are left out.
+        """
+        step = max(1, ENTRIES_AT_ONCE // (len(self.values) * self.settings.neighbours[-1]))
+        for start in range(0, len(points), step):
+            part = slice(start, start + step)
+            mine = None if own is None else own[part]
+            distance, index = self._nearest(points[part], mine)
+            near = self.errors[:, index]
+            if mine is not None:
+                its = np.where(mine >= 0, self.errors[:, mine], np.nan)[..., None]
+                near = without_own(near, np.nan_to_num(its), np.where(np.isnan(its), 0.0, opposed))
+            yield np.stack(self._terms(law[:, part], distance, index, np.abs(near)), axis=-1)
+
+    def _terms(self, law: Gaussian, distance: Array, index: Indices, sizes: Array) -> list[Array]:
+        terms = []
+        for k in self.settings.neighbours:
+            local = _average(_weights(distance[:, :k]), sizes[..., :k], otherwise=self.typical)
+            terms.append(np.log(local / self.typical + _FLOOR))
+        if self.past is not None or len(sizes) > 1:
+            k = self.settings.neighbours[0]
+            sums = np.nansum(sizes[..., :k], axis=0)
+            counts = np.count_nonzero(~np.isnan(sizes[..., :k]), axis=0)
+            if self.past is not None:
+                sums = sums + self.past.absolute_sums[index[:, :k]]
+                counts = counts + self.past.counts[index[:, :k]]
+            weights = _weights(distance[:, :k])
+            usual = (weights * sums).sum(axis=1) / (weights * counts).sum(axis=1)
+            terms.append(np.broadcast_to(np.log(usual / self.typical + _FLOOR), law.shape))
+        k = self.settings.contrast
+        gaps = np.abs(self.values[:, index[:, :k]] - law.location[..., None])
+        contrast = _average(np.ones((len(index), k)), gaps, otherwise=0.0)
+        return [*terms, np.log1p(contrast / (self.typical * law.scale))]
+
+    def _nearest(self, points: Array, own: Indices | None) -> tuple[Array, Indices]:
+        """Distances and numbers of the nearest places (q, K), ascending; a point's own place left out."""
+        wanted = self.settings.neighbours[-1] + (own is not None)
+        distance, index = map(np.asarray, self.tree.query(points, k=range(1, wanted + 1), workers=-1))
+        if own is None:
+            return distance, index
+        mine: Mask = index == own[:, None]
+        mine[~mine.any(axis=1), -1] = True  # it is no calibration point, or others hide it
+        return distance[~mine].reshape(len(own), -1), index[~mine].reshape(len(own), -1)
+
+
+def without_own(errors: Array, own: Array, correlation: Array) -> Array:
+    """Standardised errors when another value is left out too, its ``own``: ``(z_j - r z_i) / sqrt(1 - r^2)``.
+
+    Exact for leave-one-out errors of a Gaussian model and their correlation r under it (T38).
+    """
+    return np.asarray((errors - correlation * own) / np.sqrt(1.0 - correlation**2))
+
+
+def _weights(distance: Array) -> Array:
+    farthest = distance[:, -1:]
+    share = np.divide(distance, farthest, out=np.zeros_like(distance), where=farthest > 0.0)
+    return np.asarray(np.maximum(_LEAST_WEIGHT, 1.0 - share**2), dtype=np.float64)
+
+
+def _average(weights: Array, values: Array, *, otherwise: float) -> Array:
+    """Weighted mean over the last axis of what is not NaN; weights (q, k), values (T, q, k)."""
+    there = ~np.isnan(values)
+    if there.all():
+        return np.asarray(np.einsum("qk,tqk->tq", weights, values) / weights.sum(axis=1), dtype=np.float64)
+    total = np.einsum("qk,tqk->tq", weights, there.astype(np.float64))
+    found = np.einsum("qk,tqk->tq", weights, np.where(there, values, 0.0))
+    return np.asarray(np.divide(found, total, out=np.full_like(total, otherwise), where=total > 0.0))
 
 
 def _given(X: ArrayLike | None) -> ArrayLike:
@@ -267,8 +344,8 @@ def _given(X: ArrayLike | None) -> ArrayLike:
     return X
 
 
-def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[Array, Array]:
-    """Places (N, p) and standardised errors (T, N), NaN where there are none."""
+def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[Array, Array, Array]:
+    """Places (N, p), values and standardised errors (T, N), NaN where there are none."""
     points = as_points("X", _given(X))
     values = as_numbers("observed", observed)
     if values.shape != law.shape or law.shape[-1:] != (len(points),) or values.ndim > 2:
@@ -294,20 +371,4 @@ def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[A
             f"all errors of the calibration points are {np.nanmax(errors):g} standard deviations, which "
             "tells nothing of their scale; check what the predictions are compared with."
         )
-    return points, errors
-
-
-def _fitted_settings(around: Neighbourhood, standard: Array, start: Array) -> tuple[Array, float]:
-    """Log of (nu0, c, kappa) of the highest mean log density of squared errors (T, N), and that density."""
-    size, seen = around.size, ~np.isnan(standard)
-
-    def loss(settings: Array) -> float:
-        prior, centre, factor = np.exp(np.clip(settings, _LOWEST, _HIGHEST))
-        degrees = np.maximum(factor * (prior + size), LEAST_DEGREES)
-        spread = (prior * centre + size * around.mean_square) / (prior + size)
-        constant = betaln(0.5, 0.5 * degrees) + 0.5 * np.log(degrees * spread)
-        tail = 0.5 * (degrees + 1.0) * np.log1p(standard / (degrees * spread))
-        return float(np.mean((constant + tail)[seen]))
-
-    found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-2, "fatol": 1e-5})
-    return np.clip(found.x, _LOWEST, _HIGHEST), -float(found.fun)
+    return points, np.atleast_2d(values), errors
