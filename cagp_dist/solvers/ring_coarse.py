@@ -186,8 +186,11 @@ def projected_range(
     adjoint: bool,
 ) -> Piece:
     """Project a range: ``c = P' Y``, ``Y - (G P) c``, forward ``v + P c``; the downdate gets ``c' c``."""
-    Y = [part.copy() for part in piece.Y]
-    added = [part.copy() for part in piece.weights]
+    if not projection.basis:
+        return piece._replace(before=())
+    touched = {s for s, _ in projection.basis}
+    Y = [part.copy() if s in touched else part for s, part in enumerate(piece.Y)]
+    added = [part.copy() if s in touched else part for s, part in enumerate(piece.weights)]
     mean, downdate = [part.copy() for part in piece.mean], [part.copy() for part in piece.downdate]
     for (s, k), basis in projection.basis.items():
         # what came over a network may lie at any byte, and products with it then round otherwise

@@ -72,7 +72,10 @@ class Whitened(NamedTuple):
         )
 
     def scaled(self, columns: Array, scales: Array) -> Array:
-        """``R' diag(scales) R`` times columns, with a number for each row; width^2 flops for each of them."""
+        """``R' diag(scales) R`` times columns, with a number for each row; 2 width flops for each of them."""
+        if all(last - first == 1 for first, last in self.bands):
+            roots = np.concatenate([root[:, 0] for root in self.roots], axis=1)
+            return np.asarray((scales * roots**2)[:, :, None] * columns)
         blocks = [
             root.transpose(0, 2, 1) @ (scales[first:last, None] * root)
             for root, (first, last) in zip(self.roots, self.bands, strict=True)
@@ -114,18 +117,18 @@ def applied(
         Z[:, rows] = half
         left = Y - sector.columns(rows) @ half
         return Applied(Z, left, half, Y[:, rows] + left[:, rows])
-    Z = Y.copy() if scales is None else sector.scaled(Y, scales)
-    if isinstance(stage, Simultaneous):
-        Z *= stage.relaxation
-    elif isinstance(stage, Recurrence):
-        Z *= stage.step
-        if before is not None:
-            Z += stage.momentum * before
+    size = stage.step if isinstance(stage, Recurrence) else stage.relaxation
+    Z = size * Y if scales is None else sector.scaled(Y, size * scales)
+    if isinstance(stage, Recurrence) and before is not None and stage.momentum:
+        Z += stage.momentum * before
     image, other = Z.copy(), Z.copy()
     multiply_lower(sector.gram, image)
     multiply_lower(sector.gram, other, transposed=True)
-    left = Y - (image + other - Z)
-    return Applied(Z, left, Z, Y + left)
+    image += other
+    image -= Z
+    np.subtract(Y, image, out=image)
+    np.add(Y, image, out=other)
+    return Applied(Z, image, Z, other)
 
 
 def _swept(stage: Sweep, sector: Whitened, Y: Array, *, adjoint: bool, final: bool, bands: int) -> Applied:
