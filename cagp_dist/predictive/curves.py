@@ -111,7 +111,7 @@ class QuantileTable(Predictive):
     ----------
     levels : array_like, shape (L,)
         At least 2, strictly ascending between 0 and 1.
-    values : array_like, shape (L, *S)
+    values : array_like, shape (L, ...)
         Quantiles of each law, ascending along the first axis. Equal quantiles are a value that has a
         probability of its own, which no density shows; the two outermost gaps must have a width.
 
