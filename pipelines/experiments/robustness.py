@@ -145,6 +145,9 @@ def hybrids(block: int) -> dict[str, dict[int, Solver]]:
     preconditioned = cagp.ConjugateGradient(10, "block-gauss-seidel", block)
     return {
         "2 block sweeps, then gradients": {m: cagp.Hybrid([sweeps, cg]) for m, cg in gradients.items()},
+        "2 block sweeps, conditioned on gradients": {
+            m: cagp.Hybrid([sweeps, cg], condition=True) for m, cg in gradients.items()
+        },
         "gradients, then 2 block sweeps": {m: cagp.Hybrid([cg, sweeps]) for m, cg in gradients.items()},
         "2 block sweeps, then preconditioned gradients": {10: cagp.Hybrid([sweeps, preconditioned])},
     }
