@@ -299,6 +299,30 @@ def test_a_pole_observed_once_is_one_wave(columns):
     assert_close(found.covariance, kernel_matrix(PRIOR.kernel, NEW, NEW) - V @ D @ V.T)
 
 
+@pytest.mark.parametrize("solver", [cagp.Jacobi(3), cagp.Richardson(3), cagp.Chebyshev(3)], ids=repr)
+def test_points_solved_alike_go_by_tiles_where_memory_is_too_short_for_rings(solver):
+    """The same belief up to rounding; blocks would be others, so that those are refused."""
+    grid = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 600), 2)
+    field, targets = np.random.default_rng(0).normal(size=grid.shape), grid.points[:5] + 0.01
+    by_rings, by_tiles = (
+        cagp.condition(PRIOR, grid, field, targets, solver=solver, executor=SERIAL, memory_limit_bytes=limit)
+        for limit in (64 * 2**20, 10 * 2**20)
+    )
+    assert [found.stats.plan.rings_per_block for found in (by_rings, by_tiles)] == [1, 0]
+    assert "all points at once, one wavenumber of the rings after" in "".join(by_rings.stats.plan.lines())
+    assert_close(by_rings.mean, by_tiles.mean)
+    assert_close(by_rings.variance, by_tiles.variance)
+    with pytest.raises(BudgetError, match="two-level block Gauss-Seidel on the grid on 1,200 points needs"):
+        cagp.condition(
+            PRIOR,
+            grid,
+            field,
+            targets,
+            solver=cagp.TwoLevelBlockGaussSeidel(1, 2),
+            memory_limit_bytes=10 * 2**20,
+        )
+
+
 def test_a_damping_that_the_waves_leave_too_large_is_refused_with_the_range():
     problem = grid_problem("irregular latitudes", cagp.Matern32, 0.7)
     prior = cagp.Prior(problem.kernel, float(problem.layout.noise[0]))
