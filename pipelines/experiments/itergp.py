@@ -7,7 +7,7 @@ uniformly from [-1, 1]^d, d = 1, 2 and 4, noise of standard deviation 0.1; 50 ot
 Matern 3/2, fitted by maximum likelihood to another draw; ten draws. Each method after m actions:
 
     conjugate gradients         mean and variance of one run (IterGP-CG)
-    two runs                    the same mean; the variance of a run on the mean of V', the usual cache (CGGP)
+    two runs                    the same mean; the variance of a run on the mean column of V' (CGGP)
     a solve for each target     the same mean; variances by conjugate gradients on each column of V'
     pseudo-inputs               at random points of the data (IterGP-PI)
     pseudo-inputs outside       at random points of [1, 2]^d, where there are no data
