@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from cagp_dist.kernels import Parameters
 from cagp_dist.tiling import Range
 
 Spectrum = NDArray[np.complex128]
+Rows = TypeVar("Rows", Spectrum, Array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +97,11 @@ class Wavenumbers:
         mean = 0.5 * (values[0][:half] + values[1])
         return np.concatenate([mean, values[0][half:], mean[::-1]])
 
+    def mixing(self) -> list[Array]:
+        """Rows of each sector as sums of latitudes, (size, P): one entry, or two of mirror images."""
+        one = np.eye(self.latitude_degrees.size)[:, :, None]
+        return [part[:, :, 0].T for part in self._parities(one)]
+
     def split(self, fields: Array) -> list[Array]:
         """Transform fields (T, P, Q) into the columns of each sector, (wavenumbers, size, 2 T).
 
@@ -119,7 +126,7 @@ class Wavenumbers:
             )
         return np.fft.irfft(spectrum, n=self.n_longitudes, axis=2, norm="ortho")
 
-    def _parities(self, spectrum: Spectrum) -> list[Spectrum]:
+    def _parities(self, spectrum: Rows) -> list[Rows]:
         if len(self.sizes) == 1:
             return [spectrum]
         half = self.latitude_degrees.size // 2

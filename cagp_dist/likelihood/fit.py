@@ -1,11 +1,12 @@
 """Learn lengthscales, variances and noise variance from data by maximum marginal likelihood (math 9).
 
-On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); at
-points anywhere it is exact by a dense Cholesky factor as long as that fits (`exact`), and beyond that its
-gradient is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`). The search is the
-same for all: the variance has a closed form, so that two numbers, the logarithms of lengthscale and of
-noise over variance, are left to be found. A sum of m kernels has 2 m such numbers; its search begins around
-the best single kernel, taken apart into shorter and longer lengthscales. At points each coordinate may have a
+On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); where
+a few thousand of its points are missing it is exact and takes several times that (`masked_rings`). At points
+anywhere it is exact by a dense Cholesky factor as long as that fits (`exact`), and beyond that its gradient
+is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`). The search is the same for
+all: the variance has a closed form, so that two numbers, the logarithms of lengthscale and of noise over
+variance, are left to be found. A sum of m kernels has 2 m such numbers; its search begins around the best
+single kernel, taken apart into shorter and longer lengthscales. At points each coordinate may have a
 lengthscale of its own; their search begins with equal parts of the extents.
 """
 
@@ -25,6 +26,7 @@ from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import Given, make_bounds
 from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.observed import Gridded, Points, by_coordinate, observe
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
@@ -50,6 +52,16 @@ FIRST_DENSE_POINTS = 2_000
 """Points on which starts are tried, if there are more than twice as many; a tenth of a second each."""
 
 FEWEST_FIRST_POINTS = 200
+
+MOST_MISSING = 5_000
+"""Points that a grid may lack; the time of their dense matrix grows with the cube."""
+
+LARGEST_GAP = 0.5
+"""Part of the grid that they may be; with more there are fewer points than gaps."""
+
+LARGEST_WITH_GAPS = 300_000
+"""Points of such a grid: inverses of all wavenumbers, P^2 Q / 4 numbers or more, are kept, and a likelihood
+of 360 x 720 points takes six seconds."""
 
 MOST_ROOTS = 3
 """Searches for the root of a sampled gradient, each with a better curvature."""
@@ -89,7 +101,7 @@ def fit(
     where : LatLonGrid or array_like, shape (n, p)
         A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
     y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points
-        Observations; T fields share all numbers.
+        Observations; T fields share all numbers. On a grid NaN where no field has a value.
     mean : "constant", number or callable
         "constant": the average of each field (weighted by area on a grid), plugged in. Else as in `Prior`;
         on a grid a function gets ``grid.points``. With a basis whose coefficients are estimated, such as
@@ -112,10 +124,10 @@ def fit(
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
     method : {"auto", "rings", "dense", "blocks", "pathwise"}
-        "rings" (grids): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation. "blocks":
-        blocks of 1,000 neighbours count as independent, 10^6 n flops. "pathwise": estimated gradients,
-        n^2 flops. "auto": rings on a grid; else dense for up to 12,000 points that fit into memory, pathwise
-        beyond.
+        "rings" (grids, also with gaps): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation.
+        "blocks": blocks of 1,000 neighbours count as independent, 10^6 n flops. "pathwise": estimated
+        gradients, n^2 flops. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up
+        to 300,000 are missing; else dense for up to 12,000 points that fit into memory, pathwise beyond.
     executor : Executor, optional
         Where tasks run ("rings", "blocks" and "pathwise"); by default all cores of this process.
     memory_limit_bytes : int, optional
@@ -328,6 +340,16 @@ def _likelihood(
     memory_limit_bytes: int,
     seed: int,
 ) -> Likelihood:
+    if isinstance(data, Gridded) and data.missing is not None:
+        return MaskedRingLikelihood(
+            model,
+            data.grid,
+            data.residuals,
+            data.missing,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            basis=data.basis,
+        )
     if isinstance(data, Gridded):
         return RingLikelihood(
             model,
@@ -368,6 +390,12 @@ def _likelihood(
     )
 
 
+def few_gaps(size: int, missing: int) -> bool:
+    """Whether a grid of so many points, some of them missing, has its likelihood by rings."""
+    few = missing <= MOST_MISSING and missing <= LARGEST_GAP * size
+    return missing == 0 or (few and size <= LARGEST_WITH_GAPS)
+
+
 def _method(method: Method, data: Points | Gridded, *, exactly: bool) -> Method:
     if method not in ("auto", "rings", "dense", "blocks", "pathwise"):
         raise ArgumentError(
@@ -388,7 +416,7 @@ def _method(method: Method, data: Points | Gridded, *, exactly: bool) -> Method:
         )
     if method != "auto":
         return method
-    if isinstance(data, Gridded):
+    if isinstance(data, Gridded) and few_gaps(data.grid.size, data.gaps):
         return "rings"
     if data.size <= MOST_DENSE_POINTS:
         return "dense"

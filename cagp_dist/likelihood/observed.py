@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, is_pole, space_filling_order
@@ -130,26 +130,34 @@ def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class Gridded:
-    """Residuals on a grid without pole rows.
+    """Residuals on a grid without pole rows, of which some points may be missing.
 
     Attributes
     ----------
     grid : LatLonGrid
         P latitudes, Q longitudes.
     residuals : array of float64, shape (T, P, Q)
-        ``y - mean``.
+        ``y - mean``, zero where nothing was observed.
     basis : array of float64, shape (k, P, Q), or None
         As in `Points`.
+    missing : array of bool, shape (P, Q), or None
+        Where nothing was observed, in any field; None if nothing is missing.
     """
 
     grid: LatLonGrid
     residuals: Array
     basis: Array | None = None
+    missing: Mask | None = None
 
     @property
     def size(self) -> int:
-        """Points of the grid."""
-        return self.grid.size
+        """Observed points."""
+        return self.grid.size - self.gaps
+
+    @property
+    def gaps(self) -> int:
+        """Points of the grid without a value."""
+        return 0 if self.missing is None else int(np.count_nonzero(self.missing))
 
     @property
     def fields(self) -> int:
@@ -163,7 +171,8 @@ class Gridded:
         if latitude.size > 1:
             steps.append(float(np.median(np.abs(np.diff(latitude)))))
         spacing = min(step for step in steps if step > 1e-12)
-        return Scales(float(spacing), 2.0, float(np.mean(self.residuals**2)))
+        power = float(np.mean(self.residuals**2)) * self.grid.size / self.size  # zero where they are missing
+        return Scales(float(spacing), 2.0, power)
 
     def thinned(self, most: int) -> "Gridded":
         """At most about ``most`` points: every k-th row and column, columns by a divisor of Q."""
@@ -175,13 +184,23 @@ class Gridded:
         rows = slice((latitude.size - 1) % row_step // 2, None, row_step)
         grid = LatLonGrid(latitude[rows], Q // column_step)
         basis = None if self.basis is None else self.basis[:, rows, ::column_step]
-        return Gridded(grid, np.ascontiguousarray(self.residuals[:, rows, ::column_step]), basis)
+        missing = None if self.missing is None else self.missing[rows, ::column_step]
+        return Gridded(
+            grid,
+            np.ascontiguousarray(self.residuals[:, rows, ::column_step]),
+            basis,
+            missing if missing is not None and missing.any() else None,
+        )
 
     def as_points(self) -> Points:
-        """Every point by itself."""
+        """Every observed point by itself."""
+        X, residuals = self.grid.points, self.residuals.reshape(-1, self.grid.size).T
         basis = None if self.basis is None else self.basis.reshape(len(self.basis), -1).T
-        residuals = np.ascontiguousarray(self.residuals.reshape(-1, self.grid.size).T)
-        return Points(self.grid.points, residuals, basis=basis)
+        if self.missing is not None:
+            there = ~self.missing.ravel()
+            X, residuals = X[there], residuals[there]
+            basis = None if basis is None else basis[there]
+        return Points(X, np.ascontiguousarray(residuals), basis=basis)
 
 
 def by_coordinate(data: Points | Gridded) -> Points:
@@ -233,16 +252,25 @@ def observe(
                 "or (n, T), in place of the grid."
             )
         fields = _fields(y, where)
+        missing = np.isnan(fields[0])
         rows = ~is_pole(where.latitude_degrees)  # Q copies of one point
-        _check_size(int(rows.sum()) * where.n_longitudes)
+        _check_size(int(np.count_nonzero(~missing[rows])))
         weights = np.repeat(area_weights(where.latitude_degrees) / where.size, where.n_longitudes)
         values = fields.reshape(len(fields), -1).T
-        centre, mean, basis = _centre(mean, values, weights, lambda: where.points)
-        residuals = (values - centre).T.reshape(fields.shape)[:, rows]
+        there = ~missing.ravel()
+        if not there.all():
+            values, weights = values[there], weights[there] / weights[there].sum()
+        centre, mean, basis = _centre(
+            mean, values, weights, lambda: where.points if there.all() else where.points[there]
+        )
+        residuals = _on_grid((values - centre).T, there, where)[:, rows]
         grid = LatLonGrid(where.latitude_degrees[rows], where.n_longitudes)
         if basis is not None:
-            basis = np.ascontiguousarray(basis.T.reshape(-1, *where.shape)[:, rows])
-        data: Points | Gridded = Gridded(grid, np.ascontiguousarray(residuals), basis)
+            basis = np.ascontiguousarray(_on_grid(basis.T, there, where)[:, rows])
+        gaps = missing[rows]
+        data: Points | Gridded = Gridded(
+            grid, np.ascontiguousarray(residuals), basis, gaps if gaps.any() else None
+        )
     else:
         X = as_points("X", where)
         values = _columns(y, len(X))
@@ -257,6 +285,15 @@ def observe(
         )
     _check_unit("y departs from the prior mean", largest, "y")
     return data, mean
+
+
+def _on_grid(values: Array, there: Mask, grid: LatLonGrid) -> Array:
+    """Values (T, n) at the observed points of a grid as fields (T, P, Q), zero elsewhere."""
+    if there.all():
+        return values.reshape(-1, *grid.shape)
+    fields = np.zeros((len(values), grid.size))
+    fields[:, there] = values
+    return fields.reshape(-1, *grid.shape)
 
 
 def _deviations(given: ArrayLike | None, n: int) -> Array | None:
@@ -280,8 +317,18 @@ def _fields(y: ArrayLike, grid: LatLonGrid) -> Array:
             f"y has shape {values.shape} but the grid has {P} latitudes and {Q} longitudes; expected "
             f"({P}, {Q}), rows being latitudes in the order of the grid, or (T, {P}, {Q}).{hint}"
         )
-    _check_finite(values, "fit the points that are there: fit(kernel, grid.points[there.ravel()], y[there])")
-    return values.reshape(-1, P, Q)
+    fields = values.reshape(-1, P, Q)
+    there = ~np.isnan(fields).any(axis=0)
+    _check_finite(
+        np.where(np.isnan(fields).all(axis=0), 0.0, fields),
+        "NaN is where no field has a value. Else fit the points that all of them have: "
+        "there = np.isfinite(y).all(axis=0); fit(kernel, grid.points[there.ravel()], y[:, there].T)"
+        if len(fields) > 1
+        else "drop what is infinite, or write NaN where there is no value",
+    )
+    if not there.any():
+        raise ArgumentError("y is NaN everywhere; expected values. Check which variable was passed.")
+    return fields
 
 
 def _columns(y: ArrayLike, n: int) -> Array:

@@ -13,6 +13,7 @@ that results do not depend on who works.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -164,8 +165,39 @@ def range_sums(
     coefficients : int
         How many of the fields are the basis of a mean.
     """
-    weights = wavenumbers.weights[slice(*span)]
-    inverses, solutions, heads, tails = ring_blocks(kernel, wavenumbers, span), [], [], []
+    inverted = inverted_range(kernel, ratio, wavenumbers, span, columns, coefficients)
+    return derivative_sums(inverted, derivatives, ratio, wavenumbers, span, coefficients)
+
+
+@dataclass(frozen=True, eq=False)
+class Inverted:
+    """What a range of wavenumbers knows of R at one set of numbers; for each sector one entry.
+
+    Attributes
+    ----------
+    heads : list of (array, array)
+        ``log|R_k|``, shape (span,), and ``b_k' R_k^-1 b_k``, as `inner_products` gives it.
+    inverses : list of array, shape (span, size, size)
+        ``R_k^-1``.
+    solutions : list of array, shape (span, size, 2 T)
+        ``R_k^-1 b_k``.
+    """
+
+    heads: list[tuple[Array, Array]]
+    inverses: list[Array]
+    solutions: list[Array]
+
+
+def inverted_range(
+    kernel: Parameters,
+    ratio: float,
+    wavenumbers: Wavenumbers,
+    span: Range,
+    columns: list[Array],
+    coefficients: int = 0,
+) -> Inverted:
+    """Factor and invert the blocks of a range; arguments as of `range_sums`."""
+    inverses, solutions, heads = ring_blocks(kernel, wavenumbers, span), [], []
     for blocks, right in zip(inverses, columns, strict=True):
         diagonal = np.einsum("kii->ki", blocks)  # a view that can be written to
         diagonal += ratio
@@ -173,11 +205,31 @@ def range_sums(
         log_determinants = 2.0 * np.log(diagonal).sum(axis=1)
         solved = right.copy()
         solve_lower(blocks, solved)
-        heads.append([log_determinants, _inner(solved, solved, coefficients)])
+        heads.append((log_determinants, inner_products(solved, solved, coefficients)))
         solve_lower(blocks, solved, transposed=True)
         _invert(blocks)
         solutions.append(solved)
-        tails.append((ratio * diagonal.sum(axis=1), ratio * _inner(solved, solved, coefficients)))
+    return Inverted(heads, inverses, solutions)
+
+
+def derivative_sums(
+    inverted: Inverted,
+    derivatives: Sequence[Parameters],
+    ratio: float,
+    wavenumbers: Wavenumbers,
+    span: Range,
+    coefficients: int = 0,
+) -> Array:
+    """Give the sums of `range_sums` from what was inverted."""
+    weights = wavenumbers.weights[slice(*span)]
+    heads, inverses, solutions = inverted.heads, inverted.inverses, inverted.solutions
+    tails = [
+        (
+            ratio * np.einsum("kii->ki", inverse).sum(axis=1),
+            ratio * inner_products(solved, solved, coefficients),
+        )
+        for inverse, solved in zip(inverses, solutions, strict=True)
+    ]
     sums: list[list[tuple[Array, Array]]] = [[] for _ in inverses]
     for derivative in derivatives:  # one at a time: each is as large as the matrix itself
         parts = ring_blocks(derivative, wavenumbers, span)
@@ -197,7 +249,7 @@ def range_sums(
     return np.asarray(total)
 
 
-def _inner(left: Array, right: Array, coefficients: int) -> Array:
+def inner_products(left: Array, right: Array, coefficients: int) -> Array:
     """``sum over columns of l'r`` for stacks, (k,); with coefficients all products of fields, (k, c c)."""
     if coefficients == 0:
         return np.asarray(np.einsum("kir,kir->k", left, right))
@@ -224,15 +276,16 @@ def _symmetric_inner(left: Array, right: Array) -> Array:
 def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
     """``sum over columns of v' A v`` for stacks of symmetric matrices given by their lower triangles.
 
-    With coefficients all products of fields, as `_inner`.
+    With coefficients all products of fields, as `inner_products`.
     """
-    whole = _inner(lower @ columns, columns, coefficients)
+    whole = inner_products(lower @ columns, columns, coefficients)
     if coefficients == 0:
         return np.asarray(2.0 * whole - np.einsum("kii,kir->k", lower, columns**2))
     fields = columns.shape[2] // 2
     square = whole.reshape(-1, fields, fields)
     weighted = np.einsum("kii->ki", lower)[:, :, None] * columns
-    return (square + square.transpose(0, 2, 1)).reshape(whole.shape) - _inner(weighted, columns, coefficients)
+    both = (square + square.transpose(0, 2, 1)).reshape(whole.shape)
+    return both - inner_products(weighted, columns, coefficients)
 
 
 def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int) -> int:

@@ -280,6 +280,8 @@ def fit_note(run: PublishedRun) -> str:
     if isinstance(likelihood, (int, float)):
         height = ", log-likelihood " + f"{likelihood:,.1f}".replace("-", "\N{MINUS SIGN}")
     method = _METHODS.get(str(fit.get("method")), str(fit.get("method")))
+    if isinstance(likelihood_said := fit.get("likelihood"), str):
+        method = f"Maximum of the likelihood ({likelihood_said})"
     times, worth = fit.get("times"), fit.get("effective_times")
     fields = ""
     if isinstance(times, int) and times > 1 and isinstance(worth, (int, float)):

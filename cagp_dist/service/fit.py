@@ -56,6 +56,8 @@ class FittedPrior:
         What they were fitted to, for people.
     units : str
         Of the values.
+    likelihood : str
+        Which one, for people.
     times : int
         Times whose fields share the three numbers.
     effective_times : float
@@ -67,6 +69,7 @@ class FittedPrior:
     fit_to: "FitTo"
     where: str
     units: str = "K"
+    likelihood: str = "exact"
     times: int = 1
     effective_times: float = 1.0
 
@@ -131,6 +134,7 @@ class FittedPrior:
         return {
             "fit_to": self.fit_to,
             "where": self.where,
+            "likelihood": self.likelihood,
             "points": result.points,
             "times": self.times,
             "effective_times": round(self.effective_times, 2),
@@ -166,13 +170,15 @@ class Sites:
     chosen : array of int, shape (n,)
         Points of the field.
     grid : LatLonGrid or None
-        The whole grid that they form, in its order; None if they do not form a grid.
+        The grid that they form, but for a few points perhaps; None if they do not.
     method : {"rings", "dense", "blocks"}
         How their likelihood is worked out, as in `cagp_dist.fit`.
     where : str
         In words.
     times : array of int, shape (T,)
         Times of the job whose fields are fitted to.
+    places : array of int, shape (n,), or None
+        Where in the grid each of them lies.
     """
 
     chosen: Indices
@@ -180,6 +186,24 @@ class Sites:
     method: "Method"
     where: str
     times: Indices
+    places: Indices | None = None
+
+    def on_grid(self, residuals: Array) -> Array:
+        """Residuals (T, n) as fields (T, P, Q), NaN where the grid has a gap."""
+        assert self.grid is not None
+        fields = np.full((len(residuals), self.grid.size), np.nan)
+        fields[:, self.places] = residuals
+        return fields.reshape(-1, *self.grid.shape)
+
+    @property
+    def likelihood(self) -> str:
+        """Which likelihood is worked out, for people."""
+        if self.method == "dense":
+            return "exact"
+        if self.method == "blocks":
+            return "blocks of 1,000 neighbours that count as independent"
+        gaps = 0 if self.grid is None else self.grid.size - self.chosen.size
+        return "exact, by the rings of the grid" + (f", {gaps:,} points of which are missing" if gaps else "")
 
 
 def fit_prior(
@@ -236,7 +260,7 @@ def fit_prior(
         return fit(
             families_of(task.job.prior.kernel),
             X if sites.grid is None else sites.grid,
-            residuals.T if sites.grid is None else residuals.reshape(-1, *sites.grid.shape),
+            residuals.T if sites.grid is None else sites.on_grid(residuals),
             mean=0.0,
             bounds=bounds,
             method=sites.method,
@@ -261,6 +285,7 @@ def fit_prior(
         result=result,
         fit_to=fit_to,
         where=sites.where,
+        likelihood=sites.likelihood,
         times=sites.times.size,
         effective_times=worth,
         units=points.variable.units,
@@ -283,6 +308,8 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
 
     - A whole latitude-longitude grid (its pole rows are left out): exactly, by its rings.
     - Up to 1,000 points: exactly, by a dense factor.
+    - A grid of up to 300,000 points of which at most 5,000, and half of all, are missing: exactly, by its
+      rings.
     - More: in blocks of 1,000 neighbours that count as independent; beyond `MOST_POINTS` on some of the
       blocks, evenly spread, within which the density is that of all points.
 
@@ -310,7 +337,9 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
         places, times = shared_places(present)
         chosen = chosen[places]
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
-    gridded = whole_grid(latitude, longitude) if points.gridded else None
+    gridded = grid_of_most(latitude, longitude) if points.gridded else None
+    if gridded is not None and chosen.size <= BLOCK_POINTS and gridded[1].size < gridded[0].size:
+        gridded = None  # so few points with gaps are quicker by a dense factor
     if gridded is not None:
         chosen = chosen[gridded[1]]
     where = fitted_to(fit_to, observed=train.size, field=field if gaps else chosen.size)
@@ -318,7 +347,7 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
         where = f"{chosen.size:,} of {where}, at {times.size:,} of {points.times.size:,} times"
     if gridded is not None:
         kept, at_times = _fitted_times(times.size, chosen.size)
-        return Sites(chosen, gridded[0], "rings", where + at_times, times[kept])
+        return Sites(chosen, gridded[0], "rings", where + at_times, times[kept], gridded[2])
     kept, at_times = _fitted_times(times.size, min(chosen.size, MOST_POINTS))
     if chosen.size <= BLOCK_POINTS:
         return Sites(chosen, None, "dense", where + at_times, times[kept])
@@ -344,28 +373,36 @@ def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
     return f"the whole field{size}, test points included"
 
 
-def whole_grid(latitude_degrees: Array, longitude_degrees: Array) -> tuple[LatLonGrid, Indices] | None:
-    """Find the latitude-longitude grid that points are all of, pole rows left out.
+def grid_of_most(
+    latitude_degrees: Array, longitude_degrees: Array
+) -> tuple[LatLonGrid, Indices, Indices] | None:
+    """Find the latitude-longitude grid of which points are all or nearly all, pole rows left out.
 
     Parameters
     ----------
     latitude_degrees, longitude_degrees : array of float64, shape (n,)
-        From south to north, and from west to east within a row.
+        No point twice.
 
     Returns
     -------
-    tuple of LatLonGrid and array of int, or None
-        The grid, and its points in grid order; None if the rows are no full circles of equally spaced
-        points, or some points are missing.
+    tuple of LatLonGrid, array of int and array of int, or None
+        The grid, which of the points are not at a pole, and where in the grid these are; None if the rows are
+        no full circles of equally spaced points, or too many points are missing
+        (`cagp_dist.likelihood.fit.few_gaps`).
     """
+    from cagp_dist.likelihood.fit import few_gaps
+
     chosen = np.flatnonzero(~is_pole(latitude_degrees))
-    rows, columns = np.unique(latitude_degrees[chosen]), np.unique(longitude_degrees[chosen])
-    if chosen.size == 0 or rows.size * columns.size != chosen.size:
+    rows, row = np.unique(latitude_degrees[chosen], return_inverse=True)
+    columns, column = np.unique(longitude_degrees[chosen], return_inverse=True)
+    size = rows.size * columns.size
+    if chosen.size == 0 or not few_gaps(size, size - chosen.size):
         return None
     try:
-        return LatLonGrid.from_axes(rows, columns), chosen
+        grid = LatLonGrid.from_axes(rows, columns)
     except ArgumentError:  # a part of the circle, or spaced unequally
         return None
+    return grid, chosen, row.reshape(-1) * columns.size + column.reshape(-1)
 
 
 def check_fit(job: Job, fitted: FittedPrior) -> None:

@@ -191,6 +191,7 @@ def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
     sites = fit_sites(task.points, task.design.train, fit_to=task.job.prior.fit_to)
     stage.note(f"to {sites.where}, on {executor.description}")
+    stage.note(f"likelihood: {sites.likelihood}")
     with _compilation_noted(stage):
         fitted = fit_prior(
             task,

@@ -13,9 +13,9 @@ X = np.random.default_rng(1).uniform(size=(20, 2))
 Y = np.sin(5.0 * X[:, 0]) + 0.1 * X[:, 1]
 
 
-def with_missing(values):
+def with_missing(values, missing=np.nan):
     values = values.copy()
-    values.flat[3] = np.nan
+    values.flat[3] = missing
     return values
 
 
@@ -118,9 +118,11 @@ FIELDS = {
     "no fields": (GRID, np.empty((0, 5, 8)), r"y has shape \(0, 5, 8\)"),
     "missing": (
         GRID,
-        with_missing(FIELD),
-        r"NaN or infinite values \(1 of \d+\); .*grid.points\[there.ravel\(\)\], y\[there\]",
+        np.stack([with_missing(FIELD), FIELD]),
+        r"NaN or infinite values \(1 of \d+\); NaN is where no field has a value. .*grid.points\[there.ravel",
     ),
+    "infinite": (GRID, with_missing(FIELD, np.inf), r"\(1 of 40\); drop what is infinite"),
+    "nothing": (GRID, np.full((5, 8), np.nan), "y is NaN everywhere"),
     "masked": (GRID, np.ma.masked_greater(FIELD, 0.0), "y has masked entries"),
     "constant": (GRID, np.full((5, 8), 280.0), "y is constant"),
     "only poles": (

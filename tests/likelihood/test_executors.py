@@ -7,6 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.likelihood.blocks import BlockLikelihood
+from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
 from cagp_dist.likelihood.model import Model
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.rings import RingLikelihood
@@ -52,6 +53,13 @@ def rings(executor):
     return RingLikelihood(cagp.Matern32, GRID, FIELDS, executor=executor, memory_limit_bytes=LIMIT)
 
 
+def rings_with_gaps(executor):
+    missing = np.random.default_rng(1).random(GRID.shape) < 0.1
+    return MaskedRingLikelihood(
+        cagp.Matern32, GRID, FIELDS, missing, executor=executor, memory_limit_bytes=LIMIT
+    )
+
+
 def pathwise(executor, model=cagp.Matern32, X=GRID.points):
     columns = np.ascontiguousarray(FIELDS.reshape(2, -1).T)
     return PathwiseLikelihood(model, X, columns, executor=executor, memory_limit_bytes=LIMIT, seed=0)
@@ -68,7 +76,13 @@ def blocks(executor):
 
 @pytest.mark.parametrize(
     ("make", "lengthscales"),
-    [(rings, [0.3]), (blocks, [0.3]), (pathwise, [0.3]), (by_coordinate, [0.3, 0.5, 0.2])],
+    [
+        (rings, [0.3]),
+        (rings_with_gaps, [0.3]),
+        (blocks, [0.3]),
+        (pathwise, [0.3]),
+        (by_coordinate, [0.3, 0.5, 0.2]),
+    ],
 )
 def test_bits_do_not_depend_on_the_executor(executor, make, lengthscales, monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)  # several blocks

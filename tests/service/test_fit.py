@@ -6,17 +6,19 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import FitError
+from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.result import FitStatus, StandardErrors
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
-from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, prior_table, whole_grid
+from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, grid_of_most, prior_table
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
@@ -72,9 +74,10 @@ def assert_within(fitted, *, standard_errors):
 
 def test_a_whole_grid_is_found_without_its_poles(field):
     points = observation_points(field)
-    grid, chosen = whole_grid(points.latitude_degrees, points.longitude_degrees)
+    grid, chosen, places = grid_of_most(points.latitude_degrees, points.longitude_degrees)
     np.testing.assert_array_equal(grid.latitude_degrees, np.arange(-80.0, 81.0, 10.0))
     assert grid.shape == (17, 36)
+    np.testing.assert_array_equal(places, np.arange(17 * 36))
     np.testing.assert_array_equal(
         points.values_kelvin[:, chosen].reshape(2, 17, 36), field.t2m.values[:, 1:-1].astype(float)
     )
@@ -83,9 +86,19 @@ def test_a_whole_grid_is_found_without_its_poles(field):
 def test_longitudes_may_begin_anywhere_and_latitudes_lie_anywhere(field):
     gaussian = field.isel(latitude=[1, 2, 4, 8, 13]).assign_coords(longitude=field.longitude + 3.7)
     points = observation_points(gaussian)
-    grid, chosen = whole_grid(points.latitude_degrees, points.longitude_degrees)
+    grid, chosen, _ = grid_of_most(points.latitude_degrees, points.longitude_degrees)
     np.testing.assert_array_equal(grid.latitude_degrees, gaussian.latitude)
     assert (grid.n_longitudes, chosen.size) == (36, 5 * 36)
+
+
+def test_a_grid_may_have_gaps(field):
+    points = observation_points(field)
+    kept = np.delete(np.arange(points.latitude_degrees.size), [3, 40, 250])
+    latitude, longitude = points.latitude_degrees[kept], points.longitude_degrees[kept]
+    grid, chosen, places = grid_of_most(latitude, longitude)
+    assert (grid.shape, chosen.size) == ((17, 36), 17 * 36 - 3)
+    np.testing.assert_array_equal(np.repeat(grid.latitude_degrees, 36)[places], latitude[chosen])
+    np.testing.assert_array_equal(np.tile(np.arange(0.0, 360.0, 10.0), 17)[places], longitude[chosen])
 
 
 def gap(field):
@@ -93,24 +106,52 @@ def gap(field):
     return field
 
 
+def half(field):
+    field.t2m[:, 3:12, ::2] = np.nan
+    field.t2m[:, 12:16, 1::2] = np.nan
+    field.t2m[:, 1:3, :19] = np.nan
+    field.t2m[:, 16:18, 5:31] = np.nan
+    return field
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        gap,
+        half,
         lambda field: field.isel(longitude=slice(1, None)),
         lambda field: field.isel(longitude=[0, 1, 2, 3, 5, 6]),
         lambda field: field.sel(longitude=slice(100, 200)),
         lambda field: field.isel(latitude=[0, -1]),
     ],
-    ids=["gap", "one column less", "uneven columns", "region", "poles alone"],
+    ids=["half is missing", "one column less", "uneven columns", "region", "poles alone"],
 )
-def test_what_is_no_whole_grid(field, change):
+def test_what_is_no_grid(field, change):
     points = observation_points(change(field.copy(deep=True)))
-    assert whole_grid(points.latitude_degrees, points.longitude_degrees) is None
+    assert grid_of_most(points.latitude_degrees, points.longitude_degrees) is None
 
 
 def with_field(text):
     return text.replace("[prior]", '[prior]\nfit_to = "field"')
+
+
+def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 500)  # beyond, a dense factor is not used
+    whole = job_text.replace(
+        '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
+    )
+    task = prepare(parse_job(whole), field)
+    assert task.design.train.size == 584
+    fitted = fitted_in(task)
+    assert fitted.attributes()["likelihood"] == (
+        "exact, by the rings of the grid, 30 points of which are missing"
+    )
+    sites = fit_sites(task.points, task.design.train, fit_to="observed")
+    X = unit_sphere(task.points.latitude_degrees[sites.chosen], task.points.longitude_degrees[sites.chosen])
+    b = task.points.values[:, sites.chosen] - task.mean(X).T
+    kernel, noise = fitted.prior.kernel, fitted.prior.noise_variance
+    expected = multivariate_normal(np.zeros(len(X)), kernel(X, X) + noise * np.eye(len(X))).logpdf(b).sum()
+    assert fitted.result.log_likelihood == pytest.approx(expected, abs=1e-6)
+    assert_within(fitted, standard_errors=4.0)
 
 
 def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text):
@@ -302,7 +343,8 @@ def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_
     assert [event.stage for event in events if event.kind == "done"] == ["Observations", "Points", "Fit"]
     texts = [event.text for event in events if event.stage == "Fit" and event.kind in ("note", "done")]
     assert texts[0] == "to the 250 observed points, on serial"
-    assert texts[1].startswith("converged, lengthscale 0.")
+    assert texts[1] == "likelihood: exact"
+    assert texts[2].startswith("converged, lengthscale 0.")
     assert not (tmp_path / "out" / "CURRENT").exists()
     assert list((tmp_path / "out" / "runs").iterdir()) == []
 
