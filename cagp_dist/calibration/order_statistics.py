@@ -79,8 +79,11 @@ def fewest(level: float) -> int:
     return max(2, ceil(1.0 / min(level, 1.0 - level) - 1e-9))
 
 
-def check_resolved(levels: ArrayLike, count: int) -> None:
-    """Raise `ArgumentError` unless ``count`` calibration points resolve every level."""
+def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> None:
+    """Raise `ArgumentError` unless ``count`` calibration points resolve every level.
+
+    ``shared``: they are one part of those that were given, and the text says so.
+    """
     chosen = np.asarray(levels, dtype=np.float64).ravel()
     if not chosen.size or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
         raise ArgumentError(
@@ -90,8 +93,8 @@ def check_resolved(levels: ArrayLike, count: int) -> None:
     if count < (needed := fewest(extreme)):
         raise ArgumentError(
             f"{counted(count, 'calibration point')} cannot resolve the level {extreme:g}; expected at least "
-            f"{needed} (1 over the probability of its tail). Keep more points for calibration, or ask for "
-            "levels nearer to the middle."
+            f"{needed} (1 over the probability of its tail){' in each part of the split' if shared else ''}. "
+            "Keep more points for calibration, or ask for levels nearer to the middle."
         )
 
 

@@ -103,6 +103,11 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("job with a map of 64,800 cells: seconds", job["seconds"], "<= 60"),
             Line("    of all processors together", job["processor_seconds"]),
         ]
+    if sharp := results.get("sharp"):
+        lines += [
+            Line("sharp GP, 25 levels, 2,000 + 1,000 points: seconds", sharp["seconds_isotropic"], "<= 60"),
+            Line("    a lengthscale for each of 4 coordinates", sharp["seconds_anisotropic"], "<= 60"),
+        ]
     if startup := results.get("startup"):
         lines += [
             Line("import cagp_dist, seconds", startup["import_seconds"], "<= 0.5"),

@@ -1,0 +1,330 @@
+"""Posterior variances as functions of the lengthscales, which a sharp calibrated GP moves.
+
+A kernel is stretched by numbers x: every lengthscale is divided by ``exp(x)``, all by one number or those of
+each coordinate by their own, and the variance may be multiplied by one more. At x = 0 it is the kernel that
+was given. The points, the noise and the mean stay. Variances know no data, but for solvers that do.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import as_points, check_positive
+from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.kernels import Elementary, Kernel, Sum, coordinates
+from cagp_dist.prior import Prior, check_prior
+from cagp_dist.runtime import blas_threads_for
+from cagp_dist.text import counted
+
+if TYPE_CHECKING:
+    from cagp_dist.latlon import LatLonGrid
+    from cagp_dist.runtime import Executor
+    from cagp_dist.solvers import Solver
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What of a kernel is moved.
+
+    Attributes
+    ----------
+    by_coordinate : int or None
+        Number of coordinates, each with a lengthscale of its own; None if all are divided by one number.
+    variance : bool
+        Whether the variance is moved as well.
+    """
+
+    by_coordinate: int | None = None
+    variance: bool = False
+
+    @property
+    def lengths(self) -> int:
+        """How many of the numbers divide lengthscales."""
+        return self.by_coordinate or 1
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers there are."""
+        return self.lengths + self.variance
+
+    def kernel(self, kernel: Kernel, x: Array) -> Kernel:
+        """Stretch a kernel by numbers of shape (P,)."""
+        made = [self._part(part, x) for part in kernel.parts]
+        stretched: Kernel = Sum(tuple(made)) if len(made) > 1 else made[0]
+        return stretched * float(np.exp(x[-1])) if self.variance else stretched
+
+    def _part(self, part: Elementary, x: Array) -> Elementary:
+        if self.by_coordinate is None and not isinstance(part.lengthscale, tuple):
+            return replace(part, lengthscale=float(part.lengthscale * np.exp(-x[0])))
+        inverse = part.inverse_lengthscales(self.by_coordinate or len(_own(part)))
+        return replace(part, lengthscale=tuple(np.exp(-x[: self.lengths]) / np.array(inverse)))
+
+
+def _own(part: Elementary) -> tuple[float, ...]:
+    return part.lengthscale if isinstance(part.lengthscale, tuple) else (part.lengthscale,)
+
+
+class Variances(ABC):
+    """Latent posterior variances at N targets for one stretch, and their slopes by its numbers."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Array:
+        """Latent variances, shape (N,), squared unit of y."""
+
+    @abstractmethod
+    def slope_of_sum(self, weights: Array) -> Array:
+        """Give the slope of ``sum_i weights_i variance_i``, shape (P,)."""
+
+
+class StretchedModel(ABC):
+    """Observed points and a prior whose lengthscales may be moved."""
+
+    prior: Prior
+
+    @abstractmethod
+    def at(self, targets: Array, x: Array, stretch: Stretch) -> Variances:
+        """Latent variances at targets (N, p) with the kernel stretched by x, shape (P,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseModel(StretchedModel):
+    """By Cholesky factors: ``n^3 / 3 + n^2 N`` flops, ``2 n^2 N`` for slopes, ``8 n (3 n + 3 N)`` bytes.
+
+    Parameters
+    ----------
+    prior : Prior
+        The kernel must not be a sum.
+    X : array_like, shape (n, p)
+        Observed points.
+
+    Raises
+    ------
+    ArgumentError
+        If the kernel is a sum, or points and kernel do not go together.
+    """
+
+    prior: Prior
+    X: Array
+
+    def __post_init__(self) -> None:
+        check_prior(self.prior)
+        points = as_points("X", self.X)
+        self.prior.kernel.check_coordinates(points)
+        if len(self.prior.kernel.parts) > 1:
+            raise ArgumentError(
+                "the kernel is a sum; dense slopes are those of one kernel. Use SolvedModel with a solver."
+            )
+        object.__setattr__(self, "X", points)
+
+    def at(self, targets: Array, x: Array, stretch: Stretch) -> "DenseVariances":
+        """Latent variances at targets (N, p)."""
+        kernel = stretch.kernel(self.prior.kernel, x)
+        assert isinstance(kernel, Elementary)
+        return DenseVariances(kernel, self.X, np.asarray(self.prior.noise_variance), targets, stretch)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseVariances(Variances):
+    """Variances by a Cholesky factor, made when they are asked for.
+
+    Attributes
+    ----------
+    kernel : Elementary
+        After the stretch.
+    X, targets : array, shape (n, p), (N, p)
+    noise_variance : array, shape () or (n,)
+    stretch : Stretch
+    """
+
+    kernel: Elementary
+    X: Array
+    noise_variance: Array
+    targets: Array
+    stretch: Stretch
+
+    @cached_property
+    def variance(self) -> Array:
+        """``k(x, x) - |L^-1 v|^2``, shape (N,)."""
+        with blas_threads_for(len(self.X)):
+            half = self._factored[1]
+        left = self.kernel.variance - np.einsum("ij,ij->j", half, half)
+        if left.size and left.min() <= -1e-6 * self.kernel.variance:
+            raise NumericalError(
+                f"a posterior variance came out as {left.min():g}: the covariance of the observations is "
+                "singular in floating point. Raise the noise variance."
+            )
+        return np.asarray(left)
+
+    def slope_of_sum(self, weights: Array) -> Array:
+        """Slope of ``sum_i w_i (k_ii - v_i' G^-1 v_i)``, through ``G^-1 V' diag(w) V G^-1``."""
+        with blas_threads_for(len(self.X)):
+            return self._slope_of_sum(weights)
+
+    def _slope_of_sum(self, weights: Array) -> Array:
+        chosen = np.flatnonzero(weights)
+        w, back = weights[chosen], self._weights[:, chosen]
+        between, across = self._profiles
+        own = 2.0 * across[chosen] * (w[:, None] * back.T)
+        self_product = _weighted_product(back, w)
+        self_product *= between
+        slopes = _squares(own, self._scaled[1][chosen], self._scaled[0])
+        slopes -= _squares(self_product, self._scaled[0], self._scaled[0])
+        found = slopes if self.stretch.by_coordinate else np.array([slopes.sum()])
+        if not self.stretch.variance:
+            return found
+        noise = np.broadcast_to(self.noise_variance, (len(self.X),))
+        inner = self.kernel.variance - self.variance[chosen] + noise @ back**2
+        return np.append(found, w @ (self.kernel.variance - inner))
+
+    @cached_property
+    def _factored(self) -> tuple[Array, Array]:
+        """L and ``L^-1 V'``."""
+        from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+        G = self.kernel(self.X, self.X)
+        G[np.diag_indices(len(G))] += self.noise_variance
+        try:
+            factor = cholesky(G.T, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError as error:
+            raise NumericalError(
+                "the covariance of the observations is not positive definite in floating point. Raise the "
+                "noise variance."
+            ) from error
+        cross = self.kernel(self.X, self.targets)
+        return factor, np.asarray(solve_triangular(factor, cross, lower=True, check_finite=False))
+
+    @cached_property
+    def _weights(self) -> Array:
+        """``G^-1 V'``, shape (n, N)."""
+        from scipy.linalg import solve_triangular
+
+        factor, half = self._factored
+        return np.asarray(solve_triangular(factor, half, lower=True, trans="T", check_finite=False))
+
+    @cached_property
+    def _scaled(self) -> tuple[Array, Array]:
+        """X and targets in units of the lengthscales."""
+        inverse = np.array(self.kernel.inverse_lengthscales(self.X.shape[1]))
+        return self.X * inverse, self.targets * inverse
+
+    @cached_property
+    def _profiles(self) -> tuple[Array, Array]:
+        """``h = (dk / d log l) / u^2`` between observed points and from targets to them: (n, n), (N, n).
+
+        The slope by the lengthscale of one coordinate is h times its scaled squared difference.
+        """
+        from scipy.spatial.distance import cdist
+
+        from cagp_dist.compiled import evaluate
+
+        observed, targets = self._scaled
+        slope = replace(self.kernel, lengthscale=1.0).slope_parameters
+        made = []
+        for points in (observed, targets):
+            values = np.empty((len(points), len(observed)))
+            evaluate(*slope, coordinates(points), coordinates(observed), values)
+            squares = cdist(points, observed, "sqeuclidean")
+            made.append(np.divide(values, squares, out=values, where=squares > 0.0))
+        return made[0], made[1]
+
+
+def _weighted_product(A: Array, weights: Array) -> Array:
+    """Give ``A diag(weights) A'``, with half the flops where no weight differs in sign from another."""
+    sign = 1.0 if bool(np.all(weights >= 0.0)) else -1.0
+    if bool(np.all(sign * weights >= 0.0)):
+        scaled = A * np.sqrt(sign * weights)
+        return np.asarray(sign * (scaled @ scaled.T))  # NumPy sees that it is symmetric
+    return np.asarray((A * weights) @ A.T)
+
+
+def _squares(weights: Array, left: Array, right: Array) -> Array:
+    """``sum_ik W_ik (left_ij - right_kj)^2`` for every coordinate j, shape (p,)."""
+    rows, columns = weights.sum(axis=1), weights.sum(axis=0)
+    mixed = np.einsum("ij,ij->j", left, weights @ right)
+    return np.asarray(rows @ left**2 + columns @ right**2 - 2.0 * mixed)
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedModel(StretchedModel):
+    """By any solver: the targets are columns of its solve, and no n x n matrix is stored unless it does.
+
+    Variances count the computation that was not done, as those of `cagp_dist.condition` do. Slopes are
+    central differences, two solves for each number. Solvers that look at the data, such as conjugate
+    gradients, see the same data for all stretches.
+
+    Parameters
+    ----------
+    prior : Prior
+        Also with a sum of kernels.
+    X, y
+        As for `cagp_dist.condition`: points and values, or a grid and a field.
+    solver : Solver
+        Such as ``BlockGaussSeidel(5)``, or ``Rings()`` on a grid.
+    executor : Executor, optional
+        As for `cagp_dist.condition`.
+    step : float
+        Of the differences, on the scale of logarithms.
+    """
+
+    prior: Prior
+    X: "ArrayLike | LatLonGrid"
+    y: ArrayLike
+    solver: "Solver"
+    executor: "Executor | None" = None
+    step: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_prior(self.prior)
+        check_positive("step", self.step)
+
+    def at(self, targets: Array, x: Array, stretch: Stretch) -> "SolvedVariances":
+        """Latent variances at targets (N, p)."""
+        return SolvedVariances(self, targets, x, stretch)
+
+    def solve(self, targets: Array, x: Array, stretch: Stretch) -> Array:
+        """Latent variances of one solve, shape (N,)."""
+        from cagp_dist.gp import condition
+
+        prior = replace(self.prior, kernel=stretch.kernel(self.prior.kernel, x))
+        found = condition(prior, self.X, self.y, targets, solver=self.solver, executor=self.executor)
+        if found.variance.shape != (len(targets),):
+            raise ArgumentError(
+                f"fields with different gaps have variances of shape {found.variance.shape}; expected one "
+                f"for each of {counted(len(targets), 'target')}. Fit one field at a time."
+            )
+        return found.variance
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedVariances(Variances):
+    """Variances by solves, made when they are asked for."""
+
+    model: SolvedModel
+    targets: Array
+    x: Array
+    stretch: Stretch
+
+    @cached_property
+    def variance(self) -> Array:
+        """Latent variances, shape (N,)."""
+        return self.model.solve(self.targets, self.x, self.stretch)
+
+    def slope_of_sum(self, weights: Array) -> Array:
+        """By central differences."""
+        return self._jacobian @ weights
+
+    @cached_property
+    def _jacobian(self) -> Array:
+        """Slopes of all variances, shape (P, N)."""
+        steps = self.model.step * np.eye(self.x.size)
+        ahead, behind = (
+            np.array([self.model.solve(self.targets, self.x + sign * step, self.stretch) for step in steps])
+            for sign in (1.0, -1.0)
+        )
+        return np.asarray((ahead - behind) / (2.0 * self.model.step))

@@ -1,0 +1,236 @@
+"""Sharp calibrated GPs: slopes against differences, what a split guarantees, every way to the variances."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.calibration.order_statistics import q_lin
+from cagp_dist.calibration.sharp import Sharp
+from cagp_dist.calibration.sharp_search import Errors, Search
+from cagp_dist.calibration.stretched import DenseModel, SolvedModel, Stretch
+from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.predictive import Gaussian
+
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+def _problem(seed: int, n: int = 30, others: int = 60):
+    """A rough field in one half of a square, noise that grows along it, and a prior that knows neither."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n + others, 2))
+    y = 2.0 * np.sin(9.0 * X[:, 0]) * (X[:, 1] > 0.5) + (0.1 + X[:, 0]) * 0.3 * rng.standard_normal(
+        n + others
+    )
+    prior = cagp.Prior(cagp.Matern32(0.2, 1.5), noise_variance=0.02)
+    found = cagp.condition(prior, X[:n], y[:n], X[n:], solver=cagp.Cholesky())
+    return prior, X[:n], y[:n], X[n:], y[n:], Gaussian(found.mean, np.sqrt(found.variance + 0.02))
+
+
+@pytest.mark.parametrize("family", [cagp.Matern12, cagp.Matern32, cagp.Matern52, cagp.SquaredExponential])
+@pytest.mark.parametrize(
+    ("lengthscale", "own"), [(0.3, False), (0.3, True), ((0.2, 0.9), True), ((0.2, 0.9), False)]
+)
+def test_dense_slopes_are_those_of_differences_of_solves(family, lengthscale, own: bool) -> None:
+    rng = np.random.default_rng(0)
+    X, targets = rng.uniform(size=(40, 2)), rng.uniform(size=(9, 2))
+    prior = cagp.Prior(family(lengthscale, 2.0), noise_variance=0.1 + rng.uniform(size=40))
+    stretch = Stretch(2 if own else None, variance=True)
+    x = 0.3 * rng.standard_normal(stretch.numbers)
+    dense = DenseModel(prior, X).at(targets, x, stretch)
+    solved = SolvedModel(prior, X, np.zeros(40), cagp.Cholesky()).at(targets, x, stretch)
+    np.testing.assert_allclose(dense.variance, solved.variance, rtol=1e-10)
+    for weights in (rng.standard_normal(9), rng.uniform(size=9), np.eye(9)[4], np.zeros(9)):
+        np.testing.assert_allclose(dense.slope_of_sum(weights), solved.slope_of_sum(weights), atol=2e-5)
+
+
+@pytest.mark.parametrize("anisotropic", [False, True])
+def test_slopes_go_through_the_active_order_statistics(anisotropic: bool) -> None:
+    """Slopes of beta and of the objective (math 12) against central differences, at every level."""
+    prior, X, _, targets, values, law = _problem(1)
+    stretch = Stretch(2 if anisotropic else None)
+    known = Errors(values - law.mean, np.full(60, 0.02), np.arange(60))
+    search = Search(DenseModel(prior, X), targets, stretch, known, reach=3.0)
+    x = np.array([0.21, -0.4])[: stretch.numbers]
+    latent = search.visit(x).latent
+    for level in (0.02, 0.11, 0.5, 0.87, 0.97):
+        width = search.visit(x).width(level)
+        assert width.beta == pytest.approx(q_lin(level, known.errors / np.sqrt(0.02 + latent)), rel=1e-12)
+        assert width.objective == pytest.approx(width.beta**2 * np.sum(0.02 + latent), rel=1e-12)
+        for number, step in enumerate(1e-5 * np.eye(x.size)):
+            ahead, behind = (search.visit(x + sign * step).at(level) for sign in (1.0, -1.0))
+            slopes = (np.array(ahead) - np.array(behind)) / 2e-5
+            found = width.beta_slope[number], width.slope[number]
+            np.testing.assert_allclose(found, slopes, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("anisotropic", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_levels_are_ordered_and_no_wider_than_without_a_search(anisotropic: bool, seed: int) -> None:
+    prior, X, _, targets, values, law = _problem(seed)
+    levels = tuple(np.linspace(0.04, 0.96, 24))
+    sharp = Sharp(DenseModel(prior, X), levels, anisotropic=anisotropic, split="two-way")
+    fitted = sharp.fit(law, values, targets)
+    assert np.all(np.diff(fitted.beta) >= -1e-12)
+    upper, lower = fitted.stretches[fitted.beta > 0.0], fitted.stretches[fitted.beta < 0.0]
+    assert np.all(np.diff(upper, axis=0) >= 0.0)
+    assert np.all(np.diff(lower, axis=0) <= 0.0)
+    quantiles = fitted.quantiles(law, targets)
+    if not anisotropic:
+        assert np.all(np.diff(quantiles, axis=0) >= -1e-12)
+    # eq. 5: as many calibration points below a quantile as its level says, rounded down
+    below = np.count_nonzero(values <= quantiles + 1e-12, axis=1)
+    np.testing.assert_array_equal(below, np.floor(np.array(levels) * 61 + 1e-9))
+    plain = law.mean + law.std * q_lin(levels, law.normal_score(values))[:, None]
+    ours, theirs = (np.sum((each - law.mean) ** 2, axis=1) for each in (quantiles, plain))
+    assert ours[0] <= theirs[0] * (1.0 + 1e-12)
+    assert ours[-1] <= theirs[-1] * (1.0 + 1e-12)
+    assert ours.sum() < 0.95 * theirs.sum()
+
+
+def _shares(simulations: range, *, new: int, count: int) -> np.ndarray:
+    """Share of new values below each quantile of a three-way split with ``count`` points for beta."""
+    shares = []
+    for seed in simulations:
+        prior, X, _, others, values, law = _problem(seed, n=15, others=2 * count + new)
+        sharp = Sharp(DenseModel(prior, X), LEVELS, anisotropic=seed % 2 == 0, starts=2, steps=2)
+        fitted = sharp.fit(law[:-new], values[:-new], others[:-new])
+        shares.append(np.mean(values[-new:] <= fitted.quantiles(law[-new:], others[-new:]), axis=1))
+    return np.array(shares)
+
+
+def _guarantee(start: int, simulations: int) -> None:
+    """Mean shares within 1 / (N + 1) of their levels, and 4 standard errors.
+
+    Given the calibration points a share has the law Beta(l, N + 1 - l) and ``new`` draws are made of it.
+    """
+    new, count = 50, 19
+    shares = _shares(range(start, start + simulations), new=new, count=count).mean(axis=0)
+    for level, share in zip(LEVELS, shares, strict=True):
+        own = level * (1.0 - level) / (count + 2)
+        error = np.sqrt((own + (level * (1.0 - level) - own) / new) / simulations)
+        assert abs(share - level) < 4.0 * error  # levels are multiples of 1 / (N + 1) here: exact
+        assert abs(share - level) < 1.0 / (count + 1) + 4.0 * error
+
+
+@pytest.mark.parametrize("start", [0, 5000])
+def test_three_way_split_keeps_the_guarantee(start: int) -> None:
+    _guarantee(start, 40)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("start", [0, 5000])
+def test_three_way_split_keeps_the_guarantee_over_500_simulations(start: int) -> None:
+    _guarantee(start, 500)
+
+
+def test_solvers_give_what_dense_matrices_give() -> None:
+    """The same search through `Cholesky` of `condition`; sweeps that stop early have their own variances."""
+    prior, X, y, targets, values, law = _problem(2)
+    settings = {"levels": LEVELS, "split": "two-way", "steps": 2, "starts": 2}
+    dense = Sharp(DenseModel(prior, X), **settings).fit(law, values, targets)
+    solved = Sharp(SolvedModel(prior, X, y, cagp.Cholesky()), **settings).fit(law, values, targets)
+    np.testing.assert_allclose(solved.stretches, dense.stretches, atol=1e-3)
+    np.testing.assert_allclose(solved.quantiles(law, targets), dense.quantiles(law, targets), atol=1e-4)
+
+    solver = cagp.BlockGaussSeidel(2, block_size=8)
+    early = cagp.condition(prior, X, y, targets, solver=solver)
+    stated = Gaussian(early.mean, np.sqrt(early.variance + 0.02))
+    fitted = Sharp(SolvedModel(prior, X, y, solver), **settings).fit(stated, values, targets)
+    inside = np.mean(values <= fitted.quantiles(stated, targets) + 1e-12, axis=1)
+    np.testing.assert_allclose(inside, np.floor(np.array(LEVELS) * 61 + 1e-9) / 60)
+    total = prior.kernel + cagp.Matern32(0.9, 0.5)
+    summed = SolvedModel(cagp.Prior(total, 0.02), X, y, cagp.Cholesky())
+    halved = summed.at(targets, np.array([np.log(2.0)]), Stretch()).variance
+    oracle = cagp.condition(
+        cagp.Prior(cagp.Matern32(0.1, 1.5) + cagp.Matern32(0.45, 0.5), 0.02),
+        X,
+        y,
+        targets,
+        solver=cagp.Cholesky(),
+    )
+    np.testing.assert_allclose(halved, oracle.variance, rtol=1e-10)
+
+
+def test_grids_are_solved_by_rings() -> None:
+    grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 6), 12)
+    prior = cagp.Prior(cagp.Matern32(0.5, 1.0), 0.05)
+    rng = np.random.default_rng(0)
+    field = rng.standard_normal((6, 12))
+    targets = cagp.unit_sphere(rng.uniform(-60.0, 60.0, 8), rng.uniform(0.0, 360.0, 8))
+    x, weights = np.array([0.3]), rng.uniform(size=8)
+    rings = SolvedModel(prior, grid, field, cagp.Rings()).at(targets, x, Stretch())
+    dense = DenseModel(prior, grid.points).at(targets, x, Stretch())
+    np.testing.assert_allclose(rings.variance, dense.variance, rtol=1e-9)
+    np.testing.assert_allclose(rings.slope_of_sum(weights), dense.slope_of_sum(weights), rtol=1e-5)
+
+
+def test_several_fields_and_gaps_share_the_stretches() -> None:
+    """Twice the same field is the same law, and values that are missing count for nothing."""
+    prior, X, _, targets, values, law = _problem(3)
+    sharp = Sharp(DenseModel(prior, X), LEVELS, split="two-way")
+    twice = Gaussian(np.stack([law.mean, law.mean]), np.stack([law.std, law.std]))
+    gaps = np.where(np.arange(60) < 20, np.nan, values)
+    for seen in (values, gaps):
+        there = ~np.isnan(seen)
+        one = sharp.fit(law[there], values[there], targets[there])
+        both = sharp.fit(law, seen, targets)
+        np.testing.assert_allclose(both.beta, one.beta, rtol=1e-9)
+        table = sharp.fit(twice, np.stack([seen, np.full(60, np.nan)]), targets)(twice, targets)
+        np.testing.assert_allclose(table.values[:, 0], both(law, targets).values, rtol=1e-9)
+        np.testing.assert_array_equal(table.values[:, 0], table.values[:, 1])
+
+
+def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> None:
+    prior, X, _, targets, values, law = _problem(4)
+    fitted = Sharp(DenseModel(prior, X), (0.1, 0.4, 0.6, 0.9), split="two-way").fit(law, values, targets)
+    again = fitted.interpolated(fitted.levels)
+    np.testing.assert_allclose(again.quantiles(law, targets), fitted.quantiles(law, targets), rtol=1e-9)
+    half = fitted.interpolated([0.25])
+    assert half.beta[0] == pytest.approx(0.5 * (fitted.beta[0] + fitted.beta[1]))
+    np.testing.assert_allclose(np.exp(half.stretches[0]), np.exp(fitted.stretches[:2]).mean(axis=0))
+    assert fitted.beta[1] < 0.0 < fitted.beta[2]
+    node = 0.4 + 0.2 * fitted.beta[1] / (fitted.beta[1] - fitted.beta[2])
+    zero = fitted.interpolated([node])
+    assert zero.beta[0] == pytest.approx(0.0, abs=1e-12)
+    np.testing.assert_allclose(zero.stretches[0], fitted.stretches[1:3].min(axis=0))
+    with pytest.raises(ArgumentError, match="expected ascending numbers from"):
+        fitted.interpolated([0.05])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": None}, "model is missing; a sharp GP moves lengthscales"),
+        ({"levels": (0.01, 0.5)}, r"cannot resolve the level 0\.01; expected at least 100 .*in each part"),
+        ({"levels": (0.01, 0.5), "split": "two-way"}, "60 calibration points cannot resolve the level"),
+        ({"levels": (0.5, 0.3)}, "expected at least two in ascending order"),
+        ({"split": "four-way"}, 'expected "three-way" or "two-way"'),
+        ({"share": 1.0}, "share is 1.0"),
+        ({"reach": 0.5}, "reach is 0.5"),
+    ],
+)
+def test_wrong_settings_are_refused(change: dict, message: str) -> None:
+    prior, X, _, targets, values, law = _problem(0)
+    with pytest.raises(ArgumentError, match=message):
+        Sharp(**({"model": DenseModel(prior, X), "levels": LEVELS} | change)).fit(law, values, targets)
+
+
+def test_wrong_problems_are_refused() -> None:
+    prior, X, y, targets, values, law = _problem(0)
+    sharp = Sharp(DenseModel(prior, X), LEVELS)
+    with pytest.raises(
+        ArgumentError, match=r"60 of 60 predictions have a standard deviation .* noise included"
+    ):
+        sharp.fit(Gaussian(law.mean, 0.1 * law.std), values, targets)
+    with pytest.raises(ArgumentError, match="X holds 5 points"):
+        sharp.fit(law, values, targets[:5])
+    with pytest.raises(ArgumentError, match="the same multiple"):
+        sharp.fit(law, law.mean, targets)
+    with pytest.raises(ArgumentError, match="the kernel is a sum"):
+        DenseModel(cagp.Prior(prior.kernel + prior.kernel, 0.1), X)
+    singular = DenseModel(cagp.Prior(cagp.SquaredExponential(50.0, 1.0), 1e-18), X)
+    with pytest.raises(NumericalError, match="not positive definite"):
+        singular.at(targets, np.zeros(1), Stretch()).variance  # noqa: B018
+    gaps = np.stack([y, np.where(np.arange(30) < 3, np.nan, y)], axis=1)
+    with pytest.raises(ArgumentError, match="Fit one field at a time"):
+        SolvedModel(prior, X, gaps, cagp.Cholesky()).solve(targets, np.zeros(1), Stretch())
