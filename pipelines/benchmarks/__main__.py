@@ -108,6 +108,12 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("sharp GP, 25 levels, 2,000 + 1,000 points: seconds", sharp["seconds_isotropic"], "<= 60"),
             Line("    a lengthscale for each of 4 coordinates", sharp["seconds_anisotropic"], "<= 60"),
         ]
+    if scale := results.get("local_scale"):
+        lines += [
+            Line("local scale of 10,000 errors: seconds", scale["seconds_10000"], "<= 1"),
+            Line("    and of 721 x 1440", scale["seconds_grid"], "<= 20"),
+            Line("    of all processors together", scale["processor_seconds_grid"]),
+        ]
     if startup := results.get("startup"):
         lines += [
             Line("import cagp_dist, seconds", startup["import_seconds"], "<= 0.5"),

@@ -1,0 +1,302 @@
+"""Error bars on fields that no prior describes: every way of recalibration, for exact and unfinished solves.
+
+    python -m pipelines.experiments.real_field [--quick] [--output FOLDER] [--seeds N] [FIELD ...]
+
+Of each field some points are observed, others kept for calibration and others predicted, at random in
+proportion to area or by blocks of the globe, so that a test point has no neighbour that was observed. The
+solver predicts calibration and test points (exactly, and by block Gauss-Seidel after 2 and 5 sweeps), and
+every method that job files know corrects the laws of the test points by the errors of the calibration
+points; of the exact solve also by the leave-one-out errors of the observed points. FIELD is one of
+``global`` (the built-in field, a field drawn from its prior and one with a known scale, on one grid),
+``europe`` and ``uk`` (every 36th hour of a month), the last two from ``../shared/data``; all that are
+there by default.
+
+Prints tables, mean over the seeds and its standard error; writes ``real-field-FIELD-KIND.zarr`` and draws
+``real-field.png``. Strata are fifths of *roughness*: the standard deviation of the values at the ten observed
+points nearest to a test point, which says nothing of the value there.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from scipy.spatial import cKDTree
+from scipy.stats import kstest
+
+import cagp_dist as cagp
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.local_scale import FittedLocalScale
+from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.errors import ArgumentError
+from cagp_dist.posterior.left_out import each_left_out
+from cagp_dist.predictive import Gaussian, Predictive
+from pipelines.experiments.output import COLOURS, drawn, parser, print_table, save
+from pipelines.experiments.real_fields import (
+    EUROPE,
+    FIELDS,
+    UNITED_KINGDOM,
+    Field,
+    Kind,
+    Parts,
+    prior_and_mean,
+)
+
+SEEDS = 3
+SWEEPS = (2, 5)
+ROUGHNESS_POINTS = 10
+LEVEL = 0.9
+KINDS: tuple[Kind, ...] = ("random", "blocks")
+LEFT_OUT, EXACT = "exact, leave-one-out", "exact"
+NUMBERS = ("nll", "crps", "ks", "width", "coverage")
+SHOWN = (LEFT_OUT, "local-scale")
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Laws of calibration points beside what was observed there, and laws of the points to predict.
+
+    Attributes
+    ----------
+    solver : str
+    law, values : Gaussian and array, shape (T, N)
+    X : array, shape (N, 3)
+    test : Gaussian, shape (T, q)
+    """
+
+    solver: str
+    law: Gaussian
+    values: Array
+    X: Array
+    test: Gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A field with its parts drawn and its prior fitted."""
+
+    field: Field
+    parts: Parts
+    prior: cagp.Prior
+    mean: Array
+    points: Array
+
+    @classmethod
+    def drawn(cls, field: Field, counts: tuple[int, int, int], seed: int, kind: Kind) -> "Problem":
+        """Draw parts and fit the prior to what is observed."""
+        generator = np.random.default_rng([seed, KINDS.index(kind)])
+        parts = Parts.drawn(field, counts, generator, kind)
+        prior, mean = prior_and_mean(field, parts, generator)
+        points = cagp.unit_sphere(*field.places)
+        order = cagp.space_filling_order(points[parts.observed], block_size=block_size(len(parts.observed)))
+        parts = Parts(parts.observed[order], parts.calibration, parts.test)
+        return cls(field, parts, prior, mean, points)
+
+    def solved(self) -> Iterator[Known]:
+        """Solve exactly and by sweeps; each with the errors that it is corrected by."""
+        field, parts, noise = self.field, self.parts, self.prior.noise_variance
+        X, targets = self.points[parts.observed], np.concatenate([parts.calibration, parts.test])
+        y = np.ascontiguousarray((field.values - self.mean)[:, parts.observed].T)
+        kept = len(parts.calibration)
+
+        def known(name: str, mean: Array, variance: Array) -> Known:
+            shape = (len(field.values), len(targets))
+            law = Gaussian(
+                mean.reshape(len(targets), -1).T + self.mean[:, targets],
+                np.broadcast_to(np.sqrt(variance + noise), shape),
+            )
+            place = parts.calibration
+            return Known(name, law[:, :kept], field.values[:, place], self.points[place], law[:, kept:])
+
+        exact = cagp.condition(self.prior, X, y, self.points[targets], solver=cagp.Cholesky())
+        with_columns = known(EXACT, exact.mean, exact.variance)
+        left_out = each_left_out(self.prior, X, y)
+        of_each = Gaussian(left_out.mean + self.mean[:, parts.observed], np.sqrt(left_out.variance))
+        yield Known(LEFT_OUT, of_each, field.values[:, parts.observed], X, with_columns.test)
+        yield with_columns
+        solver = cagp.BlockGaussSeidel(max(SWEEPS), block_size=block_size(len(X)))
+        swept = cagp.condition(self.prior, X, y, self.points[targets], solver=solver)
+        for sweeps in SWEEPS:
+            step = next(step for step in swept.trace if step.iteration == sweeps)
+            yield known(f"block Gauss-Seidel, m = {sweeps}", step.mean, step.variance)
+
+    def roughness(self) -> Array:
+        """Give the standard deviation of what was observed at the nearest points, (T, q)."""
+        X, test = self.points[self.parts.observed], self.points[self.parts.test]
+        index = cKDTree(X).query(test, k=ROUGHNESS_POINTS)[1]
+        return np.asarray(self.field.values[:, self.parts.observed][:, index].std(axis=2))
+
+
+def block_size(n: int) -> int:
+    """About ten blocks, of 1,024 points at most."""
+    return min(1024, max(64, n // 10))
+
+
+def judged(law: Predictive, observed: Array, roughness: Array) -> dict[str, Array]:
+    """Scores of laws (T, q), and coverage of their 90 % intervals by fifth of roughness."""
+    lower, upper = law.interval(LEVEL)
+    inside = (lower <= observed) & (observed <= upper)
+    fifth = fifths(roughness)
+    return {
+        "nll": -law.log_density(observed).mean(),
+        "crps": law.crps(observed).mean(),
+        "ks": kstest(law.cdf(observed).ravel(), "uniform").statistic,
+        "width": (upper - lower).mean(),
+        "coverage": inside.mean(),
+        "coverage_by_fifth": np.array([inside[fifth == part].mean() for part in range(5)]),
+    }
+
+
+def fifths(roughness: Array) -> Indices:
+    """Which fifth each place belongs to, 0 to 4, from smooth to rough."""
+    return np.searchsorted(np.quantile(roughness, [0.2, 0.4, 0.6, 0.8]), roughness)
+
+
+def results(
+    problem: Problem, methods: Sequence[str]
+) -> Iterator[tuple[tuple[str, str, str], dict[str, Array]]]:
+    """Yield what each method makes of each solve of each field: names of the three, and scores.
+
+    A method that cannot learn from so few errors is left out.
+    """
+    names, roughness = np.array(problem.field.names), problem.roughness()
+    observed, X_test = problem.field.values[:, problem.parts.test], problem.points[problem.parts.test]
+    for known in problem.solved():
+        for name in dict.fromkeys(problem.field.names):
+            rows = np.flatnonzero(names == name)
+            some = rows if rows.size > 1 else rows[0]
+            for method in methods:
+                try:
+                    fitted = RECALIBRATIONS[method]().fit(known.law[some], known.values[some], known.X)
+                except ArgumentError as error:
+                    print(f"{name}, {known.solver}, {method}: {error}")
+                    continue
+                law = fitted(known.test[some], X_test)
+                found = judged(law, observed[some], roughness[some])
+                if isinstance(fitted, FittedLocalScale):
+                    found["scale"] = fitted.scale(known.test[some], X_test)
+                found["probability"] = law.cdf(observed[some])
+                yield (name, known.solver, method), found
+
+
+def dataset(runs: Sequence[dict[tuple[str, str, str], dict[str, Array]]]) -> xr.Dataset:
+    """Scores of all seeds, (seed, row); rows are named by field, solver and method."""
+    rows = [row for row in runs[0] if all(row in run for run in runs)]
+    names = np.array(rows).T
+    data: dict[str, tuple[tuple[str, ...], Array]] = {
+        name: (("seed", "row"), np.array([[run[row][name] for row in rows] for run in runs]))
+        for name in NUMBERS
+    }
+    by_fifth = np.array([[run[row]["coverage_by_fifth"] for row in rows] for run in runs])
+    data["coverage_by_fifth"] = ("seed", "row", "fifth"), by_fifth
+    coordinates = {
+        axis: ("row", values) for axis, values in zip(("field", "solver", "method"), names, strict=True)
+    }
+    return xr.Dataset(data, coords=coordinates)
+
+
+def table(found: xr.Dataset) -> Iterator[Sequence[str]]:
+    """Lines of the table: means over seeds, with standard errors of the scores."""
+    seeds = found.sizes["seed"]
+    for row in range(found.sizes["row"]):
+        one = found.isel(row=row)
+
+        def figure(name: str, digits: int, one: xr.Dataset = one) -> str:
+            values = one[name].values
+            text = f"{values.mean():.{digits}f}" if np.isfinite(values).all() else "-"
+            if seeds > 1 and text != "-":
+                text += f" ± {values.std(ddof=1) / np.sqrt(seeds):.{digits}f}"
+            return text
+
+        by_fifth = one.coverage_by_fifth.values.mean(axis=0)
+        yield (
+            *(str(one[name].values) for name in ("field", "solver", "method")),
+            figure("nll", 3),
+            figure("crps", 3),
+            figure("ks", 3),
+            f"{one.width.values.mean():.2f}",
+            f"{one.coverage.values.mean():.3f}",
+            " ".join(f"{value:.2f}" for value in by_fifth),
+        )
+
+
+HEAD = (
+    "field",
+    "solver",
+    "method",
+    "NLL",
+    "CRPS [K]",
+    "KS",
+    "width of 90 % [K]",
+    "inside",
+    "by fifth of roughness",
+)
+
+
+def draw(path: Path, problem: Problem, found: dict[tuple[str, str, str], dict[str, Array]]) -> None:
+    """Draw the scale of the built-in field and the known one, and coverage by stratum."""
+    latitude, longitude = (axis[problem.parts.test] for axis in problem.field.places)
+    roughness = problem.roughness()
+    built_in, *_, last = dict.fromkeys(problem.field.names)
+    levels = np.linspace(0.05, 0.95, 19)
+    with drawn(path, height_inches=6.2) as figure:
+        axes = figure.subplots(2, 2)
+        for place, name in zip(axes[0], (built_in, last), strict=True):
+            scale = np.log2(found[name, *SHOWN]["scale"])
+            dots = place.scatter(
+                (longitude + 180.0) % 360.0 - 180.0,
+                latitude,
+                c=scale,
+                s=3,
+                cmap="RdBu_r",
+                vmin=-3.0,
+                vmax=3.0,
+            )
+            place.set_title(f"scale of the error bars, {name} field", loc="left", fontsize=9)
+            place.set_xticks([-180, -90, 0, 90, 180])
+            place.set_yticks([-60, 0, 60])
+        bar = figure.colorbar(dots, ax=axes[0], ticks=[-3, -2, -1, 0, 1, 2, 3], shrink=0.9)
+        bar.ax.set_yticklabels(["1/8", "1/4", "1/2", "1", "2", "4", "8"])
+        shades = ["#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b"]
+        fifth = fifths(roughness[0])
+        for place, method in zip(axes[1], ("none", "local-scale"), strict=True):
+            probability = found[built_in, SHOWN[0], method]["probability"]
+            for part, shade in enumerate(shades):
+                distance = 2.0 * np.abs(probability[fifth == part] - 0.5)
+                place.plot(
+                    levels, [np.mean(distance <= level) for level in levels], color=shade, linewidth=1.4
+                )
+            place.plot([0, 1], [0, 1], color=COLOURS["truth"], linestyle=":", linewidth=1.0)
+            title = "the model's own error bars" if method == "none" else "with a local scale"
+            place.set_title(f"share inside by level, {title}", loc="left", fontsize=9)
+        axes[1, 0].text(0.05, 0.9, "from light to dark: fifths, smooth to rough", fontsize=8)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Solve, correct, print, save and draw."""
+    command = parser(__doc__)
+    command.add_argument("--seeds", type=int, default=SEEDS, help="draws of the parts (%(default)s)")
+    command.add_argument("fields", nargs="*", choices=[[], *FIELDS], metavar="FIELD", help=", ".join(FIELDS))
+    chosen = command.parse_args(arguments)
+    there = {"global": True, "europe": EUROPE.exists(), "uk": UNITED_KINGDOM.exists()}
+    for name in chosen.fields or [field for field in FIELDS if there[field]]:
+        make, counts = FIELDS[name]
+        if chosen.quick:
+            counts = (counts[0] // 10 + 100, counts[1] // 10 + 100, counts[2] // 10)
+        seeds = 1 if chosen.quick else chosen.seeds
+        for kind in KINDS:
+            runs = []
+            for seed in range(seeds):
+                problem = Problem.drawn(make(np.random.default_rng([seed, 9])), counts, seed, kind)
+                runs.append(dict(results(problem, list(RECALIBRATIONS))))
+                if name == "global" and kind == "random" and seed == 0:
+                    draw(chosen.output / "real-field.png", problem, runs[0])
+            found = dataset(runs)
+            print(f"{name}: {', '.join(f'{count:,}' for count in counts)} points, {kind}\n")
+            print_table(HEAD, table(found))
+            save(chosen.output / f"real-field-{name}-{kind}.zarr", found)
+
+
+if __name__ == "__main__":
+    main()
