@@ -136,3 +136,18 @@ def _plan_window(demand: Demand, grid: GridSize) -> Plan:
     entries = grid.latitudes * points + (points + demand.n) * demand.target_points
     flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
     return plan_without_tiles(demand, "exact on the regional grid", None, peak, entries, flops, 16)
+
+
+def inverse_diagonal_flops(grid: GridSize) -> int | None:
+    """Count the flops of the diagonal of the inverse of the observed points' matrix (T28).
+
+    A solve for each latitude or, of a window, for each missing point; then ``r^2 n`` for r missing of n. None
+    where each observed point would take iterations of its own.
+    """
+    if grid.solves_window:
+        missing, points = grid.missing_in_window, grid.window * grid.latitudes
+        return missing * (36 * grid.window * grid.latitudes**2 + missing * points)
+    if grid.products:
+        return None
+    solves = 8 * grid.latitudes if grid.missing else grid.latitudes // 3
+    return grid.wavenumbers * grid.latitudes**2 * solves + grid.missing**2 * grid.size

@@ -1,5 +1,7 @@
 """Recalibration methods by the names that job files give them: a new method is one class and one line here.
 
+Its name is in `cagp_dist.calibration.method_names` too.
+
 A method corrects Gaussian laws by the errors of calibration points, whose predictions did not use their own
 values: ``method.fit(law, observed, X)`` learns from N of them, ``fitted(law, X_new)`` gives the corrected
 laws at others.

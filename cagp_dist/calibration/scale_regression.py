@@ -11,8 +11,8 @@ from cagp_dist.arrays import Array
 MOST_DEGREES = 1e4
 """A Student t law of so many degrees of freedom is a normal law, to 1e-4 of its density."""
 
-LEAST_DEGREES = 1.05
-"""At 1 a Student t law has no mean."""
+LEAST_DEGREES = 2.1
+"""At 2 a Student t law has no standard deviation."""
 
 
 class ScaleRegression(NamedTuple):

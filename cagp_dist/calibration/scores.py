@@ -70,6 +70,88 @@ class Scores:
     ks_pvalue_area_weighted: float
 
 
+@dataclass(frozen=True, eq=False)
+class PointScores:
+    """Scores of each observation, of which `Scores` are the means.
+
+    Attributes
+    ----------
+    normal_score : array, shape S
+        Standard normal number of the observation's probability; it lies in the central interval of a level if
+        that of the interval's end is larger.
+    squared_error, nll, crps : array, shape S
+        Squared error of the mean, negative log density in nats, and continuous ranked probability score.
+    width, interval_score : array, shape (L, *S)
+        Width of the central interval of each level, and its score.
+    levels : array, shape (L,)
+    """
+
+    normal_score: Array
+    squared_error: Array
+    nll: Array
+    crps: Array
+    width: Array
+    interval_score: Array
+    levels: Array
+
+    @property
+    def pit(self) -> Array:
+        """Probability of a value no larger than the observation, shape S."""
+        return np.asarray(ndtr(self.normal_score), dtype=np.float64)
+
+    def __getitem__(self, index: Any) -> "PointScores":
+        """Scores of some of the observations, as an array of shape S would be indexed."""
+        index = index if isinstance(index, tuple) else (index,)
+        return PointScores(
+            self.normal_score[index],
+            self.squared_error[index],
+            self.nll[index],
+            self.crps[index],
+            self.width[(slice(None), *index)],
+            self.interval_score[(slice(None), *index)],
+            self.levels,
+        )
+
+    def pooled(self, *, weights: ArrayLike | None = None) -> Scores:
+        """Pool over points and fields; ``weights`` as for `scores_of`, one for each of the last axis."""
+        distance, half_widths = np.abs(self.normal_score), ndtri(0.5 + 0.5 * self.levels)
+        measured: dict[str, Any] = {}
+        for suffix, given in (("", None), ("_area_weighted", weights)):
+            statistic, pvalue = ks_test(self.pit, weights=given)
+            inside = [_average(1.0 * (distance <= half_width), given) for half_width in half_widths]
+            measured |= {
+                f"rmse{suffix}": float(np.sqrt(_average(self.squared_error, given))),
+                f"nll{suffix}": _average(self.nll, given),
+                f"crps{suffix}": _average(self.crps, given),
+                f"coverage{suffix}": np.minimum(inside, 1.0),  # weights add up to one up to rounding
+                f"mean_width{suffix}": np.array([_average(each, given) for each in self.width]),
+                f"interval_score{suffix}": np.array([_average(each, given) for each in self.interval_score]),
+                f"ks_statistic{suffix}": statistic,
+                f"ks_pvalue{suffix}": pvalue,
+            }
+        return Scores(levels=self.levels, **measured)
+
+
+def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float] = LEVELS) -> PointScores:
+    """Score each observation by its law; arguments and errors as of `scores_of`."""
+    value, chosen = _observations(law, observed), _levels(levels)
+    widths, losses = np.empty((2, chosen.size, *value.shape))
+    for index, level in enumerate(chosen):
+        lower, upper = law.interval(level)
+        outside = np.maximum(lower - value, 0.0) + np.maximum(value - upper, 0.0)
+        widths[index] = upper - lower
+        losses[index] = widths[index] + 2.0 / (1.0 - level) * outside
+    return PointScores(
+        normal_score=law.normal_score(value),
+        squared_error=(law.mean - value) ** 2,
+        nll=-law.log_density(value),
+        crps=law.crps(value),
+        width=widths,
+        interval_score=losses,
+        levels=chosen,
+    )
+
+
 def scores_of(
     law: Predictive,
     observed: ArrayLike,
@@ -103,28 +185,7 @@ def scores_of(
     >>> round(result.crps, 4), result.mean_width.round(2).tolist()
     (0.4304, [4.03])
     """
-    value = _observations(law, observed)
-    chosen = _levels(levels)
-    score = law.normal_score(value)
-    probabilities = np.asarray(ndtr(score), dtype=np.float64)
-    squares, surprise, ranked = (law.mean - value) ** 2, -law.log_density(value), law.crps(value)
-    intervals = [_interval(law, value, level) for level in chosen]
-    half_widths = ndtri(0.5 + 0.5 * chosen)
-    measured: dict[str, Any] = {}
-    for suffix, given in (("", None), ("_area_weighted", weights)):
-        statistic, pvalue = ks_test(probabilities, weights=given)
-        inside = [_average(1.0 * (np.abs(score) <= half_width), given) for half_width in half_widths]
-        measured |= {
-            f"rmse{suffix}": float(np.sqrt(_average(squares, given))),
-            f"nll{suffix}": _average(surprise, given),
-            f"crps{suffix}": _average(ranked, given),
-            f"coverage{suffix}": np.minimum(inside, 1.0),  # weights add up to one up to rounding
-            f"mean_width{suffix}": np.array([_average(width, given) for width, _ in intervals]),
-            f"interval_score{suffix}": np.array([_average(loss, given) for _, loss in intervals]),
-            f"ks_statistic{suffix}": statistic,
-            f"ks_pvalue{suffix}": pvalue,
-        }
-    return Scores(levels=chosen, **measured)
+    return point_scores(law, observed, levels=levels).pooled(weights=weights)
 
 
 def scores(
@@ -257,13 +318,6 @@ def _observations(law: Predictive, observed: ArrayLike) -> Array:
             "infinite; score only points that were observed: law[there], observed[there]."
         )
     return value
-
-
-def _interval(law: Predictive, value: Array, level: float) -> tuple[Array, Array]:
-    """Widths of the central intervals of a level, and their interval scores."""
-    lower, upper = law.interval(level)
-    outside = np.maximum(lower - value, 0.0) + np.maximum(value - upper, 0.0)
-    return upper - lower, upper - lower + 2.0 / (1.0 - level) * outside
 
 
 def _average(values: Array, weights: ArrayLike | None) -> float:

@@ -47,6 +47,9 @@ INTERRUPTED = 130
 KEY_DIGITS = 8
 """Of a key in a list; `cagp_dist.service.run.find_run` takes the first digits of a key."""
 
+WIDTH_LEVEL = 0.9
+"""The level of the error bars whose width is shown."""
+
 _NUMBERS = {
     "lengthscale": (False, "chord on the unit sphere"),
     "variance": (True, "of the field about its mean"),
@@ -167,26 +170,11 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     """Print the scores of a run, what its status means, and where everything is."""
     out = Console(highlight=False)
     scores = outcome.calibration
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("score")
-    table.add_column("by point", justify="right")
-    table.add_column("by area", justify="right")
-    table.add_column("meaning", style="dim")
-    for name, title, meaning in _SCORES:
-        values = (float(scores[key]) for key in (name, f"{name}_area_weighted"))
-        units = scores[name].attrs.get("units", "")
-        form = "{:.3f}".format if units == "1" else partial(amount, units=units)
-        table.add_row(title, *(form(value) for value in values), meaning)
-    shares = (scores[name].values for name in ("level", "coverage", "coverage_area_weighted"))
-    for level, *covered in zip(*shares, strict=True):
-        table.add_row(
-            f"coverage at {level:.0%}",
-            *(f"{share:.1%}" for share in covered),
-            "of the observations inside",
-        )
-    out.print(table)
+    out.print(_score_table(scores))
     if outcome.regions is not None:
         _show_regions(out, outcome.regions)
+    if (recalibration := scores.attrs.get("recalibration_statement")) is not None:
+        out.print(f"laws    {escape(recalibration)}", soft_wrap=True, highlight=False)
     verdict = scores.attrs["calibration_statement"]
     fault = scores.attrs["calibration_status"] not in ("consistent", "undecided")
     out.print(f"bars    {verdict}", style="yellow" if fault else "", soft_wrap=True)
@@ -207,6 +195,34 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
         out.print(f"run     {outcome.path}", soft_wrap=True)
     if page is not None:
         out.print(f"report  {page}", soft_wrap=True)
+
+
+def _score_table(scores: "xr.Dataset") -> Table:
+    """Scores by point and by area; of a recalibrated run in a third column what they were before, by area."""
+    recalibrated = "nll_plain" in scores
+    keys = ["{}", "{}_area_weighted", *(["{}_area_weighted_plain"] if recalibrated else [])]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("score", no_wrap=True)
+    for title in ("by point", "by area", "not recalibrated")[: len(keys)]:
+        table.add_column(title, justify="right")
+    table.add_column("meaning", style="dim")
+
+    def add(title: str, name: str, meaning: str, level: int | None = None, *, share: bool = False) -> None:
+        units = scores[name].attrs.get("units", "")
+        form = "{:.1%}".format if share else "{:.3f}".format if units == "1" else partial(amount, units=units)
+        found = (scores.get(key.format(name)) for key in keys)
+        cells = (
+            "" if each is None else form(float(each if level is None else each[level])) for each in found
+        )
+        table.add_row(title, *cells, meaning)
+
+    for name, title, meaning in _SCORES:
+        add(title, name, meaning)
+    for index, level in enumerate(scores["level"].values):
+        add(f"coverage at {level:.0%}", "coverage", "of the observations inside", index, share=True)
+        if level == WIDTH_LEVEL and "mean_width" in scores:
+            add(f"width at {level:.0%}", "mean_width", "of these error bars, on average", index)
+    return table
 
 
 def _show_regions(out: Console, regions: "xr.Dataset") -> None:

@@ -17,7 +17,16 @@ import xarray as xr
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export.files import refuse_existing
 from cagp_dist.export.geotiff import geotiff_variables, write_geotiff
-from cagp_dist.export.groups import GRIDDED, PLACED, REGIONAL, TABULAR, group_names, kind_of, opened
+from cagp_dist.export.groups import (
+    GRIDDED,
+    PLACED,
+    REGIONAL,
+    TABULAR,
+    by_level,
+    group_names,
+    kind_of,
+    opened,
+)
 from cagp_dist.export.netcdf import write_netcdf
 from cagp_dist.export.table import write_csv
 from cagp_dist.store.arrays import verify_chunks
@@ -56,10 +65,11 @@ def _netcdf(name: str, group: xr.Dataset) -> Iterator[File]:
 
 
 def _csv(name: str, group: xr.Dataset) -> Iterator[File]:
-    yield name, partial(write_csv, group)
+    yield name, partial(write_csv, by_level(group))
 
 
 def _geotiff(name: str, group: xr.Dataset) -> Iterator[File]:
+    group = by_level(group)
     for variable in geotiff_variables(group):
         yield f"{name}_{variable}", partial(write_geotiff, group, variable)
 

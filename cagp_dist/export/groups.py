@@ -14,7 +14,7 @@ from cagp_dist.errors import StoreError
 from cagp_dist.geometry import cell_edges
 from cagp_dist.store.arrays import open_group
 from cagp_dist.store.discovery import root_attributes
-from cagp_dist.store.layout import REGION
+from cagp_dist.store.layout import QUANTILE_LEVEL, REGION
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import square_of
 
@@ -71,6 +71,23 @@ def opened(run: Path, name: str) -> Iterator[xr.Dataset]:
         yield _with_bounds(described) if kind_of(group) == GRIDDED else described
 
 
+def by_level(group: xr.Dataset) -> xr.Dataset:
+    """Make a variable of each quantile, ``t2m_quantile_0.95``, for formats without such a dimension."""
+    if QUANTILE_LEVEL not in group.dims:
+        return group
+    levels = group[QUANTILE_LEVEL].values
+    for name in [str(key) for key, variable in group.data_vars.items() if QUANTILE_LEVEL in variable.dims]:
+        for index, level in enumerate(levels):
+            of_level = group[name].isel({QUANTILE_LEVEL: index}, drop=True)
+            said = {
+                **of_level.attrs,
+                "long_name": f"{of_level.attrs.get('long_name', name)} of level {level:g}",
+            }
+            group = group.assign({f"{name}_{level:g}": of_level.assign_attrs(said)})
+        group = group.drop_vars(name)
+    return group.drop_vars(QUANTILE_LEVEL)
+
+
 def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[str, object]:
     """Attributes of the run, with extents, title, history, source and rights of this group."""
     provenance = root.get("provenance")
@@ -103,8 +120,9 @@ def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[s
         "license": rights.license,
         "acknowledgement": rights.attribution,
     }
-    units = next((variable.attrs.get("units") for variable in group.data_vars.values()), None)
-    if "noise_variance" in described and units and kind_of(group) != TABULAR and units != "1":
+    stated = [str(variable.attrs.get("units", "1")) for variable in group.data_vars.values()]
+    units = next((unit for unit in stated if unit != "1"), None)
+    if "noise_variance" in described and units and kind_of(group) != TABULAR:
         described.setdefault("noise_variance_units", square_of(units))
     return {
         attribute: str(value).lower() if isinstance(value, bool | np.bool_) else value

@@ -5,8 +5,9 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.geometry import is_pole
-from cagp_dist.gram import DenseGram, LeaveOneOut
+from cagp_dist.gram import LeaveOneOut
 from cagp_dist.gram.base import Gram
+from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.posterior.problem import Observed, Problems, patterns
 from cagp_dist.prior import Prior
@@ -23,8 +24,10 @@ def each_left_out(
 ) -> LeaveOneOut:
     """Predict every observation from all the others, exactly: by a Cholesky factor, on a grid by rings.
 
-    ``mean = y - [G^-1 b]_i / [G^-1]_ii``, ``variance = 1 / [G^-1]_ii`` with ``b = y - m0(X)``. The prior is
-    taken as it comes: where its mean or its numbers were fitted to y, they know of each value.
+    ``mean = y - [G^-1 b]_i / [G^-1]_ii``, ``variance = 1 / [G^-1]_ii`` with ``b = y - m0(X)``. Where
+    coefficients of the mean are estimated with the field, ``G^-1 - G^-1 H (H' G^-1 H)^-1 H' G^-1`` stands in
+    place of ``G^-1``, and they are those without the value [Dubrule 1983]. All else of the prior is taken as
+    it comes: a mean or numbers that were fitted to y know of each value.
 
     Parameters
     ----------
@@ -58,7 +61,15 @@ def each_left_out(
         )
         for part in parts:
             problem, seen = problems.of(part), part.observed()
-            weights, precision = _weights_and_precision(problem.gram, problem.residuals, executor)
+            basis = _orthonormal(prior.basis_at(problem.gram.X))
+            columns = np.concatenate([problem.residuals, basis], axis=1)
+            solved, precision = _solved_and_precision(problem.gram, columns, executor)
+            weights = solved[:, : seen.values.shape[1]]
+            if basis.shape[1]:
+                of_basis = solved[:, seen.values.shape[1] :]
+                estimate = np.linalg.solve(basis.T @ of_basis, of_basis.T)
+                weights = weights - of_basis @ (estimate @ seen.values)
+                precision = precision - np.einsum("nk,kn->n", of_basis, estimate)
             numbers = _observation_of(seen)
             found = seen.values - weights / precision[:, None]
             mean[part.fields[:, None], *_broadcast(seen.given)] = found[numbers].T
@@ -70,15 +81,26 @@ def _broadcast(given: Mask) -> tuple[Indices, ...]:
     return tuple(index[None] for index in np.nonzero(given))
 
 
-def _weights_and_precision(gram: Gram, residuals: Array, executor: Executor) -> tuple[Array, Array]:
-    """``G^-1 b`` (n, T) and the diagonal of ``G^-1`` (n,)."""
+def _orthonormal(basis: Array) -> Array:
+    """Orthonormal columns (n, k) of a basis."""
+    size = np.linalg.norm(basis, axis=0)
+    return np.asarray(np.linalg.qr(basis / np.where(size > 0.0, size, 1.0))[0])
+
+
+def _solved_and_precision(gram: Gram, columns: Array, executor: Executor) -> tuple[Array, Array]:
+    """``G^-1`` applied to columns (n, r), and its diagonal (n,)."""
     with single_threaded_blas():
         exact = gram.exact(executor=executor)
         if exact is not None:
-            return exact.weights(residuals), exact.inverse_diagonal()
+            return exact.weights(columns), exact.inverse_diagonal()
     with blas_threads_for(gram.shape[0]):
-        dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
-        return dense.solve(residuals), dense.inverse_diagonal()
+        factor = gram.kernel(gram.X, gram.X)
+        factor[np.diag_indices(len(factor))] += gram.noise_variance
+        cholesky_in_place(factor[None])  # in place: the memory of one matrix
+        solved = np.ascontiguousarray(columns)[None].copy()
+        solve_lower(factor[None], solved)
+        solve_lower(factor[None], solved, transposed=True)
+        return solved[0], np.asarray(inverse_diagonals(factor[None])[0])
 
 
 def _observation_of(seen: Observed) -> Indices:

@@ -76,7 +76,8 @@ def render(run: PublishedRun, figures: Mapping[str, str], every_time: str = "") 
         by_time=_beside_times(run, framed),
         simulated=_simulated(run.simulation, framed.get("simulation", "")),
         pooled=escape(f"Scores at {count}" + (f" and {len(run.times)} times, pooled" if several else "")),
-        scores=_rows(tables.score_rows(run), numbers=(1, 2)),
+        before='<th class="number">not recalibrated</th>' if run.calibration.plain_scores else "",
+        scores=_rows(tables.score_rows(run), numbers=(1, 2, 3) if run.calibration.plain_scores else (1, 2)),
         coverage=_rows(tables.coverage_rows(run), numbers=(1, 2, 3)),
         ks_note=escape(CORRELATED_TEST_POINTS),
         weighting=_weighting(run),
@@ -165,6 +166,10 @@ def _pills(run: PublishedRun) -> str:
             attributes.text("calibration_statement"),
         ),
     ]
+    method = attributes.text("recalibration")
+    if method:
+        said = "not recalibrated" if method == "none" else f"recalibrated: {method}"
+        pills.append(("", said, attributes.text("recalibration_statement")))
     return "\n".join(
         f'<div class="status"><span class="{f"pill {colour}".strip()}">{escape(word)}</span>'
         f"<span>{escape(sentence)}</span></div>"

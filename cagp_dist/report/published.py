@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from cagp_dist.store.layout import (
     FORMAT_VERSION,
     MISSING,
     NODES_PER_CELL,
+    OF_VALUES,
+    PLAIN,
     REGION,
     REGION_DEFINITION,
     SCORES,
@@ -130,6 +132,15 @@ class Regions:
 
 
 @dataclass(frozen=True, eq=False)
+class ScoredValues:
+    """PIT value, negative log density and CRPS of each observation, shape (T, q); NaN where there is none."""
+
+    pit: Array
+    nll: Array
+    crps: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """Pooled scores of the run.
 
@@ -143,6 +154,10 @@ class Calibration:
     coverage_by_area, standard_error_by_area : array, shape (L,)
     scores, prior_scores : mapping of str to float
         Of the run and of the prior, by the names of the layout.
+    plain_scores : mapping of str to float
+        Of the run without recalibration; empty where there was none.
+    values : ScoredValues or None
+        Scores of each observation; None in runs of earlier versions.
     """
 
     pit: Array
@@ -154,6 +169,8 @@ class Calibration:
     standard_error_by_area: Array
     scores: Mapping[str, float]
     prior_scores: Mapping[str, float]
+    plain_scores: Mapping[str, float] = field(default_factory=dict)
+    values: ScoredValues | None = None
 
     def design_effect(self, standard_error: Array) -> float:
         """How many times more points there are than independent ones, by standard errors of coverage."""
@@ -332,6 +349,17 @@ def read_run(path: Path) -> PublishedRun:
             standard_error_by_area=_values(calibration, "coverage_standard_error_area_weighted", "level"),
             scores={name: float(_values(calibration, name)) for name in SCORES},
             prior_scores=prior_scores,
+            plain_scores={
+                name: float(_values(calibration, f"{name}{PLAIN}"))
+                for name in SCORES
+                if f"{name}{PLAIN}" in calibration
+            },
+            values=ScoredValues(
+                pit,
+                *(_values(calibration, key, "time", "point", missing=True) for key in OF_VALUES),
+            )
+            if OF_VALUES[0] in calibration
+            else None,
         )
     grid, fine = None, None
     with_errors = "map_std" if (path / "map_std").is_dir() else "map"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Times
+from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.calibration import scores as scoring
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun, Simulation
@@ -66,7 +66,10 @@ class ByTime:
 
 
 def score_rows(run: PublishedRun) -> list[Row]:
-    """Name, value of this run, value of the prior, meaning; each again by area if that is not the same."""
+    """Name, value of this run, value of the prior, meaning; each again by area if that is not the same.
+
+    Of a recalibrated run, the value without recalibration comes second.
+    """
     rows: list[Row] = []
     units = run.variable.units
     for name, title, form, meaning in _SCORES:
@@ -76,7 +79,10 @@ def score_rows(run: PublishedRun) -> list[Row]:
             value = run.calibration.scores[f"{name}{suffix}"]
             prior = run.calibration.prior_scores[f"{name}{suffix}"] if name in _OF_THE_PRIOR else None
             shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else _score(value, form, units)
-            rows.append((called, shown, "" if prior is None else _score(prior, form, units), said))
+            plain = run.calibration.plain_scores
+            key = f"{name}{suffix}"
+            before = [_score(plain[key], form, units) if key in plain else ""] if plain else []
+            rows.append((called, shown, *before, "" if prior is None else _score(prior, form, units), said))
     return rows
 
 
@@ -155,16 +161,25 @@ def by_time(run: PublishedRun) -> ByTime:
 
     Scores of a time at which no test point has a value are NaN.
     """
-    points = run.points
     found = np.full((4, len(run.times)), np.nan)
-    for index, observed in enumerate(points.observed):
+    for index, observed in enumerate(run.points.observed):
         there = ~np.isnan(observed)
         if there.any():
-            mean, std = points.mean[index, there], points.predictive_std[index, there]
-            row = scoring.scores(mean, std, observed[there], levels=[HEADLINE])
-            found[:, index] = row.rmse, row.nll, row.crps, row.coverage[0]
+            found[:, index] = _of_time(run, index, there)
     rmse, nll, crps, coverage = found
     return ByTime(run.times, rmse, nll, crps, coverage, level=HEADLINE, units=run.variable.units)
+
+
+def _of_time(run: PublishedRun, index: int, there: Mask) -> tuple[float, float, float, float]:
+    """RMSE, NLL, CRPS and coverage of one time, of its observations."""
+    points, values = run.points, run.calibration.values
+    mean, observed = points.mean[index, there], points.observed[index, there]
+    if values is None:  # a run of before, whose laws are Gaussian
+        row = scoring.scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
+        return row.rmse, row.nll, row.crps, float(row.coverage[0])
+    inside = np.abs(values.pit[index, there] - 0.5) <= 0.5 * HEADLINE
+    nll, crps = (float(each[index, there].mean()) for each in (values.nll, values.crps))
+    return scoring.rmse(mean, observed), nll, crps, float(inside.mean())
 
 
 def time_rows(scored: ByTime) -> tuple[list[Row], str]:

@@ -8,10 +8,11 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.plan import size_of_task
-from cagp_dist.service.solve import Solution, Step, solve
+from cagp_dist.service.solve import LeftOut, Solution, Step, solve
 from cagp_dist.service.task import Task
 from cagp_dist.solvers import Status
 
@@ -84,10 +85,24 @@ def solve_task(
             )
         )
     together = solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
+    if task.recalibration.errors == "leave-one-out":
+        progress(1.0, "each observation from all others")
+        left_out = _left_out(task, prior, executor=executor, memory_limit_bytes=memory_limit_bytes)
+        together = replace(together, left_out=left_out)
     if not fold_priors or task.design.folds is None:
         return together
     nuggets = np.array([fold_prior.noise_number for fold_prior in fold_priors])
     return replace(together, test_nugget=nuggets[task.design.folds])
+
+
+def _left_out(task: Task, prior: Prior, *, executor: Executor, memory_limit_bytes: int | None) -> LeftOut:
+    """Predict each observation of a task from all the others."""
+    mean, variance = each_left_out(
+        task.conditioned(prior), *task.observations, executor=executor, memory_limit_bytes=memory_limit_bytes
+    )
+    if task.places is not None:
+        mean, variance = (fields.reshape(len(fields), -1)[:, task.places[1]] for fields in (mean, variance))
+    return LeftOut(mean, np.sqrt(variance))
 
 
 def _unseen(plan: Plan) -> None:

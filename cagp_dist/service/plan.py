@@ -2,32 +2,34 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
-from cagp_dist.arrays import Indices, Mask
-from cagp_dist.budget import Demand, GridSize, Plan
+from cagp_dist.budget import Demand, Plan
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES
-from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import wave_bytes
-from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.service.design import Design
 from cagp_dist.service.fit import fit_sites, fitted_to
+from cagp_dist.service.grids import places_on_grid, size_of_grid
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import BlockPoints, Job, RandomPoints
 from cagp_dist.service.map_cells import cells_of, samples_of_map
+from cagp_dist.service.recalibration import FEWEST_ERRORS, Recalibrating, drawn_points
 from cagp_dist.service.solve import bounds_are_cheap
-from cagp_dist.service.task import Gaps, Task, choose, gaps_of, places_of, places_on_grid, spacing_of
+from cagp_dist.service.task import Gaps, Task, choose, gaps_of, places_of, spacing_of
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
-from cagp_dist.solvers import Solver
+from cagp_dist.solvers import Cholesky, Solver
 from cagp_dist.tables import Places
 from cagp_dist.text import counted, rough_duration
+
+Seen: TypeAlias = tuple[Points, Design, Recalibrating]
+"""What is known of a job whose field can be looked at."""
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
 
@@ -54,6 +56,10 @@ class Size:
         Of map cells whose mean is wanted; 0 where the field at their centres is.
     regions, region_nodes : int
         Regions over which means are wanted, and the cells that these are sums over.
+    calibrated : int
+        Calibration points, which are predicted too.
+    left_out : bool
+        Whether each observed point is predicted from all others as well.
     samples : int
         From which the error bars of the map are estimated, in place of a column for each cell; 0 for none.
     gaps : Gaps or None
@@ -72,6 +78,8 @@ class Size:
     samples: int = 0
     regions: int = 0
     region_nodes: int = 0
+    calibrated: int = 0
+    left_out: bool = False
 
     def line(self) -> str:
         """Say it in one line."""
@@ -84,6 +92,8 @@ class Size:
         if self.nodes_per_cell:
             cells += f", means over {self.nodes_per_cell} nodes each"
         tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"
+        if self.calibrated:
+            tested += f", {self.calibrated:,} to calibrate"
         places = f"{counted(self.places, 'place')} of a table, " if self.places else ""
         if self.regions:
             places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
@@ -107,7 +117,7 @@ class Size:
     @property
     def targets(self) -> int:
         """Points that one solve predicts, at most."""
-        others = self.columns_of_map + self.places + self.regions
+        others = self.calibrated + self.columns_of_map + self.places + self.regions
         return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
 
     @property
@@ -115,7 +125,8 @@ class Size:
         """Nodes of the targets of one solve, at most; 0 where all are points."""
         if not self.regions and not (self.nodes_per_cell and self.columns_of_map):
             return 0
-        others = self.columns_of_map * max(self.nodes_per_cell, 1) + self.places + self.region_nodes
+        others = self.calibrated + self.places + self.region_nodes
+        others += self.columns_of_map * max(self.nodes_per_cell, 1)
         return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
 
 
@@ -151,6 +162,11 @@ class JobPlan:
         text += self.plan.lines()
         if self.solves > 1:
             text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
+        if self.size.left_out:
+            text.append(
+                f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} come on top: "
+                "the factor of the solve once more, and the diagonal of its inverse"
+            )
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())
         if self.size.folds:
@@ -202,22 +218,12 @@ def plan_job(job: Job) -> JobPlan:
     )
 
 
-def _fitted_to(job: Job, size: Size, seen: tuple[Points, Design] | None) -> str:
+def _fitted_to(job: Job, size: Size, seen: Seen | None) -> str:
     fit_to = job.prior.fit_to
     if seen is None:
         return fitted_to(fit_to, observed=size.observed, field=None)
-    points, design = seen
+    points, design, _ = seen
     return fit_sites(points, design.train, fit_to=fit_to).where
-
-
-def _grid_size(places: tuple[LatLonGrid, Indices], there: Mask) -> GridSize:
-    """Size of the grid that a solver works on, where some of the points (n,) were observed."""
-    grid, index = places
-    observed = np.zeros(grid.size, dtype=bool)
-    observed[index[there]] = True
-    observed = observed.reshape(grid.shape)
-    rows = np.asarray(observed.any(axis=1))
-    return grid_size(Layout.of(grid.of_rows(rows), observed[rows]))
 
 
 def _demands(solver: Solver, of_all: Demand, points: Points, design: Design) -> list[Demand]:
@@ -238,15 +244,13 @@ def _demands(solver: Solver, of_all: Demand, points: Points, design: Design) -> 
             of_all,
             n=int(np.count_nonzero(present[group[0]])),
             fields=group.size,
-            grid=None if places is None else _grid_size(places, present[group[0]]),
+            grid=None if places is None else size_of_grid(places, present[group[0]]),
         )
         for group in groups
     ]
 
 
-def _plan_solve(
-    job: Job, size: Size, solver: Solver, seen: tuple[Points, Design] | None, workforce: Workforce
-) -> JobPlan:
+def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workforce: Workforce) -> JobPlan:
     """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
     of_all = Demand(
         n=size.observed,
@@ -259,7 +263,7 @@ def _plan_solve(
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
-    demands = [of_all] if seen is None else _demands(solver, of_all, *seen)
+    demands = [of_all] if seen is None else _demands(solver, of_all, *seen[:2])
     *_, plan = plan_together(solver, demands)
     return JobPlan(size=size, plan=plan, sampled=_plan_samples(solver, size, demands))
 
@@ -281,7 +285,7 @@ def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | N
 
 def size_of_task(task: Task) -> Size:
     """Count the points of a task."""
-    return _counted(task.points, task.design, places=_place_count(task.wanted))
+    return _counted(task.points, task.design, task.recalibration, places=_place_count(task.wanted))
 
 
 def size_of_job(job: Job) -> Size:
@@ -294,7 +298,7 @@ def _place_count(wanted: Places | None) -> int:
     return 0 if wanted is None else wanted.latitude_degrees.size
 
 
-def _counted(points: Points, design: Design, *, places: int) -> Size:
+def _counted(points: Points, design: Design, recalibration: Recalibrating, *, places: int) -> Size:
     return Size(
         observed=design.train.size,
         tested=design.test.size,
@@ -310,16 +314,36 @@ def _counted(points: Points, design: Design, *, places: int) -> Size:
         samples=design.samples,
         regions=len(design.regions or ()),
         region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
+        calibrated=recalibration.places if recalibration.errors == "points" else 0,
+        left_out=recalibration.errors == "leave-one-out",
     )
 
 
-def _seen(job: Job) -> tuple[Points, Design] | None:
+def _seen(job: Job) -> Seen | None:
     """Points of a job whose field can be looked at without a download."""
     field = peek(job, report=lambda text: None)
     return None if field is None else choose(job, field)
 
 
-def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
+def _left_out(job: Job, *, observed: int) -> bool:
+    """Whether leave-one-out errors are worked out, of a field that was not read yet."""
+    table, exact = job.recalibration, isinstance(job.solver.build(), Cholesky)
+    wanted = table.method != "none" and job.design.calibration is None
+    return wanted and exact and (table.asked or observed >= FEWEST_ERRORS)
+
+
+def _calibrated(job: Job, *, observed: int) -> int:
+    """Calibration points of a field that was not read yet, if it has as many."""
+    table, kept = job.recalibration, job.design.calibration
+    if table.method == "none":
+        return 0
+    if kept is not None:
+        return kept.count
+    drawn = 0 if _left_out(job, observed=observed) else drawn_points(table, observed=observed)
+    return drawn if table.asked or drawn >= FEWEST_ERRORS else 0
+
+
+def _size(job: Job, seen: Seen | None) -> Size:
     places = _place_count(places_of(job))
     if seen is not None:
         return _counted(*seen, places=places)
@@ -352,4 +376,6 @@ def _size(job: Job, seen: tuple[Points, Design] | None) -> Size:
         samples=samples,
         regions=len(design.regions or ()),
         region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
+        calibrated=_calibrated(job, observed=design.train.count),
+        left_out=_left_out(job, observed=design.train.count),
     )

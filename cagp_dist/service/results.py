@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.pit import pit
-from cagp_dist.calibration.scores import Scores, scores
+from cagp_dist.calibration.scores import PointScores, Scores, scores
 from cagp_dist.era5.canonical import Points
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
 from cagp_dist.service.jobfile.tables import FoldPoints
+from cagp_dist.service.laws import KnownErrors, learnt, unchanged, without_gaps
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
@@ -28,7 +30,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-_STATEMENTS = ("computational_statement", "sampling_statement")
+_STATEMENTS = (
+    "computational_statement",
+    "sampling_statement",
+    "recalibration",
+    "recalibration_statement",
+)
 """Said of a run as a whole, where it applies."""
 
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
@@ -55,8 +62,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
         Groups posterior, calibration, trace, observations and, if they were asked for, map, targets and
         regions; and map_std if the error bars of the map are on a coarser grid.
     """
-    points, design, last = task.points, task.design, solution.steps[-1]
-    q = design.test.size
+    points, design, last, columns = task.points, task.design, solution.steps[-1], task.columns
     test = {
         "times": points.times,
         "latitude_degrees": points.latitude_degrees[design.test],
@@ -68,30 +74,38 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     nugget_there = nugget if solution.test_nugget is None else solution.test_nugget
     noise, elsewhere = task.noise_at(design.test, nugget_there), task.typical_noise(nugget)
     sampled = solution.sampled
-    cells = 0 if design.cells is None or sampled is not None else design.cells.size
     trace = [_scores(task, noise, step, observed) for step in solution.steps]
     unfinished = solution.computational_std
+    laws = learnt(task.recalibration, known_errors(task, solution, noise, nugget=nugget))
+    mean, std = last.mean[:, columns.test], last.std[:, columns.test]
+    plain, where = Gaussian(mean, _predictive(noise, std)), task.inputs_at(design.test)
+    of_plain = unchanged().scored(plain, where, observed)
+    of_values = laws.scored(plain, where, observed, folds=design.folds) if laws.corrected else of_plain
     groups = {
         "posterior": schema.posterior_group(
             **test,
-            mean=last.mean[:, :q],
-            std=last.std[:, :q],
+            mean=mean,
+            std=std,
             noise_variance=noise,
             observed=observed,
-            computational_std=None if unfinished is None else unfinished[:, :q],
+            computational_std=None if unfinished is None else unfinished[:, columns.test],
+            law=laws.published(plain, where, folds=design.folds),
             variable=points.variable,
             names=names,
         ),
         "calibration": schema.calibration_group(
             **test,
-            pit=_pit(last.mean[:, :q], _predictive(noise, last.std[:, :q]), observed),
-            scores=trace[-1],
+            pit=of_values.pit,
+            scores=_pooled(of_values, design.test_weights) if laws.corrected else trace[-1],
             area_weight=design.test_weights,
+            of_values=of_values,
+            plain=(of_plain, trace[-1]) if laws.corrected else None,
             variable=points.variable,
             names=names,
         ).assign_attrs(
-            _computational_statement(last.std[:, :q], unfinished, points.variable.units)
+            _computational_statement(std, unfinished, points.variable.units)
             | _sampling_statement(sampled)
+            | laws.found.attributes()
         ),
         "trace": schema.trace_group(
             trace, seconds=[step.seconds for step in solution.steps], variable=points.variable
@@ -107,23 +121,32 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     }
     if design.cells is not None:
         fields = design.cells.fields
-        fine, mean = design.mean_cells, solution.fine_mean
+        fine, fine_mean = design.mean_cells, solution.fine_mean
         name = "map" if fine is None else "map_std"
         spacing = spacing_of(points, design)
 
         def nodes_of(shown: MapCells) -> int:
             return shown.nodes_per_side(spacing) ** 2
 
+        if sampled is None:
+            cell_mean, cell_std = last.mean[:, columns.cells], last.std[:, columns.cells]
+        else:
+            cell_mean, cell_std = sampled.mean, sampled.std
+        law = None
+        if not nodes_of(design.cells):  # nobody observes a mean over a cell
+            at_cells = Gaussian(cell_mean, _predictive(elsewhere, cell_std))
+            law = laws.published(at_cells, unit_sphere(*design.cells.points()))
         groups[name] = schema.map_group(
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
             longitude_degrees=design.cells.longitude_degrees,
-            mean=fields(last.mean[:, q : q + cells] if sampled is None else sampled.mean),
-            std=fields(last.std[:, q : q + cells] if sampled is None else sampled.std),
+            mean=fields(cell_mean),
+            std=fields(cell_std),
             noise_variance=elsewhere,
             computational_std=None
             if unfinished is None or sampled is not None
-            else fields(unfinished[:, q : q + cells]),
+            else fields(unfinished[:, columns.cells]),
+            law=None if law is None else law.on_grid(fields),
             variable=points.variable,
             nodes_per_cell=nodes_of(design.cells),
         )
@@ -135,39 +158,41 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             }
         if design.cells.blank:
             groups[name].attrs["blank_cells"] = design.cells.blank
-        if fine is not None and mean is not None:
+        if fine is not None and fine_mean is not None:
             axes = fine.latitude_degrees, fine.longitude_degrees
             groups["map"] = schema.mean_group(
                 times=points.times,
                 latitude_degrees=axes[0],
                 longitude_degrees=axes[1],
-                mean=fine.fields(mean),
+                mean=fine.fields(fine_mean),
                 variable=points.variable,
                 nodes_per_cell=nodes_of(fine),
             )
             if fine.blank:
                 groups["map"].attrs["blank_cells"] = fine.blank
-    at_places = slice(q + cells, last.mean.shape[1] - len(design.regions))
     if task.wanted is not None:
+        place_mean, place_std = last.mean[:, columns.places], last.std[:, columns.places]
+        at_places = Gaussian(place_mean, _predictive(elsewhere, place_std))
+        wanted = unit_sphere(task.wanted.latitude_degrees, task.wanted.longitude_degrees)
         groups["targets"] = schema.targets_group(
             times=points.times,
             latitude_degrees=task.wanted.latitude_degrees,
             longitude_degrees=task.wanted.longitude_degrees,
-            mean=last.mean[:, at_places],
-            std=last.std[:, at_places],
+            mean=place_mean,
+            std=place_std,
             noise_variance=elsewhere,
-            computational_std=None if unfinished is None else unfinished[:, at_places],
+            computational_std=None if unfinished is None else unfinished[:, columns.places],
+            law=laws.published(at_places, wanted),
             variable=points.variable,
             names=task.wanted.names,
         )
     if design.regions:
-        over = slice(at_places.stop, None)
         groups["regions"] = schema.regions_group(
             times=points.times,
             regions=design.regions,
-            mean=last.mean[:, over],
-            std=last.std[:, over],
-            computational_std=None if unfinished is None else unfinished[:, over],
+            mean=last.mean[:, columns.regions],
+            std=last.std[:, columns.regions],
+            computational_std=None if unfinished is None else unfinished[:, columns.regions],
             variable=points.variable,
             resolution_degrees=task.job.design.regions_resolution_degrees,
         )
@@ -237,11 +262,45 @@ def _scores(task: Task, noise: float | Array, step: Step, observed: Array) -> Sc
     return scores(mean[there], predictive_std[there], observed[there], weights=weights[np.nonzero(there)[1]])
 
 
-def _pit(mean: Array, predictive_std: Array, observed: Array) -> Array:
-    """PIT values (T, q), NaN where nothing was observed."""
-    values, there = np.full(observed.shape, np.nan), ~np.isnan(observed)
-    values[there] = pit(mean[there], predictive_std[there], observed[there])
-    return values
+def _pooled(of_values: PointScores, weights: Array) -> Scores:
+    """Pool the scores of the observations that there are, each with the weight of its place."""
+    there = ~np.isnan(of_values.normal_score)
+    if there.all():
+        return of_values.pooled(weights=weights)
+    return of_values[there].pooled(weights=weights[np.nonzero(there)[1]])
+
+
+def known_errors(
+    task: Task, solution: Solution, noise: float | Array, *, nugget: float
+) -> KnownErrors | None:
+    """Give the errors from which the laws of a job are to be corrected, None if they are not.
+
+    Parameters
+    ----------
+    task : Task
+        Points and values.
+    solution : Solution
+        The solve.
+    noise : float or array, shape (q,)
+        Noise variance at the test points.
+    nugget : float
+        Of the prior.
+    """
+    last, design, values = solution.steps[-1], task.design, task.points.values
+    match task.recalibration.errors:
+        case "points":
+            chosen, at = task.calibrating, task.columns.calibration
+            std = _predictive(task.noise_at(chosen, nugget), last.std[:, at])
+            return KnownErrors(Gaussian(last.mean[:, at], std), values[:, chosen], task.inputs_at(chosen))
+        case "folds":
+            at = task.columns.test
+            law = Gaussian(last.mean[:, at], _predictive(noise, last.std[:, at]))
+            return KnownErrors(law, values[:, design.test], task.inputs_at(design.test), design.folds)
+        case "leave-one-out" if solution.left_out is not None:
+            found = solution.left_out
+            law, observed = without_gaps(found.mean, found.std, values[:, design.train])
+            return KnownErrors(law, observed, task.inputs)
+    return None
 
 
 def _predictive(noise_variance: float | Array, std: Array) -> Array:

@@ -65,6 +65,20 @@ class SampledMap:
 
 
 @dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What all other observations predict at each observed point; NaN where nothing was observed.
+
+    Attributes
+    ----------
+    mean, std : array, shape (T, n)
+        In the unit of the observations; the noise of an observation is included.
+    """
+
+    mean: Array
+    std: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """The end of a solve.
 
@@ -86,6 +100,8 @@ class Solution:
         Mean and error bars from samples, where that was asked for.
     test_nugget : array, shape (q,), or None
         Of a cross-validation, the nugget with which each test point was predicted, where they differ.
+    left_out : LeftOut or None
+        Each observation as all others predict it, where that was asked for.
     """
 
     steps: tuple[Step, ...]
@@ -95,6 +111,7 @@ class Solution:
     fine_mean: Array | None = None
     sampled: SampledMap | None = None
     test_nugget: Array | None = None
+    left_out: LeftOut | None = None
 
 
 def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:

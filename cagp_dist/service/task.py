@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,17 +16,18 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import Points, observation_points
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.geometry import is_pole, spacing_degrees, unit_sphere
+from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import Prior
 from cagp_dist.service.design import Design, design_points
+from cagp_dist.service.grids import places_on_grid
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import MapCells, samples_of_map
+from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating, with_errors
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.affine import Affine
@@ -35,11 +37,6 @@ from cagp_dist.tables import Places, read_places
 
 if TYPE_CHECKING:
     import xarray as xr
-
-LEAST_FILLED = 0.5
-"""Part of a grid that must be observed; with less, its points are better taken one by one."""
-
-ELSEWHERE = "Use block-gauss-seidel or cholesky, which take points anywhere."
 
 
 @dataclass(frozen=True)
@@ -95,6 +92,16 @@ class Simulations:
         check_count("seed", self.seed, least=0)
 
 
+class Columns(NamedTuple):
+    """Columns of a solve: what is predicted there."""
+
+    test: slice
+    calibration: slice
+    cells: slice
+    places: slice
+    regions: slice
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Everything a solve needs.
@@ -119,6 +126,8 @@ class Task:
         Of a solver that works on grids: the grid, and where in it each observed point lies.
     provenance : mapping
         Source of the field and digests of it, of the climatology if the mean is one, and of the targets.
+    recalibration : Recalibrating
+        Which errors correct the predictive laws.
     wanted : Places or None
         Places of a table that are to be predicted.
     simulations : Simulations or None
@@ -134,14 +143,14 @@ class Task:
     solver: Solver
     places: tuple[LatLonGrid, Indices] | None
     provenance: Mapping[str, str]
+    recalibration: Recalibrating = NOT_ASKED
     wanted: Places | None = None
     simulations: Simulations | None = None
 
     @property
     def inputs(self) -> Array:
         """Observed points on the unit sphere, in solver order, shape (n, 3)."""
-        train = self.design.train
-        return unit_sphere(self.points.latitude_degrees[train], self.points.longitude_degrees[train])
+        return self.inputs_at(self.design.train)
 
     @property
     def targets(self) -> Array:
@@ -160,14 +169,15 @@ class Task:
 
     @property
     def new_inputs(self) -> Array | LinearFunctionals:
-        """Test points, map cells, places of a table and means over regions, in this order: (q, 3), or sums.
+        """Test and calibration points, map cells, places of a table and means over regions: (q, 3), or sums.
 
-        Without the map if its error bars come from samples. On the unit sphere.
+        In this order, that of `columns`; without the map if its error bars come from samples. On the unit
+        sphere.
         """
-        test, cells, wanted = self.design.test, self.design.cells, self.wanted
-        parts: list[Array | LinearFunctionals] = [
-            unit_sphere(self.points.latitude_degrees[test], self.points.longitude_degrees[test])
-        ]
+        cells, wanted = self.design.cells, self.wanted
+        parts: list[Array | LinearFunctionals] = [self.inputs_at(self.design.test)]
+        if self.calibrating.size:
+            parts.append(self.inputs_at(self.calibrating))
         if cells is not None and not self.design.samples:
             parts.append(cells.inputs(spacing_of(self.points, self.design)))
         if wanted is not None:
@@ -175,6 +185,26 @@ class Task:
         if self.design.region_means is not None:
             parts.append(self.design.region_means)
         return joined(parts)
+
+    @property
+    def columns(self) -> "Columns":
+        """Where in `new_inputs` each kind of target is."""
+        cells = 0 if self.design.cells is None or self.design.samples else self.design.cells.size
+        wanted = 0 if self.wanted is None else self.wanted.latitude_degrees.size
+        regions = 0 if self.design.region_means is None else len(self.design.region_means)
+        sizes = self.design.test.size, self.calibrating.size, cells, wanted, regions
+        ends = np.cumsum(sizes).tolist()
+        return Columns(*(slice(end - size, end) for end, size in zip(ends, sizes, strict=True)))
+
+    @property
+    def calibrating(self) -> Indices:
+        """Calibration points that are predicted: those whose errors are used."""
+        kept = self.design.calibration
+        return np.arange(0) if kept is None or self.recalibration.errors != "points" else kept
+
+    def inputs_at(self, chosen: Indices) -> Array:
+        """Points of the field on the unit sphere, shape (k, 3)."""
+        return unit_sphere(self.points.latitude_degrees[chosen], self.points.longitude_degrees[chosen])
 
     def noise_at(self, chosen: Indices, nugget: float | Array) -> float | Array:
         """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
@@ -205,13 +235,22 @@ class Task:
     def without_test(self) -> "Task":
         """Task of what is predicted from all observed points: map cells and places."""
         empty = np.arange(0)
-        return replace(self, design=replace(self.design, test=empty, test_weights=np.ones(0), folds=None))
+        design = replace(self.design, test=empty, test_weights=np.ones(0), folds=None)
+        return replace(self, design=design, recalibration=NOT_ASKED)
 
     def _part(self, train: Indices, test: Indices) -> "Task":
         design = Design(train=train, test=test, test_weights=np.ones(test.size), cells=None)
         mean = fit_mean(self.family, self.points, train)
         places = places_on_grid(self.solver, self.points, design)
-        return replace(self, design=design, mean=mean, prior=None, places=places, wanted=None)
+        return replace(
+            self,
+            design=design,
+            mean=mean,
+            prior=None,
+            places=places,
+            wanted=None,
+            recalibration=NOT_ASKED,
+        )
 
     @property
     def mean_inputs(self) -> Array | LinearFunctionals | None:
@@ -232,11 +271,11 @@ class Task:
         """Which of `new_inputs` each of `mean_inputs` goes with, (r,): the nearest cell with error bars."""
         from scipy.spatial import cKDTree
 
-        cells, fine, test = self.design.cells, self.design.mean_cells, self.design.test
+        cells, fine = self.design.cells, self.design.mean_cells
         if cells is None or fine is None:
             return None
         nearest = cKDTree(unit_sphere(*cells.points())).query(unit_sphere(*fine.points()))[1]
-        return np.asarray(test.size + nearest, dtype=np.intp)
+        return np.asarray(self.columns.cells.start + nearest, dtype=np.intp)
 
     @property
     def run_key(self) -> str:
@@ -257,6 +296,7 @@ class Task:
                 "smallest_row_tile": tiling.SMALLEST_ROW_TILE,
                 **({} if blank == 0 else {"blank_cells": blank}),
                 **({"gaps": "kept"} if gaps else {}),  # they were dropped once
+                **self.recalibration.key(),
                 **({} if self.simulations is None else {"simulations": asdict(self.simulations)}),
                 # of fine maps each cell had a column once
                 **({"samples_of_map": self.design.samples} if self.design.samples else {}),
@@ -290,7 +330,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         If the design asks for more points than there are, or for overlapping ones, or the climatology does
         not cover them.
     """
-    points, design = choose(job, field)
+    points, design, recalibration = choose(job, field)
     family = mean_family(job.prior.mean, variable=job.observations.variable)
     for cells in (design.cells, design.mean_cells):
         if cells is not None:
@@ -314,6 +354,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         job=job,
         points=points,
         design=design,
+        recalibration=recalibration,
         family=family,
         mean=mean,
         prior=prior_of(job, mean),
@@ -408,75 +449,26 @@ def places_of(job: Job) -> Places | None:
         raise ConfigurationError(f"[design] targets: {error}") from error
 
 
-def places_on_grid(solver: Solver, points: Points, design: Design) -> tuple[LatLonGrid, Indices] | None:
-    """Grid and places of the observed points for a solver that needs them, else None; raises as `grid_of`."""
-    return grid_of(points, design.train) if solver.needs_grid else None
-
-
-def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
-    """Find the grid of observed points, and the place of each in it; a pole is in column 0.
-
-    The grid is a full circle; points of a region fill a part of it (`cagp_dist.latlon.window`).
-
-    Raises
-    ------
-    ArgumentError
-        If the points lie on no such grid, fill less than half of it or of the region, or two are at one
-        place.
-    """
-    latitude, longitude = points.latitude_degrees[train], points.longitude_degrees[train]
-    pole = is_pole(latitude)
-    if pole.all():
-        raise ArgumentError(f"all points are poles, which lie on no grid of longitudes. {ELSEWHERE}")
-    rows, row = np.unique(latitude, return_inverse=True)
-    try:
-        grid, column, width = _circle(rows, longitude[~pole])
-    except ArgumentError as error:
-        raise ArgumentError(
-            f"the {train.size:,} observed points lie on no full-circle latitude-longitude grid: {error} "
-            f"{ELSEWHERE}"
-        ) from error
-    if train.size < LEAST_FILLED * rows.size * width:
-        raise ArgumentError(
-            f"the {train.size:,} observed points fill {train.size / (rows.size * width):.0%} of a grid of "
-            f"{rows.size} x {width}; Rings needs most of it. Observe all of the grid (in a "
-            'job: train = { kind = "all" }) or every k-th row and column (kind = "stride"). ' + ELSEWHERE
-        )
-    index = row.reshape(-1) * grid.n_longitudes
-    index[~pole] += column
-    if np.unique(index).size < index.size:
-        raise ArgumentError(f"two observed points are at one place of the grid; drop one. {ELSEWHERE}")
-    return grid, index
-
-
-def _circle(latitude: Array, longitude: Array) -> tuple[LatLonGrid, Indices, int]:
-    """Grid of these rows on which longitudes lie, the column of each, and how many columns they span."""
-    columns = np.unique(longitude)
-    try:
-        grid = LatLonGrid.from_axes(latitude, columns)
-    except ArgumentError:  # a part of the circle
-        n_longitudes, first, column = place_longitudes(longitude)
-        grid = LatLonGrid(latitude, n_longitudes, first_longitude_degrees=first)
-        return grid, column, int(column.max()) + 1
-    return grid, np.searchsorted(columns, longitude) % columns.size, columns.size
-
-
-def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design]:
-    """Points of the field, and which of them are observed, scored and mapped; raises as `prepare`."""
+def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design, Recalibrating]:
+    """Points of the field; which are observed, scored, mapped, and which calibrate; raises as `prepare`."""
     points, solver = observation_points(field, gaps=job.observations.gaps), job.solver.build()
-    design = design_points(
+    design_of = partial(
+        design_points,
         points.latitude_degrees,
         points.longitude_degrees,
         table=job.design,
         block_size=block_size(solver),
         gridded=points.gridded,
     )
+    design, recalibration = with_errors(
+        job, points, solver, design_of=lambda spare: design_of(spare_calibration=spare)
+    )
     if job.design.map is not None and job.design.map.mask == "observed":
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
     samples = samples_of_map(job.design.map, design.cells, solver)
-    return points, replace(design, samples=samples)
+    return points, replace(design, samples=samples), recalibration
 
 
 def _observed(cells: MapCells | None, points: Points) -> MapCells | None:

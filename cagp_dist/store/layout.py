@@ -6,8 +6,9 @@
     map           t2m_mean t2m_std t2m_predictive_std (time, latitude, longitude)
     map_std       the same on a coarser grid, if the job asks for that; map has the mean alone then
                   all three with t2m_std_computational where it is known what the solver left undone
-    calibration   pit (time, point)  area_weight (point)  pit_count (pit_interval)  pit_bin (pit_edge)
-                  coverage coverage_standard_error (level)   rmse nll crps ks_statistic ks_pvalue ()
+    calibration   pit nll_of_value crps_of_value (time, point)  area_weight (point)  pit_bin (pit_edge)
+                  pit_count (pit_interval)   coverage coverage_standard_error mean_width interval_score
+                  (level)   rmse nll crps ks_statistic ks_pvalue ()
     trace         rmse nll crps ks_statistic ks_pvalue seconds (iteration)  coverage (iteration, level)
     targets       t2m_mean t2m_std t2m_predictive_std (time, point)        latitude longitude (point)
     regions       t2m_mean t2m_std (time, region)  region_area (region)    region_definition (region)
@@ -15,6 +16,11 @@
     simulation    z pit (simulation)  error_ratio area_weight (point)  pit_count (pit_interval)
                   pit_bin (pit_edge)  coverage (level)  error_ratio_joint joint_pvalue and others ();
                   on fields drawn from the prior, if the job was calibrated (`cagp_dist.store.simulated`)
+
+Where the error bars were recalibrated, ``posterior``, ``map`` or ``map_std``, and ``targets`` hold the
+quantiles of the published law as well, ``t2m_quantile`` (time, quantile_level, ...), and those of a local
+scale the factor ``local_scale`` (time, ...) of their width; ``calibration`` then has everything that is said
+of laws a second time with the suffix ``_plain``, for the Gaussian law without recalibration.
 
 A run of another variable has its name in place of ``t2m``, and its unit. Groups of points have the coordinate
 ``station_name`` (point) as well, if the table that they come from names its places.
@@ -27,6 +33,7 @@ Attributes of variables and coordinates follow CF-1.13.
 
 from collections.abc import Mapping
 from functools import cache
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -47,6 +54,20 @@ Attributes: TypeAlias = dict[str, str | int | float | bool]
 _PLAIN = ("rmse", "nll", "crps", "ks_statistic", "ks_pvalue")
 SCORES = (*_PLAIN, *(f"{name}_area_weighted" for name in _PLAIN))
 """Numbers of the run as a whole, and after each iteration."""
+
+BY_LEVEL = ("mean_width", "interval_score")
+"""Scores of central intervals, one for each level, beside their coverage."""
+
+OF_VALUES = ("nll_of_value", "crps_of_value")
+"""Scores of each observation."""
+
+PLAIN = "_plain"
+"""Suffix of what is said of the Gaussian law without recalibration."""
+
+QUANTILE_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+"""Of the quantiles of recalibrated laws: the median, and the ends of central intervals of 50, 90 and 95 %."""
+
+QUANTILE_LEVEL, LOCAL_SCALE = "quantile_level", "local_scale"
 
 _BY_AREA = "Each test point counted with area_weight."
 
@@ -79,7 +100,9 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
         f"the solver would take away, at most. The rest, {name}_std**2 - {name}_std_computational**2, is "
         "what the observations do not tell, at least. Zero where the solve was exact."
     )
-    predictive = f"Against observations, with predictive standard deviation {name}_predictive_std."
+    predictive = (
+        f"Against observations, of the published law, whose standard deviation is {name}_predictive_std."
+    )
     return {
         f"{name}_mean": {**field, "long_name": f"posterior mean of {said}",
                          "ancillary_variables": f"{name}_std {name}_predictive_std", **kept, **unchecked},
@@ -99,6 +122,20 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
                         "likely."},
         "pit": {"units": "1", "long_name": "probability integral transform of the observation",
                 "comment": f"Uniform on [0, 1] if calibrated. {predictive}"},
+        f"{name}_quantile": {**field,
+                             "long_name": f"quantile of the published law of an observation of {said}",
+                             "comment": "Noise included.", **kept, **unchecked},
+        LOCAL_SCALE: {"units": "1", "long_name": "local scale of the errors",
+                      "comment": "By which the predictive standard deviation of the model is multiplied to "
+                      "give the scale of the published law, a Student t law: learnt from errors near by."},
+        "nll_of_value": {"units": "1", "long_name": "negative log predictive density of the observation",
+                         "comment": f"In nats. {predictive}"},
+        "crps_of_value": {**unit, "long_name": "continuous ranked probability score of the observation",
+                          "comment": predictive},
+        "mean_width": {**unit, "long_name": "mean width of the central interval", "comment": predictive},
+        "interval_score": {**unit, "long_name": "mean interval score of the central interval",
+                           "comment": "Width plus 2 / (1 - level) times the distance of an observation "
+                           f"outside; smaller is better. {predictive}"},
         "pit_count": {"units": "1", "long_name": "number of PIT values per interval between pit_bin edges"},
         "pit_bin": {"units": "1", "long_name": "edges of the PIT histogram"},
         "rmse": {**unit, "long_name": "root mean square error against observations"},
@@ -118,7 +155,10 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
     }  # fmt: skip
 
 
-_AVERAGED = (*_PLAIN, "pit_count", "coverage", "coverage_standard_error")
+_AVERAGED = (*_PLAIN, "pit_count", "coverage", "coverage_standard_error", *BY_LEVEL)
+_OF_LAWS = ("nll", "crps", "ks_statistic", "ks_pvalue", "coverage", *BY_LEVEL)
+OF_PLAIN_LAW = ("pit", *OF_VALUES, *_OF_LAWS, *(f"{name}_area_weighted" for name in _OF_LAWS))
+"""What a recalibrated run says of the Gaussian law too, with the suffix ``_plain``."""
 
 
 @cache
@@ -131,7 +171,7 @@ def attributes_of(variable: Variable) -> Mapping[str, Attributes]:
         What is analysed.
     """
     plain = _unweighted(variable)
-    return {
+    published = {
         **plain,
         **{
             f"{name}_area_weighted": plain[name]
@@ -140,6 +180,18 @@ def attributes_of(variable: Variable) -> Mapping[str, Attributes]:
                 "comment": f"{_BY_AREA} {plain[name].get('comment', '')}".strip(),
             }
             for name in _AVERAGED
+        },
+    }
+    return {
+        **published,
+        **{
+            f"{name}{PLAIN}": published[name]
+            | {
+                "long_name": f"{published[name]['long_name']}, of the Gaussian law without recalibration",
+                "comment": "Of the Gaussian law whose variance is "
+                f"{variable.name}_std**2 + noise_variance, beside that of the published law.",
+            }
+            for name in OF_PLAIN_LAW
         },
     }
 
@@ -161,6 +213,7 @@ COORDINATES: Mapping[str, Attributes] = {
     REGION: {"long_name": "name of the region"},
     REGION_DEFINITION: {"long_name": "where the region is"},
     "level": {"units": "1", "long_name": "level of the central prediction interval"},
+    QUANTILE_LEVEL: {"units": "1", "long_name": "probability of a value no larger than the quantile"},
     "iteration": {"units": "1", "long_name": "solver iteration, 0 is the prior"},
 }
 
@@ -204,14 +257,29 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 
 def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """Arrays that a group may hold or not, and their dimensions."""
-    name = f"{variable}_std_computational"
+    name, quantile = f"{variable}_std_computational", f"{variable}_quantile"
     errors = (f"{variable}_std", f"{variable}_predictive_std", name)
+    at_points = {name: _POINTS, quantile: ("time", QUANTILE_LEVEL, *_POINTS[1:]), LOCAL_SCALE: _POINTS}
+    on_grid = {quantile: ("time", QUANTILE_LEVEL, *_GRID[1:]), LOCAL_SCALE: _GRID}
+    of_laws = {
+        **dict.fromkeys(("pit", *OF_VALUES), _POINTS),
+        **{
+            f"{score}{weighting}": () if score in _PLAIN else ("level",)
+            for score in _OF_LAWS
+            for weighting in ("", "_area_weighted")
+        },
+    }
     return {
-        "posterior": {name: _POINTS},
-        "map": dict.fromkeys(errors, _GRID),
-        "map_std": {name: _GRID},
-        "targets": {name: _POINTS},
+        "posterior": at_points,
+        "map": {**dict.fromkeys(errors, _GRID), **on_grid},
+        "map_std": {name: _GRID, **on_grid},
+        "targets": at_points,
         "regions": {name: _REGIONS},
+        "calibration": {
+            # runs of before have none of these
+            **{key: of_laws[key] for key in of_laws if key.startswith((*OF_VALUES, *BY_LEVEL))},
+            **{f"{key}{PLAIN}": dimensions for key, dimensions in of_laws.items()},
+        },
     }
 
 
@@ -224,17 +292,20 @@ OPTIONAL: Mapping[str, Mapping[str, tuple[str, ...]]] = optional_of(T2M.name)
 _RANGES: Mapping[str, tuple[float, float]] = {
     "latitude": (-90.0, 90.0),
     "longitude": (0.0, 360.0),
-    **dict.fromkeys(("pit", "pit_bin", "level"), (0.0, 1.0)),
+    **dict.fromkeys(("pit", f"pit{PLAIN}", "pit_bin", "level", QUANTILE_LEVEL), (0.0, 1.0)),
     **{
-        f"{name}{suffix}": (0.0, 1.0)
+        f"{name}{weighting}{law}": (0.0, 1.0)
         for name in ("coverage", "coverage_standard_error", "ks_statistic", "ks_pvalue")
-        for suffix in ("", "_area_weighted")
+        for weighting in ("", "_area_weighted")
+        for law in ("", PLAIN)
     },
     **{
-        f"{name}{suffix}": (0.0, np.inf)
-        for name in ("pit_count", "rmse", "crps")
-        for suffix in ("", "_area_weighted")
+        f"{name}{weighting}{law}": (0.0, np.inf)
+        for name in ("pit_count", "rmse", "crps", "crps_of_value", *BY_LEVEL)
+        for weighting in ("", "_area_weighted")
+        for law in ("", PLAIN)
     },
+    LOCAL_SCALE: (0.0, np.inf),
     **dict.fromkeys(("area_weight", "seconds", "iteration", "region_area"), (0.0, np.inf)),
     **simulated.RANGES,
 }
@@ -248,6 +319,9 @@ _ABOUT = ("posterior", "map", "map_std", "targets", "regions", "observations")
 """Groups whose arrays carry the name of the variable."""
 
 _MAPS = ("map", "map_std")
+_OF_OBSERVATIONS = tuple(f"{key}{law}" for key in ("pit", *OF_VALUES) for law in ("", PLAIN))
+"""Arrays of `calibration` that have no value where nothing was observed."""
+
 _MAP_LONGITUDES = (-360.0, 360.0)
 """A map across Greenwich has negative longitudes west of it, so that its columns are in order."""
 
@@ -327,12 +401,13 @@ def check(name: str, group: xr.Dataset) -> None:
         if variable_.dtype.kind not in "fiu":
             continue
         values = variable_.values
-        if name in _MAPS and variable_.dims == DIMENSIONS_OF_MAP:
-            blank = int(group.attrs.get("blank_cells", 0)) * group.sizes["time"]
+        if name in _MAPS and variable_.dims[-2:] == DIMENSIONS_OF_MAP[-2:]:
+            blank = int(group.attrs.get("blank_cells", 0)) * prod(variable_.shape[:-2])
             there = ~np.isnan(values)
             values = values[there] if np.count_nonzero(~there) == blank else values
-        if key in (variable.name, "pit") and np.isnan(values).sum() == group.attrs.get(MISSING, 0):
-            values = values[~np.isnan(values)]  # stations do not all measure at all times
+        if key in (variable.name, *_OF_OBSERVATIONS):
+            there = ~np.isnan(values)  # stations do not all measure at all times
+            values = values[there] if np.count_nonzero(~there) == group.attrs.get(MISSING, 0) else values
         if not np.isfinite(values).all():
             raise StoreError(
                 f"{name}/{key} holds {np.count_nonzero(~np.isfinite(values))} NaN or infinite values of "
@@ -368,4 +443,5 @@ def _plausible(variable: Variable) -> dict[str, tuple[float, float]]:
         f"{name}_std": (0.0, width),
         f"{name}_std_computational": (0.0, width),
         f"{name}_predictive_std": (0.0, 50.0 * width),
+        f"{name}_quantile": (variable.low - 50.0 * width, variable.high + 50.0 * width),
     }

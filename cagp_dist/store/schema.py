@@ -1,25 +1,33 @@
 """The groups of a published run as data sets: checked shapes, names and CF attributes from the layout."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.laboratory import Calibration
 from cagp_dist.calibration.pit import histogram, unit_weights
-from cagp_dist.calibration.scores import Scores
+from cagp_dist.calibration.scores import PointScores, Scores
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.store import simulated
 from cagp_dist.store.layout import (
+    BY_LEVEL,
     COORDINATES,
+    LOCAL_SCALE,
     MISSING,
     NODES_PER_CELL,
     OF_CELLS,
+    OF_PLAIN_LAW,
     OF_REGIONS,
+    PLAIN,
+    QUANTILE_LEVEL,
+    QUANTILE_LEVELS,
     REGION,
     REGION_DEFINITION,
     SCORES,
@@ -29,6 +37,33 @@ from cagp_dist.store.layout import (
     optional_of,
 )
 from cagp_dist.variables import T2M, Variable
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedLaw:
+    """What is published of recalibrated laws, each of T times and points, or of a grid (P, Q).
+
+    Attributes
+    ----------
+    std : array, shape (T, q), or (T, P, Q)
+        In the unit of the variable, noise included.
+    quantiles : array, shape (T, L, q), or (T, L, P, Q)
+        At the L levels of `cagp_dist.store.layout.QUANTILE_LEVELS`.
+    local_scale : array, shape (T, q), or (T, P, Q), or None
+        What the scale of the errors was multiplied by; None where the method has no such thing.
+    """
+
+    std: Array
+    quantiles: Array
+    local_scale: Array | None = None
+
+    def on_grid(self, fields: Callable[[Array], Array]) -> "PublishedLaw":
+        """Put values of cells (T, q) into fields (T, P, Q)."""
+        return PublishedLaw(
+            fields(self.std),
+            np.stack([fields(each) for each in np.moveaxis(self.quantiles, 1, 0)], axis=1),
+            None if self.local_scale is None else fields(self.local_scale),
+        )
 
 
 def posterior_group(
@@ -41,6 +76,7 @@ def posterior_group(
     noise_variance: ArrayLike,
     observed: ArrayLike,
     computational_std: ArrayLike | None = None,
+    law: PublishedLaw | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -58,6 +94,8 @@ def posterior_group(
         In its square; makes the predictive standard deviation.
     computational_std : array_like, shape (T, q) or (q,), optional
         Part of the latent standard deviation that is unfinished computation, at most.
+    law : PublishedLaw, optional
+        Of an observation, where it is not the Gaussian one of mean, std and noise.
     variable : Variable
         What is analysed.
     names : array_like of str, shape (q,), optional
@@ -73,13 +111,13 @@ def posterior_group(
         "posterior",
         coordinates,
         {
-            **_posterior(variable, mean, std, noise_variance, computational_std),
+            **_posterior(variable, mean, std, noise_variance, computational_std, law),
             variable.name: observed,
         },
         variable,
         title=f"Posterior {variable.long_name} at test points",
     )
-    return _counting_missing(group, variable.name)
+    return _counting_missing(_of_law(group, variable.name, law), variable.name)
 
 
 def map_group(
@@ -91,6 +129,7 @@ def map_group(
     std: ArrayLike,
     noise_variance: ArrayLike,
     computational_std: ArrayLike | None = None,
+    law: PublishedLaw | None = None,
     variable: Variable = T2M,
     nodes_per_cell: int = 0,
 ) -> xr.Dataset:
@@ -109,6 +148,8 @@ def map_group(
         In its square; makes the predictive standard deviation.
     computational_std : array_like, shape (T, P, Q) or (P, Q), optional
         Part of the latent standard deviation that is unfinished computation, at most.
+    law : PublishedLaw, optional
+        Of an observation at each cell, where it is not the Gaussian one; arrays (T, P, Q).
     variable : Variable
         What is analysed.
     nodes_per_cell : int
@@ -123,10 +164,11 @@ def map_group(
     group = _dataset(
         "map",
         _axes(times, latitude_degrees, longitude_degrees),
-        _posterior(variable, mean, std, noise_variance, computational_std),
+        _posterior(variable, mean, std, noise_variance, computational_std, law),
         variable,
         title=f"Posterior {variable.long_name} on a grid",
     )
+    group = _of_law(group, variable.name, law)
     return _of_cells(group, variable.name, nodes_per_cell) if nodes_per_cell else group
 
 
@@ -192,6 +234,7 @@ def targets_group(
     std: ArrayLike,
     noise_variance: float,
     computational_std: ArrayLike | None = None,
+    law: PublishedLaw | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -199,13 +242,14 @@ def targets_group(
 
     Parameters and errors as for `posterior_group`.
     """
-    return _dataset(
+    group = _dataset(
         "targets",
         _point_coordinates(times, latitude_degrees, np.mod(longitude_degrees, 360.0), names),
-        _posterior(variable, mean, std, noise_variance, computational_std),
+        _posterior(variable, mean, std, noise_variance, computational_std, law),
         variable,
         title=f"Posterior {variable.long_name} at places of a table",
     )
+    return _of_law(group, variable.name, law)
 
 
 def regions_group(
@@ -287,6 +331,8 @@ def calibration_group(
     pit: ArrayLike,
     scores: Scores,
     area_weight: ArrayLike | None = None,
+    of_values: PointScores | None = None,
+    plain: tuple[PointScores, Scores] | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -305,6 +351,10 @@ def calibration_group(
         Pooled over times and points, with the same weights.
     area_weight : array_like, shape (q,), optional
         Area that each point stands for, on any positive scale; equal when omitted.
+    of_values : PointScores, optional
+        Of each observation, shape (T, q); NaN where nothing was observed.
+    plain : PointScores and Scores, optional
+        Of the Gaussian law, where the published one was recalibrated.
     variable : Variable
         What is analysed.
 
@@ -320,7 +370,7 @@ def calibration_group(
     if not present.all():  # each observation with the cell and the area of its place
         place = np.nonzero(present)[1]
         values, shares, cells = np.atleast_2d(pit)[present], weights[place], cells[place]
-    plain, by_area = histogram(values), histogram(values, weights=shares)
+    every_point, by_area = histogram(values), histogram(values, weights=shares)
     tests = [
         coverage_test(values, levels=scores.levels, cells=cells, weights=given) for given in (None, shares)
     ]
@@ -333,19 +383,26 @@ def calibration_group(
         {
             "pit": pit,
             "area_weight": weights,
-            "pit_count": plain.counts.astype(np.int64),
+            "pit_count": every_point.counts.astype(np.int64),
             "pit_count_area_weighted": by_area.counts,
-            "pit_bin": plain.edges,
+            "pit_bin": every_point.edges,
             "coverage": scores.coverage,
             "coverage_area_weighted": scores.coverage_area_weighted,
             "coverage_standard_error": tests[0].standard_error,
             "coverage_standard_error_area_weighted": tests[1].standard_error,
             **{name: getattr(scores, name) for name in SCORES},
+            **{
+                f"{name}{by}": getattr(scores, f"{name}{by}")
+                for name in BY_LEVEL
+                for by in ("", "_area_weighted")
+            },
+            **_of_values(of_values),
+            **({} if plain is None else _of_plain_law(*plain)),
         },
         variable,
         title=f"Calibration of {variable.long_name} at test points",
     )
-    for name, counted in (("pit_count", plain), ("pit_count_area_weighted", by_area)):
+    for name, counted in (("pit_count", every_point), ("pit_count_area_weighted", by_area)):
         group[name].attrs |= {
             "uniform_expected": counted.expected,
             "uniform_lower_95": counted.lower,
@@ -354,6 +411,17 @@ def calibration_group(
         }
     group = _counting_missing(group, "pit")
     return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)
+
+
+def _of_values(found: PointScores | None) -> dict[str, ArrayLike]:
+    """Scores of each observation."""
+    return {} if found is None else {"nll_of_value": found.nll, "crps_of_value": found.crps}
+
+
+def _of_plain_law(of_values: PointScores, scores: Scores) -> dict[str, ArrayLike]:
+    """Everything that is said of laws, of the plain one."""
+    said = {"pit": of_values.pit, **_of_values(of_values)}
+    return {f"{name}{PLAIN}": said[name] if name in said else getattr(scores, name) for name in OF_PLAIN_LAW}
 
 
 def simulation_group(
@@ -526,14 +594,40 @@ def _posterior(
     std: ArrayLike,
     noise_variance: ArrayLike,
     computational_std: ArrayLike | None,
+    law: PublishedLaw | None,
 ) -> dict[str, ArrayLike]:
     name = variable.name
-    return {
+    found: dict[str, ArrayLike] = {
         f"{name}_mean": mean,
         f"{name}_std": std,
-        f"{name}_predictive_std": np.hypot(std, np.sqrt(noise_variance)),
-        **({} if computational_std is None else {f"{name}_std_computational": computational_std}),
+        f"{name}_predictive_std": np.hypot(std, np.sqrt(noise_variance)) if law is None else law.std,
     }
+    if computational_std is not None:
+        found[f"{name}_std_computational"] = computational_std
+    if law is not None:
+        found[f"{name}_quantile"] = law.quantiles
+        found |= {} if law.local_scale is None else {LOCAL_SCALE: law.local_scale}
+    return found
+
+
+def _of_law(group: xr.Dataset, name: str, law: PublishedLaw | None) -> xr.Dataset:
+    """Say of a group whose laws were recalibrated what its arrays mean, and give the levels of quantiles."""
+    if law is None:
+        return group
+    levels = _coordinate(QUANTILE_LEVEL, QUANTILE_LEVEL, np.asarray(QUANTILE_LEVELS))
+    group = group.assign_coords({QUANTILE_LEVEL: levels})
+    errors, predictive = group[f"{name}_std"].attrs, group[f"{name}_predictive_std"].attrs
+    errors["comment"] = (
+        "Latent: the uncertainty of the noise-free field under the prior, mathematical and computational "
+        "together, WITHOUT noise and without recalibration. The standard deviation of an observation is "
+        f"{name}_predictive_std, its quantiles are {name}_quantile."
+    )
+    predictive["comment"] = (
+        f"Standard deviation of the published law of an observation, whose quantiles are {name}_quantile: "
+        f"that of the prior, sqrt({name}_std**2 + noise_variance), corrected by errors at points that were "
+        "not used."
+    )
+    return group
 
 
 def _axes(

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cagp_dist.predictive import StudentT
+from cagp_dist.store.layout import QUANTILE_LEVELS
 from cagp_dist.store.publish import output_lock, publish
-from cagp_dist.store.schema import map_group, observations_group
+from cagp_dist.store.schema import PublishedLaw, map_group, observations_group
 
 KEY = "0123456789abcdef"
 NOISE = 1.7
@@ -20,8 +22,12 @@ def publish_run(
     times: Sequence[str] = ("2019-03-01T00:00", "2019-03-01T06:00"),
     source: str = "sample",
     field=None,
+    recalibrated: bool = False,
 ) -> Path:
-    """Publish a run with a map and its observations; the field is latitude + longitude / 1000 + time step."""
+    """Publish a run with a map and its observations; the field is latitude + longitude / 1000 + time step.
+
+    If it was recalibrated the law at each cell has a scale that grows eastward.
+    """
     stamps = np.array(times, dtype="datetime64[s]")
     rows, columns = np.meshgrid(latitude, longitude, indexing="ij")
     steps = np.arange(len(stamps))[:, None, None]
@@ -35,6 +41,7 @@ def publish_run(
             mean=mean,
             std=np.full(mean.shape, 0.5),
             noise_variance=NOISE,
+            law=_law(mean, columns) if recalibrated else None,
         ),
         "observations": observations_group(
             times=stamps,
@@ -52,6 +59,12 @@ def publish_run(
     }
     with output_lock(root):
         return publish(root, groups, run_key=KEY, attributes=attributes)
+
+
+def _law(mean: np.ndarray, columns: np.ndarray) -> PublishedLaw:
+    scale = np.broadcast_to(1.0 + columns / 1000.0, mean.shape)
+    law = StudentT(mean, scale, 5.0)
+    return PublishedLaw(law.std, np.moveaxis(law.quantile(QUANTILE_LEVELS), 0, 1), scale)
 
 
 def cells(start: float, stop: float, count: int) -> np.ndarray:

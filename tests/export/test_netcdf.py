@@ -18,9 +18,11 @@ from .make_group import KEY, NOISE, REGIONS, publish_run
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of two times over Europe, across Greenwich."""
+    """A recalibrated run of two times over Europe, across Greenwich."""
     latitude, longitude = REGIONS["europe"]
-    return publish_run(tmp_path_factory.mktemp("europe"), latitude=latitude, longitude=longitude)
+    return publish_run(
+        tmp_path_factory.mktemp("europe"), latitude=latitude, longitude=longitude, recalibrated=True
+    )
 
 
 @pytest.fixture(scope="module")

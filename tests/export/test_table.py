@@ -25,6 +25,27 @@ def rows(path):
         return list(csv.DictReader(stream))
 
 
+def test_quantiles_have_a_column_and_a_file_for_each_level(tmp_path):
+    latitude, longitude = REGIONS["europe"]
+    run = publish_run(tmp_path / "out", latitude=latitude, longitude=longitude, recalibrated=True)
+    there = read_group(run, "map")
+    levels = ["0.025", "0.05", "0.25", "0.5", "0.75", "0.95", "0.975"]
+    found = rows(export_run(run, to="csv", groups=["map"], output=tmp_path)[0])
+    quantiles = [name for name in found[0] if "quantile" in name]
+    assert quantiles == [f"t2m_quantile_{level}" for level in levels]
+    values = there.t2m_quantile.transpose("time", "latitude", "longitude", "quantile_level").values
+    np.testing.assert_array_equal(
+        [[float(row[name]) for name in quantiles] for row in found], values.reshape(-1, 7)
+    )
+    scales = [float(row["local_scale"]) for row in found]
+    np.testing.assert_array_equal(scales, there.local_scale.values.ravel())
+    described = json.loads((tmp_path / "map.csv-metadata.json").read_text())
+    titles = {column["name"]: column.get("dc:title", "") for column in described["tableSchema"]["columns"]}
+    assert titles["t2m_quantile_0.95"].endswith("of 2 metre temperature of level 0.95")
+    files = {path.stem for path in export_run(run, to="geotiff", output=tmp_path / "tif")}
+    assert {"map_local_scale", *(f"map_t2m_quantile_{level}" for level in levels)} <= files
+
+
 @pytest.mark.parametrize("group", ["map", "observations"])
 def test_a_row_for_each_place_and_time_with_the_values_of_the_run(run, tmp_path, group):
     path = export_run(run, to="csv", groups=[group], output=tmp_path)[0]

@@ -21,13 +21,15 @@ def _without(prior, X, y, where, point, solver):
     return posterior.mean[0], posterior.variance[0]
 
 
-def test_points_with_and_without_gaps_are_predicted_from_all_others() -> None:
+@pytest.mark.parametrize("mean", [_mean, cagp.mean_family("quadratic-latitude")], ids=["known", "estimated"])
+def test_points_with_and_without_gaps_are_predicted_from_all_others(mean) -> None:
+    """The coefficients of a mean that is estimated are those without the value, for each of them."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(size=(25, 2))
+    X = cagp.unit_sphere(rng.uniform(-80.0, 80.0, 25), rng.uniform(0.0, 60.0, 25))
     noise = np.linspace(0.01, 0.2, 25)
     y = rng.normal(size=(25, 2))
     y[[3, 8], 1] = np.nan
-    prior = cagp.Prior(cagp.Matern32(lengthscale=0.4, variance=2.0), noise_variance=noise, mean=_mean)
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.4, variance=2.0), noise_variance=noise, mean=mean)
     mean, variance = each_left_out(prior, X, y)
     assert mean.shape == variance.shape == (2, 25)
     np.testing.assert_array_equal(np.isnan(mean), np.isnan(y.T))
@@ -38,8 +40,9 @@ def test_points_with_and_without_gaps_are_predicted_from_all_others() -> None:
         np.testing.assert_allclose(variance[:, i], of + noise[i], rtol=1e-9)
 
 
+@pytest.mark.parametrize("estimated", [False, True], ids=["known mean", "estimated mean"])
 @pytest.mark.parametrize("kind", ["whole", "with gaps", "region", "many gaps"])
-def test_grids_are_predicted_from_all_others(kind, monkeypatch) -> None:
+def test_grids_are_predicted_from_all_others(kind, estimated, monkeypatch) -> None:
     """Poles that were observed at several copies are one observation; a latitude may have none."""
     rng = np.random.default_rng(1)
     grid = cagp.LatLonGrid(np.linspace(-60.0, 90.0, 6), 10)
@@ -54,7 +57,8 @@ def test_grids_are_predicted_from_all_others(kind, monkeypatch) -> None:
     if kind in ("region", "many gaps"):  # both are beyond what an identity is used for
         monkeypatch.setattr(gaps, "FEW_MISSING", -1)
         monkeypatch.setattr(gaps, "solves_window", lambda *_, **__: kind == "region")
-    prior = cagp.Prior(cagp.Matern32(lengthscale=0.6, variance=2.0), noise_variance=0.1, mean=_mean)
+    known = cagp.mean_family("quadratic-latitude") if estimated else _mean
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.6, variance=2.0), noise_variance=0.1, mean=known)
     mean, variance = each_left_out(prior, grid, y, executor=SerialExecutor())
     np.testing.assert_array_equal(np.isnan(mean), np.isnan(y))
     points = grid.points.reshape(*grid.shape, 3)
@@ -70,4 +74,6 @@ def test_grids_are_predicted_from_all_others(kind, monkeypatch) -> None:
 
 
 def prior_of(prior: cagp.Prior, field: int) -> cagp.Prior:
+    if prior.estimates_mean:
+        return prior
     return cagp.Prior(prior.kernel, noise_variance=prior.noise_variance, mean=lambda X: _mean(X)[:, [field]])

@@ -15,9 +15,14 @@ def global_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hourly_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Report of a run of ten times around the meridian of Greenwich, without a map."""
-    root = tmp_path_factory.mktemp("hourly")
+    """Report of a recalibrated run of ten times around the meridian of Greenwich, without a map."""
     run = make_run(
-        root, times=HOURS, longitude=(-10.0, 2.0), latitude=(50.0, 58.0), test_count=60, map_step=None
+        tmp_path_factory.mktemp("hourly"),
+        times=HOURS,
+        longitude=(-10.0, 2.0),
+        latitude=(50.0, 58.0),
+        test_count=60,
+        map_step=None,
+        recalibrated=True,
     )
     return write_report(run)

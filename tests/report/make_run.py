@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from cagp_dist.calibration.laboratory import Calibration
-from cagp_dist.calibration.scores import LEVELS, scores
+from cagp_dist.calibration.scores import LEVELS, point_scores, scores
 from cagp_dist.geometry import area_weights
+from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.store.layout import FORMAT_VERSION, SCORES
 from cagp_dist.store.schema import calibration_group, simulation_group
 
@@ -60,12 +62,13 @@ def make_run(
     drawn_by_area: bool = True,
     attributes: dict[str, object] | None = None,
     simulation: Calibration | None = None,
+    recalibrated: bool = False,
 ) -> Path:
     """Write a run of the published layout; ``longitude`` may begin below 0 (points are stored in [0, 360)).
 
     Test points are uniform on the sphere; ``drawn_by_area`` false weights them as if they were not.
     ``error_std`` is the spread of observed minus predicted, ``stated_std`` the predictive one claimed.
-    ``simulation`` has found something at as many points.
+    ``simulation`` has found something at as many points. A recalibrated run has Student t laws.
     """
     rng = np.random.default_rng(seed)
     stamps = np.array(times, dtype="datetime64[ns]")
@@ -74,18 +77,25 @@ def make_run(
     lat = np.rad2deg(np.arcsin(rng.uniform(*sines, test_count)))
     latent_std = np.sqrt(max(stated_std**2 - noise_variance, 0.01)) * np.ones((len(stamps), test_count))
     latent_std = latent_std * (1.0 + 0.3 * np.sin(np.deg2rad(5.0 * lon)) * np.cos(np.deg2rad(lat)))
-    predictive = np.sqrt(latent_std**2 + noise_variance)
+    plain_std = predictive = np.sqrt(latent_std**2 + noise_variance)
     mean = np.stack([field(lon, lat, step) for step in range(len(stamps))])
     observed = mean + error_std / stated_std * predictive * rng.standard_normal(mean.shape)
 
     weights = np.ones(test_count) if drawn_by_area else area_weights(lat)
     final = scores(mean, predictive, observed, weights=weights)
+    more: dict[str, Any] = {}
+    if recalibrated:
+        law = StudentT(mean, 0.8 * predictive, 8.0)
+        of_values, predictive = point_scores(law, observed), law.std
+        before = point_scores(Gaussian(mean, plain_std), observed), final
+        more = {"pit": of_values.pit, "scores": of_values.pooled(weights=weights), "of_values": of_values}
+        more["plain"] = before
     prior_mean = np.full_like(mean, mean.mean())
     prior_std = np.full_like(mean, float(np.std(mean) + 1.0))
     steps = [scores(prior_mean, prior_std, observed, weights=weights)]
     for step in range(1, iterations + 1):
         extra = 2.5 ** (iterations - step) - 1.0
-        widened = np.sqrt(predictive**2 + 0.1 * extra)
+        widened = np.sqrt(plain_std**2 + 0.1 * extra)
         shifted = mean + np.sqrt(0.1 * extra) * rng.standard_normal(mean.shape)
         steps.append(scores(shifted, widened, observed, weights=weights) if step < iterations else final)
 
@@ -105,9 +115,8 @@ def make_run(
             times=stamps,
             latitude_degrees=lat,
             longitude_degrees=lon % 360.0,
-            pit=ndtr((observed - mean) / predictive),
-            scores=final,
             area_weight=weights,
+            **{"pit": ndtr((observed - mean) / predictive), "scores": final, **more},
         ),
         "trace": xr.Dataset(
             {
@@ -138,6 +147,8 @@ def make_run(
     judged = {
         name: groups["calibration"].attrs[name] for name in ("calibration_status", "calibration_statement")
     }
+    if recalibrated:
+        judged |= {"recalibration": "local-scale", "recalibration_statement": "Learnt from errors near by."}
     published = root_attributes(key, noise_variance, train_count) | judged | (attributes or {})
     xr.Dataset(attrs=published).to_zarr(path, mode="w-", zarr_format=3, consolidated=False)
     for name, dataset in groups.items():

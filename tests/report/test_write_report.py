@@ -196,8 +196,24 @@ def test_scores_by_time_agree_with_the_pooled_ones(hourly_report: Path) -> None:
     run = hourly_report.parents[2] / "runs" / "0123456789abcdef.zarr"
     with xr.open_zarr(run, group="posterior", consolidated=False) as opened:
         errors = (opened["t2m"] - opened["t2m_mean"]).values
-    worst = float(np.sqrt((errors**2).mean(axis=1)).max())
-    assert f"{worst:.3f} K" in Document(hourly_report.read_text(encoding="utf-8")).text
+    by_time = np.sqrt((errors**2).mean(axis=1))
+    text = Document(hourly_report.read_text(encoding="utf-8")).text
+    assert f"{by_time.max():.3f} K" in text
+    scores, worst = calibration_of(hourly_report), int(by_time.argmax())
+    inside = np.abs(scores.pit.values[worst] - 0.5) <= 0.45
+    nll, crps = (float(scores[name][worst].mean()) for name in ("nll_of_value", "crps_of_value"))
+    assert f"{by_time.max():.3f} K {nll:.3f} {crps:.3f} K {100 * inside.mean():.1f} %" in text
+
+
+def test_a_recalibrated_run_shows_what_its_scores_were_before(
+    hourly_report: Path, document: Document
+) -> None:
+    text, scores = Document(hourly_report.read_text(encoding="utf-8")).text, calibration_of(hourly_report)
+    assert "recalibrated: local-scale Learnt from errors near by." in text
+    assert f"CRPS {float(scores.crps):.3f} K {float(scores.crps_plain):.3f} K" in text
+    assert f"NLL {float(scores.nll):.3f} {float(scores.nll_plain):.3f}" in text
+    assert "this run not recalibrated prior alone" in text
+    assert "recalibrated" not in document.text
 
 
 def test_without_a_map_nothing_is_interpolated(hourly_report: Path) -> None:

@@ -10,7 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.era5.points import Points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.task import grid_of, places_on_grid
+from cagp_dist.service.grids import grid_of, places_on_grid
 
 from ..oracle import assert_close
 

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from cagp_dist.calibration.method_names import METHOD_NAMES
 from cagp_dist.era5.selection import GapPolicy
 from cagp_dist.era5.sources import SOURCES
 from cagp_dist.gram.area_means import RESOLUTION_DEGREES, area_means
@@ -85,11 +86,13 @@ FitTo = Literal["observed", "field"]
 """Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field."""
 
 if TYPE_CHECKING:
+    MethodName = str
     KernelName = str
     KernelSum = str
     EachLengthscale = float | tuple[float, ...] | None
     EachVariance = float | tuple[float, ...] | None
 else:
+    MethodName = Literal[METHOD_NAMES]
     KernelName = Literal[tuple(KERNELS)]
     KernelSum = Annotated[KernelName, WrapValidator(values.kernel), PlainSerializer(str)]
     _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
@@ -534,6 +537,20 @@ class PriorTable(Table):
         return Numbers(self.lengthscale, self.variance, self.noise_variance)
 
 
+class RecalibrationTable(Table):
+    """``[recalibration]``: how errors at points that were not used correct the predictive laws."""
+
+    method: Annotated[
+        MethodName,
+        Field(description=alternatives(METHOD_NAMES), examples=["local-scale"]),
+    ] = "local-scale"
+
+    @property
+    def asked(self) -> bool:
+        """Whether the job names the method."""
+        return "method" in self.model_fields_set
+
+
 class ClusterTable(Table):
     """``[cluster]``: where the work is done. Has no influence on the result."""
 
@@ -583,6 +600,7 @@ class Job(Table):
             examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
         ),
     ] = DEFAULT_SOLVER
+    recalibration: Annotated[RecalibrationTable, Field(description="the key method")] = RecalibrationTable()
     cluster: Annotated[ClusterTable, Field(description="the keys scheduler, workers, memory_limit")] = (
         ClusterTable()
     )
@@ -648,9 +666,12 @@ class Job(Table):
         """Every setting that has an influence on the result, defaults filled in, ready for JSON.
 
         Two jobs with equal canonical forms and equal data give the same run. Where the work is done
-        and where the result is kept make no difference.
+        and where the result is kept make no difference. Whether error bars are recalibrated where the job
+        does not say depends on its points: the key of the run has it.
         """
         form = self.model_dump(mode="json", exclude={"cluster", "output"})
+        if self.recalibration.method in ("none", RecalibrationTable().method):
+            del form["recalibration"]  # jobs from before there was this table keep their form
         observations = form["observations"]
         for key in {"level", "units", "check_range", "missing"} - self.observations.reading().keys():
             del observations[key]  # jobs from before there were these keys keep their form, and their runs

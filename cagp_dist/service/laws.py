@@ -1,0 +1,159 @@
+"""The predictive laws that a run publishes: those of its prior, corrected by errors that they did not use."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.local_scale import FittedLocalScale
+from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Unchanged
+from cagp_dist.calibration.scores import LEVELS, PointScores, point_scores
+from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.predictive import Gaussian, StudentT
+from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating
+from cagp_dist.store.layout import QUANTILE_LEVELS
+from cagp_dist.store.schema import PublishedLaw
+from cagp_dist.text import counted
+
+LAWS_AT_ONCE = 100_000
+"""Laws that are in memory at a time: of a map of a million cells no more than a part."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownErrors:
+    """Predictions that did not use the values that they are compared with.
+
+    Attributes
+    ----------
+    law : Gaussian, shape (T, N)
+        Noise included.
+    observed : array, shape (T, N)
+        NaN where nothing was observed.
+    X : array, shape (N, 3)
+        Where, on the unit sphere.
+    folds : array of int, shape (N,), or None
+        Of a cross-validation, the fold of each place.
+    """
+
+    law: Gaussian
+    observed: Array
+    X: Array
+    folds: Indices | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Laws:
+    """What a job learnt of its laws.
+
+    Attributes
+    ----------
+    found : Recalibrating
+        What was decided; ``method = "none"`` where nothing could be learnt.
+    everywhere : Fitted
+        From all errors.
+    by_fold : tuple of Fitted
+        Of a cross-validation, for the places of each fold: from the errors of the others.
+    """
+
+    found: Recalibrating
+    everywhere: Fitted
+    by_fold: tuple[Fitted, ...] = ()
+
+    @property
+    def corrected(self) -> bool:
+        """Whether anything is."""
+        return self.found.method != "none"
+
+    def published(self, plain: Gaussian, X: Array, *, folds: Indices | None = None) -> PublishedLaw | None:
+        """Give what is published of the laws at points X (q, 3), of plain ones (T, q); None if nothing is."""
+        if not self.corrected:
+            return None
+        std, scale = np.empty(plain.shape), np.ones(plain.shape)
+        quantiles = np.empty((plain.shape[0], len(QUANTILE_LEVELS), plain.shape[1]))
+        for fitted, some in self._parts(plain.shape, folds):
+            of_some = plain[:, some]
+            law = fitted(of_some, X[some])
+            std[:, some] = law.std
+            quantiles[:, :, some] = np.moveaxis(law.quantile(QUANTILE_LEVELS), 0, 1)
+            if isinstance(law, StudentT):
+                scale[:, some] = law.scale / of_some.scale
+        return PublishedLaw(std, quantiles, scale if self.found.method == "local-scale" else None)
+
+    def scored(
+        self, plain: Gaussian, X: Array, observed: Array, *, folds: Indices | None = None
+    ) -> PointScores:
+        """Score observations (T, q); NaN where there is none."""
+        shape, levels = plain.shape, np.asarray(LEVELS)
+        everywhere = {name: np.full((*before, *shape), np.nan) for name, before in _before(levels).items()}
+        for fitted, some in self._parts(shape, folds):
+            times, places = np.nonzero(~np.isnan(observed[:, some]))
+            if not times.size:
+                continue
+            law = fitted(plain[:, some], X[some])
+            found = point_scores(law[times, places], observed[times, some[places]])
+            for name, whole in everywhere.items():
+                whole[..., times, some[places]] = getattr(found, name)
+        return PointScores(**everywhere, levels=levels)
+
+    def _parts(self, shape: tuple[int, ...], folds: Indices | None) -> Iterator[tuple[Fitted, Indices]]:
+        """Yield points that have one correction, so many that their laws are in memory at a time."""
+        times, q = shape
+        groups: list[tuple[Fitted, Indices]] = [(self.everywhere, np.arange(q))]
+        if folds is not None and self.by_fold:
+            groups = [(fitted, np.flatnonzero(folds == fold)) for fold, fitted in enumerate(self.by_fold)]
+        step = max(1, LAWS_AT_ONCE // max(times, 1))
+        for fitted, chosen in groups:
+            for start in range(0, chosen.size, step):
+                yield fitted, chosen[start : start + step]
+
+
+def _before(levels: Array) -> dict[str, tuple[int, ...]]:
+    """Dimensions of each score before those of the laws."""
+    once = dict.fromkeys(("normal_score", "squared_error", "nll", "crps"), ())
+    return {**once, **dict.fromkeys(("width", "interval_score"), levels.shape)}
+
+
+def unchanged(found: Recalibrating = NOT_ASKED) -> Laws:
+    """Laws that nothing corrects."""
+    return Laws(found, Unchanged())
+
+
+def learnt(found: Recalibrating, errors: KnownErrors | None) -> Laws:
+    """Fit the method of a job to its errors.
+
+    Raises
+    ------
+    ConfigurationError
+        If the job names a method that cannot learn from them. One that is there by itself is left out, and
+        the statement says why.
+    """
+    if found.method == "none" or errors is None:
+        return unchanged(found)
+    method = RECALIBRATIONS[found.method]()
+    try:
+        everywhere = method.fit(errors.law, errors.observed, errors.X)
+        folds = [] if errors.folds is None else [errors.folds != fold for fold in np.unique(errors.folds)]
+        by_fold = tuple(
+            method.fit(errors.law[:, others], errors.observed[:, others], errors.X[others])
+            for others in folds
+        )
+    except ArgumentError as error:
+        if found.asked:
+            raise ConfigurationError(f'[recalibration] method = "{found.method}": {error}') from error
+        said = f"The error bars are those of the prior as it is: {found.method} cannot learn here. {error}"
+        return unchanged(Recalibrating(asked=False, why_not=said))
+    if isinstance(everywhere, FittedLocalScale) and everywhere.regression is None:
+        said = (
+            "The error bars are those of the prior as it is: a local scale would hardly make the errors at "
+            f"{counted(found.places, 'place')} likelier."
+        )
+        return unchanged(Recalibrating(asked=found.asked, why_not=said))
+    return Laws(found, everywhere, by_fold)
+
+
+def without_gaps(mean: Array, std: Array, observed: Array) -> tuple[Gaussian, Array]:
+    """Gaussian laws (T, N) of predictions that are NaN where nothing was observed, and the observations."""
+    known = ~np.isnan(mean)
+    law = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
+    return law, np.where(known, observed, np.nan)

@@ -1,0 +1,162 @@
+"""Which errors correct the predictive laws of a job: decided from its points, before anything is solved.
+
+Errors must be of predictions that did not use the value that they are compared with. In this order:
+
+points that the job kept for it
+    ``[design] calibration``: columns of the solve like the test points.
+folds of a cross-validation
+    the law of a place is corrected by the errors of the other folds, that of a map by those of all.
+leave-one-out
+    of all observed points, where the solver is exact and that costs no more than the solve.
+points that are drawn
+    by area from those that are neither observed nor scored; at most one for five observed ones, so that the
+    solve has few columns more.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cagp_dist.arrays import Indices
+from cagp_dist.budget.grids import inverse_diagonal_flops
+from cagp_dist.era5.canonical import Points
+from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.service.design import Design
+from cagp_dist.service.grids import places_on_grid, size_of_grid
+from cagp_dist.service.jobfile.tables import Job, RecalibrationTable
+from cagp_dist.solvers import Cholesky, Rings, Solver
+from cagp_dist.text import counted
+
+Errors = Literal["none", "points", "folds", "leave-one-out"]
+
+MOST_DRAWN = 2_000
+"""Calibration points that are drawn where the job does not say."""
+
+OBSERVED_FOR_EACH = 5
+"""Observed points for each of them, at least."""
+
+FEWEST_ERRORS = 500
+"""Places with errors, below which a job that does not ask for a recalibration has none."""
+
+MOST_LEFT_OUT_FLOPS = 2 * 10**12
+"""Of leave-one-out errors of a grid: some minutes of one core. Beyond, calibration points are drawn."""
+
+
+@dataclass(frozen=True)
+class Recalibrating:
+    """What corrects the laws of a job.
+
+    Attributes
+    ----------
+    method : str
+        Of `cagp_dist.calibration.recalibration.RECALIBRATIONS`; ``"none"`` where nothing does.
+    errors : str
+        Where its errors come from.
+    places : int
+        How many places have errors.
+    asked : bool
+        Whether the job names the method; one that is there by itself gives way where it cannot learn.
+    why_not : str
+        Why a method that is there by itself was left out; else empty.
+    """
+
+    method: str = "none"
+    errors: Errors = "none"
+    places: int = 0
+    asked: bool = True
+    why_not: str = ""
+
+    def key(self) -> dict[str, object]:
+        """Give what a run key has to know; nothing where nothing is corrected."""
+        if self.method == "none":
+            return {}
+        return {"recalibration": {"method": self.method, "errors": self.errors, "places": self.places}}
+
+    def attributes(self) -> dict[str, str]:
+        """Give what a run says of it."""
+        return {"recalibration": self.method, "recalibration_statement": self.statement()}
+
+    def statement(self) -> str:
+        """Say it in one sentence."""
+        if self.method == "none":
+            return self.why_not or "The error bars are those of the prior as it is: the job asks for that."
+        source = {
+            "points": f"the errors at {counted(self.places, 'calibration point')}, which were not observed",
+            "folds": f"the errors of {counted(self.places, 'place')} that were predicted from other folds; "
+            "of the law of a place those of its own fold are left out",
+            "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
+        }[self.errors]
+        return f"Predictive laws are corrected by the method {self.method}, which learnt from {source}."
+
+
+NOT_ASKED = Recalibrating()
+
+
+def with_errors(
+    job: Job, points: Points, solver: Solver, *, design_of: Callable[[int], Design]
+) -> tuple[Design, Recalibrating]:
+    """Decide which errors correct the laws of a job; draw calibration points if that takes any.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    points : Points
+        All points of the field.
+    solver : Solver
+        Of the job.
+    design_of : callable
+        Design with at most so many calibration points drawn for a job that has none of its own.
+    """
+    table, design = job.recalibration, design_of(0)
+    if table.method == "none":
+        return design, NOT_ASKED
+    if design.calibration is not None:
+        return design, Recalibrating(table.method, "points", design.calibration.size)
+    errors: Errors
+    if design.folds is not None:
+        errors, places, chosen = "folds", design.test.size, design
+    elif has_left_out(solver, points, design):
+        errors, places, chosen = "leave-one-out", design.train.size, design
+    else:
+        chosen = design_of(drawn_points(table, observed=design.train.size))
+        errors, places = "points", 0 if chosen.calibration is None else chosen.calibration.size
+    found = Recalibrating(table.method, errors, places, asked=table.asked)
+    if found.asked or places >= FEWEST_ERRORS:
+        return chosen, found
+    return design, too_few(found)
+
+
+def drawn_points(table: RecalibrationTable, *, observed: int) -> int:
+    """How many calibration points are drawn at most, where the job does not say."""
+    if table.method == "none":
+        return 0
+    spare = observed // OBSERVED_FOR_EACH
+    return min(MOST_DRAWN, max(spare, FEWEST_ERRORS) if table.asked else spare)
+
+
+def too_few(found: Recalibrating) -> Recalibrating:
+    """Leave out a method that nobody asked for, and say why."""
+    told = "could be kept as calibration points" if found.errors == "points" else "have errors"
+    return Recalibrating(
+        asked=False,
+        why_not=f"The error bars are those of the prior as it is: {counted(found.places, 'place')} "
+        f"{told}, and {found.method} is not used by itself with fewer than {FEWEST_ERRORS}. "
+        f'[recalibration] method = "{found.method}" asks for it all the same.',
+    )
+
+
+def has_left_out(solver: Solver, points: Points, design: Design) -> bool:
+    """Whether an exact solver gives leave-one-out errors at a cost like its own."""
+    if isinstance(solver, Cholesky):
+        return True
+    places = places_on_grid(solver, points, design) if isinstance(solver, Rings) else None
+    if places is None or points.noise_variance is not None:
+        return False
+    present = ~np.isnan(points.values)[:, design.train]
+    patterns: Sequence[Indices] = fields_by_pattern(present)
+    flops = [inverse_diagonal_flops(size_of_grid(places, present[fields[0]])) for fields in patterns]
+    known = [each for each in flops if each is not None]
+    return len(known) == len(flops) and sum(known) <= MOST_LEFT_OUT_FLOPS

@@ -1,0 +1,260 @@
+"""Recalibrated laws of jobs: which errors they learn from, what is published, and when there are none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.calibration.local_scale import LocalScale
+from cagp_dist.calibration.method_names import METHOD_NAMES
+from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.calibration.scores import scores_of
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.kernels import Matern32
+from cagp_dist.predictive import Gaussian, StudentT
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service import laws
+from cagp_dist.service.folds import solve_task
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.plan import plan_job, size_of_task
+from cagp_dist.service.recalibration import FEWEST_ERRORS
+from cagp_dist.service.results import groups_of
+from cagp_dist.service.run import run
+from cagp_dist.service.task import prepare
+from cagp_dist.store.arrays import read_group
+from cagp_dist.store.layout import QUANTILE_LEVELS, check
+
+from ..jobs import job_text, map_grid, random_points
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+NUMBERS = {"lengthscale": 0.2, "variance": 9.0, "noise_variance": 0.3}
+DESIGN = {
+    "train": random_points(700),
+    "test": random_points(150, seed=1),
+    "calibration": random_points(300, seed=2),
+    "map": map_grid(30.0),
+}
+BLOCKS = {"name": "block-gauss-seidel", "iterations": 2, "block_size": 200}
+
+
+@pytest.fixture(scope="module")
+def field(tmp_path_factory):
+    """Two times on a globe of 6 degrees: noise of 0.2 K in the west and of 3 K in the east."""
+    rng = np.random.default_rng(5)
+    latitude, longitude = np.arange(-87.0, 88.0, 6.0), np.arange(0.0, 360.0, 6.0)
+    rough = np.where(longitude < 180.0, 0.2, 3.0)
+    values = 280.0 + rough * rng.standard_normal((2, latitude.size, longitude.size))
+    dataset = xr.Dataset(
+        {"t2m": (("time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
+        coords={
+            "time": np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+    )
+    path = tmp_path_factory.mktemp("field") / "field.zarr"
+    dataset.to_zarr(path, zarr_format=3, consolidated=False)
+    return path
+
+
+def the_job(field, root, *, method=None, design=DESIGN, solver=BLOCKS):
+    return parse_job(
+        job_text(
+            observations={"source": f"zarr:{field}", "times": ["2020-01-01", "2020-01-02"]},
+            design=design,
+            prior=NUMBERS,
+            solver=solver,
+            recalibration=None if method is None else {"method": method},
+            output={"root": root},
+        )
+    )
+
+
+def task_of(job):
+    return prepare(job, ingest(job, report=lambda _: None))
+
+
+def solved(task):
+    return solve_task(
+        task,
+        task.prior,
+        executor=SerialExecutor(),
+        on_plan=lambda _: None,
+        progress=lambda *_: None,
+        X_mean=task.mean_inputs,
+        X_sampled=task.sampled_inputs,
+    )
+
+
+@pytest.fixture(scope="module")
+def done(field, tmp_path_factory):
+    """A task with calibration points, and its solution."""
+    task = task_of(the_job(field, tmp_path_factory.mktemp("out")))
+    return task, solved(task)
+
+
+def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_them(done):
+    """Against the method itself, applied to what was published of plain laws and to dense predictions."""
+    task, solution = done
+    groups = groups_of(task, task.prior, solution)
+    plain = groups_of(
+        replace(task, recalibration=replace(task.recalibration, method="none")), task.prior, solution
+    )
+    kept, columns = task.design.calibration, task.columns
+    assert columns.calibration == slice(150, 450)
+    last = solution.steps[-1]
+    std = np.sqrt(last.std[:, columns.calibration] ** 2 + NUMBERS["noise_variance"])
+    learnt = LocalScale().fit(
+        Gaussian(last.mean[:, columns.calibration], std), task.points.values[:, kept], task.inputs_at(kept)
+    )
+    group, values = groups["posterior"], plain["posterior"]
+    law = learnt(
+        Gaussian(values.t2m_mean.values, values.t2m_predictive_std.values), task.inputs_at(task.design.test)
+    )
+    assert isinstance(law, StudentT)
+    np.testing.assert_array_equal(group.t2m_mean, values.t2m_mean)
+    np.testing.assert_array_equal(group.t2m_std, values.t2m_std)
+    np.testing.assert_allclose(group.t2m_predictive_std, law.std, rtol=1e-12)
+    quantiles = group.t2m_quantile.transpose("quantile_level", "time", "point")
+    np.testing.assert_allclose(quantiles, law.quantile(QUANTILE_LEVELS), rtol=1e-12)
+    np.testing.assert_allclose(group.local_scale, law.scale / values.t2m_predictive_std, rtol=1e-12)
+    east = group.longitude.values > 180.0
+    scales = np.median(group.local_scale, axis=0)
+    assert np.median(scales[east]) > 3.0 * np.median(scales[~east])
+    expected = scores_of(law, group.t2m.values, weights=task.design.test_weights)
+    scored, before = groups["calibration"], plain["calibration"]
+    for name in ("nll", "crps", "ks_statistic", "coverage", "mean_width", "interval_score"):
+        for by in ("", "_area_weighted"):
+            np.testing.assert_allclose(scored[f"{name}{by}"], getattr(expected, f"{name}{by}"), rtol=1e-12)
+            np.testing.assert_array_equal(scored[f"{name}{by}_plain"], before[f"{name}{by}"])
+    np.testing.assert_allclose(scored.pit, law.cdf(group.t2m.values), rtol=1e-12)
+    np.testing.assert_array_equal(scored.pit_plain, before.pit)
+    np.testing.assert_allclose(scored.nll_of_value.mean(), scored.nll, rtol=1e-12)
+    assert not any("plain" in str(name) or "quantile" in str(name) for name in before)
+    assert scored.attrs["recalibration"] == "local-scale"
+    assert "300 calibration points" in scored.attrs["recalibration_statement"]
+
+
+def test_laws_of_a_map_do_not_depend_on_how_many_are_in_memory(done, monkeypatch):
+    whole = groups_of(done[0], done[0].prior, done[1])["map"]
+    monkeypatch.setattr(laws, "LAWS_AT_ONCE", 14)
+    xr.testing.assert_identical(groups_of(done[0], done[0].prior, done[1])["map"], whole)
+    assert whole.t2m_quantile.dims == ("time", "quantile_level", "latitude", "longitude")
+    width = np.diff(whole.t2m_quantile.sel(quantile_level=[0.05, 0.95]), axis=1)[:, 0]
+    assert np.median(width[..., 7:-1]) > 3.0 * np.median(width[..., 1:5])
+
+
+def test_job_files_know_every_method():
+    assert tuple(RECALIBRATIONS) == METHOD_NAMES
+
+
+@pytest.mark.parametrize("method", RECALIBRATIONS)
+def test_every_method_gives_groups_that_can_be_published(done, method):
+    task, solution = done
+    chosen = replace(task, recalibration=replace(task.recalibration, method=method))
+    groups = groups_of(chosen, task.prior, solution)
+    for name, group in groups.items():
+        check(name, group)
+    posterior = groups["posterior"]
+    assert ("t2m_quantile" in posterior) == (method != "none")
+    assert ("local_scale" in posterior) == (method == "local-scale")
+    assert groups["calibration"].attrs["recalibration"] == method
+    if method != "none":
+        assert (np.diff(posterior.t2m_quantile, axis=1) >= 0.0).all()
+        covered = groups["calibration"].coverage.sel(level=0.9)
+        # by exchangeability 90 %; of 300 values worth at least 150 independent ones four standard errors,
+        # and as much for the 600 errors that are learnt from
+        assert abs(float(covered) - 0.9) < 4.0 * np.sqrt(0.09 / 150 + 0.09 / 300)
+
+
+def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path):
+    """Against the inverse of the dense matrix."""
+    design = {name: DESIGN[name] for name in ("train", "test")}
+    task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}))
+    assert (task.recalibration.errors, task.recalibration.places) == ("leave-one-out", 700)
+    assert size_of_task(task).left_out
+    solution = solved(task)
+    X, kernel = task.inputs, Matern32(NUMBERS["lengthscale"], NUMBERS["variance"])
+    inverse = np.linalg.inv(kernel(X, X) + NUMBERS["noise_variance"] * np.eye(700))
+    residuals = task.targets - task.mean(X)
+    precision = inverse.diagonal()
+    expected = (task.targets - inverse @ residuals / precision[:, None]).T
+    np.testing.assert_allclose(solution.left_out.mean, expected, rtol=1e-9)
+    np.testing.assert_allclose(solution.left_out.std, np.tile(precision**-0.5, (2, 1)), rtol=1e-9)
+    said = groups_of(task, task.prior, solution)["calibration"].attrs["recalibration_statement"]
+    assert "leave-one-out errors of the 700 observed points" in said
+
+
+def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
+    """Errors of one fold are changed: all laws of that fold stay, to the bit, and those of others do not."""
+    design = {"train": random_points(700), "test": {"kind": "folds", "count": 3, "blocks_degrees": 20.0}}
+    task = task_of(the_job(field, tmp_path, design=design))
+    assert task.recalibration.errors == "folds"
+    own = task.design.folds == 1
+    changed = task.points.values.copy()
+    changed[:, task.design.test[own]] += 5.0 * np.sign(changed[:, task.design.test[own]] - 280.0)
+    other, solution = replace(task, points=replace(task.points, values=changed)), solved(task)
+    first, second = (groups_of(each, task.prior, solution)["posterior"] for each in (task, other))
+    assert (first.t2m.values != second.t2m.values).any(axis=0)[own].all()
+    for name in ("t2m_quantile", "t2m_predictive_std", "local_scale"):
+        np.testing.assert_array_equal(first[name].values[..., own], second[name].values[..., own])
+        assert (first[name].values[..., ~own] != second[name].values[..., ~own]).any()
+
+
+def test_a_small_job_says_why_it_is_not_recalibrated_and_keeps_its_name(field, tmp_path):
+    design = {name: DESIGN[name] for name in ("train", "test")}
+    jobs = {method: the_job(field, tmp_path, method=method, design=design) for method in (None, "none")}
+    tasks = {method: task_of(job) for method, job in jobs.items()}
+    assert tasks[None].run_key == tasks["none"].run_key
+    assert tasks[None].design.calibration is None
+    outcome = run(jobs[None])
+    attributes = read_group(outcome.path).attrs
+    assert attributes["recalibration"] == "none"
+    assert attributes["recalibration_statement"] == (
+        "The error bars are those of the prior as it is: 140 places could be kept as calibration points, and "
+        f"local-scale is not used by itself with fewer than {FEWEST_ERRORS}. [recalibration] method = "
+        '"local-scale" asks for it all the same.'
+    )
+    asked = task_of(the_job(field, tmp_path, method="local-scale", design=design))
+    assert asked.run_key != tasks[None].run_key
+    assert asked.design.calibration.size == FEWEST_ERRORS
+    np.testing.assert_array_equal(asked.design.train, tasks[None].design.train)
+    np.testing.assert_array_equal(asked.design.test, tasks[None].design.test)
+
+
+def test_a_recalibrated_run_is_planned_and_published(field, tmp_path):
+    job = the_job(field, tmp_path, method="kuleshov")
+    planned = plan_job(job)
+    assert "700 points observed, 150 held out, 300 to calibrate, " in planned.size.line()
+    assert planned.plan.q == 150 + 300 + 72
+    outcome = run(job)
+    attributes = read_group(outcome.path).attrs
+    assert attributes["recalibration"] == "kuleshov"
+    assert "t2m_quantile" in read_group(outcome.path, "map")
+    assert run(job).already_done
+
+
+def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, field, tmp_path):
+    task, solution = done
+    few = {**DESIGN, "calibration": random_points(40, seed=2)}
+    with pytest.raises(
+        ConfigurationError, match=r'\[recalibration\] method = "local-scale": there are errors'
+    ):
+        run(the_job(field, tmp_path, method="local-scale", design=few))
+    with pytest.raises(ConfigurationError, match=r'method = "locale-scale" .* nearest: "local-scale"'):
+        the_job(field, tmp_path, method="locale-scale")
+    # of equal errors nothing can be learnt: one that nobody asked for says so and leaves the laws
+    level = np.broadcast_to(280.0, task.points.values.shape)
+    flat = replace(
+        task,
+        points=replace(task.points, values=level),
+        recalibration=replace(task.recalibration, asked=False),
+    )
+    last = solution.steps[-1]
+    steps = (*solution.steps[:-1], replace(last, mean=np.full_like(last.mean, 280.0)))
+    attributes = groups_of(flat, task.prior, replace(solution, steps=steps))["calibration"].attrs
+    assert attributes["recalibration"] == "none"
+    assert "local-scale cannot learn here" in attributes["recalibration_statement"]
