@@ -13,6 +13,7 @@ import xarray as xr
 from scipy.spatial import cKDTree
 
 import cagp_dist as cagp
+from cagp_dist.predictive import Gaussian
 from cagp_dist.store.arrays import read_group
 
 REPOSITORY = Path(__file__).parents[1]
@@ -608,6 +609,46 @@ def test_sets_splits_and_cases_can_be_chosen(regression_set, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         uci.main([*given, "--splits", "0"])
     assert "--splits is 0; expected at least 1." in capsys.readouterr().err
+
+
+def test_laws_of_quantiles_are_scored_as_the_laws_that_they_are_of():
+    """Quantiles of normal laws have their scores; shares below them are counted level by level."""
+    sharp, generator = script("sharp"), np.random.default_rng(0)
+    law = Gaussian(generator.standard_normal(200), np.exp(generator.standard_normal(200)))
+    y = law.sample(generator, 1)[0]
+    found = dict(zip(sharp.SCORES, sharp.scored(law.quantile(sharp.LEVELS), y), strict=True))
+    lower, upper = law.interval(0.95)
+    outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    assert found["std"] == pytest.approx(law.std.mean(), rel=1e-6)
+    assert found["nll"] == pytest.approx(-law.log_density(y).mean(), rel=1e-9)
+    assert found["crps"] == pytest.approx(law.crps(y).mean(), rel=1e-5)
+    assert found["width"] == pytest.approx(np.mean(upper - lower), rel=1e-9)
+    assert found["interval"] == pytest.approx(np.mean(upper - lower + 40.0 * outside), rel=1e-9)
+    shares = [np.mean(law.cdf(y) <= level) for level in sharp.LEVELS]
+    assert found["ece"] == pytest.approx(np.mean((shares - sharp.LEVELS) ** 2), abs=1e-12)
+
+
+@pytest.mark.exhaustive
+def test_sharp_and_recalibrated_laws_of_a_set_are_compared(regression_set, tmp_path, capsys):
+    """Split 3 : 1 : 1; half of 44 calibration cases are too few for a three-way split at level 0.025."""
+    sharp = script("sharp")
+    shutil.copy(regression_set / "concrete.csv.gz", tmp_path / "yacht.csv.gz")
+    cases = sharp.Cases.read(tmp_path, "yacht", repetition=0)
+    assert [part.shape for part in cases.X] == [(72, 2), (24, 2), (24, 2)]
+    np.testing.assert_allclose(cases.y[0].std(), 1.0)
+    many = np.random.default_rng(0).standard_normal((240, 3))
+    with gzip.open(tmp_path / "housing.csv.gz", "wt") as file:
+        np.savetxt(file, many, delimiter=",")
+    sharp.main(["--quick", "--data", str(tmp_path), "--sets", "housing", "--output", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert "| housing | sharp |" in printed
+    assert "(.003)" in printed
+    saved = xr.open_zarr(tmp_path / "out" / "sharp.zarr", consolidated=False)
+    assert saved.sizes["repetition"] == 1
+    assert np.isnan(saved["nll"].sel(law="sharp, three-way")).all()  # 22 of 44 cases are fewer than 40
+    assert np.isfinite(saved["nll"].sel(law=["sharp", "Kuleshov", "Vovk", "Marx", "plain"])).all()
+    with pytest.raises(SystemExit, match=r"does not have wine\.csv\.gz"):
+        sharp.main(["--data", str(tmp_path), "--sets", "wine"])
 
 
 def test_beliefs_about_a_sine_are_those_of_condition_and_their_variance_has_two_parts():

@@ -89,7 +89,7 @@ class Cases:
     @classmethod
     def read(cls, folder: Path, name: str, *, split: int, train: int, test: int) -> Self:
         """Draw cases of a split; all of them where there are fewer."""
-        table, masks = (_numbers(folder / f"{name}{ending}.csv.gz") for ending in ("", ".test_mask"))
+        table, masks = (numbers(folder / f"{name}{ending}.csv.gz") for ending in ("", ".test_mask"))
         if split >= masks.shape[1]:
             raise SystemExit(f"{name} has {masks.shape[1]} splits; lower --splits, which asks for more.")
         generator, held_out = np.random.default_rng(split), masks[:, split] > 0.5
@@ -126,7 +126,8 @@ class Cases:
         return np.transpose(found + (rows - len(found)) * found[-1:])
 
 
-def _numbers(path: Path) -> Array:
+def numbers(path: Path) -> Array:
+    """Read a compressed table of numbers."""
     with gzip.open(path, "rt") as file:
         return np.loadtxt(file, delimiter=",", ndmin=2)
 

@@ -1,0 +1,239 @@
+"""Sharp calibrated GPs against recalibration on UCI sets: Tables 1 and 2 of Capone, Hirche & Pleiss (2023).
+
+    python -m pipelines.experiments.sharp [--quick] [--output FOLDER] [--data FOLDER] [--sets NAME ...]
+        [--repetitions COUNT]
+
+FOLDER has ``NAME.csv.gz`` for every set, a row of numbers for each case with the target last. In every
+repetition 60 % of the cases are for training, 20 % for calibration and 20 % for the test, drawn by chance;
+columns and target are standardised by the training cases. A squared exponential kernel with a lengthscale for
+each column is fitted to the training cases by maximum likelihood.
+
+Laws are compared by their quantiles at 25 levels from 0.025 to 0.975: those of the fitted prior as it is, of
+one curve over standardised errors (Kuleshov et al. 2018), of the conformal system with random numbers (Vovk
+et al. 2020), of one width for all points (Marx et al. 2022), and of sharp GPs, with the same calibration
+cases for lengthscales and factors, as in the paper, and with different ones, which keeps the guarantee.
+
+Prints tables, draws ``sharp.png`` and writes ``sharp.zarr``.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.conformal import Conformal
+from cagp_dist.calibration.order_statistics import fewest, q_lin
+from cagp_dist.calibration.sharp import Sharp
+from cagp_dist.calibration.stretched import DenseModel
+from cagp_dist.predictive import Gaussian, QuantileTable
+from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
+from pipelines.experiments.uci import DATA, numbers
+
+SETS = ("housing", "yacht", "autompg", "wine", "concrete")
+REPETITIONS = 5
+LEVELS = np.linspace(0.025, 0.975, 25)
+SHARP, SPLIT = "sharp", "sharp, three-way"
+METHODS = (SHARP, SPLIT, "Kuleshov", "Vovk", "Marx", "plain")
+SCORES = ("ece", "std", "nll", "width", "crps", "interval")
+WIDEST = ("outside", "widest")
+
+PRINTED = """
+housing .003 .16 .21 .76 | .0029 .31 .39 1.4 | .0029 .3 .4 1.4 | .0029 .33 .42 1.4 | .041 1.9 1.6 7.4
+yacht .0044 .16 .26 .76 | .0043 .5 .68 2.3 | .0044 .47 .69 2.3 | .0043 .5 .68 2.3 | .039 2.8 2 11
+autompg .0036 .13 .032 .6 | .0035 .38 .63 1.7 | .0035 .38 .64 1.8 | .0035 .38 .63 1.7 | .044 2.8 2 11
+wine .00047 .54 1.2 2.1 | .00047 1 1.3 3.8 | .00047 1 1.3 3.8 | .00047 .88 1.3 3.9 | .0058 1.4 1.4 5.4
+concrete .00071 .25 .72 .93 | .00064 .64 1.1 2.5 | .00064 .64 1.1 2.5 | .00064 .64 1.1 2.5 | .032 2.8 2 11
+"""
+"""ECE, standard deviation, NLL, width of 95 % intervals of sharp, Kuleshov, Vovk, Marx and plain laws."""
+
+PRINTED_WIDEST = {"housing": (0.00376, 1.2), "autompg": (0.004, 1.7), "wine": (0.00072, 4.7)}
+"""RUEBV and CI100 of Table 2."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """Cases of one repetition, standardised by those for training.
+
+    Attributes
+    ----------
+    X, y : list of array, (n_i, p), (n_i,)
+        For training, for calibration and for the test.
+    """
+
+    X: list[Array]
+    y: list[Array]
+
+    @classmethod
+    def read(cls, folder: Path, name: str, *, repetition: int, most: int | None = None) -> Self:
+        """Draw the cases of a repetition, of all or of ``most``; constant columns are left out."""
+        table = numbers(folder / f"{name}.csv.gz")
+        rows = np.random.default_rng(repetition).permutation(len(table))[:most]
+        parts = np.split(table[rows], [round(0.6 * rows.size), round(0.8 * rows.size)])
+        centre, scale = parts[0].mean(axis=0), parts[0].std(axis=0)
+        varies = scale > 1e-9 * np.abs(parts[0]).max(axis=0)
+        parts = [((part - centre) / np.where(varies, scale, 1.0))[:, varies] for part in parts]
+        return cls([part[:, :-1] for part in parts], [part[:, -1] for part in parts])
+
+
+def quantiles(cases: Cases) -> tuple[dict[str, Array], Array]:
+    """Give quantiles (25, q) of every law at the test cases, and the outermost of the sharp GP, (2, q)."""
+    (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
+    prior = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, anisotropic=True, method="dense").prior
+    found = cagp.condition(prior, X, y, np.concatenate([X_cal, X_test]), solver=cagp.Cholesky())
+    law = Gaussian(found.mean, np.sqrt(found.variance + prior.noise_number))
+    known, new = law[: len(X_cal)], law[len(X_cal) :]
+    count = len(X_cal)
+    ends = 1.0 / count, 1.0 - 1.0 / count
+    model = DenseModel(prior, X)
+    sharp = Sharp(model, (ends[0], *LEVELS, ends[1]), anisotropic=True, split="two-way")
+    ours = np.sort(sharp.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)
+    laws = {
+        SHARP: ours[1:-1],
+        "Kuleshov": new.mean + new.std * q_lin(LEVELS, known.normal_score(y_cal))[:, None],
+        "Vovk": Conformal(randomised=True).fit(known, y_cal)(new).quantile(LEVELS),
+        "Marx": new.mean + q_lin(LEVELS, y_cal - known.mean)[:, None],
+        "plain": new.quantile(LEVELS),
+    }
+    if count // 2 >= fewest(LEVELS[0]):
+        split = Sharp(model, tuple(LEVELS), anisotropic=True)
+        laws[SPLIT] = np.sort(split.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)
+    return laws, ours[[0, -1]]
+
+
+def scored(found: Array, y: Array) -> Array:
+    """Score quantiles (25, q) against values (q,): `SCORES`, means over the cases."""
+    law = QuantileTable(LEVELS, found)
+    lower, upper = found[[0, -1]]
+    beyond = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    each = (
+        (np.mean(y <= found, axis=1) - LEVELS) ** 2,
+        law.std,
+        -law.log_density(y),
+        upper - lower,
+        law.crps(y),
+        upper - lower + 2.0 / 0.05 * beyond,
+    )
+    return np.array([values.mean() for values in each])
+
+
+def repeated(folder: Path, name: str, *, repetitions: int, most: int | None) -> tuple[Array, Array]:
+    """Scores (R, methods, scores), NaN where a split has too few cases; Table 2 (R, 2)."""
+    scores = np.full((repetitions, len(METHODS), len(SCORES)), np.nan)
+    widest = np.empty((repetitions, 2))
+    for repetition in range(repetitions):
+        cases = Cases.read(folder, name, repetition=repetition, most=most)
+        laws, (lower, upper) = quantiles(cases)
+        y = cases.y[2]
+        for row, method in enumerate(METHODS):
+            if method in laws:
+                scores[repetition, row] = scored(laws[method], y)
+        widest[repetition] = np.mean((y < lower) | (y > upper)), np.mean(upper - lower)
+        print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)
+    return scores, widest
+
+
+def results(found: dict[str, tuple[Array, Array]]) -> xr.Dataset:
+    """Put all scores together."""
+    scores, widest = (np.array([each[part] for each in found.values()]) for part in (0, 1))
+    dims = ("set", "repetition", "law")
+    variables = {name: (dims, scores[..., index]) for index, name in enumerate(SCORES)}
+    table = {name: (dims[:2], widest[..., index]) for index, name in enumerate(WIDEST)}
+    names = {"set": list(found), "law": list(METHODS)}
+    return xr.Dataset(
+        variables | table,
+        coords={key: np.array(value, dtype=object) for key, value in names.items()},
+        attrs={"title": "Tables 1 and 2 of Capone, Hirche and Pleiss (2023)"},
+    )
+
+
+def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
+    """Lines of Table 1: means over repetitions, and the printed values behind them."""
+    places = {SHARP: 0, "Kuleshov": 1, "Vovk": 2, "Marx": 3, "plain": 4}
+    printed = {name: laws.split("|") for name, _, laws in (row.partition(" ") for row in PRINTED.split("\n"))}
+    for name in data["set"].values:
+        for method in METHODS:
+            cells = [f"{float(data[score].sel(set=name, law=method).mean()):.3g}" for score in SCORES]
+            if method in places:
+                theirs = printed[name][places[method]].split()
+                cells[:4] = [f"{ours} ({each})" for ours, each in zip(cells, theirs, strict=False)]
+            if cells[0] != "nan":
+                yield name, method, *cells
+
+
+def widest_rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
+    """Lines of Table 2."""
+    for name in data["set"].values:
+        outside, width = (float(data[part].sel(set=name).mean()) for part in WIDEST)
+        theirs = PRINTED_WIDEST.get(name)
+        yield (
+            name,
+            f"{outside:.3g}",
+            f"{width:.3g}",
+            "" if theirs is None else f"{theirs[0]:g}, {theirs[1]:g}",
+        )
+
+
+def draw(path: Path, data: xr.Dataset) -> None:
+    """Draw the widths of 95 % intervals and the CRPS of every method, in units of those of one curve."""
+    colours = dict(zip(METHODS, COLOURS.values(), strict=False))
+    with drawn(path, width_inches=8.0, height_inches=3.0) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        places = np.arange(data.sizes["set"])[::-1]
+        for axes, score, title in zip(
+            panels, ("width", "crps"), ("mean width of 95 % intervals", "CRPS"), strict=True
+        ):
+            ratio = (data[score] / data[score].sel(law="Kuleshov")).mean("repetition")
+            for method in METHODS:
+                axes.plot(
+                    ratio.sel(law=method), places, "o", color=colours[method], label=method, markersize=5
+                )
+            axes.axvline(1.0, color=COLOURS["truth"], linewidth=0.8, zorder=0)
+            axes.set_title(f"{title}, times Kuleshov", loc="left", fontsize=9)
+        panels[0].set_yticks(places, list(data["set"].values))
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False
+        )
+
+
+def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+    command = parser(__doc__)
+    command.add_argument("--data", type=Path, default=DATA, help="folder of the sets (%(default)s)")
+    command.add_argument("--sets", nargs="+", choices=SETS, help="the sets (all that are there)")
+    command.add_argument(
+        "--repetitions", type=int, default=REPETITIONS, help="splits of each set (%(default)s)"
+    )
+    chosen = command.parse_args(arguments)
+    if chosen.repetitions < 1:
+        command.error(f"--repetitions is {chosen.repetitions}; expected at least 1.")
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read, fit, score, print, draw and save."""
+    chosen = _chosen(arguments)
+    names = [name for name in chosen.sets or SETS if (chosen.data / f"{name}.csv.gz").exists()]
+    if not names or (chosen.sets and len(names) < len(chosen.sets)):
+        raise SystemExit(
+            f"{chosen.data} does not have {', '.join(f'{name}.csv.gz' for name in chosen.sets or SETS)}. "
+            "Give their folder with --data; the collection uci_datasets has them."
+        )
+    repetitions, most = (1, 220) if chosen.quick else (chosen.repetitions, None)
+    data = results({name: repeated(chosen.data, name, repetitions=repetitions, most=most) for name in names})
+    print()
+    print_table(
+        ("set", "law", "ECE (printed)", "STD", "NLL", "width of 95 %", "CRPS", "interval score"), rows(data)
+    )
+    print_table(("set", "outside of all calibration cases", "width", "printed"), widest_rows(data))
+    draw(chosen.output / "sharp.png", data)
+    few_colours(chosen.output / "sharp.png")
+    save(chosen.output / "sharp.zarr", data)
+
+
+if __name__ == "__main__":
+    main()
