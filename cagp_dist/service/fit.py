@@ -1,14 +1,14 @@
 """The three numbers of a prior, fitted to the observations of a job by maximum likelihood."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
-from cagp_dist.errors import ArgumentError, FitError
+from cagp_dist.errors import ArgumentError, DataError, FitError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
@@ -19,7 +19,8 @@ from cagp_dist.prior import Prior
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.task import Task
+from cagp_dist.service.task import Task, fit_mean
+from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
@@ -216,8 +217,9 @@ def fit_prior(
     """Fit lengthscale, variance and noise variance of a job's kernel (of a sum all of them), given its mean.
 
     By default the values at the observed points decide, and no other value is read; with
-    ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. How the
-    likelihood of either is worked out is chosen by `fit_sites`. All times share the three numbers, as
+    ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. With
+    ``fit_times`` it is the values at these times, and a mean fitted to them. How the likelihood of either is
+    worked out is chosen by `fit_sites`. All times share the three numbers, as
     replicates of one prior; the standard errors count them as independent, and how many independent ones they
     are worth is estimated. Where the noise of the measurements is known, the noise variance is what is added
     to it (a nugget).
@@ -248,10 +250,10 @@ def fit_prior(
     from cagp_dist.likelihood.nugget import fit_beside_known_noise
     from cagp_dist.likelihood.replicates import effective_fields
 
-    points, fit_to = task.points, task.job.prior.fit_to
-    sites = fit_sites(points, task.design.train, fit_to=fit_to)
+    points, _, mean = values_of_fit(task)
+    sites, fit_to = sites_of(task), task.job.prior.fit_to
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
-    residuals = points.values[np.ix_(sites.times, sites.chosen)] - task.mean(X).T[sites.times]
+    residuals = points.values[np.ix_(sites.times, sites.chosen)] - mean(X).T[sites.times]
 
     known = None if points.noise_variance is None else points.noise_variance[sites.chosen]
     typical = 0.0 if known is None else float(known.mean())
@@ -301,6 +303,44 @@ def _shown(state: "FitProgress") -> str:
         f"likelihood {state.evaluations}: lengthscale {lengthscale}, variance {variance}, "
         f"noise {state.noise_variance:.2g}"
     )
+
+
+def values_of_fit(task: Task) -> tuple[Points, Indices, Callable[[Array], Array]]:
+    """Field that the numbers of a job are fitted to, which of its points are observed, and the mean of it."""
+    if task.fit_points is None:
+        return task.points, task.design.train, task.mean
+    train = same_places(task.fit_points, task.points, task.design.train)
+    if train.size == 0:
+        raise DataError(
+            f"[prior] fit_times: none of the {task.design.train.size:,} observed places has a value at these "
+            "times; choose others."
+        )
+    return task.fit_points, train, fit_mean(task.family, task.fit_points, train)
+
+
+def same_places(points: Points, others: Points, chosen: Indices) -> Indices:
+    """Find the points that are where the chosen ones of others are, in their order; those that are there."""
+    here, there = (
+        np.round(at.latitude_degrees, 6) + 1j * np.round(np.mod(at.longitude_degrees, 360.0), 6)
+        for at in (points, others)
+    )
+    order = np.argsort(here)
+    found = order[np.minimum(np.searchsorted(here[order], there[chosen]), here.size - 1)]
+    return np.asarray(found[here[found] == there[chosen]], dtype=np.intp)
+
+
+def sites_of(task: Task) -> Sites:
+    """Choose the points and times that the numbers of a job are fitted to; see `fit_sites`."""
+    points, train, _ = values_of_fit(task)
+    sites = fit_sites(points, train, fit_to=task.job.prior.fit_to)
+    if task.fit_points is None:
+        return sites
+    return replace(sites, where=sites.where + at_fit_times(points.times.size))
+
+
+def at_fit_times(count: int) -> str:
+    """Say that the values of a fit are those of ``fit_times``."""
+    return f", with the values of {counted(count, 'time')} in fit_times"
 
 
 def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:

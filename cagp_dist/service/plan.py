@@ -14,7 +14,7 @@ from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import wave_bytes
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.service.design import Design
-from cagp_dist.service.fit import fit_sites, fitted_to
+from cagp_dist.service.fit import at_fit_times, fit_sites, fitted_to
 from cagp_dist.service.grids import places_on_grid, size_of_grid
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.tables import BlockPoints, Job, RandomPoints
@@ -220,6 +220,9 @@ def plan_job(job: Job) -> JobPlan:
 
 def _fitted_to(job: Job, size: Size, seen: Seen | None) -> str:
     fit_to = job.prior.fit_to
+    if isinstance(times := job.prior.fit_times, tuple):
+        where = fitted_to(fit_to, observed=size.observed, field=None)
+        return where + at_fit_times(len(times))
     if seen is None:
         return fitted_to(fit_to, observed=size.observed, field=None)
     points, design, _ = seen

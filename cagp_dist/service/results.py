@@ -421,6 +421,8 @@ def _cross_validation(task: Task) -> dict[str, object]:
     )
     if task.job.prior.numbers is not None:
         said += "."
+    elif task.fit_points is not None:
+        said += ", kernel and noise to other times."
     elif task.job.prior.fit_to == "field":
         said += ", kernel and noise to the whole field."
     elif test.size <= FEW_PLACES:

@@ -12,10 +12,11 @@ from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.events import Clock, Observer, Stage, silent
-from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, fit_sites
+from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
@@ -103,10 +104,10 @@ def run(
     with workers_of(job) as executor, output_lock(job.root):
         with clock.stage("Observations") as stage:
             job = resolved(job, report=stage.note)
-            field = ingest(job, report=stage.note)
+            field, fit_field = _fields(job, stage)
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
-            task = replace(prepare(job, field), simulations=simulations)
+            task = replace(prepare(job, field, fit_field), simulations=simulations)
             stage.summary = size_of_task(task).line()
         done = published(job.root, run_key=task.run_key)
         if done is not None:
@@ -118,7 +119,7 @@ def run(
                 fitted = _fit(task, executor(), stage)
             check_fit(job, fitted)
             prior = fitted.prior
-            if task.design.folds is not None and job.prior.fit_to == "observed":
+            if task.design.folds is not None and job.prior.fit_to == "observed" and task.fit_points is None:
                 with clock.stage("Fits of folds") as stage:
                     fold_priors = _fit_folds(task, executor(), stage)
         with clock.stage("Solve") as stage:
@@ -178,18 +179,26 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
         with output_lock(job.root):
             with clock.stage("Observations") as stage:
                 job = resolved(job, report=stage.note)
-                field = ingest(job, report=stage.note)
+                field, fit_field = _fields(job, stage)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
-                task = prepare(job, field)
+                task = prepare(job, field, fit_field)
                 stage.summary = size_of_task(task).line()
         with clock.stage("Fit") as stage:
             return _fit(task, executor(), stage)
 
 
+def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":
+    """Bring in the field of a job, and that of ``fit_times`` if it has them."""
+    field, other = ingest(job, report=stage.note), job_of_fit_times(job)
+    if other is None:
+        return field, None
+    return field, ingest(other, report=lambda text: stage.note(f"times of the fit: {text}"))
+
+
 def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
-    sites = fit_sites(task.points, task.design.train, fit_to=task.job.prior.fit_to)
+    sites = sites_of(task)
     stage.note(f"to {sites.where}, on {executor.description}")
     stage.note(f"likelihood: {sites.likelihood}")
     with _compilation_noted(stage):
@@ -314,7 +323,7 @@ def ingest_only(job: Job, *, observe: Observer = silent) -> None:
     """
     with output_lock(job.root), Clock(observe).stage("Observations") as stage:
         job = resolved(job, report=stage.note)
-        field = ingest(job, report=stage.note)
+        field, _ = _fields(job, stage)
         stage.summary = _described(field)
 
 

@@ -132,6 +132,8 @@ class Task:
         Places of a table that are to be predicted.
     simulations : Simulations or None
         Fields of the prior that are solved for as well.
+    fit_points : Points or None
+        The field at other times, where the numbers of the prior are fitted to those.
     """
 
     job: Job
@@ -146,6 +148,7 @@ class Task:
     recalibration: Recalibrating = NOT_ASKED
     wanted: Places | None = None
     simulations: Simulations | None = None
+    fit_points: Points | None = None
 
     @property
     def inputs(self) -> Array:
@@ -285,7 +288,7 @@ class Task:
         """
         blank = 0 if self.design.cells is None else self.design.cells.blank
         gaps = self.points.gridded and bool(np.isnan(self.points.values).any())
-        names = ("content_sha256", "climatology_sha256", "targets_sha256")
+        names = ("content_sha256", "climatology_sha256", "targets_sha256", "fit_content_sha256")
         contents = (self.provenance.get(name) for name in names)
         return run_key(
             job=self.job.canonical(),
@@ -306,7 +309,7 @@ class Task:
         )
 
 
-def prepare(job: Job, field: "xr.Dataset") -> Task:
+def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None) -> Task:
     """Choose points, fit the prior mean and build the solver.
 
     Parameters
@@ -315,6 +318,8 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         A checked job file.
     field : xarray.Dataset
         The observed field in canonical form.
+    fit_field : xarray.Dataset, optional
+        The field at ``fit_times``, where the job has them.
 
     Returns
     -------
@@ -349,6 +354,8 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
     if wanted is not None and job.design.targets is not None:
         family.check_covers(wanted.latitude_degrees, wanted.longitude_degrees)
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
+    if fit_field is not None:
+        provenance |= {"fit_content_sha256": content_sha256(fit_field)}
     solver = job.solver.build()
     return Task(
         job=job,
@@ -362,6 +369,7 @@ def prepare(job: Job, field: "xr.Dataset") -> Task:
         places=places_on_grid(solver, points, design),
         provenance=provenance,
         wanted=wanted,
+        fit_points=None if fit_field is None else observation_points(fit_field, gaps=job.observations.gaps),
     )
 
 

@@ -2,15 +2,17 @@
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.service.ingest import available_times, ingested_times, is_remote
-from cagp_dist.service.jobfile.config import with_listed_times
+from cagp_dist.service.jobfile.config import with_fit_times, with_listed_times
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.jobfile.times import Newest, TimeRule
+from cagp_dist.text import counted
 
 CDS_DELAY_DAYS = 6
 """The Climate Data Store has ERA5 up to about five days ago; with six, whole days are there."""
@@ -19,7 +21,7 @@ CDS_DELAY_DAYS = 6
 def resolved(
     job: Job, *, report: Callable[[str], None], offline: bool = False, now: dt.datetime | None = None
 ) -> Job:
-    """Work out which times a job takes.
+    """Work out which times a job takes, and which its prior is fitted to.
 
     Parameters
     ----------
@@ -46,23 +48,34 @@ def resolved(
     DataError
         If the source has none of the times, or cannot be read.
     """
-    rule = job.observations.times
-    if rule is None or isinstance(rule, tuple):
-        return job
-    available = np.empty(0, dtype="datetime64[ns]")
-    if rule.needs_source:
-        available = _available(job, rule, report=report, offline=offline, now=now)
+    look = partial(_available, job, report=report, offline=offline, now=now)
+    if isinstance(rule := job.observations.times, TimeRule):
+        found = _times_of(rule, look, key="[observations] times")
+        job = with_listed_times(job, found)
+        report(f"{counted(found.size, 'time')}: {_extent(found)}")
+    if isinstance(rule := job.prior.fit_times, TimeRule):
+        found = _times_of(rule, look, key="[prior] fit_times")
+        job = with_fit_times(job, found)
+        report(f"{counted(found.size, 'time')} of the fit: {_extent(found)}")
+    return job
+
+
+def _times_of(rule: TimeRule, look: Callable[[TimeRule], Times], *, key: str) -> Times:
+    """Work out a rule, from the times of the source if it needs them."""
+    available = look(rule) if rule.needs_source else np.empty(0, dtype="datetime64[ns]")
     try:
-        found = rule.times(available)
+        return rule.times(available)
     except ValueError as error:
-        raise DataError(f"[observations] times: {error}.") from error
-    known = with_listed_times(job, found)
-    report(f"{found.size:,} time{'s' if found.size > 1 else ''}: {_extent(found)}")
-    return known
+        raise DataError(f"{key}: {error}.") from error
 
 
 def _available(
-    job: Job, rule: TimeRule, *, report: Callable[[str], None], offline: bool, now: dt.datetime | None
+    job: Job,
+    rule: TimeRule,
+    *,
+    report: Callable[[str], None],
+    offline: bool,
+    now: dt.datetime | None,
 ) -> Times:
     table = job.observations
     if table.source == "cds":

@@ -11,14 +11,14 @@ from scipy.stats import multivariate_normal
 import cagp_dist as cagp
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
-from cagp_dist.errors import FitError
+from cagp_dist.errors import ConfigurationError, DataError, FitError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.result import FitStatus, StandardErrors
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
-from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, grid_of_most, prior_table
+from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, grid_of_most, prior_table, sites_of
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
@@ -506,3 +506,74 @@ def test_a_run_with_a_sum_says_all_its_numbers(sum_text, tmp_path):
     page = write_report(outcome.path).read_text()
     assert "lengthscale 0.12 + 0.8" in page
     assert "variance 8 + 20" in page
+
+
+def with_fit_times(text, times):
+    return text.replace("[prior]", f"[prior]\nfit_times = {times}")
+
+
+def test_numbers_may_be_fitted_to_other_times(field, job_text):
+    """They are those of the job at these times, whatever the values at its own times are."""
+    later = open_synthetic(SETTINGS, grid_degrees=10.0, times=["2020-02-01", "2020-02-02", "2020-02-03"])
+    job = parse_job(with_fit_times(job_text, json.dumps(["2020-02-01", "2020-02-02", "2020-02-03"])))
+    task = prepare(job, field, later)
+    fitted = fitted_in(task)
+    alone = fitted_in(prepare(parse_job(job_text), later))
+    assert fitted.estimates() == alone.estimates()
+    assert fitted.prior.mean is task.mean
+    assert (fitted.times, fitted.where) == (
+        3,
+        "the 250 observed points, with the values of 3 times in fit_times",
+    )
+    other = field.copy(deep=True)
+    other.t2m.values[:] = other.t2m.values[:, ::-1].copy()
+    assert fitted_in(prepare(job, other, later)).estimates() == fitted.estimates()
+
+
+def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_text):
+    job = parse_job(with_fit_times(job_text, '["2020-01-01", "2020-01-02"]'))
+    task = prepare(job, field, field)
+    latitude, longitude = (
+        degrees[task.design.train[:40]]
+        for degrees in (task.points.latitude_degrees, task.points.longitude_degrees)
+    )
+    row, column = np.searchsorted(field.latitude, latitude), np.searchsorted(field.longitude, longitude)
+    later = field.copy(deep=True)
+    later.t2m.values[:, row, column] = np.nan
+    assert sites_of(prepare(job, field, later)).chosen.size == 210
+    later.t2m.values[:] = np.nan
+    later.t2m.values[:, row, column] = 280.0
+    of_the_others = dataclasses.replace(task.design, train=task.design.train[40:])
+    apart = dataclasses.replace(task, fit_points=observation_points(later), design=of_the_others)
+    with pytest.raises(DataError, match="fit_times: none of the 210 observed places has a value"):
+        sites_of(apart)
+
+
+def test_a_run_fits_to_other_times_and_its_name_depends_on_them(job_text):
+    rule = '{ from = "2020-02-01", to = "2020-02-02", every = "1d" }'
+    job = parse_job(with_fit_times(job_text, rule))
+    assert plan_job(job).fit.endswith("to the 250 observed points, with the values of 2 times in fit_times")
+    events: list[Event] = []
+    attributes = xr.open_zarr(run(job, observe=events.append).path).attrs
+    assert json.loads(attributes["fit"])["where"].endswith(" 2 times in fit_times")
+    assert any("2 times of the fit: 2020-02-01T00:00 to 2020-02-02" in event.text for event in events)
+    assert '# [prior] fit_times = ["2020-02-01T00:00", "2020-02-02T00:00"]' in attributes["job"]
+    # other values there give another run
+    own, february, march = (
+        open_synthetic(SETTINGS, grid_degrees=10.0, times=[f"2020-0{month}-01", f"2020-0{month}-02"])
+        for month in (1, 2, 3)
+    )
+    listed = parse_job(with_fit_times(job_text, '["2020-02-01", "2020-02-02"]'))
+    one, other = (prepare(listed, own, later) for later in (february, march))
+    assert one.run_key != other.run_key
+    digest = json.loads(attributes["provenance"])["fit_content_sha256"]
+    assert digest == one.provenance["fit_content_sha256"] != other.provenance["fit_content_sha256"]
+    assert "fit_times" not in parse_job(job_text).canonical()["prior"]
+
+
+def test_times_of_a_fit_that_are_none_are_refused(job_text):
+    numbers = "lengthscale = 1.5\nvariance = 1.0\nnoise_variance = 9.0\n[cluster]"
+    with pytest.raises(ConfigurationError, match="fit_times came with lengthscale, variance and noise_varia"):
+        parse_job(with_fit_times(job_text, '"2020-02"').replace("[cluster]", numbers))
+    with pytest.raises(ConfigurationError, match=r"\[prior\] fit_times = 3"):
+        parse_job(with_fit_times(job_text, "3"))

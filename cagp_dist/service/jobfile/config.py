@@ -140,6 +140,21 @@ def with_listed_times(job: Job, moments: Times) -> Job:
     return replaced
 
 
+def with_fit_times(job: Job, moments: Times) -> Job:
+    """Put the times that a rule came to in the place of ``fit_times``; as `with_listed_times`."""
+    listed = tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
+    replaced = job.model_copy(update={"prior": job.prior.model_copy(update={"fit_times": listed})})
+    replaced._text = _noted(job.text, f"[prior] fit_times = {written(listed)}")
+    return replaced
+
+
+def job_of_fit_times(job: Job) -> Job | None:
+    """Give the job that observes the times which the prior is fitted to; None if they are its own."""
+    if job.prior.fit_times is None:
+        return None
+    return _with_times(job, job.prior.fit_times)
+
+
 def _with_times(job: Job, found: tuple[str, ...] | TimeRule | None) -> Job:
     table = job.observations
     Observations.check_times_of_source(table.source, found)

@@ -479,6 +479,13 @@ class PriorTable(Table):
         ),
     ] = "quadratic-latitude"
     fit_to: Annotated[FitTo, Field(description='"observed" or "field"', examples=["observed"])] = "observed"
+    fit_times: Annotated[
+        Times | None,
+        Field(
+            description=f"times of the source whose values the numbers are fitted to: {EXPECTED_TIMES}",
+            examples=[{"last": "30d", "at": "12:00"}],
+        ),
+    ] = None
     lengthscale: Annotated[
         EachLengthscale,
         Field(
@@ -506,6 +513,15 @@ class PriorTable(Table):
                 "numbers, or none of them to have them fitted (`cagp fit` prints them). Values that suit "
                 "global 2 m temperature: lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 "
                 "(K^2), noise_variance = 0.5 (K^2)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _times_of_a_fit(self) -> Self:
+        if self.fit_times is not None and self.numbers is not None:
+            raise ValueError(
+                "fit_times came with lengthscale, variance and noise_variance, which are not fitted then; "
+                "leave either out"
             )
         return self
 
@@ -590,7 +606,8 @@ class Job(Table):
         DesignTable, Field(description="the keys train, test, calibration, map, targets, regions")
     ]
     prior: Annotated[
-        PriorTable, Field(description="the keys kernel, mean, fit_to, lengthscale, variance, noise_variance")
+        PriorTable,
+        Field(description="the keys kernel, mean, fit_to, fit_times, lengthscale, variance, noise_variance"),
     ]
     solver: Annotated[
         AnySolverTable,
@@ -691,6 +708,7 @@ class Job(Table):
             "columns": observations,
             "calibration": form["design"],
             "targets": form["design"],
+            "fit_times": form["prior"],
         }
         for key, owner in new.items():
             if owner[key] is None:
