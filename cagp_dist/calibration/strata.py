@@ -106,7 +106,7 @@ def strata_of(
     Parameters
     ----------
     latitude_degrees, longitude_degrees : array, shape (q,)
-    roughness : array_like, shape (T, q), optional
+    roughness : array_like, shape (q,) or (T, q), optional
         See `roughness_of`, in ``units``.
     """
     found = [by_latitude(latitude_degrees), by_surface(latitude_degrees, longitude_degrees)]
@@ -153,12 +153,12 @@ def by_roughness(roughness: ArrayLike, *, units: str = "") -> Strata:
 
     Parameters
     ----------
-    roughness : array_like, shape (T, q)
+    roughness : array_like, shape (q,) or (T, q)
         See `roughness_of`; fifths of all times together.
     units : str
         Of it, for the definitions.
     """
-    rough = np.atleast_2d(np.asarray(roughness, dtype=np.float64))
+    rough = np.asarray(roughness, dtype=np.float64)
     known = np.isfinite(rough)
     if not known.any():
         return Strata("roughness", (), (), np.full(rough.shape, -1))

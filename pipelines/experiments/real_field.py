@@ -22,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from scipy.spatial import cKDTree
 from scipy.stats import kstest
 
 import cagp_dist as cagp
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.local_scale import FittedLocalScale
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.calibration.strata import by_roughness, roughness_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian, Predictive
@@ -45,7 +45,6 @@ from pipelines.experiments.real_fields import (
 
 SEEDS = 3
 SWEEPS = (2, 5)
-ROUGHNESS_POINTS = 10
 LEVEL = 0.9
 KINDS: tuple[Kind, ...] = ("random", "blocks")
 LEFT_OUT, EXACT = "exact, leave-one-out", "exact"
@@ -124,8 +123,7 @@ class Problem:
     def roughness(self) -> Array:
         """Give the standard deviation of what was observed at the nearest points, (T, q)."""
         X, test = self.points[self.parts.observed], self.points[self.parts.test]
-        index = cKDTree(X).query(test, k=ROUGHNESS_POINTS)[1]
-        return np.asarray(self.field.values[:, self.parts.observed][:, index].std(axis=2))
+        return roughness_of(self.field.values[:, self.parts.observed], X, test)
 
 
 def block_size(n: int) -> int:
@@ -137,7 +135,7 @@ def judged(law: Predictive, observed: Array, roughness: Array) -> dict[str, Arra
     """Scores of laws (T, q), and coverage of their 90 % intervals by fifth of roughness."""
     lower, upper = law.interval(LEVEL)
     inside = (lower <= observed) & (observed <= upper)
-    fifth = fifths(roughness)
+    fifth = by_roughness(roughness).member
     return {
         "nll": -law.log_density(observed).mean(),
         "crps": law.crps(observed).mean(),
@@ -146,11 +144,6 @@ def judged(law: Predictive, observed: Array, roughness: Array) -> dict[str, Arra
         "coverage": inside.mean(),
         "coverage_by_fifth": np.array([inside[fifth == part].mean() for part in range(5)]),
     }
-
-
-def fifths(roughness: Array) -> Indices:
-    """Which fifth each place belongs to, 0 to 4, from smooth to rough."""
-    return np.searchsorted(np.quantile(roughness, [0.2, 0.4, 0.6, 0.8]), roughness)
 
 
 def results(
@@ -259,7 +252,7 @@ def draw(path: Path, problem: Problem, found: dict[tuple[str, str, str], dict[st
         bar = figure.colorbar(dots, ax=axes[0], ticks=[-3, -2, -1, 0, 1, 2, 3], shrink=0.9)
         bar.ax.set_yticklabels(["1/8", "1/4", "1/2", "1", "2", "4", "8"])
         shades = ["#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b"]
-        fifth = fifths(roughness[0])
+        fifth = by_roughness(roughness[0]).member
         for place, method in zip(axes[1], ("none", "local-scale"), strict=True):
             probability = found[built_in, SHOWN[0], method]["probability"]
             for part, shade in enumerate(shades):
