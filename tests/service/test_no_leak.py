@@ -12,6 +12,7 @@ from cagp_dist.service.fit import fit_prior
 from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.results import groups_of
 from cagp_dist.service.task import prepare
 
 from ..jobs import job_text, random_points
@@ -20,12 +21,16 @@ SETTINGS = Synthetic(cagp.Matern32(0.3, 22.0), noise_variance=1.0, seed=5)
 RANDOM = random_points(40, seed=1)
 BLOCKS = {"kind": "blocks", "count": 15, "blocks_degrees": 30.0, "share": 0.2}
 WHOLE = {"kind": "all"}
+OTHERS = random_points(104, seed=2)
 
 
 @pytest.fixture(scope="module")
 def field():
+    """Rougher in the north, so that there is a scale to learn."""
     times = ["2020-01-01", "2020-01-02"]
-    return open_synthetic(SETTINGS, grid_degrees=15.0, times=times).isel(latitude=slice(1, -1))
+    drawn = open_synthetic(SETTINGS, grid_degrees=15.0, times=times).isel(latitude=slice(1, -1))
+    rough = 9.0 * np.random.default_rng(1).normal(size=drawn.t2m.shape)
+    return drawn.assign(t2m=drawn.t2m + (rough * (drawn.latitude.values[:, None] > 0.0)).astype("float32"))
 
 
 def with_gaps(field):
@@ -46,12 +51,15 @@ def permuted(field, points, chosen):
     return other
 
 
-def task_of(field, design, *, mean="quadratic-latitude", solver=None, fit_to="observed"):
+def task_of(
+    field, design, *, mean="quadratic-latitude", solver=None, fit_to="observed", recalibration="none"
+):
     text = job_text(
         observations={"source": "synthetic", "times": ["2020-01-01", "2020-01-02"]},
         design=design,
         prior={"mean": mean, "fit_to": fit_to},
         solver=solver or {"name": "block-gauss-seidel", "iterations": 2, "block_size": 100},
+        recalibration={"method": recalibration},
     )
     return prepare(parse_job(text), field)
 
@@ -75,11 +83,13 @@ def outcome(task):
         X_sampled=task.sampled_inputs,
         fold_priors=folds,
     )
-    said = fitted.attributes()
+    said, groups = fitted.attributes(), groups_of(task, fitted.prior, solution)
+    laws = groups["posterior"].drop_vars("t2m")  # what was observed there
     found = {
         "mean": task.mean(np.eye(3)),
         "estimates": np.array([row[1:] for row in fitted.estimates()]),
         "said": repr(said),
+        **{f"published {name}": values.to_numpy() for name, values in laws.data_vars.items()},
         **{f"mean {number}": step.mean for number, step in enumerate(solution.steps)},
         **{f"std {number}": step.std for number, step in enumerate(solution.steps)},
         "unfinished": solution.computational_std,
@@ -99,9 +109,21 @@ def assert_same_bits(one, other):
 @pytest.mark.parametrize(
     ("design", "settings", "change"),
     [
-        ({"train": random_points(120), "test": RANDOM}, {}, None),
-        ({"train": random_points(120), "test": RANDOM, "calibration": BLOCKS}, {}, with_gaps),
-        ({"train": WHOLE, "test": RANDOM}, {"solver": {"name": "rings"}, "mean": "constant"}, None),
+        (
+            {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
+            {"recalibration": "local-scale"},
+            None,
+        ),
+        (
+            {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
+            {"recalibration": "kuleshov"},
+            with_gaps,
+        ),
+        (
+            {"train": WHOLE, "test": RANDOM},
+            {"solver": {"name": "rings"}, "mean": "constant", "recalibration": "local-scale"},
+            None,
+        ),
         ({"train": WHOLE, "test": BLOCKS}, {"solver": {"name": "rings"}}, None),
         (
             {
@@ -113,25 +135,34 @@ def assert_same_bits(one, other):
             None,
         ),
         (
-            {"train": random_points(120), "test": RANDOM},
-            {"solver": {"name": "conjugate-gradient", "iterations": 3}, "mean": "harmonic-latitude"},
+            {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
+            {
+                "solver": {"name": "conjugate-gradient", "iterations": 3},
+                "mean": "harmonic-latitude",
+                "recalibration": "conformal",
+            },
             None,
         ),
     ],
     ids=["points", "gaps", "whole grid", "blocks", "sampled map", "conjugate gradients"],
 )
 def test_no_bit_depends_on_values_that_are_held_out(field, design, settings, change):
-    """Shows 3: fitted numbers, the mean, and predictions at test points and on maps, at every iteration."""
+    """Fitted numbers, mean, predictions at every iteration, and the laws that calibration made of them."""
     field = field if change is None else change(field)
     task = task_of(field, design, **settings)
-    held_out = task.design.test
-    if task.design.calibration is not None:
-        held_out = np.concatenate([held_out, task.design.calibration])
-    other = task_of(permuted(field, task.points, held_out), design, **settings)
-    before, after = (one.points.values[:, held_out] for one in (task, other))
+    found = outcome(task)
+    assert ("published t2m_quantile" in found) == ("recalibration" in settings)
+    other = task_of(permuted(field, task.points, task.design.test), design, **settings)
+    before, after = (one.points.values[:, task.design.test] for one in (task, other))
     assert not np.array_equal(before, after, equal_nan=True)
     assert np.array_equal(other.design.train, task.design.train)
-    assert_same_bits(outcome(task), outcome(other))
+    assert_same_bits(found, outcome(other))
+    if task.design.calibration is not None:  # nor is anything but these laws fitted to calibration points
+        other = outcome(task_of(permuted(field, task.points, task.design.calibration), design, **settings))
+        laws = [name for name in found if name.startswith("published ")]
+        assert any(not np.array_equal(found[name], other[name]) for name in laws)
+        rest = [name for name in found if name not in laws]
+        assert_same_bits({name: found[name] for name in rest}, {name: other[name] for name in rest})
     # and the test can fail: one observed value decides many of these numbers
     moved = task_of(permuted(field, task.points, task.design.train[:1]), design, **settings)
     assert not np.array_equal(moved.mean(np.eye(3)), task.mean(np.eye(3)))
