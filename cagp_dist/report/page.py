@@ -258,10 +258,12 @@ def _plain(run: PublishedRun) -> str:
 
 
 def _weighting(run: PublishedRun) -> str:
+    folds, blocks = (run.attributes.text(name) for name in ("cross_validation", "held_out_blocks"))
     if not run.calibration.by_area_is_the_same:
-        return _BY_AREA
-    folds = run.attributes.text("cross_validation")
-    return escape(f"{_ALL_PLACES} {folds}") if folds else _ALIKE
+        said = _BY_AREA
+    else:
+        said = escape(f"{_ALL_PLACES} {folds}") if folds else _ALIKE
+    return f"{said} {escape(blocks)}" if blocks else said
 
 
 def _shown_time(run: PublishedRun, every_time: str) -> str:

@@ -10,13 +10,13 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.scores import PointScores, Scores, scores
 from cagp_dist.era5.canonical import Points
-from cagp_dist.geometry import unit_sphere
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
-from cagp_dist.service.jobfile.tables import FoldPoints
+from cagp_dist.service.jobfile.tables import BlockPoints, FoldPoints
 from cagp_dist.service.laws import KnownErrors, learnt, unchanged, without_gaps
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated
@@ -339,6 +339,7 @@ def attributes_of(
         "noise_variance": task.typical_noise(prior.noise_number),
         **_known_noise(points),
         **_cross_validation(task),
+        **_blocks(task),
         **_gaps(task),
         "prior": {
             "kernel": job.prior.kernel,
@@ -432,6 +433,24 @@ def _cross_validation(task: Task) -> dict[str, object]:
     if height != wanted.blocks_degrees:
         said += f" Blocks are {height:g} degrees high: there are too few of {wanted.blocks_degrees:g}."
     return {"cross_validation": said}
+
+
+def _blocks(task: Task) -> dict[str, object]:
+    """Say how far test points that were chosen by blocks are from what was observed."""
+    from scipy.spatial import cKDTree
+
+    wanted = task.job.design.test
+    if not isinstance(wanted, BlockPoints):
+        return {}
+    chords = cKDTree(task.inputs).query(task.inputs_at(task.design.test))[0]
+    kilometres = 2.0 * EARTH_RADIUS_KILOMETRES * np.arcsin(0.5 * chords)
+    margin = f", and {wanted.margin_degrees:g} around them," if wanted.margin_degrees else ""
+    said = (
+        f"Test points lie in blocks {wanted.blocks_degrees:g} degrees high in which{margin} nothing was "
+        f"observed: half of them are {np.median(kilometres):,.0f} km or more from the nearest observed "
+        f"point, all of them at least {kilometres.min():,.0f} km."
+    )
+    return {"held_out_blocks": said}
 
 
 def _described(solver: Mapping[str, object]) -> str:

@@ -1,14 +1,23 @@
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cagp_dist.calibration.folds import bands_and_pieces
+from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.kernels import Matern32
+from cagp_dist.report import write_report
 from cagp_dist.service.design import cell_areas, design_points
 from cagp_dist.service.draws import inclusion_probabilities, systematic_sample
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.tables import DesignTable, MapGrid
 from cagp_dist.service.map_cells import map_cells, points_area
+from cagp_dist.service.run import run
+from cagp_dist.service.task import prepare
+
+from ..jobs import job_text
 
 
 def grid(latitude, longitude):
@@ -400,3 +409,23 @@ def test_a_map_of_too_many_cells_is_refused(resolution):
 def test_a_single_point_has_a_map_of_one_cell():
     found = cells(2.0, points=(np.array([10.0]), np.array([20.0])))
     assert (found.latitude_degrees.tolist(), found.longitude_degrees.tolist()) == ([10.0], [20.0])
+
+
+def test_run_and_report_say_how_far_test_points_of_blocks_are_from_observed_ones(tmp_path):
+    text = job_text(
+        observations={"source": "synthetic", "grid_degrees": 10.0, "times": ["2020-01-01"]},
+        design={"train": {"kind": "all"}, "test": blocks(30, degrees=30.0, margin_degrees=5.0)},
+        output={"root": tmp_path / "out"},
+    )
+    task = prepare(parse_job(text), open_synthetic(Synthetic(Matern32(0.05, 22.0)), grid_degrees=10.0))
+    path = run(parse_job(text)).path
+    said = xr.open_zarr(path).attrs["held_out_blocks"]
+    points, design = task.points, task.design
+    apart = angle(*np.deg2rad([points.latitude_degrees, points.longitude_degrees]), design.test, design.train)
+    nearest = 6371.0088 * apart.min(axis=1)
+    assert said == (
+        "Test points lie in blocks 30 degrees high in which, and 5 around them, nothing was observed: half "
+        f"of them are {np.median(nearest):,.0f} km or more from the nearest observed point, all of them at "
+        f"least {nearest.min():,.0f} km."
+    )
+    assert said in write_report(path).read_text()
