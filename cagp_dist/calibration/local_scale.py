@@ -7,15 +7,16 @@ of their sizes and ``w_j = max(1e-3, 1 - (d_j / d_k)^2)`` for the k nearest of t
 ``d_1 <= ... <= d_k`` from a place x::
 
     A_k(x) = sum_j w_j |z_j| / sum_j w_j                       errors near by, k = 8 and k = 40
-    C(x)   = mean of |y_j - mu(x)| over the 4 nearest          how much the field varies near by
+    C(x)   = mean of |y_j - mu(x)| over 4 values near by       how much the field varies
 
     log s(x) = b_0 + b_1 log(A_8 / a + 0.1) + b_2 log(A_40 / a + 0.1) + b_3 log(1 + C / (a sigma(x)))
     y(x) ~ mu(x) + sigma(x) s(x) t,     t a Student t with nu degrees of freedom
 
-Of several times every time has its own ``A`` and ``C``, and ``A_8`` of all times together, past ones among
-them, is one more term. The numbers b and nu maximise the log score of the calibration points themselves,
-each with its own errors left out. With ``b = 0`` and ``nu = inf`` the law is the one that was given, and that
-one is given back where the score of another is hardly better.
+The values near by are those that the predictions were made from, if they are given, else those of the
+calibration points. Of several times every time has its own ``A`` and ``C``, and ``A_8`` of all times
+together, past ones among them, is one more term. The numbers b and nu maximise the log score of the
+calibration points themselves, each with its own errors left out. With ``b = 0`` and ``nu = inf`` the law is
+the one that was given, and that one is given back where the score of another is hardly better.
 
 A leave-one-out error near by used the value that it is to tell of. If r is the correlation of the errors of
 two places under the prior, ``(z_j - r z_i) / sqrt(1 - r^2)`` is the error of j when both are left out (T38).
@@ -24,23 +25,18 @@ depend on their scales: ``r = sin(pi / 2 mean(sign(z_i z_j)))`` over pairs of on
 that is negative. Of points that were kept out of training it is not.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.near_by import NearBy, Training
 from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.scale_regression import ScaleRegression, regress_scale
 from cagp_dist.checks import as_numbers, as_points, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, StudentT
-
-if TYPE_CHECKING:
-    from scipy.spatial import cKDTree
 
 FEWEST_POINTS = 100
 """Places whose errors tell a scale from chance."""
@@ -50,12 +46,6 @@ FIT_ERRORS = 20_000
 
 WORTHWHILE = 0.01
 """Nats by which the mean score has to be better than that of the law as it is, beyond what is chance."""
-
-ENTRIES_AT_ONCE = 4_000_000
-"""Errors near by that are in memory at a time: 32 MB."""
-
-_LEAST_WEIGHT = 1e-3
-_FLOOR = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +57,7 @@ class LocalScale:
     neighbours : tuple of int
         Numbers of calibration points around a place whose errors are averaged, ascending.
     contrast : int
-        Number of them whose values are compared with the prediction.
+        Number of values near by that are compared with the prediction.
 
     Examples
     --------
@@ -103,7 +93,13 @@ class LocalScale:
             )
 
     def fit(
-        self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None, *, past: PastErrors | None = None
+        self,
+        law: Gaussian,
+        observed: ArrayLike,
+        X: ArrayLike | None,
+        *,
+        training: tuple[ArrayLike, ArrayLike] | None = None,
+        past: PastErrors | None = None,
     ) -> "FittedLocalScale":
         """Learn from calibration points: by the score of each under the law that the others give it.
 
@@ -115,6 +111,9 @@ class LocalScale:
             What was observed there; NaN where nothing was.
         X : array_like, shape (N, p)
             The places; on the sphere unit vectors.
+        training : tuple of array_like, optional
+            Places (n, p) and values, (n,) or (T, n), that the predictions were made from, where calibration
+            points were kept out of them: they are nearer and tell more of how much the field varies.
         past : PastErrors, optional
             Errors of earlier times at the same places.
 
@@ -128,13 +127,21 @@ class LocalScale:
         ------
         ArgumentError
             If there are errors at fewer than `FEWEST_POINTS` places, they are all the same, shapes disagree,
-            or past errors belong to other places.
+            calibration points are among those of the training, or past errors belong to other places.
         """
         points, values, errors = _checked(law, observed, X)
         if past is not None:
             past.check_places(points)
         known = np.flatnonzero(~np.isnan(errors).all(axis=0))
-        near = _Near(points[known], values[:, known], errors[:, known], past and past.at(known), self)
+        near = NearBy(
+            points[known],
+            values[:, known],
+            errors[:, known],
+            _training(training, points, len(values), self.contrast),
+            past and past.at(known),
+            self.neighbours,
+            self.contrast,
+        )
         chosen = np.arange(known.size)
         if errors.shape[0] * known.size > FIT_ERRORS:
             count = max(FEWEST_POINTS, FIT_ERRORS // errors.shape[0])
@@ -178,7 +185,7 @@ class FittedLocalScale:
         and what it is under the standard normal law.
     """
 
-    near: "_Near"
+    near: NearBy
     regression: ScaleRegression | None
     opposed: Array
     log_score: float
@@ -227,121 +234,37 @@ class FittedLocalScale:
         return StudentT(law.location, law.scale * scale, np.array(self.regression.degrees))
 
 
-@dataclass(frozen=True, eq=False)
-class _Near:
-    """Errors and values of calibration points, found by place: T times, N places that have some.
-
-    Attributes
-    ----------
-    points : array, shape (N, p)
-    values, errors : array, shape (T, N)
-        NaN where nothing was observed.
-    past : PastErrors or None
-        Of the same places.
-    settings : LocalScale
-    """
-
-    points: Array
-    values: Array
-    errors: Array
-    past: PastErrors | None
-    settings: LocalScale
-
-    @cached_property
-    def typical(self) -> float:
-        """Mean size of an error."""
-        return float(np.nanmean(np.abs(self.errors)))
-
-    @cached_property
-    def tree(self) -> "cKDTree":
-        from scipy.spatial import cKDTree
-
-        return cKDTree(self.points)
-
-    def opposed(self, chosen: Indices) -> Array:
-        """Correlation of errors with those of the nearest place, the next, ..., where it is negative."""
-        _, index = self._nearest(self.points[chosen], chosen)
-        sign = np.sign(self.errors)
-        agreement = [np.nanmean(sign[:, chosen] * sign[:, column]) for column in index.T]
-        return np.minimum(np.sin(0.5 * np.pi * np.array(agreement)), 0.0)
-
-    def features(
-        self, law: Gaussian, points: Array, *, own: Indices | None = None, opposed: Array
-    ) -> Iterator[Array]:
-        """Yield the terms of the scale at some points after others, each (T, some, F).
-
-        ``own`` says which calibration point each of them is (-1 for none), so that its errors are left out.
-        """
-        step = max(1, ENTRIES_AT_ONCE // (len(self.values) * self.settings.neighbours[-1]))
-        for start in range(0, len(points), step):
-            part = slice(start, start + step)
-            mine = None if own is None else own[part]
-            distance, index = self._nearest(points[part], mine)
-            near = self.errors[:, index]
-            if mine is not None:
-                its = np.where(mine >= 0, self.errors[:, mine], np.nan)[..., None]
-                near = without_own(near, np.nan_to_num(its), np.where(np.isnan(its), 0.0, opposed))
-            yield np.stack(self._terms(law[:, part], distance, index, np.abs(near)), axis=-1)
-
-    def _terms(self, law: Gaussian, distance: Array, index: Indices, sizes: Array) -> list[Array]:
-        terms = []
-        for k in self.settings.neighbours:
-            local = _average(_weights(distance[:, :k]), sizes[..., :k], otherwise=self.typical)
-            terms.append(np.log(local / self.typical + _FLOOR))
-        if self.past is not None or len(sizes) > 1:
-            k = self.settings.neighbours[0]
-            sums = np.nansum(sizes[..., :k], axis=0)
-            counts = np.count_nonzero(~np.isnan(sizes[..., :k]), axis=0)
-            if self.past is not None:
-                sums = sums + self.past.absolute_sums[index[:, :k]]
-                counts = counts + self.past.counts[index[:, :k]]
-            weights = _weights(distance[:, :k])
-            usual = (weights * sums).sum(axis=1) / (weights * counts).sum(axis=1)
-            terms.append(np.broadcast_to(np.log(usual / self.typical + _FLOOR), law.shape))
-        k = self.settings.contrast
-        gaps = np.abs(self.values[:, index[:, :k]] - law.location[..., None])
-        contrast = _average(np.ones((len(index), k)), gaps, otherwise=0.0)
-        return [*terms, np.log1p(contrast / (self.typical * law.scale))]
-
-    def _nearest(self, points: Array, own: Indices | None) -> tuple[Array, Indices]:
-        """Distances and numbers of the nearest places (q, K), ascending; a point's own place left out."""
-        wanted = self.settings.neighbours[-1] + (own is not None)
-        distance, index = map(np.asarray, self.tree.query(points, k=range(1, wanted + 1), workers=-1))
-        if own is None:
-            return distance, index
-        mine: Mask = index == own[:, None]
-        mine[~mine.any(axis=1), -1] = True  # it is no calibration point, or others hide it
-        return distance[~mine].reshape(len(own), -1), index[~mine].reshape(len(own), -1)
-
-
-def without_own(errors: Array, own: Array, correlation: Array) -> Array:
-    """Standardised errors when another value is left out too, its ``own``: ``(z_j - r z_i) / sqrt(1 - r^2)``.
-
-    Exact for leave-one-out errors of a Gaussian model and their correlation r under it (T38).
-    """
-    return np.asarray((errors - correlation * own) / np.sqrt(1.0 - correlation**2))
-
-
-def _weights(distance: Array) -> Array:
-    farthest = distance[:, -1:]
-    share = np.divide(distance, farthest, out=np.zeros_like(distance), where=farthest > 0.0)
-    return np.asarray(np.maximum(_LEAST_WEIGHT, 1.0 - share**2), dtype=np.float64)
-
-
-def _average(weights: Array, values: Array, *, otherwise: float) -> Array:
-    """Weighted mean over the last axis of what is not NaN; weights (q, k), values (T, q, k)."""
-    there = ~np.isnan(values)
-    if there.all():
-        return np.asarray(np.einsum("qk,tqk->tq", weights, values) / weights.sum(axis=1), dtype=np.float64)
-    total = np.einsum("qk,tqk->tq", weights, there.astype(np.float64))
-    found = np.einsum("qk,tqk->tq", weights, np.where(there, values, 0.0))
-    return np.asarray(np.divide(found, total, out=np.full_like(total, otherwise), where=total > 0.0))
-
-
 def _given(X: ArrayLike | None) -> ArrayLike:
     if X is None:
         raise ArgumentError("no places were given; a local scale needs X, one row per point.")
     return X
+
+
+def _training(
+    training: tuple[ArrayLike, ArrayLike] | None, calibration: Array, times: int, fewest: int
+) -> Training | None:
+    if training is None:
+        return None
+    points, values = as_points("training places", training[0]), as_numbers("training values", training[1])
+    values = values[None] if values.ndim == 1 else values
+    if len(points) < fewest or points.shape[1:] != calibration.shape[1:]:
+        raise ArgumentError(
+            f"training places have shape {points.shape}; expected at least {fewest} of them, with "
+            f"{calibration.shape[1]} coordinates as the calibration points have."
+        )
+    if values.shape != (times, len(points)):
+        raise ArgumentError(
+            f"training values have shape {values.shape}; expected ({times}, {len(points)}), one for each "
+            "time and place."
+        )
+    found = Training(points, values)
+    shared = np.count_nonzero(found.tree.query(calibration, workers=-1)[0] == 0.0)
+    if shared:
+        raise ArgumentError(
+            f"{shared} of {len(calibration)} calibration points are among those of the training, whose "
+            "values the predictions know; keep them out of it, or give leave-one-out errors and no training."
+        )
+    return found
 
 
 def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[Array, Array, Array]:

@@ -25,9 +25,9 @@ import xarray as xr
 from scipy.stats import kstest
 
 import cagp_dist as cagp
-from cagp_dist.arrays import Array
-from cagp_dist.calibration.local_scale import FittedLocalScale
-from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
+from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted
 from cagp_dist.calibration.strata import by_roughness, roughness_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
@@ -62,6 +62,8 @@ class Known:
     law, values : Gaussian and array, shape (T, N)
     X : array, shape (N, 3)
     test : Gaussian, shape (T, q)
+    training : tuple of arrays or None
+        What the solver was given, (n, 3) and (T, n), where calibration points are none of that.
     """
 
     solver: str
@@ -69,6 +71,16 @@ class Known:
     values: Array
     X: Array
     test: Gaussian
+    training: tuple[Array, Array] | None = None
+
+    def fit(self, method: str, some: Indices | int) -> Fitted:
+        """Let a method learn from the errors of some of the fields."""
+        law, values = self.law[some], self.values[some]
+        made = RECALIBRATIONS[method]()
+        if isinstance(made, LocalScale) and self.training is not None:
+            places, given = self.training
+            return made.fit(law, values, self.X, training=(places, given[some]))
+        return made.fit(law, values, self.X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +118,10 @@ class Problem:
                 np.broadcast_to(np.sqrt(variance + noise), shape),
             )
             place = parts.calibration
-            return Known(name, law[:, :kept], field.values[:, place], self.points[place], law[:, kept:])
+            training = X, field.values[:, parts.observed]
+            return Known(
+                name, law[:, :kept], field.values[:, place], self.points[place], law[:, kept:], training
+            )
 
         exact = cagp.condition(self.prior, X, y, self.points[targets], solver=cagp.Cholesky())
         with_columns = known(EXACT, exact.mean, exact.variance)
@@ -161,7 +176,7 @@ def results(
             some = rows if rows.size > 1 else rows[0]
             for method in methods:
                 try:
-                    fitted = RECALIBRATIONS[method]().fit(known.law[some], known.values[some], known.X)
+                    fitted = known.fit(method, some)
                 except ArgumentError as error:
                     print(f"{name}, {known.solver}, {method}: {error}")
                     continue

@@ -1,12 +1,15 @@
 """A scale that varies in space (math 19) against its formula point by point, its limits and known scales."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
 import cagp_dist as cagp
-from cagp_dist.calibration.local_scale import FEWEST_POINTS, FittedLocalScale, LocalScale, without_own
+from cagp_dist.calibration.local_scale import FEWEST_POINTS, FittedLocalScale, LocalScale
+from cagp_dist.calibration.near_by import without_own
 from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.scale_regression import MOST_DEGREES, regress_scale
 from cagp_dist.errors import ArgumentError
@@ -78,6 +81,28 @@ def test_law_is_that_of_the_formula(times: int) -> None:
     np.testing.assert_allclose(corrected.scale, 0.5 * fitted.scale(new, X_new), rtol=1e-14)
 
 
+def test_values_that_the_predictions_were_made_from_are_compared_in_place_of_those_kept_out() -> None:
+    generator = np.random.default_rng(14)
+    X, values, law = _rough(generator, 300)
+    places = _sphere(generator, 500)
+    made_from = np.exp(places[:, 2]) * generator.standard_normal(500)
+    made_from[3] = np.nan
+    fitted = LocalScale().fit(law, values, X, training=(places, made_from))
+    assert fitted.regression is not None
+    X_new, new = _sphere(generator, 7), Gaussian(generator.standard_normal(7), 0.5)
+    X_new[0] = places[3]
+    sizes = np.abs(values - law.location) / law.scale
+    a = sizes.mean()
+    for x, found, mean in zip(X_new, fitted.scale(new, X_new), new.location, strict=True):
+        nearest = np.argsort(np.linalg.norm(places - x, axis=1))[:4]
+        C = np.nanmean(np.abs(made_from[nearest] - mean))
+        terms = [np.log(_average(X, x, sizes, k) / a + 0.1) for k in (8, 40)]
+        expected = fitted.regression.coefficients @ [1.0, *terms, np.log(1.0 + C / (a * 0.5))]
+        assert np.log(found) == pytest.approx(expected, rel=1e-9)
+    without = LocalScale().fit(law, values, X)
+    assert np.abs(without.scale(new, X_new) / fitted.scale(new, X_new) - 1.0).max() > 1e-3
+
+
 def test_own_errors_are_never_used() -> None:
     """Laws of kept-out points with their own errors left out do not know them, however wrong they are."""
     generator = np.random.default_rng(2)
@@ -103,7 +128,7 @@ def test_own_errors_are_never_used() -> None:
 
 def _with(fitted: FittedLocalScale, *, values: Array, errors: Array):
     """Calibration points with other errors and the same idea of a typical one."""
-    other = type(fitted.near)(fitted.near.points, values, errors, None, fitted.near.settings)
+    other = dataclasses.replace(fitted.near, values=values, errors=errors)
     other.__dict__["typical"] = fitted.near.typical
     return other
 
@@ -300,6 +325,13 @@ def test_what_does_not_fit_is_refused() -> None:
             LocalScale(neighbours=wrong)
     with pytest.raises(ArgumentError, match="contrast is 41; expected at most 40"):
         LocalScale(contrast=41)
+    for training, message in (
+        ((X[:3] + 1.0, values[0, :3]), "expected at least 4 of them, with 3 coordinates"),
+        ((X[:9] + 1.0, values[0, :8]), r"training values have shape \(1, 8\); expected \(1, 9\)"),
+        ((X[:9], values[0, :9]), "9 of 120 calibration points are among those of the training"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            LocalScale().fit(law, values, X, training=training)
     past = PastErrors.of(law, values, X, unit="K")
     with pytest.raises(ArgumentError, match="Errors of another grid cannot be used"):
         LocalScale().fit(law, values, X, past=PastErrors.of(law, values, X[::-1], unit="K"))
