@@ -137,7 +137,7 @@ class LocalScale:
             points[known],
             values[:, known],
             errors[:, known],
-            _training(training, points, len(values), self.contrast),
+            _training(training, points, values, self.contrast),
             past and past.at(known),
             self.neighbours,
             self.contrast,
@@ -241,8 +241,9 @@ def _given(X: ArrayLike | None) -> ArrayLike:
 
 
 def _training(
-    training: tuple[ArrayLike, ArrayLike] | None, calibration: Array, times: int, fewest: int
+    training: tuple[ArrayLike, ArrayLike] | None, calibration: Array, observed: Array, fewest: int
 ) -> Training | None:
+    """Check places and values of the training of calibration points (N, p), observed (T, N)."""
     if training is None:
         return None
     points, values = as_points("training places", training[0]), as_numbers("training values", training[1])
@@ -252,17 +253,19 @@ def _training(
             f"training places have shape {points.shape}; expected at least {fewest} of them, with "
             f"{calibration.shape[1]} coordinates as the calibration points have."
         )
-    if values.shape != (times, len(points)):
+    if values.shape != (len(observed), len(points)):
         raise ArgumentError(
-            f"training values have shape {values.shape}; expected ({times}, {len(points)}), one for each "
-            "time and place."
+            f"training values have shape {values.shape}; expected ({len(observed)}, {len(points)}), one for "
+            "each time and place."
         )
     found = Training(points, values)
-    shared = np.count_nonzero(found.tree.query(calibration, workers=-1)[0] == 0.0)
+    distance, nearest = found.tree.query(calibration, workers=-1)
+    shared = np.count_nonzero((distance == 0.0) & (values[:, nearest] == observed).any(axis=0))
     if shared:
         raise ArgumentError(
-            f"{shared} of {len(calibration)} calibration points are among those of the training, whose "
-            "values the predictions know; keep them out of it, or give leave-one-out errors and no training."
+            f"{shared} of {len(calibration)} calibration points are among those of the training with their "
+            "values, which the predictions then know; keep them out of it, or give leave-one-out errors and "
+            "no training."
         )
     return found
 

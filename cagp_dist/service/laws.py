@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.local_scale import FittedLocalScale
+from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
 from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Unchanged
 from cagp_dist.calibration.scores import LEVELS, PointScores, point_scores
 from cagp_dist.errors import ArgumentError, ConfigurationError
@@ -34,12 +34,16 @@ class KnownErrors:
         Where, on the unit sphere.
     folds : array of int, shape (N,), or None
         Of a cross-validation, the fold of each place.
+    training : tuple of arrays, or None
+        Places (n, 3) and values (T, n) that the predictions were made from, where these points are none of
+        them.
     """
 
     law: Gaussian
     observed: Array
     X: Array
     folds: Indices | None = None
+    training: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +136,10 @@ def learnt(found: Recalibrating, errors: KnownErrors | None) -> Laws:
         return unchanged(found)
     method = RECALIBRATIONS[found.method]()
     try:
-        everywhere = method.fit(errors.law, errors.observed, errors.X)
+        if isinstance(method, LocalScale):
+            everywhere: Fitted = method.fit(errors.law, errors.observed, errors.X, training=errors.training)
+        else:
+            everywhere = method.fit(errors.law, errors.observed, errors.X)
         folds = [] if errors.folds is None else [errors.folds != fold for fold in np.unique(errors.folds)]
         by_fold = tuple(
             method.fit(errors.law[:, others], errors.observed[:, others], errors.X[others])

@@ -291,7 +291,9 @@ def known_errors(
         case "points":
             chosen, at = task.calibrating, task.columns.calibration
             std = _predictive(task.noise_at(chosen, nugget), last.std[:, at])
-            return KnownErrors(Gaussian(last.mean[:, at], std), values[:, chosen], task.inputs_at(chosen))
+            law, places = Gaussian(last.mean[:, at], std), task.inputs_at(chosen)
+            training = task.inputs, values[:, design.train]
+            return KnownErrors(law, values[:, chosen], places, training=training)
         case "folds":
             at = task.columns.test
             law = Gaussian(last.mean[:, at], _predictive(noise, last.std[:, at]))
