@@ -104,7 +104,9 @@ def demo(
 ) -> None:
     """Map the built-in global field: 10,000 points observed, 1,000 held out, in half a minute on two cores.
 
-    The first time it takes some seconds longer: functions are compiled for your processor, and kept.
+    The scores at the end are those of error bars that were corrected by errors at 2,000 other points, beside
+    those of the uncorrected ones. The first time it takes some seconds longer: functions are compiled for
+    your processor, and kept.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.demo import demo_job

@@ -56,9 +56,9 @@ _NUMBERS = {
     "noise_variance": (True, "of a single observation"),
 }
 _SCORES = (
-    ("rmse", "RMSE", "error at the held-out points"),
+    ("rmse", "RMSE", "error at held-out points"),
     ("crps", "CRPS", "error and error bar in one"),
-    ("nll", "NLL", "negative log density; smaller is better"),
+    ("nll", "NLL", "surprise; smaller is better"),
     ("ks_statistic", "KS distance", "of PIT values from uniform"),
 )
 
@@ -203,7 +203,7 @@ def _score_table(scores: "xr.Dataset") -> Table:
     keys = ["{}", "{}_area_weighted", *(["{}_area_weighted_plain"] if recalibrated else [])]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("score", no_wrap=True)
-    for title in ("by point", "by area", "not recalibrated")[: len(keys)]:
+    for title in ("by point", "by area", "uncorrected")[: len(keys)]:
         table.add_column(title, justify="right")
     table.add_column("meaning", style="dim")
 
@@ -219,9 +219,9 @@ def _score_table(scores: "xr.Dataset") -> Table:
     for name, title, meaning in _SCORES:
         add(title, name, meaning)
     for index, level in enumerate(scores["level"].values):
-        add(f"coverage at {level:.0%}", "coverage", "of the observations inside", index, share=True)
+        add(f"coverage at {level:.0%}", "coverage", "of observations inside", index, share=True)
         if level == WIDTH_LEVEL and "mean_width" in scores:
-            add(f"width at {level:.0%}", "mean_width", "of these error bars, on average", index)
+            add(f"width at {level:.0%}", "mean_width", "of these error bars", index)
     return table
 
 

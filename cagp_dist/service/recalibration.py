@@ -21,8 +21,11 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.budget.grids import inverse_diagonal_flops
+from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.era5.canonical import Points
+from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.predictive import Gaussian
 from cagp_dist.service.design import Design
 from cagp_dist.service.grids import places_on_grid, size_of_grid
 from cagp_dist.service.jobfile.tables import Job, RecalibrationTable
@@ -83,12 +86,12 @@ class Recalibrating:
         if self.method == "none":
             return self.why_not or "The error bars are those of the prior as it is: the job asks for that."
         source = {
-            "points": f"the errors at {counted(self.places, 'calibration point')}, which were not observed",
-            "folds": f"the errors of {counted(self.places, 'place')} that were predicted from other folds; "
-            "of the law of a place those of its own fold are left out",
+            "points": f"errors at {counted(self.places, 'calibration point')}, none of them observed",
+            "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; the "
+            "law of a place by those of other folds than its own",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]
-        return f"Predictive laws are corrected by the method {self.method}, which learnt from {source}."
+        return f"Predictive laws are corrected ({self.method}) by {source}."
 
 
 NOT_ASKED = Recalibrating()
@@ -114,6 +117,7 @@ def with_errors(
     if table.method == "none":
         return design, NOT_ASKED
     if design.calibration is not None:
+        check_enough(table.method, design.calibration.size)
         return design, Recalibrating(table.method, "points", design.calibration.size)
     errors: Errors
     if design.folds is not None:
@@ -124,9 +128,25 @@ def with_errors(
         chosen = design_of(drawn_points(table, observed=design.train.size))
         errors, places = "points", 0 if chosen.calibration is None else chosen.calibration.size
     found = Recalibrating(table.method, errors, places, asked=table.asked)
+    if found.asked:
+        check_enough(found.method, places)
     if found.asked or places >= FEWEST_ERRORS:
         return chosen, found
     return design, too_few(found)
+
+
+def check_enough(method: str, places: int) -> None:
+    """Raise `ConfigurationError` if a method cannot learn from so many places: before anything is solved."""
+    if places >= FEWEST_ERRORS:
+        return
+    generator = np.random.default_rng(0)
+    law = Gaussian(np.zeros(places), np.ones(places))
+    try:
+        RECALIBRATIONS[method]().fit(
+            law, generator.standard_normal(places), generator.standard_normal((places, 3))
+        )
+    except ArgumentError as error:
+        raise ConfigurationError(f'[recalibration] method = "{method}": {error}') from error
 
 
 def drawn_points(table: RecalibrationTable, *, observed: int) -> int:

@@ -93,9 +93,20 @@ def serial(tmp_path_factory):
     return run(job_in(root)).path
 
 
+RECALIBRATED = JOB.replace("[prior]", 'calibration = { kind = "random", count = 150, seed = 2 }\n[prior]')
+
+
+@pytest.fixture(scope="module")
+def recalibrated(tmp_path_factory):
+    """The same job, whose laws are corrected by errors at calibration points."""
+    return run(job_in(tmp_path_factory.mktemp("recalibrated"), RECALIBRATED)).path
+
+
 @pytest.mark.exhaustive
-def test_threads_give_the_same_bits(serial, tmp_path):
+def test_threads_give_the_same_bits(serial, recalibrated, tmp_path):
     assert_same_bits(serial, run(job_in(tmp_path, scheduler="local")).path)
+    assert "posterior/t2m_quantile" in arrays(recalibrated)
+    assert_same_bits(recalibrated, run(job_in(tmp_path, RECALIBRATED, scheduler="local")).path)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +172,7 @@ def test_a_climatology_is_part_of_the_job(tmp_path):
 
 
 @pytest.mark.cluster
-def test_dask_processes_give_the_same_bits(serial, fitted, tmp_path, monkeypatch):
+def test_dask_processes_give_the_same_bits(serial, recalibrated, fitted, tmp_path, monkeypatch):
     from distributed import LocalCluster
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -169,6 +180,8 @@ def test_dask_processes_give_the_same_bits(serial, fitted, tmp_path, monkeypatch
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
     ) as cluster:
         assert_same_bits(serial, run(job_in(tmp_path, scheduler=cluster.scheduler_address)).path)
+        other = run(job_in(tmp_path / "recalibrated", RECALIBRATED, scheduler=cluster.scheduler_address))
+        assert_same_bits(recalibrated, other.path)
         assert_same_bits(fitted, run(fit_job(tmp_path / "fit", scheduler=cluster.scheduler_address)).path)
 
 

@@ -13,7 +13,7 @@ from cagp_dist.calibration.scores import scores_of
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
 from cagp_dist.predictive import Gaussian, StudentT
-from cagp_dist.runtime import SerialExecutor
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service import laws
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
@@ -77,11 +77,11 @@ def task_of(job):
     return prepare(job, ingest(job, report=lambda _: None))
 
 
-def solved(task):
+def solved(task, executor=None):
     return solve_task(
         task,
         task.prior,
-        executor=SerialExecutor(),
+        executor=executor or SerialExecutor(),
         on_plan=lambda _: None,
         progress=lambda *_: None,
         X_mean=task.mean_inputs,
@@ -170,6 +170,17 @@ def test_every_method_gives_groups_that_can_be_published(done, method):
         assert abs(float(covered) - 0.9) < 4.0 * np.sqrt(0.09 / 150 + 0.09 / 300)
 
 
+def test_threads_give_the_same_laws_to_the_last_bit(done):
+    task, solution = done
+    with ThreadExecutor() as executor:
+        other = solved(task, executor)
+    for name, group in groups_of(task, task.prior, other).items():
+        expected = groups_of(task, task.prior, solution)[name]
+        xr.testing.assert_identical(
+            group.drop_vars("seconds", errors="ignore"), expected.drop_vars("seconds", errors="ignore")
+        )
+
+
 def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path):
     """Against the inverse of the dense matrix."""
     design = {name: DESIGN[name] for name in ("train", "test")}
@@ -243,7 +254,7 @@ def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, fiel
     with pytest.raises(
         ConfigurationError, match=r'\[recalibration\] method = "local-scale": there are errors'
     ):
-        run(the_job(field, tmp_path, method="local-scale", design=few))
+        task_of(the_job(field, tmp_path, method="local-scale", design=few))
     with pytest.raises(ConfigurationError, match=r'method = "locale-scale" .* nearest: "local-scale"'):
         the_job(field, tmp_path, method="locale-scale")
     # of equal errors nothing can be learnt: one that nobody asked for says so and leaves the laws
