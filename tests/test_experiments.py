@@ -616,7 +616,7 @@ def test_laws_of_quantiles_are_scored_as_the_laws_that_they_are_of():
     sharp, generator = script("sharp"), np.random.default_rng(0)
     law = Gaussian(generator.standard_normal(200), np.exp(generator.standard_normal(200)))
     y = law.sample(generator, 1)[0]
-    found = dict(zip(sharp.SCORES, sharp.scored(law.quantile(sharp.LEVELS), y), strict=True))
+    found = dict(zip(sharp.SCORES, sharp.scored(law.quantile(sharp.LEVELS), law.mean, y), strict=True))
     lower, upper = law.interval(0.95)
     outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     assert found["std"] == pytest.approx(law.std.mean(), rel=1e-6)

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.order_statistics import calibration_scores, check_resolved, q_lin
@@ -26,6 +27,9 @@ from cagp_dist.predictive import Gaussian, QuantileTable
 LEVELS = (0.005, 0.01, 0.025, *(round(0.05 * k, 2) for k in range(1, 20)), 0.975, 0.99, 0.995)
 
 FIRST_STEPS = 15
+
+FAR = 50.0
+"""How many times rarer than the outermost levels is where a tail goes through."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +59,11 @@ class FittedSharp:
     def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
         """Laws at new points (q, p), of the shape of ``law``, (q,) or (T, q); a solve for each stretch.
 
-        Quantiles that cross at a point are put in order [Chernozhukov et al. 2010].
+        Quantiles that cross at a point are put in order [Chernozhukov et al. 2010]; tails as of
+        `table_with_tails`.
         """
-        return QuantileTable(self.levels, np.sort(self.quantiles(law, X_new), axis=0))
+        quantiles = np.sort(self.quantiles(law, X_new), axis=0)
+        return table_with_tails(self.levels, quantiles, law.mean)
 
     def quantiles(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
         """Quantiles as they are, shape ``(L, *law.shape)``."""
@@ -89,6 +95,23 @@ class FittedSharp:
             nodes, beta = np.insert(nodes, index + 1, node), np.insert(beta, index + 1, 0.0)
         between = np.transpose([np.interp(wanted, nodes, column) for column in theta.T])
         return replace(self, levels=wanted, beta=np.interp(wanted, nodes, beta), stretches=np.log(between))
+
+
+def table_with_tails(levels: Array, quantiles: Array, centre: Array) -> QuantileTable:
+    """Laws of quantiles (L, *S) whose tails are those of normal laws about a centre, shape S.
+
+    Each tail belongs to the normal law about the centre that has the outermost quantile, or goes on as the
+    outermost gap does where this is wider. Two neighbouring quantiles, each estimated by itself, may be so
+    close that they make no tail.
+    """
+    around = np.array([levels[0] / FAR, *levels, 1.0 - (1.0 - levels[-1]) / FAR])
+    z, ends = ndtri(levels), ndtri(around[[0, -1]])
+    rows = []
+    for outer, inner, end in ((0, 1, ends[0]), (-1, -2, ends[1])):
+        about_centre = (quantiles[outer] - centre) / z[outer] if z[outer] else 0.0
+        slope = np.maximum(about_centre, (quantiles[outer] - quantiles[inner]) / (z[outer] - z[inner]))
+        rows.append(quantiles[outer] + slope * (end - z[outer]))
+    return QuantileTable(around, np.stack([rows[0], *quantiles, rows[1]]))
 
 
 @dataclass(frozen=True, eq=False)

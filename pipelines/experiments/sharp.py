@@ -1,7 +1,7 @@
 """Sharp calibrated GPs against recalibration on UCI sets: Tables 1 and 2 of Capone, Hirche & Pleiss (2023).
 
     python -m pipelines.experiments.sharp [--quick] [--output FOLDER] [--data FOLDER] [--sets NAME ...]
-        [--repetitions COUNT]
+        [--repetitions COUNT] [--starting]
 
 FOLDER has ``NAME.csv.gz`` for every set, a row of numbers for each case with the target last. In every
 repetition 60 % of the cases are for training, 20 % for calibration and 20 % for the test, drawn by chance;
@@ -12,6 +12,8 @@ Laws are compared by their quantiles at 25 levels from 0.025 to 0.975: those of 
 one curve over standardised errors (Kuleshov et al. 2018), of the conformal system with random numbers (Vovk
 et al. 2020), of one width for all points (Marx et al. 2022), and of sharp GPs, with the same calibration
 cases for lengthscales and factors, as in the paper, and with different ones, which keeps the guarantee.
+With ``--starting`` nothing is fitted and standard deviations leave the noise out: the reference code takes 20
+steps of gradient descent from these numbers, and standard deviations without noise.
 
 Prints tables, draws ``sharp.png`` and writes ``sharp.zarr``.
 """
@@ -29,19 +31,25 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.conformal import Conformal
 from cagp_dist.calibration.order_statistics import fewest, q_lin
-from cagp_dist.calibration.sharp import Sharp
+from cagp_dist.calibration.sharp import Sharp, table_with_tails
 from cagp_dist.calibration.stretched import DenseModel
-from cagp_dist.predictive import Gaussian, QuantileTable
+from cagp_dist.predictive import Gaussian
 from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
 from pipelines.experiments.uci import DATA, numbers
 
 SETS = ("housing", "yacht", "autompg", "wine", "concrete")
 REPETITIONS = 5
 LEVELS = np.linspace(0.025, 0.975, 25)
-SHARP, SPLIT = "sharp", "sharp, three-way"
+SHARP, SPLIT, CENTRE = "sharp", "sharp, three-way", "centre"
 METHODS = (SHARP, SPLIT, "Kuleshov", "Vovk", "Marx", "plain")
 SCORES = ("ece", "std", "nll", "width", "crps", "interval")
 WIDEST = ("outside", "widest")
+
+STARTING = float(np.log(2.0))
+"""Lengthscales, variance and noise variance where GPyTorch begins to learn."""
+
+LEAST_NOISE = 1e-6
+"""Of standard deviations without noise: none is zero."""
 
 PRINTED = """
 housing .003 .16 .21 .76 | .0029 .31 .39 1.4 | .0029 .3 .4 1.4 | .0029 .33 .42 1.4 | .041 1.9 1.6 7.4
@@ -81,12 +89,17 @@ class Cases:
         return cls([part[:, :-1] for part in parts], [part[:, -1] for part in parts])
 
 
-def quantiles(cases: Cases) -> tuple[dict[str, Array], Array]:
-    """Give quantiles (25, q) of every law at the test cases, and the outermost of the sharp GP, (2, q)."""
+def quantiles(cases: Cases, *, starting: bool = False) -> tuple[dict[str, Array], Array]:
+    """Give quantiles (25, q) and centre of every law at the test cases, and the outermost of the sharp GP."""
     (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
-    prior = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, anisotropic=True, method="dense").prior
+    if starting:
+        prior = cagp.Prior(cagp.SquaredExponential((STARTING,) * X.shape[1], STARTING), STARTING)
+        noise = LEAST_NOISE
+    else:
+        prior = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, anisotropic=True, method="dense").prior
+        noise = prior.noise_number
     found = cagp.condition(prior, X, y, np.concatenate([X_cal, X_test]), solver=cagp.Cholesky())
-    law = Gaussian(found.mean, np.sqrt(found.variance + prior.noise_number))
+    law = Gaussian(found.mean, np.sqrt(found.variance + noise))
     known, new = law[: len(X_cal)], law[len(X_cal) :]
     count = len(X_cal)
     ends = 1.0 / count, 1.0 - 1.0 / count
@@ -99,6 +112,7 @@ def quantiles(cases: Cases) -> tuple[dict[str, Array], Array]:
         "Vovk": Conformal(randomised=True).fit(known, y_cal)(new).quantile(LEVELS),
         "Marx": new.mean + q_lin(LEVELS, y_cal - known.mean)[:, None],
         "plain": new.quantile(LEVELS),
+        CENTRE: new.mean,
     }
     if count // 2 >= fewest(LEVELS[0]):
         split = Sharp(model, tuple(LEVELS), anisotropic=True)
@@ -106,9 +120,9 @@ def quantiles(cases: Cases) -> tuple[dict[str, Array], Array]:
     return laws, ours[[0, -1]]
 
 
-def scored(found: Array, y: Array) -> Array:
-    """Score quantiles (25, q) against values (q,): `SCORES`, means over the cases."""
-    law = QuantileTable(LEVELS, found)
+def scored(found: Array, centre: Array, y: Array) -> Array:
+    """Score quantiles (25, q) of laws about a centre (q,) against values (q,): `SCORES`, means over cases."""
+    law = table_with_tails(LEVELS, found, centre)
     lower, upper = found[[0, -1]]
     beyond = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     each = (
@@ -122,17 +136,19 @@ def scored(found: Array, y: Array) -> Array:
     return np.array([values.mean() for values in each])
 
 
-def repeated(folder: Path, name: str, *, repetitions: int, most: int | None) -> tuple[Array, Array]:
+def repeated(
+    folder: Path, name: str, *, repetitions: int, most: int | None, starting: bool
+) -> tuple[Array, Array]:
     """Scores (R, methods, scores), NaN where a split has too few cases; Table 2 (R, 2)."""
     scores = np.full((repetitions, len(METHODS), len(SCORES)), np.nan)
     widest = np.empty((repetitions, 2))
     for repetition in range(repetitions):
         cases = Cases.read(folder, name, repetition=repetition, most=most)
-        laws, (lower, upper) = quantiles(cases)
+        laws, (lower, upper) = quantiles(cases, starting=starting)
         y = cases.y[2]
         for row, method in enumerate(METHODS):
             if method in laws:
-                scores[repetition, row] = scored(laws[method], y)
+                scores[repetition, row] = scored(laws[method], laws[CENTRE], y)
         widest[repetition] = np.mean((y < lower) | (y > upper)), np.mean(upper - lower)
         print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)
     return scores, widest
@@ -208,6 +224,7 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     command.add_argument(
         "--repetitions", type=int, default=REPETITIONS, help="splits of each set (%(default)s)"
     )
+    command.add_argument("--starting", action="store_true", help="do not fit the prior, leave the noise out")
     chosen = command.parse_args(arguments)
     if chosen.repetitions < 1:
         command.error(f"--repetitions is {chosen.repetitions}; expected at least 1.")
@@ -224,7 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "Give their folder with --data; the collection uci_datasets has them."
         )
     repetitions, most = (1, 220) if chosen.quick else (chosen.repetitions, None)
-    data = results({name: repeated(chosen.data, name, repetitions=repetitions, most=most) for name in names})
+    data = results(
+        {
+            name: repeated(chosen.data, name, repetitions=repetitions, most=most, starting=chosen.starting)
+            for name in names
+        }
+    )
     print()
     print_table(
         ("set", "law", "ECE (printed)", "STD", "NLL", "width of 95 %", "CRPS", "interval score"), rows(data)

@@ -5,7 +5,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.calibration.order_statistics import q_lin
-from cagp_dist.calibration.sharp import Sharp
+from cagp_dist.calibration.sharp import Sharp, table_with_tails
 from cagp_dist.calibration.sharp_search import Errors, Search
 from cagp_dist.calibration.stretched import DenseModel, SolvedModel, Stretch
 from cagp_dist.errors import ArgumentError, NumericalError
@@ -178,6 +178,21 @@ def test_several_fields_and_gaps_share_the_stretches() -> None:
         table = sharp.fit(twice, np.stack([seen, np.full(60, np.nan)]), targets)(twice, targets)
         np.testing.assert_allclose(table.values[:, 0], both(law, targets).values, rtol=1e-9)
         np.testing.assert_array_equal(table.values[:, 0], table.values[:, 1])
+
+
+def test_tails_are_normal_about_the_centre_and_never_without_a_width() -> None:
+    """Quantiles of a normal law give it back; two outermost ones that nearly agree do not end the law."""
+    law = Gaussian(np.array([1.0, -2.0]), np.array([0.5, 3.0]))
+    levels = np.array([0.05, 0.1, 0.5, 0.9, 0.95])
+    table = table_with_tails(levels, law.quantile(levels), law.mean)
+    for level in (1e-6, 0.01, 0.999):
+        np.testing.assert_allclose(table.quantile(level), law.quantile(level), rtol=1e-9)
+    close = law.quantile(levels)
+    close[-2] = close[-1] - 1e-9
+    table = table_with_tails(levels, close, law.mean)
+    np.testing.assert_allclose(table.quantile(0.999), law.quantile(0.999), rtol=1e-9)
+    shifted = table_with_tails(levels, law.quantile(levels), law.mean + 40.0)
+    np.testing.assert_allclose(shifted.quantile(0.999), law.quantile(0.999), rtol=1e-9)
 
 
 def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> None:
