@@ -15,6 +15,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import Elementary, Kernel, families_of
 from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.observations import Observations, points_of
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import Mean, Prior
@@ -30,7 +31,7 @@ KernelLike: TypeAlias = str | type[Elementary] | Sequence[type[Elementary]] | Ke
 MeanLike: TypeAlias = "str | Mean"
 
 MOST_DENSE = 2_000
-"""Points up to which the likelihood is exact; beyond, blocks of 1,000 neighbours count as independent."""
+"""Points anywhere up to which the likelihood is exact; beyond, blocks of 1,000 neighbours are independent."""
 
 MOST_POINTS = 100_000
 MOST_FIELDS = 30
@@ -257,12 +258,12 @@ def learn(
         centre = mean_of(mean, observed, places, fields)
         X = points_of(observed)[places]
         y = observed.values[np.ix_(fields, places)].T - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
-        grid = observed.grid if places.all() else None
+        grid = observed.grid if known.ndim == 0 and by_rings(observed, places) else None
         search = partial(
             fit,
             parts[0] if len(parts) == 1 else parts,
             X if grid is None else grid,
-            y if grid is None else y.T.reshape(-1, *grid.shape),
+            y if grid is None else _on_grid(y, places, grid),
             mean=0.0,
             method="rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks",
             executor=executor,
@@ -346,6 +347,23 @@ def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
         )
 
 
+def by_rings(observed: Observations, places: Mask) -> bool:
+    """Whether the likelihood of these places is that of a grid, perhaps with a few gaps."""
+    from cagp_dist.likelihood.fit import few_gaps
+
+    if observed.grid is None or places.all():
+        return observed.grid is not None
+    there = int(np.count_nonzero(places))
+    return there > MOST_DENSE and few_gaps(places.size, places.size - there)
+
+
+def _on_grid(y: Array, places: Mask, grid: LatLonGrid) -> Array:
+    """Values (n, T) of some places of a grid as fields (T, P, Q), NaN elsewhere."""
+    fields = np.full((y.shape[1], grid.size), np.nan)
+    fields[:, places] = y.T
+    return fields.reshape(-1, *grid.shape)
+
+
 def _decisive(observed: Observations) -> tuple[Mask, Indices, str]:
     """Choose the places and fields that a fit uses: fields share their places."""
     from cagp_dist.likelihood.observed import spread_cells
@@ -354,7 +372,7 @@ def _decisive(observed: Observations) -> tuple[Mask, Indices, str]:
     shared, fields = shared_places(seen)
     if fields.size > MOST_FIELDS:
         fields = fields[np.linspace(0, fields.size - 1, MOST_FIELDS).round().astype(int)]
-    if shared.sum() > MOST_POINTS and not (shared.all() and observed.grid is not None):
+    if shared.sum() > MOST_POINTS and not by_rings(observed, shared):
         there = np.flatnonzero(shared)
         cells = spread_cells(points_of(observed)[there], MOST_POINTS, cell_size=1000)
         shared = np.zeros_like(shared)

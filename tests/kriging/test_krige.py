@@ -163,6 +163,20 @@ def test_numbers_that_are_not_given_are_fitted(truth):
     assert result.attrs["lengthscale_chord_standard_error"] == errors.lengthscale
 
 
+def test_the_fit_to_a_large_grid_with_gaps_is_exact(gappy, monkeypatch):
+    """Its likelihood by rings is the dense one, which smaller sets of points have."""
+    dense = cagp.Kriging(mean=280.0).fit(gappy).fit_result_
+    monkeypatch.setattr("cagp_dist.kriging.learning.MOST_DENSE", 100)
+    result = cagp.Kriging(mean=280.0).fit(gappy).fit_result_
+    assert (dense.method, result.method) == ("dense", "rings")
+    assert result.points == dense.points == int(gappy.notnull().sum())
+    assert result.log_likelihood == pytest.approx(dense.log_likelihood, abs=1e-4)
+    # two searches end within a tenth of a standard error of the optimum
+    apart = result.prior.kernel.lengthscale - dense.prior.kernel.lengthscale
+    assert abs(apart) < 0.2 * dense.standard_errors.lengthscale
+    assert result.standard_errors.lengthscale == pytest.approx(dense.standard_errors.lengthscale, rel=0.05)
+
+
 def test_what_is_given_is_not_fitted(stations):
     model = cagp.Kriging(lengthscale_km=3000.0, noise_std=0.2).fit(stations)
     assert model.prior_.kernel.lengthscale == pytest.approx(2 * np.sin(1500.0 / 6371.0088), rel=1e-6)
