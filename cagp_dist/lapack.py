@@ -25,6 +25,7 @@ _REAL = ctypes.POINTER(ctypes.c_double)
 _DATA = ctypes.c_void_p
 _SIGNATURES = {
     "dpotrf": ("lapack", (_TEXT, _INT, _DATA, _INT, _INT)),
+    "dpotri": ("lapack", (_TEXT, _INT, _DATA, _INT, _INT)),
     "dtrsm": ("blas", (_TEXT, _TEXT, _TEXT, _TEXT, _INT, _INT, _REAL, _DATA, _INT, _DATA, _INT)),
     "dtrmm": ("blas", (_TEXT, _TEXT, _TEXT, _TEXT, _INT, _INT, _REAL, _DATA, _INT, _DATA, _INT)),
 }
@@ -120,6 +121,29 @@ def inverse_diagonals(factors: Array) -> Array:
             solve(b"R", b"U", b"N", b"N", wide, rows, one, address + offset, size, columns.ctypes.data, wide)
             np.einsum("ij,ij->j", columns, columns, out=out[index, start : start + width])
     return out
+
+
+def invert_in_place(factors: Array) -> None:
+    """Replace every factor L by the lower triangle of ``(L L')^-1``, 2 m^3 / 3 flops each."""
+    addresses = _addresses(factors, written=True)
+    invert = _routine("dpotri")
+    size, info = ctypes.c_int(factors.shape[1]), ctypes.c_int()
+    for index, address in enumerate(addresses):
+        invert(b"U", size, address, size, info)
+        if info.value != 0:
+            raise NumericalError(
+                f"matrix {index} of a stack of {factors.shape[1]} x {factors.shape[1]} factors is singular "
+                f"(row {info.value}). Raise noise_variance."
+            )
+
+
+def mirror_lower(matrix: Array) -> None:
+    """Copy the lower triangle of a matrix (m, m) to its upper one, strip by strip."""
+    for start in range(0, len(matrix), BLOCK):
+        stop = min(start + BLOCK, len(matrix))
+        square = np.tril(matrix[start:stop, start:stop])
+        matrix[start:stop, start:stop] = square + np.tril(square, -1).T
+        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
 
 
 def solve_lower(factors: Array, columns: Array, *, transposed: bool = False) -> None:

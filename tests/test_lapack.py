@@ -46,6 +46,32 @@ def test_cholesky_reads_and_writes_the_lower_triangle_alone(count, m):
     np.testing.assert_array_equal(np.triu(stack, 1), np.broadcast_to(above, stack.shape))
 
 
+@pytest.mark.parametrize("m", SIZES)
+@pytest.mark.parametrize("count", [1, 4])
+def test_inverses_read_and_write_the_lower_triangle_alone(count, m):
+    _, stored = factors(count, m)
+    lapack.invert_in_place(stored)
+    expected = np.linalg.inv(positive_definite(count, m))
+    np.testing.assert_allclose(np.tril(stored), np.tril(expected), rtol=1e-10, atol=1e-14)
+    assert np.isnan(stored[:, *np.triu_indices(m, 1)]).all()
+    lapack.mirror_lower(stored[0])
+    np.testing.assert_array_equal(stored[0], stored[0].T)
+
+
+def test_a_factor_with_a_zero_on_its_diagonal_has_no_inverse():
+    stack = np.stack([np.eye(3), np.diag([1.0, 0.0, 1.0])])
+    with pytest.raises(NumericalError, match=r"matrix 1 of a stack .* is singular \(row 2\)"):
+        lapack.invert_in_place(stack)
+
+
+def test_a_large_matrix_is_mirrored_strip_by_strip(monkeypatch):
+    monkeypatch.setattr(lapack, "BLOCK", 3)
+    matrix = np.arange(64.0).reshape(8, 8)
+    expected = np.tril(matrix) + np.tril(matrix, -1).T
+    lapack.mirror_lower(matrix)
+    np.testing.assert_array_equal(matrix, expected)
+
+
 @pytest.mark.parametrize(
     ("m", "r", "transposed"), pairwise({"m": SIZES, "r": [1, 2, 7], "transposed": [False, True]})
 )

@@ -97,6 +97,8 @@ class GridSize:
     target_views : int or None
         Of targets that are a grid, or cells: how many of them see this one differently, up to rotation. None
         where the targets are points, of which no two may see it alike.
+    target_places : int
+        Targets that are points of the grid, given one by one; their variances follow from its inverse.
     noise_spread : float
         Largest noise of a point over the smallest, both in units of the mean of their latitudes: 1 where the
         noise does not vary along latitudes.
@@ -112,6 +114,7 @@ class GridSize:
     mirrored: bool = False
     targets_are_grid: bool = False
     target_views: int | None = None
+    target_places: int = 0
     noise_spread: float = 1.0
     window: int = 0
     missing_in_window: int = 0

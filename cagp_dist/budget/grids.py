@@ -13,6 +13,9 @@ GRID_COLUMNS = 16
 LEAST_ALIKE = 0.25
 """Views in units of cells up to which sums over a grid are taken view by view."""
 
+TRANSFORM_FLOPS = 300
+"""Of a Fourier transform along longitude, for each wavenumber, about."""
+
 RING_GROUP_ENTRIES = 2**26
 """Entries of a tall matrix of one column group on a grid, about: 0.5 GiB."""
 
@@ -83,20 +86,28 @@ def plan_ring_sweeps(
 def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     """Plan an exact solve on a latitude-longitude grid.
 
-    One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field,
-    latitude and test point; with many missing points, many for each test point.
+    One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field
+    and each test point that is none of the grid; with many missing points, many for each test point. With
+    few, the inverse of the blocks and a transform for every two latitudes.
     """
     if grid.solves_window:
         return _plan_window(demand, grid)
     many = grid.products > 0
+    inverted = grid.missing > 0 and not many
     targets = 0 if grid.targets_are_grid and grid.has_rings else demand.q
+    if targets and not many and not demand.full_covariance:
+        targets -= demand.q if grid.targets_are_grid else grid.target_places
     views = targets if grid.target_views is None else min(targets, grid.target_views)
     # an iteration is a product and a solve
-    solves = demand.fields * max(2 * grid.products, 1) + (2 * grid.latitudes if grid.missing else 0)
+    solves = demand.fields * max(2 * grid.products, 2 if grid.missing else 1)
     solves += targets * 2 * grid.products if many else views
     # solves, coordinates of the points, and of those that were observed; fields and their weights
-    in_flight = (min(solves, GRID_COLUMNS) * 6 + 12 + (0 if grid.has_rings else 24)) * DOUBLE * grid.size
+    together = GRID_COLUMNS if grid.missing else min(solves, GRID_COLUMNS)
+    in_flight = (together * 6 + 12 + (0 if grid.has_rings else 24)) * DOUBLE * grid.size
     in_flight += (3 if grid.has_rings else 4) * DOUBLE * grid.size * demand.fields
+    if inverted:  # the blocks of the inverse, and copies of those being made
+        ranges = range_count(grid.wavenumbers, grid.block_bytes)
+        in_flight = max(in_flight, grid.block_bytes * (ranges + 3 * demand.workers) // ranges)
     if not many:
         in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:
@@ -105,13 +116,15 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     if peak > demand.memory_limit_bytes:
         raise too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     # the prior seen by each view, and for the mean at other points than the grid's by each of them
-    points = demand.target_points if targets else 0
+    points = demand.target_points - grid.target_places if targets else 0
     nodes = -(-demand.target_points // max(demand.q, 1))
     of_views = points if many or grid.target_views is None else views * nodes
     alike = demand.cell_nodes > 0 and views <= LEAST_ALIKE * targets
     seen = of_views + (0 if grid.targets_are_grid else views * nodes if alike else points)
     entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
+    if inverted:
+        flops += grid.wavenumbers * grid.latitudes**2 * (2 * grid.latitudes // 3 + TRANSFORM_FLOPS)
     if not many:
         flops += grid.missing**2 * (grid.missing // 3 + targets)
     return plan_without_tiles(demand, "exact on the grid", None, peak, entries, flops, 16)

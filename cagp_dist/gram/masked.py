@@ -22,7 +22,7 @@ from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.base import ExactSolve
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.rings import RingGram, many_places
 from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
@@ -148,6 +148,9 @@ class MaskedRings:
         if isinstance(targets, LatLonGrid) and targets.same_points(self.rings.grid):
             fields = self.rows_of_poles.prior_product(self._layout.embed(columns.T))
             return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
+        if (index := many_places(targets, self.rings.grid)) is not None:
+            fields = self.rows_of_poles.prior_product(self._layout.embed(columns.T))
+            return np.ascontiguousarray(fields.reshape(len(fields), -1)[:, index].T)
         weights = (
             self._layout.embed(columns.T) if isinstance(targets, LinearFunctionals) else np.empty((0, 0, 0))
         )

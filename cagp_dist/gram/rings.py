@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError
@@ -28,6 +28,7 @@ from cagp_dist.latlon.tasks import (
     Factors,
     factor_range,
     inverse_diagonal_range,
+    inverse_range,
     logdet_range,
     lower_range,
     multiply_range,
@@ -223,6 +224,9 @@ class RingGram:
             image = self @ columns if product is None else product
             return np.asarray(image - self.noise_variance[:, None] * columns)
         fields = columns.T.reshape(-1, *self.grid.shape)
+        if (index := many_places(targets, self.grid)) is not None:
+            image = self @ columns if product is None else product
+            return np.asarray((image - self.noise_variance[:, None] * columns)[index])
         if (found := cross_by_views(self.kernel, targets, self.grid, fields)) is not None:
             return found
         return averaged(
@@ -281,6 +285,27 @@ class RingGram:
     def inverse_diagonal(self) -> Array:
         """Diagonal of ``G^-1``, shape (n,)."""
         return np.repeat(self.inverse_by_latitude(), self.grid.n_longitudes)
+
+    def inverse_blocks(self, rows: Sequence[Indices]) -> list[Array]:
+        """Blocks of ``G^-1`` at some rows of each sector, for `cagp_dist.latlon.entries.PlacesOnGrid`.
+
+        Returns
+        -------
+        list of array of float64, shape (l_s, l_s, wavenumbers)
+            Cost P^3 Q / 3 flops, a quarter of it on a mirrored grid.
+        """
+        blocks = [np.empty((chosen.size, chosen.size, self.wavenumbers.count)) for chosen in rows]
+        with self.workers() as executor:
+            kept = list(enumerate(self._ranges_with_factors()))
+            for start in range(0, len(kept), executor.workers):  # copies of few ranges at a time
+                some = kept[start : start + executor.workers]
+                parts = executor.gather(
+                    [executor.submit(inverse_range, factors, rows, home=home) for home, (factors, _) in some]
+                )
+                for (_, (_, (first, last))), part in zip(some, parts, strict=True):
+                    for block, found in zip(blocks, part, strict=True):
+                        block[:, :, first:last] = found
+        return blocks
 
     def leave_one_out(self, field: ArrayLike) -> LeaveOneOut:
         """Predict each point from all others; see `cagp_dist.gram.leave_one_out.leave_one_out`.
@@ -408,6 +433,17 @@ class RingGram:
             else:
                 with ThreadExecutor() as executor:
                     yield executor
+
+
+def many_places(targets: Targets, grid: LatLonGrid) -> Indices | None:
+    """Where in the flattened grid targets are, if they all are points of it and more than it has latitudes.
+
+    One product with the grid then gives all their covariances with it in less time than their rows take.
+    """
+    if not isinstance(targets, np.ndarray) or len(targets) <= grid.shape[0]:
+        return None
+    index = grid.places(targets)
+    return index if (index >= 0).all() else None
 
 
 def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:

@@ -85,14 +85,33 @@ class PlacesOnGrid:
         latitudes, of_point = self._latitudes
         out = np.empty((self.rows.size, self.rows.size))
         for latitude in range(latitudes.size):
-            spectrum = np.zeros((latitudes.size, self.wavenumbers.count))
-            for block, (mix, row, factor) in zip(blocks, self._mixing, strict=False):
-                spectrum += factor[latitude] * (mix.T @ block[row[latitude]])
-            values = np.fft.irfft(spectrum, n=Q, axis=1)
+            values = self.ring_entries(blocks, latitude)
             mine = np.flatnonzero(of_point == latitude)
             turned = np.mod(self.columns[:, None] - self.columns[mine], Q)
             out[:, mine] = values[of_point[:, None], turned]
         return out
+
+    def ring_entries(self, blocks: Sequence[Array], latitude: int) -> Array:
+        """Entries between a point and all that lie so many steps in longitude from it.
+
+        Parameters
+        ----------
+        blocks : sequence of array of float64, shape (l_s, l_s, wavenumbers)
+            As of `entries`.
+        latitude : int
+            Of the point, as a number of one of the l latitudes with points.
+
+        Returns
+        -------
+        array of float64, shape (l, Q)
+            Cost l transforms of length Q.
+        """
+        from scipy.fft import irfft
+
+        spectrum = np.zeros((self._latitudes[0].size, self.wavenumbers.count))
+        for block, (mix, row, factor) in zip(blocks, self._mixing, strict=False):
+            spectrum += factor[latitude] * (mix.T @ block[row[latitude]])
+        return np.asarray(irfft(spectrum, n=self.wavenumbers.n_longitudes, axis=1))
 
     def adjoint(self, matrix: Array) -> list[Array]:
         """Blocks B with ``sum over wavenumbers of weight <B_k, C_k> = <matrix, C at the points>`` for all C.

@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import area_weights, unit_sphere
+from cagp_dist.geometry import SAME_DEGREES, area_weights, degrees, is_pole, unit_sphere
 
 NEAREST_DEGREES = 1e-9
 """Latitudes closer than this count as equal."""
@@ -185,6 +185,25 @@ class LatLonGrid:
         """Points on the unit sphere, latitude by latitude, shape (P Q, 3)."""
         latitude = np.repeat(self.latitude_degrees, self.n_longitudes)
         return unit_sphere(latitude, np.tile(self.longitude_degrees, self.latitude_degrees.size))
+
+    def places(self, points: Array) -> Indices:
+        """Index in the flattened grid of each of points (q, 3) on the unit sphere, -1 where it is none of it.
+
+        A pole, all copies of which are one place, is in its first column.
+        """
+        latitude, longitude = degrees(points)
+        order = np.argsort(self.latitude_degrees)
+        ascending = self.latitude_degrees[order]
+        above = np.searchsorted(ascending, latitude).clip(1 if order.size > 1 else 0, order.size - 1)
+        near = np.where(latitude - ascending[above - 1] < ascending[above] - latitude, above - 1, above)
+        row = order[near]
+        eastward = np.mod(longitude - self.first_longitude_degrees, 360.0) * (self.n_longitudes / 360.0)
+        column = np.rint(eastward)
+        off = np.maximum(np.abs(eastward - column) * (360.0 / self.n_longitudes), 0.0)
+        pole = is_pole(latitude)
+        off[pole], column[pole] = 0.0, 0.0
+        here = (np.abs(latitude - self.latitude_degrees[row]) < SAME_DEGREES) & (off < SAME_DEGREES)
+        return np.where(here, row * self.n_longitudes + column.astype(np.intp) % self.n_longitudes, -1)
 
     @property
     def area_weights(self) -> Array:

@@ -4,14 +4,21 @@ Plain functions of arrays, to be run by executors; `cagp_dist.gram.rings.RingGra
 changes its arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
 from cagp_dist.kernels import Parameters, total_variance
-from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
+from cagp_dist.lapack import (
+    cholesky_in_place,
+    inverse_diagonals,
+    invert_in_place,
+    multiply_lower,
+    solve_lower,
+)
+from cagp_dist.latlon.entries import blocks_at
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.tiling import Range
 
@@ -71,6 +78,19 @@ def logdet_range(factors: Factors, weights: Array) -> float:
 def inverse_diagonal_range(factors: Factors, weights: Array) -> list[Array]:
     """Weighted sum of ``diag(G_k^-1)`` for each sector, shape (size,)."""
     return [weights @ inverse_diagonals(part) for part in factors]
+
+
+def inverse_range(factors: Factors, rows: Sequence[Indices]) -> list[Array]:
+    """``G_k^-1`` at some rows of each sector, (l_s, l_s, span): the wavenumber runs fastest."""
+    found = []
+    for part, chosen in zip(factors, rows, strict=True):
+        inverse = part.copy()
+        invert_in_place(inverse)
+        (blocks,) = blocks_at([inverse], [chosen])
+        for i in range(1, chosen.size):  # only lower triangles were made
+            blocks[:i, i] = blocks[i, :i]
+        found.append(blocks)
+    return found
 
 
 def solve_range(factors: Factors, columns: list[Array]) -> list[Array]:

@@ -22,12 +22,12 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Parameters
-from cagp_dist.lapack import cholesky_in_place, solve_lower
+from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.latlon.entries import PlacesOnGrid, blocks_at
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.likelihood.evaluation import Evaluation
-from cagp_dist.likelihood.exact import STRIP_ROWS, evaluation_of
+from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.restricted import column_space
 from cagp_dist.likelihood.rings import (
@@ -40,7 +40,7 @@ from cagp_dist.likelihood.rings import (
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.text import bytes_text
-from cagp_dist.tiling import Range, block_ranges
+from cagp_dist.tiling import Range
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Handle
@@ -172,8 +172,6 @@ class MaskedRingLikelihood:
 
     def _of_missing(self, inverted: "Sequence[Handle[Inverted]]") -> tuple[float, list[Array], list[Array]]:
         """``log|A_mm|``, the columns of e in each sector, and the blocks of ``A_mm^-1``."""
-        from scipy.linalg.lapack import dpotri
-
         executor, missing, homes = self._executor, self._missing, list(enumerate(self._ranges))
         parts = executor.gather(
             [
@@ -195,18 +193,9 @@ class MaskedRingLikelihood:
         grid = self._wavenumbers.latitude_degrees.size, self._wavenumbers.n_longitudes
         extra = np.zeros((e.shape[1], *grid))
         extra[:, missing.rows, missing.columns] = e.T
-        # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
-        inverse = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
-        _mirror(inverse)
-        return log_determinant, self._wavenumbers.split(extra), missing.adjoint(inverse)
-
-
-def _mirror(matrix: Array) -> None:
-    """Copy the lower triangle of a matrix to its upper one, strip by strip."""
-    for start, stop in block_ranges(len(matrix), STRIP_ROWS):
-        square = np.tril(matrix[start:stop, start:stop])
-        matrix[start:stop, start:stop] = square + np.tril(square, -1).T
-        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
+        invert_in_place(matrix[None])
+        mirror_lower(matrix)
+        return log_determinant, self._wavenumbers.split(extra), missing.adjoint(matrix)
 
 
 def _at_missing(inverted: Inverted, rows: list[Indices]) -> tuple[list[Array], list[Array]]:

@@ -39,8 +39,8 @@ def each_left_out(
     LeaveOneOut
         Mean and variance, noise included, each of shape (T, n) or (T, P, Q); NaN where nothing was observed.
         The Q copies of a pole of a grid are one observation. Cost of the factor, n^3 / 3 flops, and of the
-        diagonal of the inverse, as much again; on a grid of one whole-grid solve for each latitude and
-        r^2 n flops for r missing points (T28).
+        diagonal of the inverse, as much again; on a grid of the inverse of its blocks, r^3 flops for r
+        missing points (T28), and 2 c^2 n where c of them are near a point.
 
     Examples
     --------

@@ -389,6 +389,9 @@ def _size_of(gram: RingGram | MaskedRings, targets: Targets) -> GridSize:
         size = grid_size(
             gram.layout, on_grid, noise_by_latitude=gram.rings.noise_by_latitude, noise_spread=high / low
         )
+    if isinstance(targets, np.ndarray):
+        places = int(np.count_nonzero(gram.layout.grid.places(targets) >= 0))
+        return replace(size, target_places=places)
     if not isinstance(targets, LinearFunctionals) or not len(targets):
         return size
     return replace(size, target_views=len(views_of_functionals(targets, gram.layout.grid)[0]))

@@ -63,7 +63,8 @@ class Cholesky:
 class Rings:
     """The exact posterior where X is a latitude-longitude grid, complete or with gaps (math 7).
 
-    With up to 8,192 missing points it takes a whole-grid solve for each latitude that has any; with more,
+    With up to 8,192 missing points it takes the inverse of the grid's blocks, and of a matrix of that size,
+    and points of the grid itself need no solves; others take one for each latitude and offset. With more,
     each test point needs conjugate gradients of its own. A million points take seconds. Means over cells take
     a solve as points do: one for all cells that lie alike between the longitudes of the grid. Calibrated
     exactly: it is the posterior itself.

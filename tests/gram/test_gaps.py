@@ -5,7 +5,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram import gaps
+from cagp_dist.gram import few_missing, gaps
 from cagp_dist.gram.gaps import FewMissing, GridSolve, ManyMissing
 from cagp_dist.runtime import SerialExecutor
 
@@ -103,7 +103,49 @@ def test_poles_observed_once_are_solved_as_the_dense_merged_system(
     W = kernel_matrix(kernel, rings.X, X)
     at_grid = np.einsum("ij,ji->i", W, np.linalg.solve(G, W.T))
     assert_close(exact.downdate(rings.grid, full=False), at_grid, relative=tolerance)
+    assert_close(exact.downdate(rings.X, full=False), at_grid, relative=tolerance)
+    assert_close(masked.cross(rings.X, b, executor=SerialExecutor()), W @ b, relative=1e-10)
     assert (exact.relative_residual is None) == (not many)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "poles, even Q", "noise that is not"])
+def test_variances_at_points_of_the_grid_follow_from_its_inverse_t28(name, monkeypatch):
+    """At missing points, observed ones, and points between them (T28), in any order; no grid is solved."""
+    problem = grid_problem(name)
+    rng = np.random.default_rng(1)
+    observed = rng.uniform(size=problem.grid.shape) >= 0.2
+    there = np.flatnonzero(observed)
+    order = rng.permutation(problem.n)
+    points = problem.grid.points[order]
+    V = problem.K[order][:, there]
+    expected = np.einsum("ij,ji->i", V, np.linalg.solve(problem.G[np.ix_(there, there)], V.T))
+    few = FewMissing.of(problem.rings, ~observed)
+    mixed = np.concatenate([points[:5], cagp.unit_sphere([12.3], [33.0]), points[5:]])
+    by_views = few._downdate_by_views(mixed, full=False)
+    atol = 1e-12 * problem.kernel.variance
+    np.testing.assert_allclose(few.downdate(mixed, full=False), by_views, rtol=0.0, atol=atol)
+    monkeypatch.setattr(cagp.RingGram, "solve", None)
+    np.testing.assert_allclose(few.downdate(points, full=False), expected, rtol=0.0, atol=atol)
+
+
+def test_missing_points_far_away_have_no_part_in_the_inverse(monkeypatch):
+    """Of 5 rows of 240 points, each band meets a part of the missing points, and nothing changes by that."""
+    grid = cagp.LatLonGrid([-4.0, -2.0, 0.0, 2.0, 4.0], 240)
+    rings = cagp.RingGram(grid, cagp.Matern32(0.05, 3.0), noise_variance=1.0, executor=SerialExecutor())
+    missing = np.random.default_rng(0).uniform(size=grid.shape) < 0.1
+    few, met = FewMissing.of(rings, missing), []
+    apart = FewMissing._apart
+    monkeypatch.setattr(
+        FewMissing, "_apart", lambda self, columns: met.append(apart(self, columns)) or met[-1]
+    )
+    found = few.inverse_diagonal()[~missing]
+    assert len(met) == 8
+    assert max(steps.max() for steps in met) >= 100
+    observed = np.flatnonzero(~missing)
+    G = kernel_matrix(rings.kernel, grid.points, grid.points) + np.eye(grid.size)
+    np.testing.assert_allclose(found, np.diag(np.linalg.inv(G[np.ix_(observed, observed)])), rtol=1e-10)
+    monkeypatch.setattr(few_missing, "NEGLIGIBLE", 1e-3)  # much of what matters: it is what is left out
+    assert np.abs(few.inverse_diagonal()[~missing] - found).max() > 1e-8
 
 
 def test_the_downdate_of_the_grid_itself_is_that_of_its_points():

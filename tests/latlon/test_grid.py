@@ -260,3 +260,15 @@ def test_missing_values_are_refused_and_masked_rings_are_named(shape, value):
 def test_fields_that_are_no_numbers_are_refused(field, text):
     with pytest.raises(ArgumentError, match=text):
         as_fields("field", field, GRID)
+
+
+def test_places_of_points_are_found_up_to_rounding():
+    """In either order of latitudes, whatever the first longitude; a pole is in its first column."""
+    for latitude in ([-90.0, -31.0, 4.0, 90.0], [60.0, 4.0, -31.0], [12.0]):
+        grid = cagp.LatLonGrid(latitude, 7, first_longitude_degrees=-171.0)
+        index = grid.places(grid.points)
+        columns = np.where(np.abs(np.repeat(latitude, 7)) == 90.0, 0, np.tile(np.arange(7), len(latitude)))
+        np.testing.assert_array_equal(index, np.repeat(np.arange(len(latitude)) * 7, 7) + columns)
+    grid = cagp.LatLonGrid([-90.0, -31.0, 4.0], 8)
+    elsewhere = cagp.unit_sphere([-31.0, -31.0 + 1e-6, 89.0, -90.0], [45.000001, 45.0, 45.0, 17.0])
+    assert grid.places(elsewhere).tolist() == [-1, -1, -1, 0]
