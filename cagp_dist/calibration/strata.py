@@ -71,31 +71,41 @@ class Strata:
 
 @dataclass(frozen=True, eq=False)
 class Stratum:
-    """What the observations of a stratum say of one law.
+    """The observations of a stratum, k of them.
 
     Attributes
     ----------
     kind, name, definition : str
     inside : array of bool, shape (T, q)
-        Its observations.
-    pit : Histogram
-        Of their PIT values.
-    coverage : CoverageTest
-        Of the central intervals.
+        Which they are.
+    cells : array of int, shape (k,)
+        Compact cell of the stratum that each lies in; all times of a point are in one.
+    weights : array, shape (k,), or None
+        Area that each stands for.
     """
 
     kind: str
     name: str
     definition: str
     inside: Mask
-    pit: Histogram
-    coverage: CoverageTest
+    cells: Indices
+    weights: Array | None
 
-    def average(self, values: Array, *, weights: ArrayLike | None = None) -> Array:
-        """Mean over the stratum's observations of values (..., T, q), weighted as the coverage is."""
-        _, point = np.nonzero(self.inside)
-        share = None if weights is None else np.asarray(weights, dtype=np.float64)[point]
-        return np.asarray(np.average(values[..., self.inside], axis=-1, weights=share), dtype=np.float64)
+    def coverage(self, pit: ArrayLike, levels: Sequence[float]) -> CoverageTest:
+        """Coverage of the central intervals of laws with PIT values (T, q), with its standard error."""
+        return coverage_test(self._own(pit), levels=levels, cells=self.cells, weights=self.weights)
+
+    def histogram(self, pit: ArrayLike) -> Histogram:
+        """Histogram of PIT values (T, q)."""
+        return histogram(self._own(pit), weights=self.weights)
+
+    def average(self, values: ArrayLike) -> Array:
+        """Mean of values (..., T, q) over the observations, weighted as their coverage is."""
+        return np.asarray(np.average(self._own(values), axis=-1, weights=self.weights), dtype=np.float64)
+
+    def _own(self, values: ArrayLike) -> Array:
+        every = np.asarray(values, dtype=np.float64)
+        return np.asarray(every[..., self.inside if every.ndim > 1 else self.inside[0]], dtype=np.float64)
 
 
 def strata_of(
@@ -222,33 +232,26 @@ def roughness_of(values: ArrayLike, X: ArrayLike, targets: ArrayLike) -> Array:
     return rough.reshape(*observed.shape[:-1], len(places))
 
 
-def measured(
-    pit: ArrayLike,
-    X: ArrayLike,
-    strata: Sequence[Strata],
-    *,
-    levels: Sequence[float],
-    weights: ArrayLike | None = None,
+def divided(
+    observed: ArrayLike, X: ArrayLike, strata: Sequence[Strata], *, weights: ArrayLike | None = None
 ) -> Iterator[Stratum]:
-    """Coverage and PIT histogram of all observations, then of each stratum that has at least 50 of them.
+    """Yield all observations, then those of each stratum that has at least 50 of them.
 
     Parameters
     ----------
-    pit : array_like, shape (q,) or (T, q)
-        PIT values; NaN where nothing was observed.
+    observed : array_like of bool, shape (q,) or (T, q)
+        Where there is an observation.
     X : array_like, shape (q, p)
         Test points.
     strata : sequence of Strata
         Ways to divide them.
-    levels : sequence of float
-        Of the central intervals.
     weights : array_like, shape (q,), optional
-        Area that each point stands for.
+        Area that each point stands for; one without area is in no stratum.
 
     Raises
     ------
     ArgumentError
-        If there is no observation, or there is not one point for each PIT value.
+        If there is no observation, or there is not one row of X for each point.
 
     Examples
     --------
@@ -257,44 +260,45 @@ def measured(
     >>> from scipy.special import ndtr
     >>> generator = np.random.default_rng(0)
     >>> X = generator.uniform(size=(2000, 1))
-    >>> z = generator.standard_normal(2000) * np.where(X[:, 0] < 0.5, 1.0, 3.0)
+    >>> pit = ndtr(generator.standard_normal(2000) * np.where(X[:, 0] < 0.5, 1.0, 3.0))
     >>> halves = Strata("half", ("left", "right"), ("", ""), (X[:, 0] >= 0.5).astype(int))
-    >>> for one in measured(ndtr(z), X, [halves], levels=[0.9]):
-    ...     print(one.name, one.coverage.coverage.round(2), one.coverage.faults)
+    >>> for stratum in divided(np.ones(2000, dtype=bool), X, [halves]):
+    ...     found = stratum.coverage(pit, [0.9])
+    ...     print(stratum.name, found.coverage.round(2), found.faults)
     all [0.65] [-1]
     left [0.89] [0]
     right [0.4] [-1]
     """
-    values, points = np.atleast_2d(np.asarray(pit, dtype=np.float64)), as_points("X", X)
-    if values.shape[1] != len(points):
+    there, points = np.atleast_2d(np.asarray(observed, dtype=bool)), as_points("X", X)
+    if there.shape[1] != len(points):
         raise ArgumentError(
-            f"pit has shape {np.shape(pit)} and X {points.shape}; expected one row of X for each point."
+            f"observed has shape {np.shape(observed)} and X {points.shape}; expected one row of X for each "
+            "point."
         )
-    there = ~np.isnan(values)
-    counting = np.ones(len(points), dtype=bool) if weights is None else np.asarray(weights) > 0.0
+    area = None if weights is None else np.asarray(weights, dtype=np.float64)
+    if area is not None:
+        there = there & (area > 0.0)
+    if not there.any():
+        raise ArgumentError("there is no observation to divide; expected at least one, with an area.")
     everywhere = Strata("all", ("all",), ("all test points",), np.zeros(len(points), dtype=np.intp))
     for division in (everywhere, *strata):
         for number, (name, definition) in enumerate(zip(division.names, division.definitions, strict=True)):
-            inside = there & (division.member == number) & counting
+            inside = there & (division.member == number)
             if division is not everywhere and np.count_nonzero(inside) < FEWEST_OBSERVATIONS:
                 continue
-            count, test = _counted(values, points, inside, levels, weights)
-            yield Stratum(division.kind, name, definition, inside, count, test)
+            _, point = np.nonzero(inside)
+            places, place = np.unique(point, return_inverse=True)
+            yield Stratum(
+                division.kind,
+                name,
+                definition,
+                inside,
+                cells=compact_cells(points[places])[place],
+                weights=None if area is None else area[point],
+            )
 
 
 def chance_band(test: CoverageTest) -> tuple[Array, Array]:
     """Shares between which 95 of 100 fall by chance at each level, if the error bars are right."""
     reach = CHANCE * test.standard_error
     return np.maximum(test.levels - reach, 0.0), np.minimum(test.levels + reach, 1.0)
-
-
-def _counted(
-    values: Array, points: Array, inside: Mask, levels: Sequence[float], weights: ArrayLike | None
-) -> tuple[Histogram, CoverageTest]:
-    """Histogram and coverage of some observations; all times of a point belong to its cell."""
-    _, point = np.nonzero(inside)
-    places, place = np.unique(point, return_inverse=True)
-    share = None if weights is None else np.asarray(weights, dtype=np.float64)[point]
-    pit = values[inside]
-    cells = compact_cells(points[places])[place] if places.size else np.empty(0, dtype=np.intp)
-    return histogram(pit, weights=share), coverage_test(pit, levels=levels, cells=cells, weights=share)

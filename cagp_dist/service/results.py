@@ -21,6 +21,7 @@ from cagp_dist.service.laws import KnownErrors, learnt, unchanged, without_gaps
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
+from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import schema
 from cagp_dist.store.rights import rights_of
@@ -100,6 +101,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             area_weight=design.test_weights,
             of_values=of_values,
             plain=(of_plain, trace[-1]) if laws.corrected else None,
+            strata=strata_of_test(task),
             variable=points.variable,
             names=names,
         ).assign_attrs(

@@ -26,7 +26,9 @@ A run of another variable has its name in place of ``t2m``, and its unit. Groups
 ``station_name`` (point) as well, if the table that they come from names its places.
 
 Everything that is averaged over test points, histogram and coverage included, comes a second time with the
-suffix ``_area_weighted``: each point counted with the area that it stands for, ``area_weight``.
+suffix ``_area_weighted``: each point counted with the area that it stands for, ``area_weight``. Group
+``calibration`` has scores by stratum and the reliability at many levels as well, weighted like that alone
+(`cagp_dist.store.stratified`).
 
 Attributes of variables and coordinates follow CF-1.13.
 """
@@ -41,7 +43,7 @@ import xarray as xr
 
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS
 from cagp_dist.errors import StoreError
-from cagp_dist.store import simulated
+from cagp_dist.store import simulated, stratified
 from cagp_dist.variables import T2M, UNCHECKED, Variable, variable_of
 
 MISSING = "missing_observations"
@@ -61,7 +63,7 @@ BY_LEVEL = ("mean_width", "interval_score")
 OF_VALUES = ("nll_of_value", "crps_of_value")
 """Scores of each observation."""
 
-PLAIN = "_plain"
+PLAIN = stratified.PLAIN
 """Suffix of what is said of the Gaussian law without recalibration."""
 
 QUANTILE_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
@@ -184,6 +186,7 @@ def attributes_of(variable: Variable) -> Mapping[str, Attributes]:
     }
     return {
         **published,
+        **stratified.attributes_of(variable),
         **{
             f"{name}{PLAIN}": published[name]
             | {
@@ -215,6 +218,7 @@ COORDINATES: Mapping[str, Attributes] = {
     "level": {"units": "1", "long_name": "level of the central prediction interval"},
     QUANTILE_LEVEL: {"units": "1", "long_name": "probability of a value no larger than the quantile"},
     "iteration": {"units": "1", "long_name": "solver iteration, 0 is the prior"},
+    **stratified.COORDINATES,
 }
 
 _POINTS, _GRID = ("time", "point"), ("time", "latitude", "longitude")
@@ -279,6 +283,7 @@ def optional_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
             # runs of before have none of these
             **{key: of_laws[key] for key in of_laws if key.startswith((*OF_VALUES, *BY_LEVEL))},
             **{f"{key}{PLAIN}": dimensions for key, dimensions in of_laws.items()},
+            **stratified.DIMENSIONS,
         },
     }
 
@@ -308,6 +313,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     LOCAL_SCALE: (0.0, np.inf),
     **dict.fromkeys(("area_weight", "seconds", "iteration", "region_area"), (0.0, np.inf)),
     **simulated.RANGES,
+    **stratified.RANGES,
 }
 NODES_PER_CELL = "nodes_per_cell"
 """Attribute of a map whose values are means over its cells: nodes of quadrature in each."""

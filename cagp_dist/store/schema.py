@@ -11,6 +11,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.laboratory import Calibration
 from cagp_dist.calibration.pit import histogram, unit_weights
 from cagp_dist.calibration.scores import PointScores, Scores
+from cagp_dist.calibration.strata import Strata
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
@@ -36,6 +37,7 @@ from cagp_dist.store.layout import (
     dimensions_of,
     optional_of,
 )
+from cagp_dist.store.stratified import of_strata
 from cagp_dist.variables import T2M, Variable
 
 
@@ -333,6 +335,7 @@ def calibration_group(
     area_weight: ArrayLike | None = None,
     of_values: PointScores | None = None,
     plain: tuple[PointScores, Scores] | None = None,
+    strata: Sequence[Strata] = (),
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -355,6 +358,8 @@ def calibration_group(
         Of each observation, shape (T, q); NaN where nothing was observed.
     plain : PointScores and Scores, optional
         Of the Gaussian law, where the published one was recalibrated.
+    strata : sequence of Strata
+        Ways to divide the test points, where ``of_values`` are given (`cagp_dist.store.stratified`).
     variable : Variable
         What is analysed.
 
@@ -364,7 +369,8 @@ def calibration_group(
         If a shape does not fit or a PIT value lies outside [0, 1].
     """
     weights = unit_weights(area_weight, np.shape(latitude_degrees))
-    cells = compact_cells(unit_sphere(latitude_degrees, longitude_degrees))
+    where = unit_sphere(latitude_degrees, longitude_degrees)
+    cells = compact_cells(where)
     present = ~np.isnan(np.atleast_2d(pit))
     values, shares = np.asarray(pit, dtype=np.float64), weights
     if not present.all():  # each observation with the cell and the area of its place
@@ -377,6 +383,11 @@ def calibration_group(
     verdict = judge(*tests, observations=values.size)
     coordinates = _point_coordinates(times, latitude_degrees, longitude_degrees, names)
     coordinates["level"] = _coordinate("level", "level", scores.levels)
+    by_stratum: dict[str, ArrayLike] = {}
+    if of_values is not None:
+        of_plain = None if plain is None else plain[0]
+        named, by_stratum = of_strata(of_values, of_plain, where, strata, weights=weights)
+        coordinates |= named
     group = _dataset(
         "calibration",
         coordinates,
@@ -398,6 +409,7 @@ def calibration_group(
             },
             **_of_values(of_values),
             **({} if plain is None else _of_plain_law(*plain)),
+            **by_stratum,
         },
         variable,
         title=f"Calibration of {variable.long_name} at test points",

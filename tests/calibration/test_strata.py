@@ -11,7 +11,7 @@ from cagp_dist.calibration.strata import (
     by_latitude,
     by_roughness,
     chance_band,
-    measured,
+    divided,
     roughness_of,
     strata_of,
 )
@@ -89,7 +89,7 @@ def test_coverage_and_averages_of_a_stratum_are_those_of_its_observations(weight
     pit[rng.uniform(size=pit.shape) < 0.2] = np.nan
     weights = rng.uniform(0.5, 1.5, 400) if weighted else None
     bands = by_latitude(latitude)
-    found = list(measured(pit, X, [bands], levels=[0.5, 0.9], weights=weights))
+    found = list(divided(~np.isnan(pit), X, [bands], weights=weights))
     assert {"all", "30°S to 0°", "0° to 30°N"} <= {one.name for one in found} <= {"all", *bands.names}
     for one in found:
         mine = ~np.isnan(pit)
@@ -98,20 +98,21 @@ def test_coverage_and_averages_of_a_stratum_are_those_of_its_observations(weight
         np.testing.assert_array_equal(one.inside, mine)
         share = np.broadcast_to(np.ones(400) if weights is None else weights, pit.shape)[mine]
         covered = np.average(np.abs(pit[mine] - 0.5) <= 0.45, weights=share)
-        assert one.coverage.coverage[1] == pytest.approx(covered, rel=1e-12)
-        assert one.pit.counts.sum() == pytest.approx(np.count_nonzero(mine), rel=1e-12)
+        assert one.coverage(pit, [0.5, 0.9]).coverage[1] == pytest.approx(covered, rel=1e-12)
+        assert one.histogram(pit).counts.sum() == pytest.approx(np.count_nonzero(mine), rel=1e-12)
         expected = [np.average(each[mine], weights=share) for each in values]
-        np.testing.assert_allclose(one.average(values, weights=weights), expected, rtol=1e-12)
+        np.testing.assert_allclose(one.average(values), expected, rtol=1e-12)
 
 
 def test_strata_of_few_observations_are_left_out():
-    X, pit = (
-        np.linspace(0.0, 1.0, 2 * FEWEST_OBSERVATIONS - 1)[:, None],
-        np.full(2 * FEWEST_OBSERVATIONS - 1, 0.5),
-    )
+    X = np.linspace(0.0, 1.0, 2 * FEWEST_OBSERVATIONS - 1)[:, None]
     member = (np.arange(len(X)) >= FEWEST_OBSERVATIONS).astype(int)
     halves = Strata("half", ("enough", "too few"), ("", ""), member)
-    assert [one.name for one in measured(pit, X, [halves], levels=[0.9])] == ["all", "enough"]
+    there = np.ones(len(X), dtype=bool)
+    assert [one.name for one in divided(there, X, [halves])] == ["all", "enough"]
+    there[0] = False
+    assert [one.name for one in divided(there, X, [halves])] == ["all"]
+    assert [one.name for one in divided(~there, X, [halves], weights=np.ones(len(X)))] == ["all"]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -144,7 +145,7 @@ def test_what_does_not_fit_is_refused():
     X = np.zeros((3, 2))
     with pytest.raises(ArgumentError, match=r"values have shape \(4,\) and X \(3, 2\); expected a value for"):
         roughness_of(np.zeros(4), X, X)
-    with pytest.raises(ArgumentError, match=r"pit has shape \(4,\) and X \(3, 2\); expected one row"):
-        list(measured(np.zeros(4), X, [], levels=[0.9]))
-    with pytest.raises(ArgumentError, match="there is no PIT value"):
-        list(measured(np.full(3, np.nan), X, [], levels=[0.9]))
+    with pytest.raises(ArgumentError, match=r"observed has shape \(4,\) and X \(3, 2\); expected one row"):
+        list(divided(np.ones(4, dtype=bool), X, []))
+    with pytest.raises(ArgumentError, match="there is no observation to divide"):
+        list(divided(np.ones(3, dtype=bool), X, [], weights=np.zeros(3)))

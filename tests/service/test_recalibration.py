@@ -22,6 +22,7 @@ from cagp_dist.service.plan import plan_job, size_of_task
 from cagp_dist.service.recalibration import FEWEST_ERRORS
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
+from cagp_dist.service.strata import roughness_of_test, strata_of_test
 from cagp_dist.service.task import prepare
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.layout import QUANTILE_LEVELS, check
@@ -134,6 +135,11 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
     np.testing.assert_array_equal(scored.pit_plain, before.pit)
     np.testing.assert_allclose(scored.nll_of_value.mean(), scored.nll, rtol=1e-12)
     assert not any("plain" in str(name) or "quantile" in str(name) for name in before)
+    # the east is rough: plain error bars are too narrow there and too wide in the west
+    rough = scored.sel(level=0.9).sel(stratum="roughest fifth")
+    assert float(rough.stratum_coverage_plain) < 0.8 < float(rough.stratum_coverage)
+    assert set(scored.stratum_kind.values) == {"all", "latitude", "surface", "roughness"}
+    np.testing.assert_array_equal(scored.stratum_crps_plain, before.stratum_crps)
     assert scored.attrs["recalibration"] == "local-scale"
     assert "300 calibration points" in scored.attrs["recalibration_statement"]
 
@@ -269,3 +275,23 @@ def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, fiel
     attributes = groups_of(flat, task.prior, replace(solution, steps=steps))["calibration"].attrs
     assert attributes["recalibration"] == "none"
     assert "local-scale cannot learn here" in attributes["recalibration_statement"]
+
+
+def test_no_held_out_value_says_in_which_stratum_it_is(done, field, tmp_path):
+    """Of a cross-validation no value of its own fold does."""
+    task, _ = done
+    rng = np.random.default_rng(0)
+    folded = task_of(
+        the_job(field, tmp_path, design={"train": random_points(300), "test": {"kind": "folds", "count": 3}})
+    )
+    for one, own in ((task, np.ones(150, dtype=bool)), (folded, folded.design.folds == 1)):
+        held = one.design.test[own]
+        values = one.points.values.copy()
+        values[:, held] = rng.permuted(values[:, held], axis=1)
+        changed = replace(one, points=replace(one.points, values=values))
+        before, after = (roughness_of_test(each) for each in (one, changed))
+        np.testing.assert_array_equal(before[:, own], after[:, own])
+        if one is folded:
+            assert (before[:, ~own] != after[:, ~own]).any()
+    kinds = {strata.kind: strata.member.shape for strata in strata_of_test(task)}
+    assert kinds == {"latitude": (150,), "surface": (150,), "roughness": (2, 150)}

@@ -8,8 +8,10 @@ import xarray as xr
 from scipy import stats
 
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, pit
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.scores import point_scores, scores
+from cagp_dist.calibration.strata import RELIABILITY_LEVELS, Strata
 from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.predictive import Gaussian
 from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.layout import check, variable_in
 from cagp_dist.store.schema import (
@@ -183,6 +185,49 @@ def test_scores_histogram_and_verdict_are_in_both_weightings():
     assert (group.coverage_standard_error_area_weighted > 0.0).all()
     assert group.attrs["calibration_status"] == "consistent"
     assert "120 observations" in group.attrs["calibration_statement"]
+
+
+def test_strata_and_reliability_are_those_of_their_observations():
+    weights = np.cos(np.deg2rad(POINTS["latitude_degrees"]))
+    laws = Gaussian(MEAN, np.tile(STD, (T, 1))), Gaussian(MEAN, np.tile(0.3 * STD, (T, 1)))
+    south = POINTS["latitude_degrees"] < np.median(POINTS["latitude_degrees"])
+    found, plain = (point_scores(law, OBSERVED) for law in laws)
+    score, before = (each.pooled(weights=weights) for each in (found, plain))
+    halves = Strata("half", ("north", "south"), ("of most", "of most others"), south.astype(np.intp))
+    group = calibration_group(
+        **POINTS,
+        pit=found.pit,
+        scores=score,
+        area_weight=weights,
+        of_values=found,
+        plain=(plain, before),
+        strata=[halves],
+    )
+    check("calibration", group)
+    assert group.stratum.values.tolist() == ["all", "north", "south"]
+    assert group.stratum_kind.values.tolist() == ["all", "half", "half"]
+    assert group.stratum_definition.values.tolist()[1:] == ["of most", "of most others"]
+    assert group.stratum_observations.values.tolist() == [T * Q, T * (~south).sum(), T * south.sum()]
+    for suffix, law, pooled in (("", found, score), ("_plain", plain, before)):
+        for name in ("coverage", "mean_width", "interval_score", "crps", "nll"):
+            whole = getattr(pooled, f"{name}_area_weighted")
+            np.testing.assert_allclose(group[f"stratum_{name}{suffix}"][0], whole, rtol=1e-12)
+        share = np.tile(weights, (T, 1))[:, south]
+        inside = np.abs(law.pit[:, south] - 0.5) <= 0.45
+        covered = group[f"stratum_coverage{suffix}"].sel(stratum="south", level=0.9)
+        assert float(covered) == pytest.approx(np.average(inside, weights=share), rel=1e-12)
+        assert float(group[f"stratum_crps{suffix}"][2]) == pytest.approx(
+            np.average(law.crps[:, south], weights=share), rel=1e-12
+        )
+        counts = group[f"stratum_pit_count{suffix}"].sum("pit_interval")
+        np.testing.assert_allclose(counts, group.stratum_observations, rtol=1e-12)
+        at_levels = group[f"reliability{suffix}"].sel(reliability_level=0.9)
+        assert float(at_levels) == pytest.approx(pooled.coverage_area_weighted[2], rel=1e-12)
+    np.testing.assert_array_equal(group.reliability_level, RELIABILITY_LEVELS)
+    np.testing.assert_allclose(
+        group.stratum_coverage_standard_error[0], group.coverage_standard_error_area_weighted, rtol=1e-12
+    )
+    assert (group.reliability_plain < group.reliability).all()
 
 
 def test_wrong_error_bars_are_called_so():
