@@ -100,8 +100,8 @@ class GridSize:
     target_places : int
         Targets that are points of the grid, given one by one; their variances follow from its inverse.
     noise_spread : float
-        Largest noise of a point over the smallest, both in units of the mean of their latitudes: 1 where the
-        noise does not vary along latitudes.
+        Largest noise of a point over the smallest, both in units of that of their latitudes, or one: 1 only
+        where every point has the noise of its latitude.
     window : int
         Columns of the smallest part of the circle with all observed points; 0 where it is not known.
     missing_in_window : int

@@ -24,7 +24,7 @@ from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.masked import MaskedRings
+from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import Targets, as_list, covariance_with, part, prior_variance
 from cagp_dist.gram.tiled import identity
@@ -73,7 +73,7 @@ class ExactVariance:
     """
 
     def __init__(self, gram: Gram, targets: Targets) -> None:
-        rings = _complete_rings(gram)
+        rings, _ = complete_grid(gram) or (None, None)
         self.known = rings is not None or gram.shape[0] <= FEW_POINTS
         """Whether the variance itself is found, and both bounds are it."""
         # not the Gram matrix of the solve, which may keep factors and an executor that closes
@@ -194,13 +194,6 @@ def with_bounds(plan: Plan, demand: Demand) -> Plan:
     taken = common_bytes(demand, plan.iterations)
     needed = taken + bounds_bytes(replace(after, workers=bounds_workers(after)))
     return replace(plan, peak_bytes=max(plan.peak_bytes, needed))
-
-
-def _complete_rings(gram: Gram) -> RingGram | None:
-    """Give the grid behind a Gram matrix if all its points were observed, with noise that is its rows'."""
-    if isinstance(gram, MaskedRings) and not gram.layout.missing.any() and gram.noise_range == (1.0, 1.0):
-        return gram.rows_of_poles
-    return gram if isinstance(gram, RingGram) else None
 
 
 def neighbour_bounds(

@@ -151,8 +151,7 @@ class ManyMissing:
     @property
     def noise_spread(self) -> float:
         """How many times larger noise that is not that of the rings can make the condition number."""
-        low, high = self._masked.noise_range
-        return max(high, 1.0) / min(low, 1.0)
+        return self._masked.noise_spread
 
     def weights(self, residuals: Array) -> Array:
         """``G_o^-1 b_o`` as fields (T, P, Q)."""

@@ -20,7 +20,7 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.budget.demand import MOST_PRODUCTS
 from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.base import ExactSolve
+from cagp_dist.gram.base import ExactSolve, Gram
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.rings import RingGram, many_places
 from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
@@ -125,6 +125,15 @@ class MaskedRings:
         relative = self._noise / self._by_latitude
         return float(relative.min()), float(relative.max())
 
+    @property
+    def noise_spread(self) -> float:
+        """How many times larger the noise can make the condition number than that of ``rings``.
+
+        One exactly where the noise of every point is that of its latitude in ``rings``.
+        """
+        low, high = self.noise_range
+        return max(high, 1.0) / min(low, 1.0)
+
     def diagonal(self) -> Array:
         """Diagonal of G_o, shape (n,)."""
         return self.kernel.diagonal(self.X) + self.noise_variance
@@ -167,8 +176,7 @@ class MaskedRings:
         """
         from cagp_dist.gram.gaps import GridSolve
 
-        even = self.noise_range == (1.0, 1.0)
-        noise = None if even else self._noise
+        noise = None if self.noise_spread == 1.0 else self._noise
         return GridSolve(self.rows_of_poles, self._layout, noise_variance=noise, executor=executor)
 
     def __matmul__(self, columns: ArrayLike) -> Array:
@@ -256,6 +264,19 @@ class MaskedRings:
                 "observed."
             )
         return given
+
+
+def complete_grid(gram: Gram) -> tuple[RingGram, Layout] | None:
+    """Find the complete grid behind a Gram matrix whose points are alike all along each latitude.
+
+    Poles that were observed once are complete rows of it; the layout is that of the observed points. None of
+    other matrices.
+    """
+    if isinstance(gram, RingGram):
+        return gram, gram.layout
+    if isinstance(gram, MaskedRings) and gram.noise_spread == 1.0 and not gram.layout.missing.any():
+        return gram.rows_of_poles, gram.layout
+    return None
 
 
 def _rows(columns: Array) -> Array:

@@ -385,10 +385,8 @@ def _size_of(gram: RingGram | MaskedRings, targets: Targets) -> GridSize:
     if isinstance(gram, RingGram):
         size = grid_size(gram.layout, on_grid, noise_by_latitude=gram.noise_by_latitude)
     else:
-        low, high = gram.noise_range
-        size = grid_size(
-            gram.layout, on_grid, noise_by_latitude=gram.rings.noise_by_latitude, noise_spread=high / low
-        )
+        noise = gram.rings.noise_by_latitude
+        size = grid_size(gram.layout, on_grid, noise_by_latitude=noise, noise_spread=gram.noise_spread)
     if isinstance(targets, np.ndarray):
         places = int(np.count_nonzero(gram.layout.grid.places(targets) >= 0))
         return replace(size, target_places=places)

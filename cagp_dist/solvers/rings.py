@@ -17,8 +17,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Gram
-from cagp_dist.gram.masked import MaskedRings
+from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import Targets, as_list, part
 from cagp_dist.kernels import total_variance
@@ -94,7 +93,12 @@ class RingSystem:
 
     def __init__(self, problem: Problem, *, plan: Plan, executor: Executor) -> None:
         self._gram = problem.gram
-        self._rings, self._layout = whole_grid(problem.gram)
+        complete = complete_grid(problem.gram)
+        if complete is None:
+            raise ArgumentError(
+                f"{problem.gram!r} is not a complete latitude-longitude grid; expected a RingGram."
+            )
+        self._rings, self._layout = complete
         self._plan, self._executor, self._full = plan, executor, problem.full_covariance
         targets, grid = problem.targets, self._rings.grid
         on_grid = isinstance(targets, LatLonGrid) and targets.same_points(grid) and not self._full
@@ -375,14 +379,6 @@ class RingSystem:
         return self._made
 
 
-def layout_of_rings(gram: Gram) -> Layout | None:
-    """Layout of a complete grid on which all points of a latitude are alike; None of other matrices."""
-    even = not isinstance(gram, MaskedRings) or gram.noise_range == (1.0, 1.0)
-    if isinstance(gram, RingGram | MaskedRings) and even and not gram.layout.missing.any():
-        return gram.layout
-    return None
-
-
 def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:
     """How many points of each row are copies of one observation, (P,): all of a pole that was observed once.
 
@@ -399,13 +395,3 @@ def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:
             "expected the same of both. Observe each pole once, as cagp_dist.condition does."
         )
     return copies
-
-
-def whole_grid(gram: Gram) -> tuple[RingGram, Layout]:
-    """Find the complete grid behind a Gram matrix, poles that were observed once as complete rows."""
-    layout = layout_of_rings(gram)
-    if layout is not None and isinstance(gram, MaskedRings):
-        return gram.rows_of_poles, layout
-    if layout is not None and isinstance(gram, RingGram):
-        return gram, layout
-    raise ArgumentError(f"{gram!r} is not a complete latitude-longitude grid; expected a RingGram.")

@@ -14,10 +14,10 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
+from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine import System
-from cagp_dist.solvers.rings import layout_of_rings
 from cagp_dist.solvers.stages import CoarseSpace, Recurrence, Simultaneous, Stage
 
 LANCZOS_STEPS = 40
@@ -44,7 +44,8 @@ def row_sums(gram: Gram, executor: Executor) -> Array:
     """
     X, ones = gram.X, np.ones((gram.shape[0], 1))
     # by tiles: a grid would factor all its wavenumbers for this one product
-    if layout := layout_of_rings(gram):  # the same all along a ring
+    if complete := complete_grid(gram):  # the same all along a ring
+        _, layout = complete
         _, first, ring = np.unique(
             layout.index // layout.grid.n_longitudes, return_index=True, return_inverse=True
         )

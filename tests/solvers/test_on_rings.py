@@ -665,6 +665,23 @@ def test_rings_cannot_be_swept_where_a_point_is_missing():
         next(solver.states(asked, executor=SERIAL, plan=plan))
 
 
+@pytest.mark.parametrize("unlike", [2.0, [0.5, *[1.0] * 62], [*[1.0] * 62, 3.0]], ids=["all", "less", "more"])
+def test_noise_that_is_not_that_of_the_latitudes_is_solved_by_tiles(unlike):
+    """A matrix made by hand is planned as what it is, whichever points are unlike their latitude."""
+    grid = cagp.LatLonGrid(np.linspace(-70.0, 60.0, 7), 9)
+    rings = cagp.RingGram(grid, PRIOR.kernel, noise_variance=0.1)
+    noise = 0.1 * np.broadcast_to(unlike, grid.size)
+    gram = cagp.MaskedRings(rings, np.ones(grid.shape, dtype=bool), noise_variance=noise)
+    b = np.random.default_rng(1).normal(size=(grid.size, 1))
+    solver = cagp.BlockGaussSeidel(1, block_size=100)
+    assert solver.plan(demand_of(Problem(gram, b, NEW, False), SERIAL, LIMIT)).rings_per_block == 0
+    (state,) = states_of(gram, solver, b, NEW)
+    G = kernel_matrix(PRIOR.kernel, grid.points, grid.points) + np.diag(noise)
+    V = kernel_matrix(PRIOR.kernel, NEW, grid.points)
+    assert_close(state.mean, V @ np.linalg.solve(G, b))
+    assert_close(state.downdate, np.einsum("qn,nq->q", V, np.linalg.solve(G, V.T)))
+
+
 @pytest.mark.parametrize("solver_class", RING_SOLVERS)
 @pytest.mark.parametrize("full", [False, True])
 def test_a_pole_observed_once_is_one_point_of_its_band(solver_class, full):
