@@ -346,7 +346,7 @@ def condition(
                     if progress is not None:
                         elapsed = time.perf_counter() - started
                         progress(_progress(state, plans, number, trace, elapsed))
-            variance, status = trace.steps()[-1][2], trace.status(status)
+            variance, status = trace.steps()[-1][2], mean.status(trace.status(status))
             exact = status in (Status.EXACT, Status.SOLVED)
             certificate = Certificate(
                 variance,

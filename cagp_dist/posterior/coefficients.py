@@ -28,6 +28,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.plan import rough_seconds
 from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.posterior.patterns import in_order
 from cagp_dist.posterior.problem import Pattern, plan_of_mean
@@ -39,7 +40,10 @@ from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel
 from cagp_dist.text import counted
 
 SWEEPS = BlockGaussSeidel(iterations=3, block_size=1024)
-"""What finds the weights where the solver is not exact; up to 1,024 points are one block, solved exactly."""
+"""What finds the weights where the solver is not exact; up to 1,024 points are one block, solved exactly.
+
+On a complete grid blocks are bands of rings, and a pole a ring of copies, so that all P Q points are counted.
+"""
 
 COLLINEAR = 1e-9
 """A column of the basis of which less than this part is left beside the earlier ones depends on them."""
@@ -222,7 +226,8 @@ def coefficients_of(
         problem = replace(opened, residuals=problem.residuals)
         return Coefficients(basis, at_targets, triangle, weights, basis, True), problem
     swept, residual = SWEEPS.forward(replace(problem, residuals=basis), executor=executor, plan=plan)
-    if len(basis) <= SWEEPS.block_size:
+    complete = complete_grid(problem.gram)
+    if _one_block(len(basis) if complete is None else complete[0].grid.size):
         return Coefficients(basis, at_targets, triangle, swept, basis, True), problem
     with single_threaded_blas():
         image = problem.gram.product(basis, executor=executor)
@@ -276,7 +281,7 @@ def plan_of_weights(prior: Prior, solver: Solver, demand: Demand) -> Plan | None
         raise BudgetError(
             f"For the {counted(k, 'coefficient')} of the mean, {error.text}", remedies=error.remedies
         ) from error
-    if demand.n <= SWEEPS.block_size:
+    if _one_block(demand.grid.size if demand.grid is not None and demand.grid.has_rings else demand.n):
         return replace(plan, peak_bytes=plan.peak_bytes + held)
     product = demand.n**2
     return replace(
@@ -302,6 +307,11 @@ def with_weights(plan: Plan, weights: Sequence[Plan | None], *, fields: int) -> 
                 peak_bytes=max(plan.peak_bytes, more.peak_bytes),
             )
     return plan
+
+
+def _one_block(points: int) -> bool:
+    """Whether `SWEEPS` solve so many points as a whole; on a complete grid each copy of a pole is one."""
+    return points <= SWEEPS.block_size
 
 
 def _best_combination(matrix: Array, right: Array) -> Array:

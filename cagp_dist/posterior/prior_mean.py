@@ -16,6 +16,7 @@ from cagp_dist.posterior.problem import Pattern
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem, Solver, State
+from cagp_dist.solvers.status import Status
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,11 @@ class PriorMean:
     def states(self, states: Iterator[State]) -> Iterator[State]:
         """States of the problem as those of its fields."""
         return states if self.counted is None else self.counted.states(states)
+
+    def status(self, found: Status) -> Status:
+        """Status of a solve: it is not exact where coefficients that are not are part of it."""
+        inexact = self.coefficients is not None and not self.coefficients.exact
+        return Status.COMPLETED if inexact and found in (Status.EXACT, Status.SOLVED) else found
 
     @property
     def of_exact(self) -> Array | None:

@@ -13,6 +13,7 @@ from scipy.stats import binom, chi2
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.posterior import coefficients
 from cagp_dist.posterior.coefficients import SWEEPS
 
 from ..oracle import assert_close, kernel_matrix, universal_kriging
@@ -182,6 +183,45 @@ def test_beyond_one_block_the_variance_is_still_that_of_the_error_t37(blocks):
     assert (bounds[0] <= excess).all()
     assert (excess <= bounds[1]).all()
     assert found.computational_variance is None
+
+
+def test_an_exact_solve_beside_weights_that_are_not_is_not_exact(blocks):
+    """What the coefficients lack of generalised least squares is unfinished computation."""
+    prior, points, _ = blocks
+    solver = cagp.BlockGaussSeidel(1, block_size=2 * len(points))
+    found = cagp.condition(prior, points, points[:, 0], X_TEST[:4], solver=solver)
+    exact = kriged(points[:, 0], points=points, targets=X_TEST[:4], noise=0.05)
+    excess = found.variance - exact.covariance.diagonal()
+    assert excess.max() > 1e-9
+    assert found.status is cagp.Status.COMPLETED
+    bounds = found.computational_variance_bounds
+    assert (bounds[0] <= excess).all()
+    assert (excess <= bounds[1]).all()
+    known = cagp.condition(replace(prior, mean=1.0), points, points[:, 0], X_TEST[:4], solver=solver)
+    assert known.status is cagp.Status.EXACT
+
+
+@pytest.mark.parametrize("latitude", [[-90.0, 0.0, 90.0], [10.0, 90.0], [-50.0, 0.0, 90.0]])
+def test_poles_are_rings_where_the_weights_are_found_t37(latitude, monkeypatch):
+    """A few observations may still be more than a block of whole rings: their weights are then not exact."""
+    monkeypatch.setattr(coefficients, "SWEEPS", replace(SWEEPS, block_size=9))
+    grid = cagp.LatLonGrid(latitude, 6)
+    noise = 0.3 * 4.0 ** np.arange(len(latitude))[:, None] * np.ones(grid.shape)
+    place, rows = np.arange(grid.size).reshape(grid.shape), np.abs(grid.latitude_degrees) == 90.0
+    place[rows] = place[rows, :1]
+    which, first = np.unique(place), np.unique(place, return_index=True)[1]
+    fields = (place == which[:, None, None]).astype(float)
+    points, targets = grid.points[first], X_TEST[:4]
+    prior = cagp.Prior(KERNEL, noise, mean=cagp.mean_family("constant"))
+    solver = cagp.BlockGaussSeidel(1, block_size=6)
+    found = cagp.condition(prior, grid, fields, targets, solver=solver, covariance="full")
+    G = kernel_matrix(KERNEL, points, points) + np.diag(noise.ravel()[first])
+    L, V = found.mean, kernel_matrix(KERNEL, targets, points)
+    assert_close(L.sum(axis=1), np.ones(4))
+    expected = kernel_matrix(KERNEL, targets, targets) - L @ V.T - V @ L.T + L @ G @ L.T
+    assert_close(found.covariance, expected)
+    estimate = found.coefficients.values[0]
+    assert_close(found.coefficients.covariance, [[estimate @ G @ estimate]])
 
 
 def test_the_mean_alone_and_samples_take_the_same_coefficients():
