@@ -120,7 +120,8 @@ class Posterior:
         """Part of the variance that is unfinished computation, of its shape, where it is known, else None.
 
         It is known where the solve was exact (zeros), for up to 1,024 observed points and on complete
-        latitude-longitude grids, up to rounding.
+        latitude-longitude grids, up to rounding. Beside coefficients of the mean that are estimated it is so
+        on grids only of up to 1,024 points, a pole counted as a row of them.
         """
         return self.computational_variance_bounds[1] if self.certificate.known else None
 
