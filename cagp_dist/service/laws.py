@@ -6,18 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.corrected import corrected_laws, in_parts
 from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
 from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Unchanged
 from cagp_dist.calibration.scores import LEVELS, PointScores, point_scores
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.predictive import Gaussian, StudentT
+from cagp_dist.predictive import Gaussian
 from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating
 from cagp_dist.store.layout import QUANTILE_LEVELS
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.text import counted
-
-LAWS_AT_ONCE = 100_000
-"""Laws that are in memory at a time: of a map of a million cells no more than a part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +71,11 @@ class Laws:
         """Give what is published of the laws at points X (q, 3), of plain ones (T, q); None if nothing is."""
         if not self.corrected:
             return None
-        std, scale = np.empty(plain.shape), np.ones(plain.shape)
+        std, scale = np.empty(plain.shape), np.empty(plain.shape)
         quantiles = np.empty((plain.shape[0], len(QUANTILE_LEVELS), plain.shape[1]))
-        for fitted, some in self._parts(plain.shape, folds):
-            of_some = plain[:, some]
-            law = fitted(of_some, X[some])
-            std[:, some] = law.std
-            quantiles[:, :, some] = np.moveaxis(law.quantile(QUANTILE_LEVELS), 0, 1)
-            if isinstance(law, StudentT):
-                scale[:, some] = law.scale / of_some.scale
+        for fitted, some in self._groups(plain.shape[1], folds):
+            found = corrected_laws(fitted, plain[:, some], X[some], levels=QUANTILE_LEVELS)
+            std[:, some], quantiles[..., some], scale[:, some] = found
         return PublishedLaw(std, quantiles, scale if self.found.method == "local-scale" else None)
 
     def scored(
@@ -90,26 +84,24 @@ class Laws:
         """Score observations (T, q); NaN where there is none."""
         shape, levels = plain.shape, np.asarray(LEVELS)
         everywhere = {name: np.full((*before, *shape), np.nan) for name, before in _before(levels).items()}
-        for fitted, some in self._parts(shape, folds):
-            times, places = np.nonzero(~np.isnan(observed[:, some]))
-            if not times.size:
-                continue
-            law = fitted(plain[:, some], X[some])
-            found = point_scores(law[times, places], observed[times, some[places]])
-            for name, whole in everywhere.items():
-                whole[..., times, some[places]] = getattr(found, name)
+        for fitted, chosen in self._groups(shape[1], folds):
+            for some in in_parts(chosen, times=shape[0]):
+                times, places = np.nonzero(~np.isnan(observed[:, some]))
+                if not times.size:
+                    continue
+                law = fitted(plain[:, some], X[some])
+                found = point_scores(law[times, places], observed[times, some[places]])
+                for name, whole in everywhere.items():
+                    whole[..., times, some[places]] = getattr(found, name)
         return PointScores(**everywhere, levels=levels)
 
-    def _parts(self, shape: tuple[int, ...], folds: Indices | None) -> Iterator[tuple[Fitted, Indices]]:
-        """Yield points that have one correction, so many that their laws are in memory at a time."""
-        times, q = shape
-        groups: list[tuple[Fitted, Indices]] = [(self.everywhere, np.arange(q))]
-        if folds is not None and self.by_fold:
-            groups = [(fitted, np.flatnonzero(folds == fold)) for fold, fitted in enumerate(self.by_fold)]
-        step = max(1, LAWS_AT_ONCE // max(times, 1))
-        for fitted, chosen in groups:
-            for start in range(0, chosen.size, step):
-                yield fitted, chosen[start : start + step]
+    def _groups(self, q: int, folds: Indices | None) -> Iterator[tuple[Fitted, Indices]]:
+        """Yield the points that have one correction."""
+        if folds is None or not self.by_fold:
+            yield self.everywhere, np.arange(q)
+            return
+        for fold, fitted in enumerate(self.by_fold):
+            yield fitted, np.flatnonzero(folds == fold)
 
 
 def _before(levels: Array) -> dict[str, tuple[int, ...]]:

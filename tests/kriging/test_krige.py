@@ -9,11 +9,13 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
+from cagp_dist.calibration.curves import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cells import nodes_per_side
 from cagp_dist.kriging.observations import observe
 from cagp_dist.kriging.solving import SOLVERS
+from cagp_dist.predictive import Gaussian
 
 
 @dataclass(frozen=True)
@@ -679,3 +681,36 @@ def test_cells_of_a_grid_in_any_order_are_exact_by_its_rings(gappy, prior, order
 def test_what_has_no_cells_is_said(stations, prior, to, kind, text):
     with pytest.raises(ArgumentError, match=text):
         cagp.Kriging(prior=prior).fit(stations).predict(to, kind=kind)
+
+
+def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(truth):
+    """Against the cross-validation and the method itself; the mean and the error bars of the field stay."""
+    given = {"noise_std": 0.5, "lengthscale": 0.8, "variance": 9.0}
+    rough = truth.where(truth.lon < 180.0, 280.0 + 4.0 * (truth - 280.0))
+    model = cagp.Kriging(recalibration="kuleshov", **given).fit(rough)
+    found, plain = model.predict(20.0), cagp.Kriging(**given).fit(rough).predict(20.0)
+    for name in ("mean", "std"):
+        np.testing.assert_array_equal(found[name], plain[name])
+    errors = model.cross_validate(10, blocks_degrees=None)
+    learnt = Kuleshov().fit(
+        Gaussian(errors["mean"].values, errors.predictive_std.values), errors.observed.values, None
+    )
+    law = learnt(Gaussian(plain["mean"].values, np.sqrt(plain["std"].values ** 2 + 0.25)), None)
+    assert found["quantile"].dims[0] == "quantile_level"
+    np.testing.assert_allclose(found["quantile"], law.quantile(found.quantile_level.values), rtol=1e-9)
+    np.testing.assert_allclose(found.predictive_std, law.std, rtol=1e-9)
+    assert found.attrs["recalibration"] == "kuleshov"
+    assert "errors at 198 places" in found.attrs["recalibration_statement"]
+
+
+def test_what_recalibrated_laws_do_not_say_is_refused(stations, truth):
+    given = {"noise_std": 0.5, "lengthscale": 0.8, "variance": 9.0}
+    model = cagp.Kriging(recalibration="local-scale", **given).fit(stations)
+    with pytest.raises(ArgumentError, match=r"recalibration 'local-scale': there are errors at 60 places"):
+        model.predict(30.0)
+    with pytest.raises(ArgumentError, match=r"The Gaussian posterior has one: recalibration=\"none\""):
+        model.sample(30.0)
+    with pytest.raises(ArgumentError, match="errors at places do not say how the mean over a cell errs"):
+        model.predict(30.0, kind="cells")
+    with pytest.raises(ArgumentError, match=r"recalibration is 'local'; expected \"local-scale\""):
+        cagp.krige(stations, to=30.0, recalibration="local", **given)

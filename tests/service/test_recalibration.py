@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from cagp_dist.calibration import corrected
 from cagp_dist.calibration.local_scale import LocalScale
 from cagp_dist.calibration.method_names import METHOD_NAMES
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
@@ -14,7 +15,6 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
-from cagp_dist.service import laws
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
@@ -109,7 +109,10 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
     last = solution.steps[-1]
     std = np.sqrt(last.std[:, columns.calibration] ** 2 + NUMBERS["noise_variance"])
     learnt = LocalScale().fit(
-        Gaussian(last.mean[:, columns.calibration], std), task.points.values[:, kept], task.inputs_at(kept)
+        Gaussian(last.mean[:, columns.calibration], std),
+        task.points.values[:, kept],
+        task.inputs_at(kept),
+        training=(task.inputs, task.targets.T),
     )
     group, values = groups["posterior"], plain["posterior"]
     law = learnt(
@@ -146,7 +149,7 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
 
 def test_laws_of_a_map_do_not_depend_on_how_many_are_in_memory(done, monkeypatch):
     whole = groups_of(done[0], done[0].prior, done[1])["map"]
-    monkeypatch.setattr(laws, "LAWS_AT_ONCE", 14)
+    monkeypatch.setattr(corrected, "LAWS_AT_ONCE", 14)
     xr.testing.assert_identical(groups_of(done[0], done[0].prior, done[1])["map"], whole)
     assert whole.t2m_quantile.dims == ("time", "quantile_level", "latitude", "longitude")
     width = np.diff(whole.t2m_quantile.sel(quantile_level=[0.05, 0.95]), axis=1)[:, 0]

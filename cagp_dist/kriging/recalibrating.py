@@ -1,0 +1,99 @@
+"""Predictive laws of a map, corrected by errors at places that were left out."""
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.calibration.corrected import corrected_laws
+from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.kriging.dataset import field_dims, shaped
+from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.observations import Observations
+from cagp_dist.kriging.solving import Prediction
+from cagp_dist.kriging.targets import Targets
+from cagp_dist.kriging.validation import cross_validate
+from cagp_dist.predictive import Gaussian
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers import Solver
+from cagp_dist.store.layout import QUANTILE_LEVEL, QUANTILE_LEVELS
+from cagp_dist.text import alternatives
+
+FOLDS = 10
+"""Solves from which the errors come: each place is predicted from nine tenths of the others."""
+
+
+def check_method(method: str) -> None:
+    """Raise `ArgumentError` if there is no such recalibration."""
+    if method not in RECALIBRATIONS:
+        raise ArgumentError(f"recalibration is {method!r}; expected {alternatives(RECALIBRATIONS)}.")
+
+
+def with_laws(
+    result: xr.Dataset,
+    prediction: Prediction,
+    observed: Observations,
+    learned: Learned,
+    targets: Targets,
+    *,
+    method: str,
+    solver: "str | Solver",
+    executor: Executor,
+    memory_limit_bytes: int | None,
+) -> xr.Dataset:
+    """Add the corrected law of an observation at each target: ``predictive_std`` and ``quantile``.
+
+    Raises
+    ------
+    ArgumentError
+        If targets are cells, or the places are too few for the method.
+    """
+    if targets.cells is not None:
+        raise ArgumentError(
+            f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "
+            "over a cell errs. Leave one of the two out."
+        )
+    X = unit_sphere(observed.latitude_degrees, observed.longitude_degrees)
+    seen = (~np.isnan(observed.values)).any(axis=0)
+    errors = cross_validate(
+        observed,
+        learned,
+        folds=max(2, min(FOLDS, int(np.count_nonzero(seen)))),
+        blocks_degrees=None,
+        seed=0,
+        solver=solver,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+    )
+    names = "mean", "predictive_std", "observed"
+    mean, std, values = (np.atleast_2d(errors[name].values) for name in names)
+    try:
+        fitted = RECALIBRATIONS[method]().fit(Gaussian(mean, std), values, X[seen])
+    except ArgumentError as error:
+        raise ArgumentError(f"recalibration {method!r}: {error}") from error
+    noise = float(np.mean(learned.noise_variance))
+    plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
+    X_new = unit_sphere(targets.latitude_degrees, targets.longitude_degrees)
+    found = corrected_laws(fitted, plain, X_new, levels=QUANTILE_LEVELS)
+    units = {key: result["mean"].attrs[key] for key in ("units",) if key in result["mean"].attrs}
+    what = observed.attributes.get("long_name", observed.name)
+    dims = field_dims(observed, targets)
+    quantiles = [shaped(of_level, observed, targets) for of_level in np.moveaxis(found.quantiles, 1, 0)]
+    corrected = result.assign(
+        predictive_std=(
+            dims,
+            shaped(found.std, observed, targets),
+            {"long_name": f"standard deviation of an observation of {what}, with its noise", **units},
+        ),
+        quantile=(
+            (QUANTILE_LEVEL, *dims),
+            np.stack(quantiles),
+            {"long_name": f"quantile of an observation of {what}, with its noise", **units},
+        ),
+    ).assign_coords({QUANTILE_LEVEL: (QUANTILE_LEVEL, np.array(QUANTILE_LEVELS), {"units": "1"})})
+    return corrected.assign_attrs(
+        recalibration=method,
+        recalibration_statement="predictive_std and quantile are those of laws that were corrected "
+        f"({method}) by errors at {int(np.count_nonzero(seen)):,} places, each of which was predicted from "
+        "about nine tenths of the others.",
+    )
