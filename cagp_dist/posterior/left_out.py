@@ -4,11 +4,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import LeaveOneOut
 from cagp_dist.gram.base import Gram
 from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.posterior.coefficients import COLLINEAR, orthonormal
 from cagp_dist.posterior.problem import Observed, Problems, patterns
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor, blas_threads_for, given_or_threads, single_threaded_blas
@@ -42,6 +44,11 @@ def each_left_out(
         diagonal of the inverse, as much again; on a grid of the inverse of its blocks, r^3 flops for r
         missing points (T28), and 2 c^2 n where c of them are near a point.
 
+    Raises
+    ------
+    ArgumentError, BudgetError, NumericalError
+        As `cagp_dist.condition`; also if without one of the points coefficients cannot be estimated.
+
     Examples
     --------
     >>> import numpy as np, cagp_dist as cagp
@@ -61,7 +68,7 @@ def each_left_out(
         )
         for part in parts:
             problem, seen = problems.of(part), part.observed()
-            basis = _orthonormal(prior.basis_at(problem.gram.X))
+            basis, _ = orthonormal(prior.basis_at(problem.gram.X), prior.coefficient_names)
             columns = np.concatenate([problem.residuals, basis], axis=1)
             solved, precision = _solved_and_precision(problem.gram, columns, executor)
             weights = solved[:, : seen.values.shape[1]]
@@ -69,7 +76,9 @@ def each_left_out(
                 of_basis = solved[:, seen.values.shape[1] :]
                 estimate = np.linalg.solve(basis.T @ of_basis, of_basis.T)
                 weights = weights - of_basis @ (estimate @ seen.values)
-                precision = precision - np.einsum("nk,kn->n", of_basis, estimate)
+                left = precision - np.einsum("nk,kn->n", of_basis, estimate)
+                _check_estimable(prior, problem.gram.X, left / precision)
+                precision = left
             numbers = _observation_of(seen)
             found = seen.values - weights / precision[:, None]
             mean[part.fields[:, None], *_broadcast(seen.given)] = found[numbers].T
@@ -81,10 +90,15 @@ def _broadcast(given: Mask) -> tuple[Indices, ...]:
     return tuple(index[None] for index in np.nonzero(given))
 
 
-def _orthonormal(basis: Array) -> Array:
-    """Orthonormal columns (n, k) of a basis."""
-    size = np.linalg.norm(basis, axis=0)
-    return np.asarray(np.linalg.qr(basis / np.where(size > 0.0, size, 1.0))[0])
+def _check_estimable(prior: Prior, X: Array, left: Array) -> None:
+    """Refuse a mean that one point (n, p) alone tells of: nothing is ``left`` (n,) of the precision there."""
+    alone = np.flatnonzero(left <= COLLINEAR)
+    if alone.size:
+        raise ArgumentError(
+            f"without the observation at {X[alone[0]].tolist()} the coefficients of the mean "
+            f"({', '.join(prior.coefficient_names)}) cannot be estimated from the others. Use a mean with "
+            "fewer, or one that is known."
+        )
 
 
 def _solved_and_precision(gram: Gram, columns: Array, executor: Executor) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import gaps
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.runtime import SerialExecutor
@@ -77,3 +78,23 @@ def prior_of(prior: cagp.Prior, field: int) -> cagp.Prior:
     if prior.estimates_mean:
         return prior
     return cagp.Prior(prior.kernel, noise_variance=prior.noise_variance, mean=lambda X: _mean(X)[:, [field]])
+
+
+@pytest.mark.parametrize(
+    ("points", "text"),
+    [
+        (
+            [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 3.0]],
+            r"observation at \[1\.0, 3\.0\] the coefficients of",
+        ),
+        (
+            [[0.0, 2.0], [1.0, 2.0], [3.0, 2.0]],
+            "the coefficient of y cannot be estimated: at the observed points",
+        ),
+    ],
+)
+def test_a_mean_that_cannot_be_estimated_from_the_others_is_refused(points, text) -> None:
+    mean = cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X[:, 1]]), ("one", "y"))
+    prior = cagp.Prior(cagp.Matern32(0.4), noise_variance=0.1, mean=mean)
+    with pytest.raises(ArgumentError, match=text):
+        each_left_out(prior, points, np.ones(len(points)))
