@@ -95,6 +95,18 @@ def block_folds(
     return fold_of_block[block.reshape(-1)]
 
 
+def blocks_of(latitude_degrees: Array, longitude_degrees: Array, *, blocks_degrees: float) -> Indices:
+    """Say which block of `block_folds` each place lies in: numbers from 0, shape (n,).
+
+    Examples
+    --------
+    >>> blocks_of(np.array([0.0, 1.0, 40.0]), np.array([0.0, 1.0, 50.0]), blocks_degrees=5.0).tolist()
+    [0, 0, 1]
+    """
+    cells = _blocks(latitude_degrees, np.mod(longitude_degrees, 360.0), blocks_degrees)
+    return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
+
+
 def fitting_blocks(
     latitude_degrees: Array, longitude_degrees: Array, *, count: int, blocks_degrees: float
 ) -> float:

@@ -10,13 +10,15 @@ of their sizes and ``w_j = max(1e-3, 1 - (d_j / d_k)^2)`` for the k nearest of t
     C(x)   = mean of |y_j - mu(x)| over 4 values near by       how much the field varies
 
     log s(x) = b_0 + b_1 log(A_8 / a + 0.1) + b_2 log(A_40 / a + 0.1) + b_3 log(1 + C / (a sigma(x)))
-    y(x) ~ mu(x) + sigma(x) s(x) t,     t a Student t with nu degrees of freedom
+    y(x) ~ mu(x) + sigma(x) s(x) (m + t),     t a Student t with nu degrees of freedom
+
+The centre m is zero up to chance, unless all errors lean to one side, as those of an unfinished solve may.
 
 The values near by are those that the predictions were made from, if they are given, else those of the
 calibration points. Of several times every time has its own ``A`` and ``C``, and ``A_8`` of all times
-together, past ones among them, is one more term. The numbers b and nu maximise the log score of the
-calibration points themselves, each with its own errors left out. With ``b = 0`` and ``nu = inf`` the law is
-the one that was given, and that one is given back where the score of another is hardly better.
+together, past ones among them, is one more term. The numbers b, m and nu maximise the log score of the
+calibration points themselves, each with its own errors left out. With ``b = m = 0`` and ``nu = inf`` the law
+is the one that was given, and that one is given back where the score of another is hardly better.
 
 A leave-one-out error near by used the value that it is to tell of. If r is the correlation of the errors of
 two places under the prior, ``(z_j - r z_i) / sqrt(1 - r^2)`` is the error of j when both are left out (T38).
@@ -100,6 +102,7 @@ class LocalScale:
         *,
         training: tuple[ArrayLike, ArrayLike] | None = None,
         past: PastErrors | None = None,
+        groups: ArrayLike | None = None,
     ) -> "FittedLocalScale":
         """Learn from calibration points: by the score of each under the law that the others give it.
 
@@ -116,6 +119,9 @@ class LocalScale:
             points were kept out of them: they are nearer and tell more of how much the field varies.
         past : PastErrors, optional
             Errors of earlier times at the same places.
+        groups : array_like of int, shape (N,), optional
+            Which block each place lies in, where whole blocks were kept out of training: no errors of its own
+            block then tell of a place, as there are none in the blocks that are to be predicted.
 
         Returns
         -------
@@ -127,7 +133,8 @@ class LocalScale:
         ------
         ArgumentError
             If there are errors at fewer than `FEWEST_POINTS` places, they are all the same, shapes disagree,
-            calibration points are among those of the training, or past errors belong to other places.
+            calibration points are among those of the training, past errors belong to other places, or too few
+            places lie outside a group.
         """
         points, values, errors = _checked(law, observed, X)
         if past is not None:
@@ -139,6 +146,7 @@ class LocalScale:
             errors[:, known],
             _training(training, points, values, self.contrast),
             past and past.at(known),
+            None if groups is None else _groups(groups, len(points), self.neighbours[-1])[known],
             self.neighbours,
             self.contrast,
         )
@@ -159,7 +167,7 @@ class LocalScale:
         seen = ~np.isnan(wanted)
         found = regress_scale(features[seen], wanted[seen])
         plain = -0.5 * float(np.log(2.0 * np.pi) + np.mean(wanted[seen] ** 2))
-        chance = 2.0 * (found.coefficients.size + 1) / np.count_nonzero(seen)
+        chance = 2.0 * (found.coefficients.size + 2) / np.count_nonzero(seen)
         better = found.log_score - plain > WORTHWHILE + chance
         return FittedLocalScale(
             near=near,
@@ -231,7 +239,10 @@ class FittedLocalScale:
     def _law(self, law: Gaussian, scale: Array) -> Predictive:
         if self.regression is None:
             return law
-        return StudentT(law.location, law.scale * scale, np.array(self.regression.degrees))
+        spread = law.scale * scale
+        return StudentT(
+            law.location + self.regression.centre * spread, spread, np.array(self.regression.degrees)
+        )
 
 
 def _given(X: ArrayLike | None) -> ArrayLike:
@@ -268,6 +279,21 @@ def _training(
             "no training."
         )
     return found
+
+
+def _groups(groups: ArrayLike, places: int, fewest: int) -> Indices:
+    """Check which block each place lies in."""
+    found = np.asarray(groups)
+    if found.shape != (places,):
+        raise ArgumentError(f"groups have shape {found.shape}; expected ({places},), one for each place.")
+    _, numbers = np.unique(found, return_inverse=True)
+    largest = int(np.bincount(numbers).max())
+    if places - largest < fewest:
+        raise ArgumentError(
+            f"{largest} of {places} places lie in one group; expected at least {fewest} outside each, from "
+            "which its errors are told. Keep more blocks, or smaller ones."
+        )
+    return numbers
 
 
 def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[Array, Array, Array]:

@@ -50,6 +50,8 @@ class NearBy:
         What the predictions were made from; None where that is these points themselves.
     past : PastErrors or None
         Of the same places.
+    groups : array of int, shape (N,), or None
+        Which block each place lies in; a place's own block is left out with it. None: each is its own.
     neighbours : tuple of int
         Numbers of places whose errors are averaged, ascending.
     contrast : int
@@ -61,6 +63,7 @@ class NearBy:
     errors: Array
     training: Training | None
     past: PastErrors | None
+    groups: Indices | None
     neighbours: tuple[int, ...]
     contrast: int
 
@@ -126,6 +129,8 @@ class NearBy:
 
     def _nearest(self, points: Array, own: Indices | None) -> tuple[Array, Indices]:
         """Distances and numbers of the nearest places (q, K), ascending; a point's own place left out."""
+        if own is not None and self.groups is not None:
+            return self._outside(points, self.groups[own])
         wanted = self.neighbours[-1] + (own is not None)
         distance, index = map(np.asarray, self.tree.query(points, k=range(1, wanted + 1), workers=-1))
         if own is None:
@@ -133,6 +138,17 @@ class NearBy:
         mine: Mask = index == own[:, None]
         mine[~mine.any(axis=1), -1] = True  # it is no calibration point, or others hide it
         return distance[~mine].reshape(len(own), -1), index[~mine].reshape(len(own), -1)
+
+    def _outside(self, points: Array, groups: Indices) -> tuple[Array, Indices]:
+        """Find the nearest places outside the group of each point."""
+        shape = len(points), self.neighbours[-1]
+        distance, index = np.empty(shape), np.empty(shape, dtype=np.intp)
+        for group in np.unique(groups):
+            mine, others = groups == group, np.flatnonzero(self.groups != group)
+            ranks = range(1, shape[1] + 1)
+            near, at = _tree(self.points[others]).query(points[mine], k=ranks, workers=-1)
+            distance[mine], index[mine] = near, others[at]
+        return distance, index
 
 
 def without_own(errors: Array, own: Array, correlation: Array) -> Array:

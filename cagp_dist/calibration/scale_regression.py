@@ -21,7 +21,9 @@ class ScaleRegression(NamedTuple):
     Attributes
     ----------
     coefficients : array, shape (F + 1,)
-        The constant, and one number for each feature.
+        Of the logarithm of the scale: the constant, and one number for each feature.
+    centre : float
+        Median of the errors in units of their scale.
     degrees : float
         Degrees of freedom.
     log_score : float
@@ -29,15 +31,16 @@ class ScaleRegression(NamedTuple):
     """
 
     coefficients: Array
+    centre: float
     degrees: float
     log_score: float
 
 
 def regress_scale(features: Array, errors: Array) -> ScaleRegression:
-    """Fit ``errors = exp(b_0 + features @ b) t``, t a Student t of some degrees of freedom, by the log score.
+    """Fit ``errors = exp(b_0 + features @ b) (m + t)``, t a Student t, by the log score.
 
-    Coefficients other than the constant have a standard normal prior, which keeps those of features that few
-    errors cannot tell apart at numbers that make sense.
+    Numbers other than the constant have a standard normal prior, which keeps those that few errors cannot
+    tell apart where they make sense.
 
     Parameters
     ----------
@@ -64,26 +67,27 @@ def regress_scale(features: Array, errors: Array) -> ScaleRegression:
     n = len(errors)
     columns = np.column_stack([np.ones(n), features])
     unit = float(np.sqrt(np.mean(errors**2)))
-    squares = (errors / unit) ** 2
+    relative = errors / unit
 
     def loss(numbers: Array) -> tuple[float, Array]:
-        coefficients, degrees = numbers[:-1], 1.0 / numbers[-1]
+        coefficients, centre, degrees = numbers[:-2], numbers[-2], 1.0 / numbers[-1]
         log_scale = columns @ coefficients
-        share = squares * np.exp(-2.0 * log_scale) / degrees
-        tail, weight = np.log1p(share), share / (1.0 + share)
-        shrunk = np.append(0.0, coefficients[1:])
+        scaled = relative * np.exp(-log_scale)
+        share = (scaled - centre) ** 2 / degrees
+        tail, weight = np.log1p(share), (degrees + 1.0) / degrees * (scaled - centre) / (1.0 + share)
+        shrunk = np.append(0.0, numbers[1:-1])
         value = betaln(0.5, 0.5 * degrees) + 0.5 * np.log(degrees)
         value += np.mean(log_scale + 0.5 * (degrees + 1.0) * tail) + 0.5 * float(shrunk @ shrunk) / n
-        by_scale = columns.T @ (1.0 - (degrees + 1.0) * weight) / n + shrunk / n
+        by_number = np.append(columns.T @ (1.0 - weight * scaled), -weight.sum()) / n + shrunk / n
         by_degrees = 0.5 * (digamma(0.5 * degrees) - digamma(0.5 * (degrees + 1.0)) + 1.0 / degrees)
-        by_degrees += 0.5 * np.mean(tail - (degrees + 1.0) / degrees * weight)
-        return float(value), np.append(by_scale, -(degrees**2) * by_degrees)
+        by_degrees += 0.5 * np.mean(tail - weight * (scaled - centre) / degrees)
+        return float(value), np.append(by_number, -(degrees**2) * by_degrees)
 
-    start = np.zeros(columns.shape[1] + 1)
+    start = np.zeros(columns.shape[1] + 2)
     start[0], start[-1] = -0.5, 0.2
-    bounds = [(-30.0, 30.0)] * columns.shape[1] + [(1.0 / MOST_DEGREES, 1.0 / LEAST_DEGREES)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    coefficients = found.x[:-1]
-    log_score = 0.5 * float(coefficients[1:] @ coefficients[1:]) / n - float(found.fun) - np.log(unit)
-    coefficients[0] += np.log(unit)
-    return ScaleRegression(coefficients, 1.0 / float(found.x[-1]), log_score)
+    bounds = [(-30.0, 30.0)] * (start.size - 1) + [(1.0 / MOST_DEGREES, 1.0 / LEAST_DEGREES)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    penalty = 0.5 * float(found[1:-1] @ found[1:-1]) / n
+    log_score = penalty - loss(found)[0] - float(np.log(unit))
+    coefficients = found[:-2] + np.append(np.log(unit), np.zeros(columns.shape[1] - 1))
+    return ScaleRegression(coefficients, float(found[-2]), 1.0 / float(found[-1]), log_score)

@@ -17,7 +17,7 @@ points nearest to a test point, which says nothing of the value there.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +64,8 @@ class Known:
     test : Gaussian, shape (T, q)
     training : tuple of arrays or None
         What the solver was given, (n, 3) and (T, n), where calibration points are none of that.
+    blocks : array of int, shape (N,), or None
+        Which block each calibration point lies in, where whole blocks were kept.
     """
 
     solver: str
@@ -72,6 +74,7 @@ class Known:
     X: Array
     test: Gaussian
     training: tuple[Array, Array] | None = None
+    blocks: Indices | None = None
 
     def fit(self, method: str, some: Indices | int) -> Fitted:
         """Let a method learn from the errors of some of the fields."""
@@ -79,7 +82,7 @@ class Known:
         made = RECALIBRATIONS[method]()
         if isinstance(made, LocalScale) and self.training is not None:
             places, given = self.training
-            return made.fit(law, values, self.X, training=(places, given[some]))
+            return made.fit(law, values, self.X, training=(places, given[some]), groups=self.blocks)
         return made.fit(law, values, self.X)
 
 
@@ -101,7 +104,7 @@ class Problem:
         prior, mean = prior_and_mean(field, parts, generator)
         points = cagp.unit_sphere(*field.places)
         order = cagp.space_filling_order(points[parts.observed], block_size=block_size(len(parts.observed)))
-        parts = Parts(parts.observed[order], parts.calibration, parts.test)
+        parts = replace(parts, observed=parts.observed[order])
         return cls(field, parts, prior, mean, points)
 
     def solved(self) -> Iterator[Known]:
@@ -120,7 +123,13 @@ class Problem:
             place = parts.calibration
             training = X, field.values[:, parts.observed]
             return Known(
-                name, law[:, :kept], field.values[:, place], self.points[place], law[:, kept:], training
+                name,
+                law[:, :kept],
+                field.values[:, place],
+                self.points[place],
+                law[:, kept:],
+                training,
+                parts.blocks,
             )
 
         exact = cagp.condition(self.prior, X, y, self.points[targets], solver=cagp.Cholesky())

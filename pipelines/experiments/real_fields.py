@@ -10,7 +10,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.folds import block_folds
+from cagp_dist.calibration.folds import block_folds, blocks_of
 from cagp_dist.era5.sources import open_source
 
 Kind = Literal["random", "blocks"]
@@ -59,11 +59,15 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Points of the grid that are observed, kept for calibration, and predicted; none is in two of them."""
+    """Points of the grid that are observed, kept for calibration, and predicted; none is in two of them.
+
+    Of parts by blocks, ``blocks`` says which block each calibration point lies in.
+    """
 
     observed: Indices
     calibration: Indices
     test: Indices
+    blocks: Indices | None = None
 
     @classmethod
     def drawn(
@@ -77,8 +81,8 @@ class Parts:
         latitude, longitude = field.places
         weights = np.cos(np.deg2rad(latitude))
         part = np.zeros(weights.size, dtype=np.intp)
+        height = min(10.0, float(np.ptp(field.latitude_degrees)) / 12.0)
         if kind == "blocks":
-            height = min(10.0, np.ptp(field.latitude_degrees) / 12.0)
             folds = block_folds(latitude, longitude, count=10, blocks_degrees=height, generator=generator)
             part = np.where(folds < 2, folds + 1, 0)
         taken = np.zeros(weights.size, dtype=bool)
@@ -89,7 +93,11 @@ class Parts:
             chosen = generator.choice(weights.size, size=count, replace=False, p=share / share.sum())
             taken[chosen] = True
             drawn.append(chosen)
-        return cls(*drawn)
+        blocks = None
+        if kind == "blocks":
+            place = drawn[1]
+            blocks = blocks_of(latitude[place], longitude[place], blocks_degrees=height)
+        return cls(*drawn, blocks)
 
 
 def global_fields(generator: np.random.Generator) -> Field:

@@ -11,7 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.calibration.local_scale import FEWEST_POINTS, FittedLocalScale, LocalScale
 from cagp_dist.calibration.near_by import without_own
 from cagp_dist.calibration.past_errors import PastErrors
-from cagp_dist.calibration.scale_regression import MOST_DEGREES, regress_scale
+from cagp_dist.calibration.scale_regression import regress_scale
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian, StudentT
@@ -76,7 +76,8 @@ def test_law_is_that_of_the_formula(times: int) -> None:
     for q, x in enumerate(X_new):
         expected = _formula(fitted, X, values, law, new[:, q], x)
         assert corrected.scale[0, q] == pytest.approx(0.5 * expected, rel=1e-10)
-    np.testing.assert_array_equal(corrected.location, new.location)
+    lean = fitted.regression.centre * corrected.scale
+    np.testing.assert_allclose(corrected.location, new.location + lean, rtol=1e-14)
     np.testing.assert_array_equal(corrected.degrees, fitted.regression.degrees)
     np.testing.assert_allclose(corrected.scale, 0.5 * fitted.scale(new, X_new), rtol=1e-14)
 
@@ -101,6 +102,33 @@ def test_values_that_the_predictions_were_made_from_are_compared_in_place_of_tho
         assert np.log(found) == pytest.approx(expected, rel=1e-9)
     without = LocalScale().fit(law, values, X)
     assert np.abs(without.scale(new, X_new) / fitted.scale(new, X_new) - 1.0).max() > 1e-3
+
+
+def test_blocks_are_left_out_as_wholes() -> None:
+    """Left-out laws of a block are those of the errors outside it, with the numbers that were fitted."""
+    generator = np.random.default_rng(15)
+    X, values, law = _rough(generator, 400)
+    groups = (4.0 * (X[:, 2] + 1.0)).astype(np.intp) + 10 * (X[:, 0] > 0.0)
+    fitted = LocalScale().fit(law, values, X, groups=groups)
+    independent = np.zeros_like(fitted.opposed)
+    for block in np.unique(groups):
+        inside, outside = np.flatnonzero(groups == block), np.flatnonzero(groups != block)
+        near = fitted.near
+        rest = dataclasses.replace(
+            near,
+            points=X[outside],
+            values=near.values[:, outside],
+            errors=near.errors[:, outside],
+            groups=None,
+        )
+        rest.__dict__["typical"] = near.typical
+        found = next(near.features(law[:, inside], X[inside], own=inside, opposed=independent))
+        expected = next(rest.features(law[:, inside], X[inside], opposed=independent))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(ArgumentError, match="places lie in one group; expected at least 40 outside"):
+        LocalScale().fit(law, values, X, groups=np.arange(400) < 370)
+    with pytest.raises(ArgumentError, match=r"groups have shape \(3,\); expected \(400,\)"):
+        LocalScale().fit(law, values, X, groups=[1, 2, 3])
 
 
 def test_own_errors_are_never_used() -> None:
@@ -257,24 +285,25 @@ def test_regression_is_at_the_maximum_of_its_score() -> None:
     """Against scipy's density: no step of 0.02 in a number raises score plus prior."""
     generator = np.random.default_rng(13)
     features = generator.standard_normal((800, 2))
-    errors = np.exp(0.3 + features @ [0.5, -0.2]) * generator.standard_t(5.0, 800)
+    errors = np.exp(0.3 + features @ [0.5, -0.2]) * (0.4 + generator.standard_t(5.0, 800))
     found = regress_scale(features, errors)
+    best = np.append(found.coefficients, found.centre)
 
-    def value(coefficients: Array, degrees: float) -> float:
-        scale = np.exp(coefficients[0] + features @ coefficients[1:])
-        score = stats.t.logpdf(errors, degrees, scale=scale).mean()
-        return float(score - 0.5 * coefficients[1:] @ coefficients[1:] / 800)
+    def value(numbers: Array, degrees: float) -> float:
+        scale = np.exp(numbers[0] + features @ numbers[1:3])
+        score = stats.t.logpdf(errors, degrees, loc=numbers[3] * scale, scale=scale).mean()
+        return float(score - 0.5 * numbers[1:] @ numbers[1:] / 800)
 
-    best = value(found.coefficients, found.degrees)
-    assert found.log_score == pytest.approx(
-        best + 0.5 * found.coefficients[1:] @ found.coefficients[1:] / 800, abs=1e-12
-    )
-    for index in range(3):
+    highest = value(best, found.degrees)
+    assert found.log_score == pytest.approx(highest + 0.5 * best[1:] @ best[1:] / 800, abs=1e-12)
+    for index in range(4):
         for step in (-0.02, 0.02):
-            assert value(found.coefficients + step * np.eye(3)[index], found.degrees) < best
+            assert value(best + step * np.eye(4)[index], found.degrees) < highest
     for factor in (0.9, 1.1):
-        assert value(found.coefficients, factor * found.degrees) < best
-    assert regress_scale(features, stats.norm.ppf((np.arange(800) + 0.5) / 800)).degrees == MOST_DEGREES
+        assert value(best, factor * found.degrees) < highest
+    normal = regress_scale(features, stats.norm.ppf((np.arange(800) + 0.5) / 800))
+    assert normal.degrees > 100.0
+    assert abs(normal.centre) < 1e-3
 
 
 def test_order_and_unit_do_not_matter() -> None:
