@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.folds import block_folds, fitting_blocks
+from cagp_dist.calibration.folds import block_folds, blocks_of, fitting_blocks
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.regions import Region
 from cagp_dist.service.draws import split
-from cagp_dist.service.jobfile.tables import DesignTable, FoldPoints
+from cagp_dist.service.jobfile.tables import BlockPoints, DesignTable, FoldPoints
 from cagp_dist.service.map_cells import MapCells, cells_of
 
 
@@ -43,6 +43,8 @@ class Design:
         These means, if there are any.
     calibration : array of int, or None
         Points whose errors calibrate the predictive laws, ascending; none of them in ``train`` or ``test``.
+    calibration_blocks : array of int, or None
+        Which block each of them lies in, where nothing is observed in whole blocks.
     folds : array of int, shape (q,), or None
         In a cross-validation, in which every observed point is scored, the fold of each: it is predicted from
         the other folds.
@@ -58,6 +60,7 @@ class Design:
     regions: tuple[Region, ...] = ()
     region_means: LinearFunctionals | None = None
     calibration: Indices | None = None
+    calibration_blocks: Indices | None = None
 
 
 def design_points(
@@ -117,6 +120,11 @@ def design_points(
     )
     cells, mean_cells = cells_of(table.map, latitude_degrees, longitude_degrees)
     stood_for = areas[test] / choices["test"].chance[test]
+    kept = choices["calibration"].points if "calibration" in choices else None
+    blocks = None
+    if kept is not None and isinstance(table.calibration, BlockPoints):
+        height = table.calibration.blocks_degrees
+        blocks = blocks_of(latitude_degrees[kept], longitude_degrees[kept], blocks_degrees=height)
     return Design(
         train=train[ordered],
         test=test,
@@ -128,7 +136,8 @@ def design_points(
         folds=_folds(table.test, latitude_degrees[test], longitude_degrees[test])
         if isinstance(table.test, FoldPoints)
         else None,
-        calibration=choices["calibration"].points if "calibration" in choices else None,
+        calibration=kept,
+        calibration_blocks=blocks,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.corrected import corrected_laws, in_parts
 from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
-from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Unchanged
+from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Recalibration, Unchanged
 from cagp_dist.calibration.scores import LEVELS, PointScores, point_scores
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.predictive import Gaussian
@@ -35,6 +35,8 @@ class KnownErrors:
     training : tuple of arrays, or None
         Places (n, 3) and values (T, n) that the predictions were made from, where these points are none of
         them.
+    blocks : array of int, shape (N,), or None
+        Which block each place lies in, where whole blocks were kept.
     """
 
     law: Gaussian
@@ -42,6 +44,24 @@ class KnownErrors:
     X: Array
     folds: Indices | None = None
     training: tuple[Array, Array] | None = None
+    blocks: Indices | None = None
+
+    def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
+        """Let a method learn from the errors, or from those of all folds but one."""
+        if without is None or self.folds is None:
+            if isinstance(method, LocalScale):
+                return method.fit(self.law, self.observed, self.X, training=self.training, groups=self.blocks)
+            return method.fit(self.law, self.observed, self.X)
+        others = self.folds != without
+        law, observed, X, folds = (
+            self.law[:, others],
+            self.observed[:, others],
+            self.X[others],
+            self.folds[others],
+        )
+        if isinstance(method, LocalScale) and np.unique(folds).size > 1:
+            return method.fit(law, observed, X, groups=folds)
+        return method.fit(law, observed, X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,15 +148,9 @@ def learnt(found: Recalibrating, errors: KnownErrors | None) -> Laws:
         return unchanged(found)
     method = RECALIBRATIONS[found.method]()
     try:
-        if isinstance(method, LocalScale):
-            everywhere: Fitted = method.fit(errors.law, errors.observed, errors.X, training=errors.training)
-        else:
-            everywhere = method.fit(errors.law, errors.observed, errors.X)
-        folds = [] if errors.folds is None else [errors.folds != fold for fold in np.unique(errors.folds)]
-        by_fold = tuple(
-            method.fit(errors.law[:, others], errors.observed[:, others], errors.X[others])
-            for others in folds
-        )
+        everywhere = errors.teach(method)
+        folds = [] if errors.folds is None else np.unique(errors.folds).tolist()
+        by_fold = tuple(errors.teach(method, without=fold) for fold in folds)
     except ArgumentError as error:
         if found.asked:
             raise ConfigurationError(f'[recalibration] method = "{found.method}": {error}') from error

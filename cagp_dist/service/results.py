@@ -295,7 +295,9 @@ def known_errors(
             std = _predictive(task.noise_at(chosen, nugget), last.std[:, at])
             law, places = Gaussian(last.mean[:, at], std), task.inputs_at(chosen)
             training = task.inputs, values[:, design.train]
-            return KnownErrors(law, values[:, chosen], places, training=training)
+            return KnownErrors(
+                law, values[:, chosen], places, training=training, blocks=design.calibration_blocks
+            )
         case "folds":
             at = task.columns.test
             law = Gaussian(last.mean[:, at], _predictive(noise, last.std[:, at]))
