@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cagp_dist.calibration.laboratory import Calibration, calibrate
+    from cagp_dist.era5.covariates import covariate
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import Posterior, Progress, condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
@@ -71,6 +72,7 @@ _HOME = {
     "posterior_mean": "gp",
     "CellMeans": "gram.cells",
     "cell_means": "gram.cells",
+    "covariate": "era5.covariates",
     "LinearFunctionals": "gram.functionals",
     "area_means": "gram.area_means",
     "gradients": "gram.gradients",
@@ -189,6 +191,7 @@ __all__ = [
     "calibrate",
     "cell_means",
     "condition",
+    "covariate",
     "fit",
     "gradients",
     "krige",

@@ -8,7 +8,7 @@ A family is fitted to values at latitudes and longitudes and gives a mean, a fun
 for every field by itself. `MEANS` holds all families by the names that jobs use; a new one is an entry there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal, Protocol
@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers
+from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import area_weights
+from cagp_dist.geometry import area_weights, unit_sphere
 from cagp_dist.text import alternatives
 
 Times = NDArray[np.datetime64]
@@ -229,6 +230,98 @@ class BasisMean:
         return as_numbers("the basis of the mean", self.function(X))
 
 
+class CovariateField(Protocol):
+    """A static field that a mean depends on, such as elevation (`cagp_dist.era5.covariates`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def content_sha256(self) -> str: ...
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if it is not known at one of these points."""
+        ...
+
+    def at(self, X: Array, /) -> Array:
+        """Values at unit vectors X (n, 3), shape (n,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class WithCovariates:
+    """A polynomial in latitude and multiples of static fields, a `MeanFamily`.
+
+    Parameters
+    ----------
+    base : LatitudePolynomial
+    covariates : tuple of CovariateField
+        At least one.
+    """
+
+    base: LatitudePolynomial
+    covariates: tuple[CovariateField, ...]
+
+    @property
+    def content_sha256(self) -> str:
+        """Digest of all fields."""
+        return joint_sha256([each.content_sha256 for each in self.covariates])
+
+    @property
+    def units(self) -> str:
+        """Values may have any."""
+        return ""
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]:
+        """Those of the polynomial, and the names of the fields."""
+        return (*self.base.coefficient_names, *(each.name for each in self.covariates))
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at unit vectors X (n, 3): the polynomial's, and the fields'."""
+        return np.column_stack([self.base.basis_at(X), *(each.at(X) for each in self.covariates)])
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if a field is not known at one of these points."""
+        for each in self.covariates:
+            each.check_covers(latitude_degrees, longitude_degrees)
+
+    def fit(
+        self,
+        latitude_degrees: Array,
+        longitude_degrees: Array,
+        values: ArrayLike,
+        *,
+        times: Times | None = None,
+    ) -> "FittedBasis":
+        """Fit the coefficients as `LatitudePolynomial.fit` does."""
+        columns = as_columns(latitude_degrees, longitude_degrees, values)
+        root = np.sqrt(area_weights(latitude_degrees))[:, None]
+        basis = root * self.basis_at(unit_sphere(latitude_degrees, longitude_degrees))
+        size = np.linalg.norm(basis, axis=0)
+        size[size == 0.0] = 1.0
+        found = np.linalg.lstsq(basis / size, root * columns, rcond=None)[0]
+        return FittedBasis(self, np.asarray(found / size[:, None], dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedBasis:
+    """A mean with known coefficients, as a function of points on the unit sphere.
+
+    Attributes
+    ----------
+    family : WithCovariates
+    coefficients : array of float64, shape (k, T)
+    """
+
+    family: WithCovariates
+    coefficients: Array
+
+    def __call__(self, X: Array) -> Array:
+        """Values at unit vectors X (n, 3), shape (n, T)."""
+        return np.asarray(self.family.basis_at(X) @ self.coefficients)
+
+
 @dataclass(frozen=True)
 class ReadFamily:
     """A family that is read from what ``NAME:ADDRESS`` names.
@@ -260,7 +353,13 @@ SPELLINGS = tuple(f"{name}:PATH" if isinstance(kind, ReadFamily) else name for n
 """How each is written."""
 
 
-def mean_family(name: str, *, variable: str = "t2m") -> MeanFamily:
+COVARIATE_READER = "cagp_dist.era5.covariates:open_covariate"
+"""What reads ``file:PATH:VARIABLE`` and ``zarr:ADDRESS:VARIABLE``, imported when it is needed."""
+
+
+def mean_family(
+    name: str, *, variable: str = "t2m", covariates: Sequence[str | CovariateField] = ()
+) -> MeanFamily:
     """Give the family of prior means that a job names.
 
     Parameters
@@ -269,6 +368,9 @@ def mean_family(name: str, *, variable: str = "t2m") -> MeanFamily:
         A key of `MEANS`, with ``:`` and the address behind it where the family is read: one of `SPELLINGS`.
     variable : str
         Name of the variable where the family is read from a file.
+    covariates : sequence of str or CovariateField
+        Static fields whose multiples are part of the mean as well: ``"file:PATH:VARIABLE"`` of a NetCDF
+        file, ``"zarr:ADDRESS:VARIABLE"`` of a store, or what `cagp_dist.covariate` makes of a DataArray.
 
     Returns
     -------
@@ -277,17 +379,34 @@ def mean_family(name: str, *, variable: str = "t2m") -> MeanFamily:
     Raises
     ------
     ArgumentError
-        If there is no such family.
+        If there is no such family, or it has no coefficients to stand beside those of covariates.
     DataError, BudgetError
         If what it is read from is damaged, or does not fit into memory.
     """
     kind, _, address = name.partition(":")
     family = MEANS.get(kind)
-    if isinstance(family, ReadFamily) and address:
+    if isinstance(family, ReadFamily) and address and not covariates:
         return family.read(address, variable=variable)
-    if family is None or isinstance(family, ReadFamily) or address:
+    if family is None or isinstance(family, ReadFamily) != bool(address):
         raise ArgumentError(f"mean is {name!r}; expected {alternatives(SPELLINGS)}.")
-    return family
+    if not covariates:
+        assert not isinstance(family, ReadFamily)
+        return family
+    if not isinstance(family, LatitudePolynomial):
+        named = [kind for kind, each in MEANS.items() if isinstance(each, LatitudePolynomial)]
+        raise ArgumentError(f"mean is {name!r} with covariates; expected {alternatives(named)} beside them.")
+    fields = tuple(_read_covariate(each) if isinstance(each, str) else each for each in covariates)
+    if len({field.name for field in fields}) < len(fields):
+        raise ArgumentError(
+            f"covariates are named {', '.join(field.name for field in fields)}; expected each once."
+        )
+    return WithCovariates(family, fields)
+
+
+def _read_covariate(spelling: str) -> CovariateField:
+    module, function = COVARIATE_READER.split(":")
+    field: CovariateField = getattr(import_module(module), function)(spelling)
+    return field
 
 
 def as_columns(latitude_degrees: Array, longitude_degrees: Array, values: ArrayLike) -> Array:

@@ -240,7 +240,7 @@ def _fields_at_once(fields: Fields, solver: "Solver", memory_limit_bytes: int) -
 
     if not isinstance(solver, ConjugateGradient) or solver != ConjugateGradient(solver.iterations):
         return 0
-    if isinstance(fields.X, LatLonGrid) or solver.iterations == 0:
+    if isinstance(fields.X, LatLonGrid) or solver.iterations == 0 or fields.prior.estimates_mean:
         return 0
     n, q = len(fields.X), len(fields.X_test)
     stored = 8 * (2 * n**2 + n * q + 3 * q**2)

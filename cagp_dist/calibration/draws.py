@@ -78,7 +78,9 @@ def draw(
     direction = generator.standard_normal(len(test))
     direction /= np.linalg.norm(direction)
     source = _source(prior.kernel, train, test, simulations, memory_limit_bytes)
-    centre = prior.mean_at(np.concatenate([train, test]))
+    both = np.concatenate([train, test])
+    # coefficients that are estimated are zero in these fields: no error depends on them (math 1.7)
+    centre = np.zeros((len(both), 1)) if prior.estimates_mean else prior.mean_at(both)
     if centre.shape[1] != 1:
         raise ArgumentError(
             f"the prior mean has {centre.shape[1]} columns; expected one value per point, as all draws come "

@@ -160,7 +160,8 @@ def calibrate(
     Parameters
     ----------
     prior : Prior
-        Law of the fields, and prior of the solver; its mean is a number or one column.
+        Law of the fields, and prior of the solver; its mean is a number or one column, or its coefficients
+        are estimated for each field.
     X : array_like, shape (n, p), or LatLonGrid
         Observed points, in the order in which the solver visits them, or the grid that is observed.
     X_test : array_like, shape (q, p)

@@ -1,13 +1,14 @@
 """A climatology from a Zarr store: the usual value of each place, interpolated to any points."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array
+from cagp_dist.era5.bilinear import BilinearGrid, closed
 from cagp_dist.era5.canonical import canonical, field_variable
 from cagp_dist.era5.layout import find_variable
 from cagp_dist.era5.remote import opened_store
@@ -22,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 
 MONTHS = 12
-_TOLERANCE_DEGREES = 1e-5
 _COPIES = 3
 """Peak memory of reading a field in canonical form, in copies of it."""
 
@@ -54,6 +54,13 @@ class Climatology:
     content_sha256: str
     units: str = "K"
 
+    @property
+    def grid(self) -> BilinearGrid:
+        """What interpolates it."""
+        return BilinearGrid(
+            self.latitude_degrees, self.west_degrees, self.eastward_degrees, self.values_kelvin
+        )
+
     def at(self, latitude_degrees: Array, longitude_degrees: Array, times: NDArray[np.datetime64]) -> Array:
         """Interpolate bilinearly in latitude and longitude.
 
@@ -74,20 +81,13 @@ class Climatology:
         ConfigurationError
             If a point lies outside the climatology.
         """
-        from scipy.interpolate import RegularGridInterpolator
-
         self.check_covers(latitude_degrees, longitude_degrees)
-        rows = np.clip(latitude_degrees, self.latitude_degrees[0], self.latitude_degrees[-1])
-        columns = np.clip(self._eastward(longitude_degrees), 0.0, self.eastward_degrees[-1])
         months = (
             _month(times) if self.values_kelvin.shape[2] == MONTHS else np.zeros(len(times), dtype=np.intp)
         )
         used, which = np.unique(months, return_inverse=True)
-        interpolate = RegularGridInterpolator(
-            (self.latitude_degrees, self.eastward_degrees), self.values_kelvin[:, :, used], method="linear"
-        )
-        found = interpolate(np.stack([rows, columns], axis=1))
-        return np.asarray(found, dtype=np.float64)[:, which.reshape(-1)]
+        grid = replace(self.grid, values=self.values_kelvin[:, :, used])
+        return grid.at(latitude_degrees, longitude_degrees)[:, which.reshape(-1)]
 
     def fit(
         self,
@@ -132,27 +132,16 @@ class Climatology:
 
     def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
         """Raise `ConfigurationError` if a point of (n,) latitudes and longitudes lies outside."""
-        south, north = self.latitude_degrees[[0, -1]]
-        width = self.eastward_degrees[-1]
-        outside = (
-            (latitude_degrees < south - _TOLERANCE_DEGREES)
-            | (latitude_degrees > north + _TOLERANCE_DEGREES)
-            | (self._eastward(longitude_degrees) > width + _TOLERANCE_DEGREES)
-        )
+        outside = self.grid.outside(latitude_degrees, longitude_degrees)
         if outside.any():
             first = int(np.flatnonzero(outside)[0])
             raise ConfigurationError(
-                f"the climatology covers latitudes {south:g}..{north:g} and {width:g} degrees east of "
-                f"longitude {self.west_degrees:g}; {np.count_nonzero(outside):,} of {outside.size:,} points "
-                f"lie outside, such as {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E. Take a "
+                f"the climatology covers {self.grid.extent}; {np.count_nonzero(outside):,} of "
+                f"{outside.size:,} points lie outside, such as {latitude_degrees[first]:g} N, "
+                f"{longitude_degrees[first]:g} E. Take a "
                 "climatology of the whole area, restrict observations.area and the map to it, or use another "
                 "mean."
             )
-
-    def _eastward(self, longitude_degrees: Array) -> Array:
-        """Degrees east of the first column; what rounding put just west of it is slightly negative."""
-        shifted = longitude_degrees - self.west_degrees + _TOLERANCE_DEGREES
-        return np.asarray(np.mod(shifted, 360.0) - _TOLERANCE_DEGREES, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,13 +209,9 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
                 f"the climatology has {values.shape[1]} x {values.shape[2]} points; expected at least two "
                 "rows and two columns to interpolate between."
             )
-    return _closed(
-        field["latitude"].values,
-        field["longitude"].values,
-        np.moveaxis(_by_month(values, field["time"].values), 0, -1),
-        content_sha256(field),
-        field_variable(field).units,
-    )
+    layers = np.moveaxis(_by_month(values, field["time"].values), 0, -1)
+    grid = closed(field["latitude"].values, field["longitude"].values, layers)
+    return Climatology(*grid, content_sha256(field), field_variable(field).units)
 
 
 def _check_size(dataset: xr.Dataset, variable: str) -> None:
@@ -267,31 +252,3 @@ def _by_month(values: NDArray[np.float32], times: NDArray[np.datetime64]) -> Arr
 def _month(times: NDArray[np.datetime64]) -> NDArray[np.intp]:
     """Calendar month, 0 for January."""
     return (times.astype("datetime64[M]").astype(np.int64) % MONTHS).astype(np.intp)
-
-
-def _closed(latitude: Array, longitude: Array, values: Array, digest: str, units: str) -> Climatology:
-    """Count longitudes from behind the widest gap; on a full circle close the seam and reach the poles."""
-    gaps = np.diff(longitude, append=longitude[0] + 360.0)
-    if gaps.max() <= 1.5 * float(np.median(gaps)):
-        eastward = np.append(longitude - longitude[0], 360.0)
-        closed = np.concatenate([values, values[:, :1]], axis=1)
-        latitude, closed = _with_poles(latitude, closed)
-        return Climatology(latitude, float(longitude[0]), eastward, closed, digest, units)
-    first = (int(np.argmax(gaps)) + 1) % longitude.size
-    west = float(longitude[first])
-    eastward = np.mod(np.roll(longitude, -first) - west, 360.0)
-    return Climatology(latitude, west, eastward, np.roll(values, -first, axis=1), digest, units)
-
-
-def _with_poles(latitude: Array, values: Array) -> tuple[Array, Array]:
-    """One value at each pole that is a row or within one row of the last one; values have a closed seam."""
-    row = float(np.median(np.diff(latitude)))
-    for end, pole in ((0, -90.0), (-1, 90.0)):
-        distance = abs(pole - float(latitude[end]))
-        average = np.broadcast_to(values[end, :-1].mean(axis=0), values[end].shape)
-        if distance < _TOLERANCE_DEGREES:
-            values[end] = average
-        elif distance < row + _TOLERANCE_DEGREES:
-            place = 0 if end == 0 else len(latitude)
-            latitude, values = np.insert(latitude, place, pole), np.insert(values, place, average, axis=0)
-    return latitude, values

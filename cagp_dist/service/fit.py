@@ -14,8 +14,9 @@ from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, Numbering
 from cagp_dist.likelihood.result import each
+from cagp_dist.means import FieldMean
 from cagp_dist.posterior.patterns import shared_places
-from cagp_dist.prior import Prior
+from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
@@ -253,7 +254,8 @@ def fit_prior(
     points, _, mean = values_of_fit(task)
     sites, fit_to = sites_of(task), task.job.prior.fit_to
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
-    residuals = points.values[np.ix_(sites.times, sites.chosen)] - mean(X).T[sites.times]
+    values = points.values[np.ix_(sites.times, sites.chosen)]
+    residuals = values - _centre(mean, X, values, sites.times)
 
     known = None if points.noise_variance is None else points.noise_variance[sites.chosen]
     typical = 0.0 if known is None else float(known.mean())
@@ -263,7 +265,7 @@ def fit_prior(
             families_of(task.job.prior.kernel),
             X if sites.grid is None else sites.grid,
             residuals.T if sites.grid is None else sites.on_grid(residuals),
-            mean=0.0,
+            mean=mean if isinstance(mean, EstimatedMean) else 0.0,
             bounds=bounds,
             method=sites.method,
             executor=executor,
@@ -294,6 +296,14 @@ def fit_prior(
     )
 
 
+def _centre(mean: FieldMean | EstimatedMean, X: Array, values: Array, times: Indices) -> Array:
+    """Mean of values (T, n) at points X (n, 3), of least squares where it is estimated beside the fit."""
+    if isinstance(mean, EstimatedMean):
+        basis = np.asarray(mean.basis_at(X))
+        return np.asarray((basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
+    return mean(X).T[times]
+
+
 def _shown(state: "FitProgress") -> str:
     lengthscale, variance = (
         " + ".join(f"{number:.3g}" for number in each(numbers))
@@ -305,7 +315,7 @@ def _shown(state: "FitProgress") -> str:
     )
 
 
-def values_of_fit(task: Task) -> tuple[Points, Indices, Callable[[Array], Array]]:
+def values_of_fit(task: Task) -> tuple[Points, Indices, FieldMean | EstimatedMean]:
     """Field that the numbers of a job are fitted to, which of its points are observed, and the mean of it."""
     if task.fit_points is None:
         return task.points, task.design.train, task.mean
@@ -315,7 +325,7 @@ def values_of_fit(task: Task) -> tuple[Points, Indices, Callable[[Array], Array]
             f"[prior] fit_times: none of the {task.design.train.size:,} observed places has a value at these "
             "times; choose others."
         )
-    return task.fit_points, train, fit_mean(task.family, task.fit_points, train)
+    return task.fit_points, train, fit_mean(task.job, task.family, task.fit_points, train)
 
 
 def same_places(points: Points, others: Points, chosen: Indices) -> Indices:
@@ -463,9 +473,12 @@ def prior_table(job: Job, fitted: FittedPrior) -> str:
         f"{name} = [{', '.join(value)}]" if isinstance(value, list) else f"{name} = {value}"
         for name, value in by_name([f"{value:.6g}" for _, value, _ in fitted.estimates()]).items()
     ]
-    return "\n".join(
-        ["[prior]", f'kernel = "{job.prior.kernel}"', f"mean = {_quoted(job.prior.mean)}", *numbers]
-    )
+    mean = [f"mean = {_quoted(job.prior.mean)}"]
+    if job.prior.mean_estimate != "generalised":
+        mean.append(f"mean_estimate = {_quoted(job.prior.mean_estimate)}")
+    if job.prior.covariates:
+        mean.append(f"covariates = [{', '.join(map(_quoted, job.prior.covariates))}]")
+    return "\n".join(["[prior]", f'kernel = "{job.prior.kernel}"', *mean, *numbers])
 
 
 def _quoted(text: str) -> str:

@@ -79,7 +79,7 @@ def fit_folds(
         rest = replace(
             task,
             design=replace(design, train=train),
-            mean=fit_mean(task.family, task.points, train),
+            mean=fit_mean(task.job, task.family, task.points, train),
         )
         fitted = fit_prior(rest, executor=executor, memory_limit_bytes=memory_limit_bytes, progress=report)
         priors += [fitted.prior] * group.size

@@ -16,7 +16,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
-from cagp_dist.service.jobfile.tables import BlockPoints, FoldPoints
+from cagp_dist.service.jobfile.tables import BlockPoints, FoldPoints, Job
 from cagp_dist.service.laws import KnownErrors, learnt, unchanged, without_gaps
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated
@@ -350,6 +350,7 @@ def attributes_of(
         "prior": {
             "kernel": job.prior.kernel,
             "mean": job.prior.mean,
+            **_mean_estimate(job),
             **by_name(
                 [
                     *(part.common_lengthscale for part in prior.kernel.parts),
@@ -414,6 +415,12 @@ def _gaps(task: Task) -> dict[str, object]:
     """Count the values and the solves where observed points lack values at some times."""
     gaps = gaps_of(task.points, task.design.train)
     return {} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}
+
+
+def _mean_estimate(job: Job) -> dict[str, object]:
+    """How coefficients of the mean were found, and what they belong to beside the polynomial."""
+    said: dict[str, object] = {} if job.prior.reads_mean else {"mean_estimate": job.prior.mean_estimate}
+    return said | ({"covariates": list(job.prior.covariates)} if job.prior.covariates else {})
 
 
 def _cross_validation(task: Task) -> dict[str, object]:

@@ -55,9 +55,9 @@ def simulate_task(
 ) -> Simulated:
     """Draw fields from the prior of a job, observe them where the job does, and solve for each.
 
-    Each is observed at the points that the first time of the job has, with their noise. The prior mean is
-    taken as known: it moves all values, and with them no error. Of folds all points are observed, and errors
-    looked at in all of them.
+    Each is observed at the points that the first time of the job has, with their noise. A prior mean that is
+    known moves all values, and with them no error; the coefficients of one that is not are estimated for each
+    field. Of folds all points are observed, and errors looked at in all of them.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def simulate_task(
     solved = observed.conditioned(prior)
     try:
         found = calibrate(
-            Prior(solved.kernel, solved.noise_variance),
+            Prior(solved.kernel, solved.noise_variance, solved.mean if solved.estimates_mean else 0.0),
             X,
             unit_sphere(task.points.latitude_degrees[test], task.points.longitude_degrees[test]),
             solver=task.solver,

@@ -14,7 +14,7 @@ from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import Model
 from cagp_dist.likelihood.result import each
-from cagp_dist.prior import Prior
+from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.samples import posterior_by_samples
 from cagp_dist.service.jobfile.tables import Job
@@ -114,7 +114,7 @@ class Solution:
     left_out: LeftOut | None = None
 
 
-def prior_of(job: Job, mean: Callable[[Array], Array]) -> Prior | None:
+def prior_of(job: Job, mean: Mean) -> Prior | None:
     """Build the prior of a job, or None if its numbers are to be fitted."""
     numbers = job.prior.numbers
     if numbers is None:
@@ -155,7 +155,7 @@ def solve(
     Parameters
     ----------
     prior : Prior
-        Its mean returns one column per time.
+        Its mean returns one column per time, or its coefficients are estimated for each.
     X : array (n, 3), or LatLonGrid
         Observed points in solver order, or the grid that was observed.
     y : array, shape (n, T), or (T, P, Q) on a grid
@@ -322,8 +322,10 @@ def _std_by_time(variances: Sequence[Array], *, fields: int) -> Array:
     return np.broadcast_to(rows, (fields, rows.shape[1]))
 
 
-def _columns_of(prior: Prior, columns: slice) -> Callable[[Array], Array]:
-    """Restrict the prior mean to some of its columns."""
+def _columns_of(prior: Prior, columns: slice) -> Mean:
+    """Restrict the prior mean to some of its columns; one that is estimated has none."""
+    if prior.estimates_mean:
+        return prior.mean
     return lambda X: prior.mean_at(X)[:, columns]
 
 

@@ -22,7 +22,7 @@ from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.prior import Prior
+from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.grids import places_on_grid
 from cagp_dist.service.jobfile.tables import Job
@@ -116,8 +116,8 @@ class Task:
         Which of them are observed and scored, and the cells of the map.
     family : MeanFamily
         What the prior mean is fitted from.
-    mean : FieldMean
-        The prior mean, fitted to the observed values.
+    mean : FieldMean or EstimatedMean
+        The prior mean, fitted to the observed values, or its basis, if it is estimated with the field.
     prior : Prior or None
         Kernel, noise and mean; None where the job leaves its numbers out, which are fitted first.
     solver : Solver
@@ -140,7 +140,7 @@ class Task:
     points: Points
     design: Design
     family: MeanFamily
-    mean: FieldMean
+    mean: FieldMean | EstimatedMean
     prior: Prior | None
     solver: Solver
     places: tuple[LatLonGrid, Indices] | None
@@ -243,7 +243,7 @@ class Task:
 
     def _part(self, train: Indices, test: Indices) -> "Task":
         design = Design(train=train, test=test, test_weights=np.ones(test.size), cells=None)
-        mean = fit_mean(self.family, self.points, train)
+        mean = fit_mean(self.job, self.family, self.points, train)
         places = places_on_grid(self.solver, self.points, design)
         return replace(
             self,
@@ -288,7 +288,13 @@ class Task:
         """
         blank = 0 if self.design.cells is None else self.design.cells.blank
         gaps = self.points.gridded and bool(np.isnan(self.points.values).any())
-        names = ("content_sha256", "climatology_sha256", "targets_sha256", "fit_content_sha256")
+        names = (
+            "content_sha256",
+            "climatology_sha256",
+            "covariates_sha256",
+            "targets_sha256",
+            "fit_content_sha256",
+        )
         contents = (self.provenance.get(name) for name in names)
         return run_key(
             job=self.job.canonical(),
@@ -336,18 +342,20 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         not cover them.
     """
     points, design, recalibration = choose(job, field)
-    family = mean_family(job.prior.mean, variable=job.observations.variable)
+    family = mean_family(job.prior.mean, variable=job.observations.variable, covariates=job.prior.covariates)
     for cells in (design.cells, design.mean_cells):
         if cells is not None:
             family.check_covers(*cells.covered())
     family.check_covers(points.latitude_degrees, points.longitude_degrees)
-    mean = fit_mean(family, points, design.train)
+    mean = fit_mean(job, family, points, design.train)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
         "content_sha256": content_sha256(field),
     }
-    if family.content_sha256 is not None:
+    if family.content_sha256 is not None and job.prior.covariates:
+        provenance |= {"covariates_sha256": family.content_sha256}
+    elif family.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
     wanted = places_of(job)
@@ -393,8 +401,10 @@ class MeanByPattern:
         return values
 
 
-def fit_mean(family: MeanFamily, points: Points, chosen: Indices) -> FieldMean:
+def fit_mean(job: Job, family: MeanFamily, points: Points, chosen: Indices) -> FieldMean | EstimatedMean:
     """Fit a prior mean to the values at some points, each field to those that it has.
+
+    Where the job has it estimated with the field, it is given as it is.
 
     Raises
     ------
@@ -404,7 +414,8 @@ def fit_mean(family: MeanFamily, points: Points, chosen: Indices) -> FieldMean:
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     values = points.values[:, chosen]
     present = ~np.isnan(values)
-    if present.all():
+    estimated = job.prior.estimates_mean and isinstance(family, EstimatedMean)
+    if present.all() and not estimated:
         return family.fit(latitude, longitude, values.T, times=points.times)
     parts = []
     for fields in fields_by_pattern(present):
@@ -414,6 +425,8 @@ def fit_mean(family: MeanFamily, points: Points, chosen: Indices) -> FieldMean:
                 f"nothing was observed at {shown(points.times[fields[0]])} at the {chosen.size:,} points "
                 "that predict the others; leave this time out, or use fewer folds or smaller blocks."
             )
+        if estimated:
+            continue
         mean = family.fit(
             latitude[places],
             longitude[places],
@@ -421,7 +434,7 @@ def fit_mean(family: MeanFamily, points: Points, chosen: Indices) -> FieldMean:
             times=points.times[fields],
         )
         parts.append((fields, mean))
-    return MeanByPattern(tuple(parts))
+    return family if isinstance(family, EstimatedMean) and estimated else MeanByPattern(tuple(parts))
 
 
 def spacing_of(points: Points, design: Design) -> float:

@@ -478,6 +478,23 @@ class PriorTable(Table):
             examples=["quadratic-latitude"],
         ),
     ] = "quadratic-latitude"
+    mean_estimate: Annotated[
+        Literal["generalised", "ordinary"],
+        Field(
+            description='"generalised": by generalised least squares with the field, counted in the error '
+            'bars; or "ordinary": by least squares before, taken as known',
+            examples=["generalised"],
+        ),
+    ] = "generalised"
+    covariates: Annotated[
+        tuple[Annotated[str, AfterValidator(values.covariate)], ...],
+        Field(
+            description='a list of fields that the mean depends on, "file:PATH:VARIABLE" or '
+            '"zarr:ADDRESS:VARIABLE"',
+            examples=[["file:static.nc:elevation"]],
+            max_length=20,
+        ),
+    ] = ()
     fit_to: Annotated[FitTo, Field(description='"observed" or "field"', examples=["observed"])] = "observed"
     fit_times: Annotated[
         Times | None,
@@ -544,6 +561,25 @@ class PriorTable(Table):
                 f"{parts} numbers, one for each part in the same order, for example {example} for two"
             )
         return self
+
+    @model_validator(mode="after")
+    def _covariates_beside_coefficients(self) -> Self:
+        if self.covariates and self.reads_mean:
+            raise ValueError(
+                f'covariates came with mean = "{self.mean}", which has no coefficients; leave them out, or write '
+                'mean = "constant" or a mean by latitude'
+            )
+        return self
+
+    @property
+    def reads_mean(self) -> bool:
+        """Whether the mean is read, and has no coefficients but a shift."""
+        return ":" in self.mean
+
+    @property
+    def estimates_mean(self) -> bool:
+        """Whether coefficients of the mean are estimated with the field."""
+        return self.mean_estimate == "generalised" and not self.reads_mean
 
     @property
     def numbers(self) -> Numbers | None:
@@ -703,6 +739,10 @@ class Job(Table):
             del observations["gaps"]  # as of tables; where it makes a difference to a field, the run says so
         if self.design.regions is None:
             del form["design"]["regions"], form["design"]["regions_resolution_degrees"]
+        if not self.prior.estimates_mean:
+            del form["prior"]["mean_estimate"]  # as all means were once
+        if not self.prior.covariates:
+            del form["prior"]["covariates"]
         new = {
             "noise_std": observations,
             "columns": observations,

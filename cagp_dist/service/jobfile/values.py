@@ -160,6 +160,17 @@ def mean(value: str) -> str:
     raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, MEANS)}")
 
 
+def covariate(value: str) -> str:
+    """Check how a covariate is spelled."""
+    kind, _, rest = value.partition(":")
+    address, _, variable = rest.rpartition(":")
+    if kind in ("file", "zarr") and address and variable and "\0" not in value:
+        return value
+    raise ValueError(
+        'expected "file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE", for example "file:static.nc:elevation"'
+    )
+
+
 def scheduler(value: str | None) -> str | None:
     """Check a scheduler's name, address or file."""
     if value is None or value in SCHEDULERS or value.endswith(".json"):

@@ -1,0 +1,164 @@
+"""Static fields that a prior mean depends on: elevation, a land-sea mask, the distance to the coast."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.era5.bilinear import BilinearGrid, closed
+from cagp_dist.era5.layout import listed
+from cagp_dist.era5.remote import opened_store
+from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataError
+from cagp_dist.means import latitude_of
+from cagp_dist.store.arrays import content_sha256
+from cagp_dist.text import counted
+
+_AXES = {"latitude": ("latitude", "lat"), "longitude": ("longitude", "lon", "long")}
+
+
+@dataclass(frozen=True, eq=False)
+class Covariate:
+    """A field on a grid, interpolated bilinearly.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    grid : BilinearGrid
+        With one layer, NaN where the field is not known.
+    content_sha256 : str
+        Digest of the numbers.
+    """
+
+    name: str
+    grid: BilinearGrid
+    content_sha256: str
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if it is not known at one of these points (n,)."""
+        outside = self.grid.outside(latitude_degrees, longitude_degrees)
+        what, where = f"lies outside: it covers {self.grid.extent}", outside
+        if not outside.any():
+            where = np.isnan(self.grid.at(latitude_degrees, longitude_degrees)[:, 0])
+            what = "is NaN, or a neighbour that it is interpolated from is"
+        if where.any():
+            first = int(np.flatnonzero(where)[0])
+            raise ConfigurationError(
+                f"covariate {self.name} does not cover {counted(int(where.sum()), 'point')} of "
+                f"{where.size:,}; at {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E it "
+                f"{what}. Fill the field, restrict observations.area and the map to where it is known, or "
+                "leave it out."
+            )
+
+    def at(self, X: Array) -> Array:
+        """Values at unit vectors X (n, 3), shape (n,).
+
+        Raises
+        ------
+        ConfigurationError
+            As `check_covers`.
+        """
+        latitude, longitude = latitude_of(X), np.rad2deg(np.arctan2(X[:, 1], X[:, 0]))
+        self.check_covers(latitude, longitude)
+        return self.grid.at(latitude, longitude)[:, 0]
+
+
+def covariate(field: xr.DataArray, *, name: str | None = None) -> Covariate:
+    """Make a covariate of a field.
+
+    Parameters
+    ----------
+    field : xarray.DataArray
+        With a latitude and a longitude in degrees for each row and column, in any order and convention, and
+        no other axis of more than one value. On a full circle the seam and the poles are closed.
+    name : str, optional
+        By default that of the field.
+
+    Raises
+    ------
+    DataError
+        If it is no such field, or infinite somewhere.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> axes = {"latitude": np.linspace(-90.0, 90.0, 19), "longitude": np.arange(0.0, 360.0, 10.0)}
+    >>> height = xr.DataArray(np.ones((19, 36)), coords=axes, dims=list(axes), name="height")
+    >>> covariate(height).at(np.eye(3))
+    array([1., 1., 1.])
+    """
+    called = str(field.name or "covariate") if name is None else name
+    plain = field.squeeze(drop=True)
+    axes = {}
+    for axis, names in _AXES.items():
+        found = [key for key in plain.dims if str(key).lower() in names]
+        if len(found) != 1 or plain.ndim != 2 or found[0] not in plain.coords:
+            raise DataError(
+                f"covariate {called} has dimensions {dict(field.sizes)}; expected latitude and longitude, "
+                "with their degrees as coordinates, and one value of anything else. Select it before."
+            )
+        axes[axis] = found[0]
+    plain = plain.transpose(axes["latitude"], axes["longitude"])
+    values = np.asarray(plain.values, dtype=np.float64)
+    latitude, longitude = (np.asarray(plain[axes[axis]].values, dtype=np.float64) for axis in _AXES)
+    longitude = np.mod(longitude, 360.0)
+    if not (np.isfinite(latitude).all() and np.isfinite(longitude).all() and np.abs(latitude).max() <= 90.0):
+        raise DataError(f"the axes of covariate {called} are no degrees; expected latitudes of -90 to 90.")
+    if min(values.shape) < 2 or np.unique(latitude).size < latitude.size:
+        raise DataError(
+            f"covariate {called} has {values.shape[0]} x {values.shape[1]} points; expected at least two "
+            "rows and two columns, and each latitude once."
+        )
+    if np.isinf(values).any():
+        raise DataError(f"covariate {called} is infinite somewhere; expected NaN where it is not known.")
+    longitude, columns = np.unique(longitude, return_index=True)  # a seam that is there twice is one
+    rows = np.argsort(latitude)
+    values, latitude = values[np.ix_(rows, columns)], latitude[rows]
+    held = xr.DataArray(values, {"latitude": latitude, "longitude": longitude}, ["latitude", "longitude"])
+    grid = BilinearGrid(*closed(latitude, longitude, values[:, :, None].copy()))
+    return Covariate(called, grid, content_sha256(held.to_dataset(name="covariate")))
+
+
+def open_covariate(spelling: str) -> Covariate:
+    """Read ``file:PATH:VARIABLE`` or ``zarr:ADDRESS:VARIABLE``.
+
+    Raises
+    ------
+    ArgumentError
+        If it is spelled otherwise.
+    DataError
+        If there is no such file or store, or it has no such field.
+    """
+    kind, _, rest = spelling.partition(":")
+    address, _, variable = rest.rpartition(":")
+    if kind not in ("file", "zarr") or not address or not variable:
+        raise ArgumentError(
+            f'covariate is {spelling!r}; expected "file:PATH:VARIABLE" of a NetCDF file or '
+            '"zarr:ADDRESS:VARIABLE" of a store, for example "file:static.nc:elevation".'
+        )
+    if kind == "zarr":
+        with opened_store(address) as dataset:
+            return _read(dataset, variable, spelling)
+    path = Path(address).expanduser()
+    if not path.is_file():
+        raise DataError(
+            f"covariates: there is no file {path}. The path is relative to the working directory."
+        )
+    try:
+        with xr.open_dataset(path, chunks=None, cache=False, decode_times=False) as dataset:
+            return _read(dataset, variable, spelling)
+    except CagpError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"covariates: {path} cannot be read as NetCDF: {error}") from error
+
+
+def _read(dataset: xr.Dataset, variable: str, spelling: str) -> Covariate:
+    if variable not in dataset.data_vars:
+        raise DataError(
+            f"covariates: {spelling.rpartition(':')[0]} has no variable {variable!r}; it has "
+            f"{listed(dataset.data_vars)}."
+        )
+    return covariate(dataset[variable].load(), name=variable)
