@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
@@ -134,12 +135,20 @@ def with_field(text):
     return text.replace("[prior]", '[prior]\nfit_to = "field"')
 
 
-def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch):
+def with_mean(text, estimate):
+    return text.replace("[prior]", f'[prior]\nmean_estimate = "{estimate}"')
+
+
+each_estimate = pytest.mark.parametrize("estimate", ["generalised", "ordinary"])
+
+
+@each_estimate
+def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch, estimate):
     monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 500)  # beyond, a dense factor is not used
     whole = job_text.replace(
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
     )
-    task = prepare(parse_job(whole), field)
+    task = prepare(parse_job(with_mean(whole, estimate)), field)
     assert task.design.train.size == 584
     fitted = fitted_in(task)
     assert fitted.attributes()["likelihood"] == (
@@ -147,21 +156,36 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
     )
     sites = fit_sites(task.points, task.design.train, fit_to="observed")
     X = unit_sphere(task.points.latitude_degrees[sites.chosen], task.points.longitude_degrees[sites.chosen])
-    b = task.points.values[:, sites.chosen] - task.mean(X).T
+    y, N = task.points.values[:, sites.chosen], np.eye(len(X))
+    if estimate == "generalised":
+        N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
+    else:
+        y = y - task.mean(X).T
     kernel, noise = fitted.prior.kernel, fitted.prior.noise_variance
-    expected = multivariate_normal(np.zeros(len(X)), kernel(X, X) + noise * np.eye(len(X))).logpdf(b).sum()
+    law = multivariate_normal(np.zeros(N.shape[1]), N.T @ (kernel(X, X) + noise * np.eye(len(X))) @ N)
+    expected = law.logpdf(y @ N).sum()
     assert fitted.result.log_likelihood == pytest.approx(expected, abs=1e-6)
     assert_within(fitted, standard_errors=4.0)
 
 
-def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text):
-    task = prepare(parse_job(job_text), field)
+def fitted_directly(task, where, values):
+    """The same from the library: REML beside a mean that is estimated, else about the mean of the task."""
+    if task.job.prior.mean_estimate == "generalised":
+        return fit_likelihood(cagp.Matern32, where, values, mean=cagp.mean_family("harmonic-latitude"))
+    centre = task.mean(where.points if isinstance(where, cagp.LatLonGrid) else where)
+    shaped = centre.T.reshape(values.shape) if isinstance(where, cagp.LatLonGrid) else centre
+    return fit_likelihood(cagp.Matern32, where, values - shaped, mean=0.0)
+
+
+@each_estimate
+def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text, estimate):
+    task = prepare(parse_job(with_mean(job_text, estimate)), field)
     assert task.prior is None
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
     assert (fitted.where, fitted.fit_to) == ("the 250 observed points", "observed")
     assert (fitted.result.method, fitted.result.points) == ("dense", 250)
-    direct = fit_likelihood(cagp.Matern32, task.inputs, task.targets - task.mean(task.inputs), mean=0.0)
+    direct = fitted_directly(task, task.inputs, task.targets)
     np.testing.assert_allclose(
         [value for _, value, _ in fitted.estimates()],
         [direct.prior.kernel.lengthscale, direct.prior.kernel.variance, direct.prior.noise_variance],
@@ -290,25 +314,23 @@ def test_many_points_are_fitted_in_blocks_and_very_many_in_some_of_them(field, j
     assert some.where == "150 points, in evenly spread blocks of neighbours, of the 250 observed points"
 
 
-def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text):
-    task = prepare(parse_job(with_field(job_text)), field)
+@each_estimate
+def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text, estimate):
+    task = prepare(parse_job(with_mean(with_field(job_text), estimate)), field)
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
     assert fitted.where == "the whole field of 612 points, test points included"
     assert (fitted.attributes()["fit_to"], fitted.attributes()["where"]) == ("field", fitted.where)
     assert (fitted.result.method, fitted.result.points) == ("rings", 612)
-    # the same, from the library, with the mean of the observed points
     grid = cagp.LatLonGrid(np.arange(-80.0, 81.0, 10.0), 36)
-    mean = task.mean(grid.points).T.reshape(2, 17, 36)
-    direct = fit_likelihood(cagp.Matern32, grid, field.t2m.values[:, 1:-1] - mean, mean=0.0)
+    direct = fitted_directly(task, grid, field.t2m.values[:, 1:-1].astype(float))
     np.testing.assert_allclose(
         [value for _, value, _ in fitted.estimates()],
         [direct.prior.kernel.lengthscale, direct.prior.kernel.variance, direct.prior.noise_variance],
         rtol=1e-6,
     )
     assert fitted.result.log_likelihood == pytest.approx(direct.log_likelihood, rel=1e-9)
-    X = task.new_inputs
-    np.testing.assert_array_equal(fitted.prior.mean_at(X), task.mean(X))
+    assert fitted.prior.mean is task.mean
 
 
 def test_a_region_is_fitted_at_its_observed_points(field, job_text):

@@ -84,7 +84,7 @@ def test_the_group_is_what_calibrate_finds_at_the_points_of_the_job(done):
     X, X_test = (cagp.unit_sphere(at.latitude.values, at.longitude.values) for at in (observed, test))
     kernel = cagp.Matern32(PRIOR["lengthscale"], PRIOR["variance"])
     found = cagp.calibrate(
-        cagp.Prior(kernel, PRIOR["noise_variance"]),
+        cagp.Prior(kernel, PRIOR["noise_variance"], cagp.mean_family("constant")),
         X,
         X_test,
         solver=cagp.BlockGaussSeidel(1, block_size=30),

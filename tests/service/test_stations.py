@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
 from cagp_dist.calibration.folds import block_folds
@@ -28,8 +29,10 @@ from cagp_dist.store.publish import verify
 
 from ..clusters import local_cluster
 from ..jobs import job_text, map_grid
+from ..oracle import universal_kriging
 
 LENGTHSCALE, VARIANCE, NUGGET = 0.1, 30.0, 0.4
+NUMBERS = {"mean": "constant", "lengthscale": LENGTHSCALE, "variance": VARIANCE, "noise_variance": NUGGET}
 DAYS = ("2020-06-01", "2020-06-02", "2020-06-03")
 
 
@@ -74,12 +77,7 @@ def job(folder, *, observations=None, design=None, **tables):
             "targets": f"table:{folder / 'places.csv'}",
             **(design or {}),
         },
-        "prior": {
-            "mean": "constant",
-            "lengthscale": LENGTHSCALE,
-            "variance": VARIANCE,
-            "noise_variance": NUGGET,
-        },
+        "prior": NUMBERS,
         "solver": {"name": "cholesky"},
         "cluster": {"scheduler": "serial"},
         "output": {"root": folder / "out"},
@@ -93,9 +91,15 @@ def read(path, group):
         return dataset.load()
 
 
-def dense(X, y, noise, X_new, latitude):
-    """Mean and latent variance of one field, about its mean weighted by cos(latitude)."""
+def dense(X, y, noise, X_new, latitude, *, estimate):
+    """Mean and latent variance of one field, about its mean weighted by cos(latitude), or by kriging."""
     kernel = Matern32(LENGTHSCALE, VARIANCE)
+    if estimate == "generalised":
+        ones = np.ones((len(X), 1)), np.ones((len(X_new), 1))
+        found = universal_kriging(
+            kernel(X, X) + np.diag(noise), kernel(X_new, X), kernel(X_new, X_new), *ones, y
+        )
+        return found.mean, found.covariance.diagonal()
     weights = np.cos(np.deg2rad(latitude))
     centre = float(np.average(y, weights=weights))
     G, V = kernel(X, X) + np.diag(noise), kernel(X_new, X)
@@ -105,8 +109,11 @@ def dense(X, y, noise, X_new, latitude):
     )
 
 
-def test_folds_map_and_places_are_those_of_dense_formulas(stations):
-    outcome = run(job(stations))
+@pytest.mark.parametrize("estimate", ["generalised", "ordinary"])
+def test_folds_map_and_places_are_those_of_dense_formulas(stations, estimate):
+    outcome = run(job(stations, prior={**NUMBERS, "mean_estimate": estimate}))
+    said = json.loads(read(outcome.path, None).attrs["prior"])
+    assert (said["mean"], said["mean_estimate"]) == ("constant", estimate)
     verify(outcome.path)
     groups = {name: read(outcome.path, name) for name in ("posterior", "map", "targets", "calibration")}
     posterior = groups["posterior"]
@@ -129,15 +136,16 @@ def test_folds_map_and_places_are_those_of_dense_formulas(stations):
         for fold in range(4):
             kept, left = there & (folds != fold), folds == fold
             mean, variance = dense(
-                X[kept], observed[time, kept], noise[kept] ** 2 + NUGGET, X[left], latitude[kept]
+                *(X[kept], observed[time, kept], noise[kept] ** 2 + NUGGET, X[left], latitude[kept]),
+                estimate=estimate,
             )
             np.testing.assert_allclose(posterior.TAVG_mean[time, left], mean, atol=1e-9)
             np.testing.assert_allclose(posterior.TAVG_std[time, left], np.sqrt(variance), atol=1e-9)
         arguments = X[there], observed[time, there], noise[there] ** 2 + NUGGET
-        mean, variance = dense(*arguments, X_map, latitude[there])
+        mean, variance = dense(*arguments, X_map, latitude[there], estimate=estimate)
         np.testing.assert_allclose(groups["map"].TAVG_mean[time].values.ravel(), mean, atol=1e-9)
         np.testing.assert_allclose(groups["map"].TAVG_std[time].values.ravel(), np.sqrt(variance), atol=1e-9)
-        mean, variance = dense(*arguments, X_places, latitude[there])
+        mean, variance = dense(*arguments, X_places, latitude[there], estimate=estimate)
         np.testing.assert_allclose(groups["targets"].TAVG_mean[time], mean, atol=1e-9)
         np.testing.assert_allclose(groups["targets"].TAVG_std[time], np.sqrt(variance), atol=1e-9)
     np.testing.assert_allclose(groups["targets"].longitude, [13.4, 350.9])
@@ -279,10 +287,12 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     task = prepare(parsed, ingest(parsed, report=lambda line: None))
     sites = fit_sites(task.points, task.design.train, fit_to="observed")
     X = unit_sphere(task.points.latitude_degrees[sites.chosen], task.points.longitude_degrees[sites.chosen])
-    b = task.points.values[np.ix_(sites.times, sites.chosen)] - task.mean(X).T[sites.times]
+    y = task.points.values[np.ix_(sites.times, sites.chosen)]
+    contrasts = null_space(np.ones((1, len(X))))  # of the restricted likelihood beside a constant
     kernel = Matern32(prior["lengthscale"], prior["variance"])
     G = kernel(X, X) + np.diag(task.points.noise_variance[sites.chosen] + prior["noise_variance"])
-    expected = multivariate_normal(np.zeros(len(X)), G).logpdf(b).sum()
+    law = multivariate_normal(np.zeros(len(X) - 1), contrasts.T @ G @ contrasts)
+    expected = law.logpdf(y @ contrasts).sum()
     assert json.loads(attributes["fit"])["log_likelihood"] == pytest.approx(expected, abs=1e-4)
     assert "fitted to them, kernel and noise too." in attributes["cross_validation"]
 

@@ -488,6 +488,7 @@ class PriorTable(Table):
     ] = "generalised"
     covariates: Annotated[
         tuple[Annotated[str, AfterValidator(values.covariate)], ...],
+        BeforeValidator(values.as_tuple),
         Field(
             description='a list of fields that the mean depends on, "file:PATH:VARIABLE" or '
             '"zarr:ADDRESS:VARIABLE"',
@@ -566,8 +567,8 @@ class PriorTable(Table):
     def _covariates_beside_coefficients(self) -> Self:
         if self.covariates and self.reads_mean:
             raise ValueError(
-                f'covariates came with mean = "{self.mean}", which has no coefficients; leave them out, or write '
-                'mean = "constant" or a mean by latitude'
+                f'covariates came with mean = "{self.mean}", which has no coefficients; leave them out, or '
+                'write mean = "constant" or a mean by latitude'
             )
         return self
 

@@ -1,0 +1,179 @@
+"""How a job finds the coefficients of its mean: with the field, or before; with covariates."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.era5.covariates import covariate
+from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.fit import fit_prior, prior_table
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.run import run
+from cagp_dist.service.task import prepare
+
+from ..jobs import job_text, random_points
+
+NUMBERS = {"lengthscale": 0.4, "variance": 60.0, "noise_variance": 2.0}
+
+
+SOLVER = {"name": "block-gauss-seidel", "iterations": 1, "block_size": 30}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def field(tmp_path_factory):
+    """One time of 10 x 20 points, which a quick Zarr store holds."""
+    latitude, longitude = np.arange(-81.0, 82.0, 18.0), np.arange(0.0, 360.0, 18.0)
+    points = cagp.unit_sphere(*(each.ravel() for each in np.meshgrid(latitude, longitude, indexing="ij")))
+    covariance = cagp.Matern32(0.4, 60.0)(points, points) + 2.0 * np.eye(200)
+    drawn = np.linalg.cholesky(covariance) @ np.random.default_rng(3).normal(size=200) + 280.0
+    path = tmp_path_factory.mktemp("source") / "field.zarr"
+    values = drawn.reshape(1, latitude.size, longitude.size).astype("f4")
+    axes = {"time": np.array(["2020-01-01"], dtype="datetime64[ns]")}
+    axes |= {"latitude": latitude, "longitude": longitude}
+    dataset = xr.Dataset({"t2m": (tuple(axes), values, {"units": "K"})}, coords=axes)
+    dataset.to_zarr(path, zarr_format=3, consolidated=False)
+    return path
+
+
+@pytest.fixture
+def job(tmp_path, field):
+    """Make a job of its solver and of keys of the prior; numbers that are None are left out."""
+
+    def make(solver=None, **prior):
+        table = {key: value for key, value in {**NUMBERS, **prior}.items() if value is not None}
+        return parse_job(
+            job_text(
+                **{
+                    "observations": {"source": f"zarr:{field}"},
+                    "design": {"train": random_points(150), "test": random_points(25, seed=1)},
+                    "prior": table,
+                    "solver": solver or SOLVER,
+                    "output": {"root": tmp_path / "out"},
+                }
+            )
+        )
+
+    return make
+
+
+def task_of(parsed):
+    return prepare(parsed, ingest(parsed, report=lambda line: None))
+
+
+@pytest.fixture
+def static(tmp_path):
+    """Elevation on a grid; another that is known north of the equator alone."""
+    latitude, longitude = np.linspace(-90.0, 90.0, 37), np.arange(0.0, 360.0, 5.0)
+    relief = 1000.0 * np.cos(np.deg2rad(latitude))[:, None] * (1.0 + np.cos(3.0 * np.deg2rad(longitude)))
+    axes = {"latitude": latitude, "longitude": longitude}
+    field = xr.DataArray(relief, axes, list(axes), name="elevation")
+    dataset = xr.Dataset(
+        {"elevation": field, "north": field.where(field.latitude > 0), "level": 0 * field + 3}
+    )
+    dataset.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
+    return f"file:{tmp_path / 'static.nc'}"
+
+
+def published(outcome, group):
+    with xr.open_zarr(outcome.path, group=group) as dataset:
+        return dataset.load()
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [None, {"name": "cholesky"}, {"name": "conjugate-gradient", "iterations": 5}],
+    ids=["sweeps", "cholesky", "conjugate gradients"],
+)
+def test_a_job_gives_what_condition_gives(job, tmp_path, static, solver):
+    parsed = job(solver, mean="quadratic-latitude", covariates=[f"{static}:elevation"])
+    outcome = run(parsed)
+    task = task_of(parsed)
+    with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
+        relief = covariate(dataset.elevation.load())
+    prior = cagp.Prior(
+        cagp.Matern32(NUMBERS["lengthscale"], NUMBERS["variance"]),
+        NUMBERS["noise_variance"],
+        cagp.mean_family("quadratic-latitude", covariates=[relief]),
+    )
+    found = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
+    posterior = published(outcome, "posterior")
+    np.testing.assert_allclose(posterior.t2m_mean[0], found.mean[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(posterior.t2m_std[0], np.sqrt(found.variance), rtol=1e-9)
+    said = json.loads(published(outcome, None).attrs["prior"])
+    assert said["mean_estimate"] == "generalised"
+    assert said["covariates"] == [f"{static}:elevation"]
+
+
+def test_least_squares_before_the_solve_stay_a_choice(job):
+    parsed = job(mean="quadratic-latitude", mean_estimate="ordinary")
+    task, posterior = task_of(parsed), published(run(parsed), "posterior")
+    train = task.design.train
+    mean = cagp.mean_family("quadratic-latitude").fit(
+        task.points.latitude_degrees[train], task.points.longitude_degrees[train], task.targets
+    )
+    prior = cagp.Prior(
+        cagp.Matern32(NUMBERS["lengthscale"], NUMBERS["variance"]), NUMBERS["noise_variance"], mean
+    )
+    found = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
+    np.testing.assert_array_equal(posterior.t2m_mean[0], found.mean[:, 0])
+    np.testing.assert_array_equal(posterior.t2m_std[0], np.sqrt(found.variance))
+
+
+def test_jobs_from_before_keep_their_form_where_their_result_is_the_same(job):
+    ordinary, standard = (
+        job(mean_estimate=estimate).canonical()["prior"] for estimate in ("ordinary", "generalised")
+    )
+    assert {"mean_estimate", "covariates"}.isdisjoint(ordinary)
+    assert standard == {**ordinary, "mean_estimate": "generalised"}
+    assert "mean_estimate" not in job(mean="climatology:months.zarr").canonical()["prior"]
+
+
+def test_covariates_are_part_of_what_names_a_run(job, tmp_path, static):
+    with_relief = job(covariates=[f"{static}:elevation"])
+    first = task_of(with_relief)
+    with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
+        changed = dataset.load() + 1.0
+    changed.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
+    second = task_of(with_relief)
+    assert first.provenance["covariates_sha256"] != second.provenance["covariates_sha256"]
+    assert len({first.run_key, second.run_key, task_of(job()).run_key}) == 3
+
+
+def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, static):
+    with pytest.raises(
+        ConfigurationError, match=r"covariate north does not cover [\d,]+ points of .* is NaN"
+    ):
+        task_of(job(covariates=[f"{static}:north"]))
+    with pytest.raises(
+        ArgumentError, match=r"coefficient of level cannot be estimated: .* combination of constant"
+    ):
+        run(job(mean="constant", covariates=[f"{static}:level"]))
+    with pytest.raises(
+        ConfigurationError, match=r'covariates = \["static.nc"\] is not allowed; expected a list'
+    ):
+        job(covariates=["static.nc"])
+    with pytest.raises(
+        ConfigurationError, match='covariates came with mean = "climatology:x", which has no coeff'
+    ):
+        job(mean="climatology:x", covariates=[f"{static}:elevation"])
+    with pytest.raises(ConfigurationError, match=r'mean_estimate.*"generalised"'):
+        job(mean_estimate="weighted")
+
+
+def test_numbers_are_fitted_beside_the_covariates(job, tmp_path, static):
+    left_out = dict.fromkeys(NUMBERS)
+    parsed = job(mean="constant", covariates=[f"{static}:elevation"], **left_out)
+    task = task_of(parsed)
+    fitted = fit_prior(task, executor=SerialExecutor(), progress=lambda part, text: None)
+    with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
+        relief = covariate(dataset.elevation.load())
+    mean = cagp.mean_family("constant", covariates=[relief])
+    direct = cagp.fit(cagp.Matern32, task.inputs, task.targets[:, 0], mean=mean)
+    assert fitted.prior.kernel.lengthscale == pytest.approx(direct.prior.kernel.lengthscale, rel=1e-3)
+    assert fitted.prior.kernel.variance == pytest.approx(direct.prior.kernel.variance, rel=1e-3)
+    assert f'covariates = ["{static}:elevation"]' in prior_table(parsed, fitted)
