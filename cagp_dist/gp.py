@@ -313,21 +313,21 @@ def condition(
     if len(parts) > 1 and not solver.many_fields:
         check_one_field(len(parts[0].y))
     targets = as_targets(X_test, columns=parts[0].columns)
-    full = covariance == "full"
+    full, coefficients = covariance == "full", len(prior.coefficient_names)
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
         demands, plans, plan = plan_together(
             solver,
             [
                 replace(
-                    with_companions(prior, demand_of(problems.of(part), executor, limit)),
+                    with_companions(demand_of(problems.of(part), executor, limit), coefficients=coefficients),
                     bounds=computational_bounds or lanczos_steps > 0,
                     lanczos_steps=lanczos_steps,
                 )
                 for part in parts
             ],
         )
-        estimates = plans_of_weights(prior, solver, demands)
+        estimates = plans_of_weights(solver, demands, coefficients=coefficients)
         plan = with_weights(plan, estimates, fields=len(parts[0].y))
         if on_plan is not None:
             on_plan(plan)
@@ -485,7 +485,7 @@ def posterior_mean(
         demands, means = [demand_of(problems.of(part), executor, limit) for part in parts], []
         left = less_memory(demands, joint_bytes(demands, iterations=0))
         plans = [plan_of_mean(solver, demand) for demand in left]
-        estimates = plans_of_weights(prior, solver, left)
+        estimates = plans_of_weights(solver, left, coefficients=len(prior.coefficient_names))
         for number, (part, plan, estimate) in enumerate(zip(parts, plans, estimates, strict=True)):
             iterations = None if asked is None else asked[number]
             removed = remove_mean(

@@ -277,7 +277,9 @@ class _Work:
             self._number = number
             problem = problems.of(part)
             demand = demand_of(problem, executor, limit)
-            (plan,) = plans_of_weights(self._prior, self._solver, [demand])
+            (plan,) = plans_of_weights(
+                self._solver, [demand], coefficients=len(self._prior.coefficient_names)
+            )
             removed = remove_mean(
                 self._prior, problem, part, self._solver, plan=plan, executor=executor, variances=False
             )

@@ -255,20 +255,22 @@ def joined_coefficients(
     return MeanCoefficients(names, values[:, 0] if parts[0][0].single else values, covariance)
 
 
-def plan_of_weights(prior: Prior, solver: Solver, demand: Demand) -> Plan | None:
-    """Plan what `coefficients_of` does beside the solve; None where an exact solver does it.
+def plan_of_weights(solver: Solver, demand: Demand, *, coefficients: int) -> Plan | None:
+    """Plan what `coefficients_of` does beside the solve; None where the solve does all of it.
 
     Raises
     ------
     BudgetError
         If it does not fit.
     """
-    if isinstance(solver, DirectSolver):
+    k = coefficients
+    if k == 0 or isinstance(solver, DirectSolver):
         return None
-    k = len(prior.coefficient_names)
     held = DOUBLE * 12 * demand.n * k
     columns = replace(
         demand,
+        q=0,
+        cell_nodes=0,
         fields=k,
         full_covariance=False,
         bounds=False,
@@ -281,9 +283,9 @@ def plan_of_weights(prior: Prior, solver: Solver, demand: Demand) -> Plan | None
         raise BudgetError(
             f"For the {counted(k, 'coefficient')} of the mean, {error.text}", remedies=error.remedies
         ) from error
-    if _one_block(demand.grid.size if demand.grid is not None and demand.grid.has_rings else demand.n):
-        return replace(plan, peak_bytes=plan.peak_bytes + held)
-    product = demand.n**2
+    # what the targets see of the weights; and a product with G
+    points = demand.grid.size if demand.grid is not None and demand.grid.has_rings else demand.n
+    product = demand.n * demand.target_points + (0 if _one_block(points) else demand.n**2)
     return replace(
         plan,
         peak_bytes=plan.peak_bytes + held,

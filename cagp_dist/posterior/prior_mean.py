@@ -104,13 +104,11 @@ def remove_mean(
     return PriorMean(found.companions(problem), mean, found, counted, fitted)
 
 
-def with_companions(prior: Prior, demand: Demand) -> Demand:
+def with_companions(demand: Demand, *, coefficients: int) -> Demand:
     """Size of a problem with the right-hand sides that ride along with its fields."""
-    return replace(demand, fields=demand.fields + 2 * len(prior.coefficient_names))
+    return replace(demand, fields=demand.fields + 2 * coefficients)
 
 
-def plans_of_weights(prior: Prior, solver: Solver, demands: Sequence[Demand]) -> list[Plan | None]:
-    """Plan the estimate of coefficients of each pattern; None where the solve does all of it."""
-    if not prior.estimates_mean:
-        return [None] * len(demands)
-    return [plan_of_weights(prior, solver, demand) for demand in demands]
+def plans_of_weights(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> list[Plan | None]:
+    """Plan the estimate of so many coefficients for each pattern; None where the solve does all of it."""
+    return [plan_of_weights(solver, demand, coefficients=coefficients) for demand in demands]

@@ -10,8 +10,10 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES
+from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import wave_bytes
+from cagp_dist.posterior.prior_mean import plans_of_weights, with_companions
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.service.design import Design
 from cagp_dist.service.fit import at_fit_times, fit_sites, fitted_to
@@ -267,7 +269,10 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
     demands = [of_all] if seen is None else _demands(solver, of_all, *seen[:2])
-    *_, plan = plan_together(solver, demands)
+    k = job.prior.coefficients
+    left, _, plan = plan_together(solver, [with_companions(each, coefficients=k) for each in demands])
+    weights = plans_of_weights(solver, left, coefficients=k)
+    plan = with_weights(plan, weights, fields=sum(each.fields for each in demands))
     return JobPlan(size=size, plan=plan, sampled=_plan_samples(solver, size, demands))
 
 

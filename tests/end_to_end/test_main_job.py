@@ -200,10 +200,12 @@ def test_the_run_is_the_posterior_of_the_published_observations(serial):
     def powers(group):
         return np.stack([group.latitude.values**k for k in range(3)], axis=1)
 
-    root = np.sqrt(np.cos(np.deg2rad(observed.latitude.values)))
-    coefficients = np.linalg.lstsq(root[:, None] * powers(observed), root * y, rcond=None)[0]
-    residual = y - powers(observed) @ coefficients
     G, V = kernel(X, X) + 2.0 * np.eye(len(X)), kernel(X_new, X)
+    # generalised least squares: up to 1,024 points their weights are exact
+    weights = np.linalg.solve(G, powers(observed))
+    covariance = np.linalg.inv(powers(observed).T @ weights)
+    coefficients = covariance @ (weights.T @ y)
+    residual = y - powers(observed) @ coefficients
 
     # m sweeps of block Gauss-Seidel, written as v <- v + L^-1 (b - G v); the variance with D of math 2
     blocks = np.arange(len(X)) // 96
@@ -215,6 +217,10 @@ def test_the_run_is_the_posterior_of_the_published_observations(serial):
         D = inverse + inverse.T - inverse @ G @ inverse.T + M @ D @ M.T
     mean = powers(test) @ coefficients + V @ A @ residual
     variance = 60.0 - np.einsum("ij,jk,ik->i", V, D, V)
+    # equation of math 1.7 with W = G^-1 H: what is added is R C R' less that of what sweeps have left
+    exact, reached = (powers(test) - V @ of_basis for of_basis in (weights, A @ powers(observed)))
+    for left, sign in ((exact, 1.0), (reached - exact, -1.0)):
+        variance += sign * np.einsum("ij,jk,ik->i", left, covariance, left)
 
     np.testing.assert_allclose(test.t2m_mean.values[0], mean, rtol=1e-9)
     np.testing.assert_allclose(test.t2m_std.values[0] ** 2, variance, rtol=1e-8)

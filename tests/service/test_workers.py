@@ -25,11 +25,16 @@ def notes_of_the_solve(events):
     return [note for note in notes if not note.startswith("compiling functions")]
 
 
-def job(root, *, scheduler="serial", **cluster):
+def job(root, *, scheduler="serial", mean_estimate="generalised", **cluster):
     text = job_text(
         observations={"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01", "2020-01-02"]},
         design={"train": random_points(220), "test": random_points(20, seed=1)},
-        prior={"lengthscale": 0.3, "variance": 22.0, "noise_variance": 0.5},
+        prior={
+            "mean_estimate": mean_estimate,
+            "lengthscale": 0.3,
+            "variance": 22.0,
+            "noise_variance": 0.5,
+        },
         solver={"name": "conjugate-gradient", "iterations": 3},
         cluster={"scheduler": scheduler, **cluster},
         output={"root": root},
@@ -94,7 +99,7 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
         ConjugateGradient, "plan", lambda self, demand: plans.append(plan(self, demand)) or plans[-1]
     )
     events = []
-    run(job(tmp_path), observe=events.append)
+    run(job(tmp_path, mean_estimate="ordinary"), observe=events.append)
     assert len(plans) == 2
     assert notes_of_the_solve(events) == [
         "on serial",

@@ -27,6 +27,8 @@ from cagp_dist.era5.sources import SOURCES
 from cagp_dist.gram.area_means import RESOLUTION_DEGREES, area_means
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import KERNELS, families_of
+from cagp_dist.means import MEANS
+from cagp_dist.prior import EstimatedMean
 from cagp_dist.regions import Region
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
@@ -581,6 +583,14 @@ class PriorTable(Table):
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
         return self.mean_estimate == "generalised" and not self.reads_mean
+
+    @property
+    def coefficients(self) -> int:
+        """How many coefficients of the mean are estimated with the field."""
+        family = MEANS.get(self.mean)
+        if not self.estimates_mean or not isinstance(family, EstimatedMean):
+            return 0
+        return len(family.coefficient_names) + len(self.covariates)
 
     @property
     def numbers(self) -> Numbers | None:
