@@ -17,9 +17,10 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     """Write the report of a published run: ``report.html`` and its figures as PNG files.
 
     The page stands alone (no other file, and no script but for several times), follows the light or dark
-    theme of the reader and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``convergence``
-    (``times`` and ``regions`` for a run of several times, ``computational`` where the solver left something
-    undone) lie beside it. Writing it again replaces it.
+    theme of the reader and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``reliability``,
+    ``strata`` and ``convergence`` lie beside it; ``computational`` where the solver left something undone,
+    ``scale`` where error bars have a local one, ``times`` and ``regions`` for a run of several times.
+    Writing it again replaces it.
 
     Parameters
     ----------

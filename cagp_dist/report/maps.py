@@ -19,6 +19,7 @@ from cagp_dist.variables.units import spoken
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
 
 
@@ -73,10 +74,10 @@ def shown_mean(run: PublishedRun, mean: Array) -> Array:
 def draw_maps(
     run: PublishedRun, scales: Mapping[str, Scale] | None = None, *, varying: Container[str] = ERRORS
 ) -> list[Drawing]:
-    """Draw the maps of the first time: ``mean``, ``std``, ``residual``; ``computational`` if there is any.
+    """Draw the maps of the first time: ``mean``, ``std``, ``residual``, ``computational`` and ``scale``.
 
-    With a grid, mean and standard deviation are shaded bilinearly between its points; without one they
-    are dots at the test points, and nothing is interpolated. The residual is always dots.
+    The last two are there if the run has them. With a grid, all but the residual are shaded bilinearly
+    between its points; without one they are dots at the test points, and nothing is interpolated.
 
     ``scales`` are those of all times, see `map_scales`; without them the colours are for the first time.
     ``varying`` says which of the error bars, ``std`` and ``computational``, are not one map for all times.
@@ -127,6 +128,8 @@ def draw_maps(
             )
         )
 
+    changed = _scale_map(run, frame, stamp)
+
     subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
     residual_figure, residual_axes = _blank(frame, "Observed minus predicted", subtitle)
     shown = _field(residual_axes, frame, observed, None, residual, residual_scale)
@@ -149,6 +152,7 @@ def draw_maps(
             f"Map of the posterior standard deviation, {std_stamp}: {reach(std, variable.units, 2)}.",
         ),
         *computational,
+        *changed,
         Drawing(
             "residual",
             residual_figure,
@@ -156,6 +160,33 @@ def draw_maps(
             f"{reach(residual, variable.units, 1)}.",
         ),
     ]
+
+
+def _scale_map(run: PublishedRun, frame: Frame, stamp: str) -> list[Drawing]:
+    """Draw what the error bars were multiplied with, on a logarithmic scale; nothing if there is none."""
+    grid, of_points = run.grid, run.points.local_scale
+    factor = None if of_points is None else of_points[0]
+    if grid is not None and grid.local_scale is not None:
+        factor, where = grid.local_scale, "on the map grid"
+    else:
+        grid, where = None, "at the test points"
+    if factor is None:
+        return []
+    doublings = np.log2(factor)
+    inner = float(np.ceil(np.nanpercentile(np.abs(doublings), 98.0))) or 1.0
+    beyond = float(np.nanmax(np.abs(doublings))) > inner
+    scale = Scale(
+        "RdBu_r", -inner, inner, "both" if beyond else "neither", "times the error bar before (red: wider)"
+    )
+    figure, axes = _blank(frame, "Local scale: how recalibration changed the error bars", f"{stamp}, {where}")
+    bar = _colour_bar(figure, _field(axes, frame, run.points, grid, doublings, scale), scale)
+    ticks = np.arange(-inner, inner + 1.0)
+    bar.set_ticks(
+        ticks.tolist(), labels=[f"1/{2.0**-tick:g}" if tick < 0 else f"{2.0**tick:g}" for tick in ticks]
+    )
+    low, high = float(np.nanmin(factor)), float(np.nanmax(factor))
+    said = f"Map of the local scale of the error bars, {stamp}: {low:.2g} to {high:.2g} times."
+    return [Drawing("scale", figure, said)]
 
 
 def reach(values: Array, units: str, digits: int) -> str:
@@ -265,7 +296,7 @@ def _field(
 
 def _colour_bar(
     figure: "Figure", shown: "ScalarMappable", scale: Scale, *, kelvin_above: bool = False
-) -> None:
+) -> "Colorbar":
     """Horizontal colour bar under the map; temperatures carry kelvin on its upper side."""
     tall = figure.get_size_inches()[1]
     bar_axes = figure.add_axes((0.16, 0.40 / tall, 0.68, 0.11 / tall))
@@ -276,6 +307,7 @@ def _colour_bar(
     if kelvin_above:
         upper = bar.ax.secondary_xaxis("top", functions=(_to_kelvin, _to_celsius))
         upper.tick_params(length=2.5, pad=1, labelsize=7, labelcolor=MUTED)
+    return bar
 
 
 def _to_kelvin(celsius: ArrayLike) -> Array:

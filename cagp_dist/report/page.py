@@ -12,7 +12,7 @@ from string import Template
 import numpy as np
 
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, histogram
-from cagp_dist.report import tables
+from cagp_dist.report import by_stratum, tables
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import (
     COVERAGE_WORDS,
@@ -71,8 +71,10 @@ def render(run: PublishedRun, figures: Mapping[str, str], every_time: str = "") 
         mean=framed["mean"],
         std=framed["std"],
         computational=framed.get("computational", ""),
+        scale=framed.get("scale", ""),
         residual=framed["residual"],
         pit=framed["pit"],
+        by_stratum=_by_stratum(run, framed),
         by_time=_beside_times(run, framed),
         simulated=_simulated(run.simulation, framed.get("simulation", "")),
         pooled=escape(f"Scores at {count}" + (f" and {len(run.times)} times, pooled" if several else "")),
@@ -110,9 +112,10 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
     noun, units = run.variable.noun, run.variable.units
     bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
+    corrected = " and is recalibrated" if run.calibration.plain_scores else ""
     uncertain = (
         f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
-        f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top."
+        f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top{corrected}."
     )
     if run.grid and run.grid.of_cells:
         uncertain = (
@@ -124,6 +127,12 @@ def _captioned(run: PublishedRun, figures: Mapping[str, str]) -> list[tuple[str,
         "std": uncertain,
         "computational": "What more iterations would take away from the error bars, at most. Variances add "
         "up: a part of 0.3 in an error bar of 1 is 9 % of the variance; without it the error bar is 0.95.",
+        "scale": "How errors at points that were not used changed the error bar of an observation: at 2 it "
+        "is twice as wide, at 1/2 half as wide. The map of the posterior standard deviation is without it.",
+        "reliability": "All held-out observations. The band holds 95 of 100 shares if the error bars are "
+        "right; it allows for neighbours that err together, not for an error common to all.",
+        "strata": "The band of each part holds 95 of 100 shares if its error bars are right: one part in "
+        "twenty is outside by chance. Coast is within 50 km of a coastline.",
         "residual": f"On average {signed_amount(bias, units, 2)}{over}. Red and blue should look scattered: "
         "a region of one colour was missed as a whole.",
         "pit": _shape(run),
@@ -239,8 +248,11 @@ def _plain(run: PublishedRun) -> str:
     if noise:
         noisy = (
             f" (which adds the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}: its "
-            "error or, in a reanalysis, what varies between the points)"
+            "error or, in a reanalysis, what varies between the points"
         )
+        if run.calibration.plain_scores:
+            noisy += "; and which is recalibrated by errors at points that were not used"
+        noisy += ")"
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
     paragraphs = [
         "<b>What the error bars include.</b> Two kinds of not knowing, added together. "
@@ -255,6 +267,33 @@ def _plain(run: PublishedRun) -> str:
     if run.solver_calibration in NOT_EXACTLY_CALIBRATED:
         paragraphs.append(f"<b>Note.</b> {escape(NOT_EXACTLY_CALIBRATED[run.solver_calibration])}")
     return "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+
+
+def _by_stratum(run: PublishedRun, framed: Mapping[str, str]) -> str:
+    """Where the error bars hold; nothing if the run does not say."""
+    found = run.calibration.by_stratum
+    if found is None:
+        return ""
+    before = "" if found.plain is None else " Before and after recalibration."
+    weighted = "" if run.calibration.by_area_is_the_same else f" {_BY_AREA}"
+    note = (
+        "Chance is one standard error in percentage points, which allows for neighbours that err together."
+        f"{before} Width: that of the error bars from end to end, on average; shorter is better where the "
+        "share inside is right. CRPS: error and error bar in one number; smaller is better. PIT: high at "
+        f"both ends if error bars are too narrow, in the middle if they are too wide.{weighted}"
+    )
+    return "\n".join(
+        (
+            "<h2>Where the error bars hold</h2>",
+            f"<p>{escape(by_stratum.statement(found, run.variable.noun))}</p>",
+            f'<div class="grid">\n{framed.get("reliability", "")}\n{framed.get("strata", "")}\n</div>',
+            '<div class="card below"><table class="strata">',
+            "<caption>Held-out observations by latitude, surface and roughness</caption>",
+            by_stratum.heading(found),
+            by_stratum.table(found, run.variable.units),
+            f'</table>\n<p class="note">{escape(note)}</p></div>',
+        )
+    )
 
 
 def _weighting(run: PublishedRun) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +10,12 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import StoreError
+from cagp_dist.report.by_stratum import ByStratum, by_stratum_of
+from cagp_dist.report.reading import open_group, optional_values, values_of
 from cagp_dist.store import simulated
 from cagp_dist.store.layout import (
     FORMAT_VERSION,
-    MISSING,
+    LOCAL_SCALE,
     NODES_PER_CELL,
     OF_VALUES,
     PLAIN,
@@ -42,7 +43,7 @@ class Points:
     longitude_degrees, latitude_degrees : array, shape (q,)
     observed, mean, std, predictive_std : array, shape (T, q)
         Observed is NaN where a station did not measure.
-    computational_std : array, shape (T, q), or None
+    computational_std, local_scale : array, shape (T, q), or None
     """
 
     longitude_degrees: Array
@@ -52,6 +53,7 @@ class Points:
     std: Array
     predictive_std: Array
     computational_std: Array | None = None
+    local_scale: Array | None = None
 
     def residuals(self, time: int) -> "tuple[Points, Array]":
         """Points that were observed at a time, and observed minus predicted there, shape (k,)."""
@@ -84,6 +86,7 @@ class Grid:
     std: Array
     computational_std: Array | None = None
     of_cells: bool = False
+    local_scale: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +161,8 @@ class Calibration:
         Of the run without recalibration; empty where there was none.
     values : ScoredValues or None
         Scores of each observation; None in runs of earlier versions.
+    by_stratum : ByStratum or None
+        Scores by stratum, and the reliability at many levels; None likewise.
     """
 
     pit: Array
@@ -171,6 +176,7 @@ class Calibration:
     prior_scores: Mapping[str, float]
     plain_scores: Mapping[str, float] = field(default_factory=dict)
     values: ScoredValues | None = None
+    by_stratum: ByStratum | None = None
 
     def design_effect(self, standard_error: Array) -> float:
         """How many times more points there are than independent ones, by standard errors of coverage."""
@@ -313,73 +319,77 @@ def read_run(path: Path) -> PublishedRun:
             f"there is no published run at {path}; expected a Zarr store OUT/runs/<run_key>.zarr. "
             "Run `cagp run JOB.toml` (or `cagp demo`) first; OUT/CURRENT names the run that is current."
         )
-    with _group(path, "") as root:
+    with open_group(path, "") as root:
         attributes = Attributes({str(name): value for name, value in root.attrs.items()})
     if attributes.count("format_version") not in (None, FORMAT_VERSION):
         raise StoreError(
             f"the run {path} has format {attributes.count('format_version')}; this version of cagp_dist "
             f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run."
         )
-    with _group(path, "posterior") as posterior:
+    with open_group(path, "posterior") as posterior:
         variable = variable_in(posterior) or T2M
         name = variable.name
         times = np.atleast_1d(posterior["time"].values).astype("datetime64[s]")
         points = Points(
-            longitude_degrees=_values(posterior, "longitude", "point"),
-            latitude_degrees=_values(posterior, "latitude", "point"),
-            observed=_values(posterior, name, "time", "point", missing=True),
-            mean=_values(posterior, f"{name}_mean", "time", "point"),
-            std=_values(posterior, f"{name}_std", "time", "point"),
-            predictive_std=_values(posterior, f"{name}_predictive_std", "time", "point"),
-            computational_std=_optional(posterior, f"{name}_std_computational", "time", "point"),
+            longitude_degrees=values_of(posterior, "longitude", "point"),
+            latitude_degrees=values_of(posterior, "latitude", "point"),
+            observed=values_of(posterior, name, "time", "point", missing=True),
+            mean=values_of(posterior, f"{name}_mean", "time", "point"),
+            std=values_of(posterior, f"{name}_std", "time", "point"),
+            predictive_std=values_of(posterior, f"{name}_predictive_std", "time", "point"),
+            computational_std=optional_values(posterior, f"{name}_std_computational", "time", "point"),
+            local_scale=optional_values(posterior, LOCAL_SCALE, "time", "point"),
         )
-    with _group(path, "trace") as trace:
-        traced = Trace(*(_values(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps")))
-        prior_scores = {name: float(_values(trace, name, "iteration")[0]) for name in SCORES}
-    with _group(path, "calibration") as calibration:
-        pit = _values(calibration, "pit", "time", "point", missing=True)
-        weight, there = _values(calibration, "area_weight", "point"), ~np.isnan(pit)
+    with open_group(path, "trace") as trace:
+        traced = Trace(
+            *(values_of(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps"))
+        )
+        prior_scores = {name: float(values_of(trace, name, "iteration")[0]) for name in SCORES}
+    with open_group(path, "calibration") as calibration:
+        pit = values_of(calibration, "pit", "time", "point", missing=True)
+        weight, there = values_of(calibration, "area_weight", "point"), ~np.isnan(pit)
         scored = Calibration(
             pit=pit if there.all() else pit[there],
             area_weight=weight if there.all() else weight[np.nonzero(there)[1]],
-            levels=_values(calibration, "level", "level"),
-            coverage=_values(calibration, "coverage", "level"),
-            coverage_by_area=_values(calibration, "coverage_area_weighted", "level"),
-            standard_error=_values(calibration, "coverage_standard_error", "level"),
-            standard_error_by_area=_values(calibration, "coverage_standard_error_area_weighted", "level"),
-            scores={name: float(_values(calibration, name)) for name in SCORES},
+            levels=values_of(calibration, "level", "level"),
+            coverage=values_of(calibration, "coverage", "level"),
+            coverage_by_area=values_of(calibration, "coverage_area_weighted", "level"),
+            standard_error=values_of(calibration, "coverage_standard_error", "level"),
+            standard_error_by_area=values_of(calibration, "coverage_standard_error_area_weighted", "level"),
+            scores={name: float(values_of(calibration, name)) for name in SCORES},
             prior_scores=prior_scores,
             plain_scores={
-                name: float(_values(calibration, f"{name}{PLAIN}"))
+                name: float(values_of(calibration, f"{name}{PLAIN}"))
                 for name in SCORES
                 if f"{name}{PLAIN}" in calibration
             },
             values=ScoredValues(
                 pit,
-                *(_values(calibration, key, "time", "point", missing=True) for key in OF_VALUES),
+                *(values_of(calibration, key, "time", "point", missing=True) for key in OF_VALUES),
             )
             if OF_VALUES[0] in calibration
             else None,
+            by_stratum=by_stratum_of(calibration),
         )
     grid, fine = None, None
     with_errors = "map_std" if (path / "map_std").is_dir() else "map"
     if with_errors != "map":
-        with _group(path, "map") as fields:
+        with open_group(path, "map") as fields:
             fine = _mean_of(fields, name, 0)
     if (path / with_errors).is_dir():
-        with _group(path, with_errors) as fields:
+        with open_group(path, with_errors) as fields:
             grid = _map_of(fields, name, 0)
     places = None
     if (path / "targets").is_dir():
-        with _group(path, "targets") as targets:
+        with open_group(path, "targets") as targets:
             places = _places_of(targets, name)
     simulation = None
     if (path / "simulation").is_dir():
-        with _group(path, "simulation") as fields:
+        with open_group(path, "simulation") as fields:
             simulation = _simulation_of(fields)
     regions = None
     if (path / "regions").is_dir():
-        with _group(path, "regions") as fields:
+        with open_group(path, "regions") as fields:
             regions = _regions_of(fields, name)
     key = attributes.text("run_key") or path.stem
     return PublishedRun(
@@ -398,12 +408,12 @@ def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]
         The map with error bars, which often is the same.
     """
     if not (path / "map_std").is_dir():
-        with _group(path, "map") as fields:
+        with open_group(path, "map") as fields:
             for index in range(fields.sizes["time"]):
                 grid = _map_of(fields, variable, index)
                 yield grid, grid
         return
-    with _group(path, "map") as fine, _group(path, "map_std") as fields:
+    with open_group(path, "map") as fine, open_group(path, "map_std") as fields:
         for index in range(fields.sizes["time"]):
             yield _mean_of(fine, variable, index), _map_of(fields, variable, index)
 
@@ -411,9 +421,9 @@ def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]
 def _simulation_of(fields: "xr.Dataset") -> Simulation:
     said = Attributes({str(name): value for name, value in fields.attrs.items()})
     return Simulation(
-        pit=_values(fields, "pit", "simulation"),
-        error_ratio=_values(fields, "error_ratio", "point"),
-        numbers={name: float(_values(fields, name)) for name in simulated.NUMBERS},
+        pit=values_of(fields, "pit", "simulation"),
+        error_ratio=values_of(fields, "error_ratio", "point"),
+        numbers={name: float(values_of(fields, name)) for name in simulated.NUMBERS},
         status=said.text("simulation_status"),
         statement=said.text("simulation_statement"),
         observed=said.count("simulated_observations"),
@@ -425,10 +435,10 @@ def _places_of(targets: "xr.Dataset", name: str) -> Places:
     named = STATION_NAME in targets.coords
     return Places(
         names=tuple(map(str, targets[STATION_NAME].values.tolist())) if named else None,
-        longitude_degrees=_values(first, "longitude", "point"),
-        latitude_degrees=_values(first, "latitude", "point"),
-        mean=_values(first, f"{name}_mean", "point"),
-        std=_values(first, f"{name}_std", "point"),
+        longitude_degrees=values_of(first, "longitude", "point"),
+        latitude_degrees=values_of(first, "latitude", "point"),
+        mean=values_of(first, f"{name}_mean", "point"),
+        std=values_of(first, f"{name}_std", "point"),
     )
 
 
@@ -437,74 +447,31 @@ def _regions_of(fields: "xr.Dataset", name: str) -> Regions:
     return Regions(
         names=tuple(map(str, fields[REGION].values.tolist())),
         definitions=tuple(map(str, fields[REGION_DEFINITION].values.tolist())),
-        mean=_values(fields, f"{name}_mean", *over),
-        std=_values(fields, f"{name}_std", *over),
-        computational_std=_optional(fields, f"{name}_std_computational", *over),
+        mean=values_of(fields, f"{name}_mean", *over),
+        std=values_of(fields, f"{name}_std", *over),
+        computational_std=optional_values(fields, f"{name}_std_computational", *over),
     )
 
 
 def _mean_of(fields: "xr.Dataset", name: str, index: int) -> MeanMap:
     at, blank = fields.isel(time=index), int(fields.attrs.get("blank_cells", 0))
     return MeanMap(
-        longitude_degrees=_values(at, "longitude", "longitude"),
-        latitude_degrees=_values(at, "latitude", "latitude"),
-        mean=_values(at, f"{name}_mean", "latitude", "longitude", blank=blank),
+        longitude_degrees=values_of(at, "longitude", "longitude"),
+        latitude_degrees=values_of(at, "latitude", "latitude"),
+        mean=values_of(at, f"{name}_mean", "latitude", "longitude", blank=blank),
     )
 
 
 def _map_of(fields: "xr.Dataset", name: str, index: int) -> Grid:
     at, blank = fields.isel(time=index), int(fields.attrs.get("blank_cells", 0))
     return Grid(
-        longitude_degrees=_values(at, "longitude", "longitude"),
-        latitude_degrees=_values(at, "latitude", "latitude"),
-        mean=_values(at, f"{name}_mean", "latitude", "longitude", blank=blank),
-        std=_values(at, f"{name}_std", "latitude", "longitude", blank=blank),
-        computational_std=_optional(at, f"{name}_std_computational", "latitude", "longitude", blank=blank),
+        longitude_degrees=values_of(at, "longitude", "longitude"),
+        latitude_degrees=values_of(at, "latitude", "latitude"),
+        mean=values_of(at, f"{name}_mean", "latitude", "longitude", blank=blank),
+        std=values_of(at, f"{name}_std", "latitude", "longitude", blank=blank),
+        computational_std=optional_values(
+            at, f"{name}_std_computational", "latitude", "longitude", blank=blank
+        ),
         of_cells=NODES_PER_CELL in fields.attrs,
+        local_scale=optional_values(at, LOCAL_SCALE, "latitude", "longitude", blank=blank),
     )
-
-
-@contextmanager
-def _group(path: Path, name: str) -> Iterator["xr.Dataset"]:
-    """Open one group; whatever goes wrong in the library while it is read becomes a StoreError."""
-    import xarray as xr
-
-    from cagp_dist.store.plain import plain_store
-
-    try:
-        with xr.open_zarr(
-            plain_store(str(path), text=True),
-            group=name or None,
-            chunks=None,
-            consolidated=False,
-            decode_timedelta=False,
-        ) as dataset:
-            yield dataset
-    except StoreError as error:
-        raise StoreError(f"the run {path}: {error}") from error
-    except Exception as error:  # codecs and metadata readers raise whatever their library raises
-        raise StoreError(
-            f"cannot read group {name or '/'!r} of the run {path} ({type(error).__name__}: {error}). "
-            "`cagp verify OUT` names the damaged file; restore it from a copy or run the job again."
-        ) from error
-
-
-def _optional(dataset: "xr.Dataset", name: str, *dims: str, blank: int = 0) -> Array | None:
-    """Variable that a run may hold or not."""
-    return _values(dataset, name, *dims, blank=blank) if name in dataset else None
-
-
-def _values(dataset: "xr.Dataset", name: str, *dims: str, blank: int = 0, missing: bool = False) -> Array:
-    """Variable as float64 in the order of dims, finite but for as many values as the group says.
-
-    Of a map these are the cells that were left ``blank``, of observations those that are ``missing``.
-    """
-    values = np.asarray(dataset[name].transpose(*dims).values, dtype=np.float64)
-    expected = int(dataset.attrs.get(MISSING, 0)) if missing else blank
-    if np.count_nonzero(~np.isfinite(values)) != expected or np.isinf(values).any():
-        raise StoreError(
-            f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values of {name!r} "
-            "are not finite; a missing chunk reads as NaN. "
-            "`cagp verify OUT` names it; restore the run from a copy or run the job again."
-        )
-    return values

@@ -12,6 +12,7 @@ from scipy.special import ndtr
 
 from cagp_dist.calibration.laboratory import Calibration
 from cagp_dist.calibration.scores import LEVELS, point_scores, scores
+from cagp_dist.calibration.strata import strata_of
 from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.store.layout import FORMAT_VERSION, SCORES
@@ -84,12 +85,15 @@ def make_run(
     weights = np.ones(test_count) if drawn_by_area else area_weights(lat)
     final = scores(mean, predictive, observed, weights=weights)
     more: dict[str, Any] = {}
+    scales: dict[str, Any] = {}
     if recalibrated:
-        law = StudentT(mean, 0.8 * predictive, 8.0)
+        local_scale = np.where(lon > lon.mean(), 1.0, 0.6)
+        scales["local_scale"] = ("time", "point"), np.tile(local_scale, (len(stamps), 1))
+        law = StudentT(mean, local_scale * predictive, 8.0)
         of_values, predictive = point_scores(law, observed), law.std
         before = point_scores(Gaussian(mean, plain_std), observed), final
         more = {"pit": of_values.pit, "scores": of_values.pooled(weights=weights), "of_values": of_values}
-        more["plain"] = before
+        more |= {"plain": before, "strata": strata_of(lat, lon, roughness=np.abs(mean - 285.0), units="K")}
     prior_mean = np.full_like(mean, mean.mean())
     prior_std = np.full_like(mean, float(np.std(mean) + 1.0))
     steps = [scores(prior_mean, prior_std, observed, weights=weights)]
@@ -108,6 +112,7 @@ def make_run(
                 "t2m_std": (("time", "point"), latent_std),
                 "t2m_predictive_std": (("time", "point"), predictive),
                 "t2m": (("time", "point"), observed),
+                **scales,
             },
             coords={"time": stamps, **point},
         ),
@@ -152,6 +157,8 @@ def make_run(
     published = root_attributes(key, noise_variance, train_count) | judged | (attributes or {})
     xr.Dataset(attrs=published).to_zarr(path, mode="w-", zarr_format=3, consolidated=False)
     for name, dataset in groups.items():
+        texts = [key for key, variable in dataset.coords.items() if variable.dtype.kind == "U"]
+        dataset = dataset.assign_coords({key: dataset[key].astype(object) for key in texts})
         dataset.to_zarr(path, group=name, mode="w-", zarr_format=3, consolidated=False)
     return path
 

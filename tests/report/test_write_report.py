@@ -216,6 +216,34 @@ def test_a_recalibrated_run_shows_what_its_scores_were_before(
     assert "recalibrated" not in document.text
 
 
+def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Document) -> None:
+    page = hourly_report.read_text(encoding="utf-8")
+    text, scores = Document(page).text, calibration_of(hourly_report).sel(level=0.9)
+    kinds = dict.fromkeys(scores.stratum_kind.values.tolist())
+    assert list(kinds) == ["all", "latitude", "surface", "roughness"]
+    for name in scores.stratum.values:
+        one = scores.sel(stratum=name)
+        shown = "all observations" if name == "all" else name
+        inside = [f"{100 * float(one[f'stratum_coverage{law}']):.1f} %" for law in ("_plain", "")]
+        chance = f"±{100 * float(one.stratum_coverage_standard_error):.1f}"
+        widths = [f"{float(one[f'stratum_mean_width{law}']):.2f} K" for law in ("_plain", "")]
+        crps = [f"{float(one[f'stratum_crps{law}']):.2f} K" for law in ("_plain", "")]
+        row = [shown, f"{int(one.stratum_observations):,}", *inside, chance, *widths, *crps]
+        assert " ".join(row) in text
+    error = np.abs(scores.stratum_coverage - 0.9)[1:]
+    held = int((error <= 1.96 * scores.stratum_coverage_standard_error[1:]).sum())
+    furthest = str(scores.stratum.values[1 + int(np.argmax(error.values))])
+    assert f"In {held} of {error.size} parts the share inside the 90 % error bars" in text
+    assert f"furthest off is {furthest}, with" in text
+    assert page.count('class="bars"') == scores.sizes["stratum"]
+    for name in ("reliability", "strata", "scale"):
+        assert imread(hourly_report.parent / f"{name}.png").shape[1] == 1160
+    assert "Map of the local scale of the error bars, 1 March 2019" in page
+    assert "0.6 to 1 times" in page
+    # a run of before does not say
+    assert "Where the error bars hold" not in document.text
+
+
 def test_without_a_map_nothing_is_interpolated(hourly_report: Path) -> None:
     page = hourly_report.read_text(encoding="utf-8")
     assert "nothing is interpolated" in page

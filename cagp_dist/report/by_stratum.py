@@ -1,0 +1,217 @@
+"""Scores of a run by stratum of its test points, and its reliability: read, and put into words and rows."""
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Mask
+from cagp_dist.calibration.strata import CHANCE
+from cagp_dist.report.reading import values_of
+from cagp_dist.report.wording import percent
+from cagp_dist.store.stratified import (
+    COUNT,
+    DEFINITION,
+    KIND,
+    PLAIN,
+    RELIABILITY_LEVEL,
+    STRATUM,
+)
+from cagp_dist.variables.units import amount
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+HEADLINE = 0.9
+"""The level of which the table speaks."""
+
+KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness"}
+
+
+@dataclass(frozen=True, eq=False)
+class OfLaw:
+    """What S strata say of one law, at the headline level; and all observations at many levels.
+
+    Attributes
+    ----------
+    coverage, standard_error, width, crps : array, shape (S,)
+    pit_counts : array, shape (S, k)
+    reliability, reliability_error : array, shape (L,)
+    """
+
+    coverage: Array
+    standard_error: Array
+    width: Array
+    crps: Array
+    pit_counts: Array
+    reliability: Array
+    reliability_error: Array
+
+    def explained(self, level: float) -> Mask:
+        """Whether chance explains the difference of each stratum from the level, 95 times of 100."""
+        return np.abs(self.coverage - level) <= CHANCE * self.standard_error
+
+
+@dataclass(frozen=True, eq=False)
+class ByStratum:
+    """Strata of the test points; the first is all of them.
+
+    Attributes
+    ----------
+    kinds, names, definitions : tuple of str
+    count : array, shape (S,)
+        Observations.
+    level : float
+        Of the coverage.
+    reliability_levels : array, shape (L,)
+    law : OfLaw
+        The published one.
+    plain : OfLaw or None
+        The Gaussian one, where the published one was recalibrated.
+    """
+
+    kinds: tuple[str, ...]
+    names: tuple[str, ...]
+    definitions: tuple[str, ...]
+    count: Array
+    level: float
+    reliability_levels: Array
+    law: OfLaw
+    plain: OfLaw | None
+
+
+def by_stratum_of(calibration: "xr.Dataset") -> ByStratum | None:
+    """Read the strata of group ``calibration``; None if the run is of an earlier version."""
+    if STRATUM not in calibration.coords:
+        return None
+    levels = values_of(calibration, "level", "level")
+    nearest = int(np.argmin(np.abs(levels - HEADLINE)))
+    at = calibration.isel(level=nearest)
+
+    def of_law(suffix: str) -> OfLaw:
+        return OfLaw(
+            **{
+                name: values_of(at, f"stratum_{key}{suffix}", STRATUM)
+                for name, key in (
+                    ("coverage", "coverage"),
+                    ("standard_error", "coverage_standard_error"),
+                    ("width", "mean_width"),
+                    ("crps", "crps"),
+                )
+            },
+            pit_counts=values_of(at, f"stratum_pit_count{suffix}", STRATUM, "pit_interval"),
+            reliability=values_of(at, f"reliability{suffix}", RELIABILITY_LEVEL),
+            reliability_error=values_of(at, f"reliability_standard_error{suffix}", RELIABILITY_LEVEL),
+        )
+
+    kinds, names, definitions = (
+        tuple(map(str, calibration[name].values.tolist())) for name in (KIND, STRATUM, DEFINITION)
+    )
+    return ByStratum(
+        kinds=kinds,
+        names=names,
+        definitions=definitions,
+        count=values_of(calibration, COUNT, STRATUM),
+        level=float(levels[nearest]),
+        reliability_levels=values_of(calibration, RELIABILITY_LEVEL, RELIABILITY_LEVEL),
+        law=of_law(""),
+        plain=of_law(PLAIN) if f"reliability{PLAIN}" in calibration else None,
+    )
+
+
+def statement(found: ByStratum, noun: str) -> str:
+    """Say what the strata are, and in how many of them the error bars hold."""
+    kinds = set(found.kinds)
+    known = [
+        said
+        for kind, said in (
+            ("latitude", "by latitude"),
+            ("surface", "by sea, land and coast"),
+            (
+                "roughness",
+                f"by roughness, which is how much the {noun} varies among the ten nearest observed points",
+            ),
+        )
+        if kind in kinds
+    ]
+    divided = ", ".join(known)
+    text = (
+        "Error bars that are right on average may be too wide in one place and too narrow in another. So the "
+        f"held-out observations are divided by what was known before they were seen: {divided}. "
+    )
+    level = f"{100.0 * found.level:g} %"
+    text += f"{_held(found, found.law, level)}"
+    if found.plain is not None:
+        text += f" Without recalibration: {_held(found, found.plain, level, again=True)}"
+    return text
+
+
+def _held(found: ByStratum, law: OfLaw, level: str, *, again: bool = False) -> str:
+    parts = slice(1, None)
+    explained = law.explained(found.level)[parts]
+    furthest = 1 + int(np.argmax(np.abs(law.coverage[parts] - found.level)))
+    share = f"{100.0 * law.coverage[furthest]:.0f} %"
+    counts = f"{np.count_nonzero(explained)} of {explained.size}"
+    if again:
+        return f"{counts}; furthest off is {found.names[furthest]} with {share}."
+    return (
+        f"In {counts} parts the share inside the {level} error bars is no further from {level} than chance "
+        f"explains 95 times in a hundred; furthest off is {found.names[furthest]}, with {share} inside."
+    )
+
+
+def table(found: ByStratum, units: str) -> str:
+    """Rows of the table, a heading for each kind of stratum; as markup."""
+    laws = [law for law in (found.plain, found.law) if law is not None]
+    columns = 4 + 3 * len(laws)
+    rows: list[str] = []
+    for index, (kind, name) in enumerate(zip(found.kinds, found.names, strict=True)):
+        if kind in KINDS and found.kinds[index - 1] != kind:
+            rows.append(f'<tr><th colspan="{columns}" scope="rowgroup">{KINDS[kind]}</th></tr>')
+        cells = [
+            f"{found.count[index]:,.0f}",
+            *(percent(law.coverage[index]) for law in laws),
+            f"±{100.0 * found.law.standard_error[index]:.1f}",
+            *(amount(law.width[index], units, 2) for law in laws),
+            *(amount(law.crps[index], units, 2) for law in laws),
+        ]
+        said = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
+        title = escape(found.definitions[index], quote=True)
+        shown = "all observations" if kind == "all" else name
+        rows.append(
+            f'<tr><td title="{title}">{escape(shown)}</td>{said}'
+            f"<td>{_bars(found.law.pit_counts[index])}</td></tr>"
+        )
+    return "\n".join(rows)
+
+
+def heading(found: ByStratum) -> str:
+    """Head of the table; as markup."""
+    level = f"inside {100.0 * found.level:g} % error bars"
+    if found.plain is None:
+        alone = ("observations", level, "chance", "their width", "CRPS")
+        named = "".join(f'<th class="number">{name}</th>' for name in alone)
+        return f"<tr><th></th>{named}<th>PIT</th></tr>"
+    spans = f'<th colspan="3" class="over">{level}</th><th colspan="2" class="over">their width</th>'
+    over = f'<tr><th></th><th></th>{spans}<th colspan="2" class="over">CRPS</th><th></th></tr>'
+    names = ("observations", "before", "after", "chance", "before", "after", "before", "after")
+    below = "".join(f'<th class="number">{name}</th>' for name in names)
+    return f"{over}\n<tr><th></th>{below}<th>PIT, after</th></tr>"
+
+
+def _bars(counts: Array) -> str:
+    """Draw a histogram the size of a word, with the height of a flat one; as markup."""
+    tall, wide = 22.0, 80.0
+    each, top = wide / counts.size, max(float(counts.max()), 2.0 * float(counts.mean()))
+    bars = "".join(
+        f'<rect x="{each * index:.1f}" y="{tall - height:.1f}" width="{0.85 * each:.1f}" '
+        f'height="{height:.1f}"/>'
+        for index, height in enumerate(tall * counts / top)
+    )
+    flat = tall * (1.0 - float(counts.mean()) / top)
+    return (
+        f'<svg class="bars" viewBox="0 0 {wide:g} {tall:g}" role="img" aria-label="PIT histogram: '
+        f'{counts.min():.0f} to {counts.max():.0f} per interval, {counts.mean():.0f} if flat">{bars}'
+        f'<line x1="0" x2="{wide:g}" y1="{flat:.1f}" y2="{flat:.1f}"/></svg>'
+    )
