@@ -7,12 +7,10 @@ import pytest
 
 import cagp_dist as cagp
 
-from ..oracle import (
-    assert_close,
-)
+from ..oracle import assert_close, downdate
 from ..problems import regression_problem
-from .engine import weights
-from .stages import jacobi_damping, weight
+from .engine import solver_matrix, weights
+from .stages import jacobi_damping
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -60,10 +58,10 @@ def test_relaxed_solvers_with_limits_that_are_other_solvers(problem, dense, solv
 )
 @pytest.mark.parametrize("lengthscale", [0.02, 0.2, 2.0])
 def test_default_damping_never_increases_the_error(solver, lengthscale):
-    """W is positive semidefinite (math 1.4), so that every update lowers the covariance."""
-    G = regression_problem(N, lengthscale=lengthscale).dense.G
-    W = weight(solver, G)
-    assert np.linalg.eigvalsh(W).min() > -1e-10 * np.abs(W).max()
+    """W is positive semidefinite, and so is ``Mt W Mt'``, the downdate of one update (math 1.4)."""
+    problem = regression_problem(N, lengthscale=lengthscale)
+    D = downdate(solver_matrix(problem, solver), problem.dense.G)
+    assert np.linalg.eigvalsh(D).min() > -1e-10 * np.abs(D).max()
 
 
 def test_damping_by_default_is_that_of_the_row_sums(problem, dense):
