@@ -51,7 +51,8 @@ class Affine(ABC):
         with G again as the sweeps did. When to stop is decided from the points, the noise, the kernel and
         the targets alone, never from the data, so that the solver stays calibrated. A rule that looks at the
         residual ``b - G v``, as other iterative solvers have, makes the solver's matrix depend on y, and the
-        stated variance is then no longer that of the error (math 1.6). See
+        stated variance is then no longer that of the error (math 1.6). What coefficients of a mean that are
+        estimated lack of generalised least squares, beyond 1,024 points, is not counted (math 1.7). See
         `Posterior.computational_variance_bounds`.
     """
 

@@ -150,6 +150,11 @@ def test_what_is_not_computed_is_what_exceeds_universal_kriging():
     expected = found.variance - kriged(Y).covariance.diagonal()
     assert expected.min() > 1e-4
     assert_close(found.computational_variance, expected, relative=1e-7)
+    solver = cagp.BlockGaussSeidel(100, block_size=15, computational_share=0.05)
+    enough = cagp.condition(PRIOR, X, Y, X_TEST, solver=solver)
+    share = 1.0 - kriged(Y).covariance.diagonal() / enough.variance
+    assert enough.status is cagp.Status.SHARE_REACHED
+    assert 1e-3 < share.max() <= 0.05
 
 
 @pytest.fixture(scope="module")
