@@ -16,6 +16,7 @@ A block is a task, and its sums are added in the order of the blocks: the bits d
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import identity
@@ -47,6 +48,8 @@ class BlockLikelihood:
         What may be allocated.
     deviations, basis : arrays of float64, shapes (n,) and (n, k), optional
         As for `cagp_dist.likelihood.exact.DenseLikelihood`. All blocks share the coefficients.
+    curved : bool
+        Whether evaluations have ``squares``, 2 n m^2 flops more for each number.
 
     Raises
     ------
@@ -66,7 +69,9 @@ class BlockLikelihood:
         memory_limit_bytes: int,
         deviations: Array | None = None,
         basis: Array | None = None,
+        curved: bool = False,
     ) -> None:
+        self._curved = curved
         self._model = Model.of(kernel)
         self._executor = executor
         self._deviate = deviations is not None
@@ -74,7 +79,9 @@ class BlockLikelihood:
         residuals, self._coefficients = with_basis(residuals, basis)
         blocks = -(-self.points // BLOCK_POINTS)
         size = -(-self.points // blocks)  # of equal size but for the last
-        needed = min(executor.workers, blocks) * dense_bytes(size, residuals.shape[1])
+        needed = min(executor.workers, blocks) * (
+            dense_bytes(size, residuals.shape[1]) + 4 * curved * DOUBLE * size**2
+        )
         if needed > memory_limit_bytes:
             raise BudgetError(
                 f"the likelihood of blocks of {size:,} points needs {needed / 2**30:.3g} GiB on "
@@ -122,6 +129,7 @@ class BlockLikelihood:
                         deviations,
                         scale,
                         self._coefficients,
+                        self._curved,
                         home=index,
                     )
                     for index, (points, residuals, deviations) in enumerate(self._blocks)
@@ -131,5 +139,10 @@ class BlockLikelihood:
         for part in parts:
             total += part
         return evaluation_of(
-            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
+            total,
+            self.points,
+            self.fields,
+            self._model.numbering,
+            coefficients=self._coefficients,
+            curved=self._curved,
         )

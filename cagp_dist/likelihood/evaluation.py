@@ -53,6 +53,8 @@ class Evaluation:
     coefficients : int
         Of the mean of each field, where the likelihood is restricted to what does not depend on them
         (`cagp_dist.likelihood.restricted`).
+    squares : array of float64, shape (k, k), or None
+        ``tr(R^-1 dR R^-1 dR')`` for every two numbers, where it was asked for.
     """
 
     points: int
@@ -67,6 +69,7 @@ class Evaluation:
     own_trace: float = 0.0
     own_slope: float = 0.0
     coefficients: int = 0
+    squares: Array | None = None
 
     @property
     def values(self) -> int:
@@ -86,6 +89,18 @@ class Evaluation:
         own = self.fields * self.own_trace - self.own_slope / variance
         by_variance = -0.5 * (self.values - self.quadratic / variance - own)
         return np.insert(by_numbers, self.numbering.lengthscales, by_variance)
+
+    def expected_information(self) -> Array:
+        """Covariance of the gradient under the model, (k + 1, k + 1): what differences give on average.
+
+        ``T / 2 tr(G^-1 dG G^-1 dG')`` by log (lengthscales, variance, weights, ratio) [Rasmussen & Williams
+        2006, 5.9]; of a restricted likelihood without what its few coefficients take.
+        """
+        assert self.squares is not None
+        first = self.numbering.lengthscales
+        with_variance = np.insert(self.squares, first, self.traces, axis=0)
+        own = np.insert(self.traces, first, self.points - self.coefficients)
+        return np.asarray(0.5 * self.fields * np.insert(with_variance, first, own, axis=1))
 
     def gradient_covariance(self) -> Array:
         """Covariance of the sampled part of the gradient by the logarithms of the numbers, (k, k)."""

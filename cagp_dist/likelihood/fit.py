@@ -33,7 +33,7 @@ from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
 from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
-from cagp_dist.likelihood.search import best_climb, climb, refine, settle
+from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.memory import available_bytes
@@ -69,6 +69,9 @@ MOST_ROOTS = 3
 GROWTH = 16
 """How many times more points one level has than the level before."""
 
+BETWEEN = 4
+"""The same of blocks, where the last level has more than `GROWTH` times as many as the first."""
+
 
 def fit(
     kernel: Families,
@@ -91,7 +94,8 @@ def fit(
 
     Several starts are climbed on thinned data where there are many points (every k-th row and column of
     a grid, evenly spread cells of neighbouring points otherwise); from the best of their optima the search
-    goes on with all points.
+    goes on with all points. There, on complete grids and in blocks, it is Fisher scoring, three or four
+    evaluations with the expected information.
 
     Parameters
     ----------
@@ -241,8 +245,9 @@ def fit(
                         deviations=part.deviations,
                     ),
                 ]
-            likelihood = _likelihood(model, part, how, executor, memory, seed)
-            levels.append(Profile(likelihood, within, counter, deviating))
+            curved = bool(levels) and model.parts == 1 and not deviating and _has_squares(part, how)
+            likelihood = _likelihood(model, part, how, executor, memory, seed, curved=curved)
+            levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
     lengthscales, variances, noise_variance = place.parts
     return FitResult(
@@ -276,6 +281,11 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
         curvature = curvature * (profile.likelihood.points / before.likelihood.points)
         if isinstance(profile.likelihood, PathwiseLikelihood):
             return _settle(profile, place, curvature)
+        if profile.curved:
+            place, there = score(profile, place.x)
+            if there:
+                curvature = place.evaluation.expected_information()
+                continue
         place = _ordered(profile, climb(profile, place.x, curvature), model)
         curvature = profile.information(place)
     if model.parts > 1:
@@ -318,7 +328,10 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
     points = data.as_points() if isinstance(data, Gridded) else data
     if method == "blocks":
         few = points.thinned(FIRST_DENSE_POINTS)
-        return [(few, method), (points, method)] if few.size < points.size // 2 else [(points, method)]
+        if few.size >= points.size // 2:
+            return [(points, method)]
+        some = [(points.thinned(BETWEEN * FIRST_DENSE_POINTS), method)]
+        return [(few, method), *(some if points.size > GROWTH * few.size else []), (points, method)]
     if method == "dense":
         if points.size <= 2 * FIRST_DENSE_POINTS:
             return [(points, method)]
@@ -332,6 +345,11 @@ def _alike(data: Points | Gridded) -> Points | Gridded:
     return replace(data, deviations=None) if isinstance(data, Points) else data
 
 
+def _has_squares(data: Points | Gridded, method: Method) -> bool:
+    """Whether the likelihood of a level can give its expected information."""
+    return method == "blocks" or (isinstance(data, Gridded) and data.missing is None)
+
+
 def _likelihood(
     model: Model,
     data: Points | Gridded,
@@ -339,6 +357,8 @@ def _likelihood(
     executor: "Executor",
     memory_limit_bytes: int,
     seed: int,
+    *,
+    curved: bool = False,
 ) -> Likelihood:
     if isinstance(data, Gridded) and data.missing is not None:
         return MaskedRingLikelihood(
@@ -358,6 +378,7 @@ def _likelihood(
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             basis=data.basis,
+            curved=curved,
         )
     if method == "dense":
         # stands in this process, wherever the executor has its memory
@@ -379,6 +400,7 @@ def _likelihood(
             memory_limit_bytes=memory_limit_bytes,
             deviations=data.deviations,
             basis=data.basis,
+            curved=curved,
         )
     return PathwiseLikelihood(
         model,

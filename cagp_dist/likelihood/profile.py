@@ -128,12 +128,15 @@ class Profile:
     deviating : bool
         Whether the noise of each point differs by a known amount from that of all; the likelihood then takes
         one over the variance behind the numbers, and the best variance is searched for.
+    curved : bool
+        Whether evaluations have ``squares``, from which the expected information follows.
     """
 
     likelihood: Likelihood
     bounds: Bounds
     counter: Counter
     deviating: bool = False
+    curved: bool = False
 
     @property
     def box(self) -> Array:

@@ -108,7 +108,9 @@ class StandardErrors:
         Of a sum, a tuple with one for each part. Where each coordinate has a lengthscale of its own, a tuple
         of these in place of a number, as in the kernel.
     noise_variance : float
-        All are from the curvature of the log likelihood, by the delta method; NaN for a parameter that is
+        All are from the curvature of the log likelihood, by the delta method, or, where a complete grid or
+        blocks have so many points that the search began on some of them, from the curvature that is expected
+        of a field of the model; NaN for a parameter that is
         fixed or on its bound, and for all where the likelihood is not curved downwards. Several fields count
         as independent: for fields that resemble each other, such as consecutive hours, they are too small.
     """

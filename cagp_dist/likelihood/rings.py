@@ -22,11 +22,11 @@ from cagp_dist.budget.demand import DOUBLE, TABLE_ENTRIES
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Parameters
-from cagp_dist.lapack import cholesky_in_place, solve_lower
+from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
-from cagp_dist.likelihood.exact import evaluation_of
+from cagp_dist.likelihood.exact import evaluation_of, squares_of
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.restricted import column_space
 from cagp_dist.remedies import Remedy
@@ -52,6 +52,8 @@ class RingLikelihood:
         What may be allocated.
     basis : array of float64, shape (k, P, Q), optional
         Of a mean whose coefficients are estimated: the likelihood is restricted to what is left beside it.
+    curved : bool
+        Whether evaluations have ``squares``, a third more work.
 
     Raises
     ------
@@ -70,7 +72,9 @@ class RingLikelihood:
         executor: Executor,
         memory_limit_bytes: int,
         basis: Array | None = None,
+        curved: bool = False,
     ) -> None:
+        self._curved = curved
         self._model = Model.of(kernel)
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
@@ -81,7 +85,7 @@ class RingLikelihood:
             columns = column_space(basis.reshape(len(basis), -1).T)
             self._coefficients = columns.shape[1]
             residuals = np.concatenate([residuals, columns.T.reshape(-1, *grid.shape)])
-        needed = ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers)
+        needed = ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved)
         if needed > memory_limit_bytes:
             raise BudgetError(
                 f"the likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points needs "
@@ -122,6 +126,7 @@ class RingLikelihood:
                         span,
                         columns,
                         self._coefficients,
+                        self._curved,
                         home=index,
                     )
                     for index, (span, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
@@ -131,7 +136,12 @@ class RingLikelihood:
         for part in parts:
             total += part
         return evaluation_of(
-            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
+            total,
+            self.points,
+            self.fields,
+            self._model.numbering,
+            coefficients=self._coefficients,
+            curved=self._curved,
         )
 
 
@@ -143,6 +153,7 @@ def range_sums(
     span: Range,
     columns: list[Array],
     coefficients: int = 0,
+    curved: bool = False,
 ) -> Array:
     """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 2 k,).
 
@@ -164,9 +175,11 @@ def range_sums(
         Transformed residuals of each sector, and the basis of the mean behind them.
     coefficients : int
         How many of the fields are the basis of a mean.
+    curved : bool
+        Whether ``tr(R^-1 dR R^-1 dR')`` of every two numbers come at the end: (k^2,).
     """
     inverted = inverted_range(kernel, ratio, wavenumbers, span, columns, coefficients)
-    return derivative_sums(inverted, derivatives, ratio, wavenumbers, span, coefficients)
+    return derivative_sums(inverted, derivatives, ratio, wavenumbers, span, coefficients, curved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +232,7 @@ def derivative_sums(
     wavenumbers: Wavenumbers,
     span: Range,
     coefficients: int = 0,
+    curved: bool = False,
 ) -> Array:
     """Give the sums of `range_sums` from what was inverted."""
     weights = wavenumbers.weights[slice(*span)]
@@ -231,11 +245,14 @@ def derivative_sums(
         for inverse, solved in zip(inverses, solutions, strict=True)
     ]
     sums: list[list[tuple[Array, Array]]] = [[] for _ in inverses]
+    slopes: list[list[Array]] = [[] for _ in inverses]
     for derivative in derivatives:  # one at a time: each is as large as the matrix itself
         parts = ring_blocks(derivative, wavenumbers, span)
         for sector, (part, inverse, solved) in enumerate(zip(parts, inverses, solutions, strict=True)):
             form = _symmetric_form(part, solved, coefficients)
             sums[sector].append((_symmetric_inner(inverse, part), form))
+            if curved:
+                slopes[sector].append(part)
     total: Array | float = 0.0
     for (log_determinants, quadratic), tail, found in zip(heads, tails, sums, strict=True):
         traces, forms = zip(*found, tail, strict=True)
@@ -246,7 +263,16 @@ def derivative_sums(
         else:
             each = np.stack([log_determinants, quadratic, *traces, *forms], axis=1)
         total = total + weights @ each
-    return np.asarray(total)
+    if not curved:
+        return np.asarray(total)
+    k = len(derivatives) + 1
+    squares = np.zeros((k, k))
+    for inverse, of_sector in zip(inverses, slopes, strict=True):
+        for stack in of_sector:  # lower triangles
+            for matrix in stack:
+                mirror_lower(matrix)
+        squares += np.tensordot(weights, squares_of(inverse, of_sector, ratio), axes=1)
+    return np.concatenate([np.asarray(total), squares.ravel()])
 
 
 def inner_products(left: Array, right: Array, coefficients: int) -> Array:
@@ -260,11 +286,10 @@ def inner_products(left: Array, right: Array, coefficients: int) -> Array:
 
 
 def _invert(factors: Array) -> None:
-    """Replace every factor L by the whole of ``(L L')^-1``, as the product of inverse factors."""
-    inverses = np.zeros_like(factors)
-    np.einsum("kii->ki", inverses)[:] = 1.0
-    solve_lower(factors, inverses)
-    np.matmul(inverses.transpose(0, 2, 1), inverses, out=factors)
+    """Replace every factor L by the whole of ``(L L')^-1``."""
+    invert_in_place(factors)
+    for matrix in factors:
+        mirror_lower(matrix)
 
 
 def _symmetric_inner(left: Array, right: Array) -> Array:
@@ -288,11 +313,11 @@ def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
     return both - inner_products(weighted, columns, coefficients)
 
 
-def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int) -> int:
+def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int, curved: bool = False) -> int:
     """Bytes of one evaluation: for each worker what a range takes, and the residuals and their transforms.
 
     A range takes its blocks, their slopes and their inverses, and to make them a table of kernel values and a
-    matrix of cosines, each with its successors.
+    matrix of cosines, each with its successors; for squares of derivatives three more matrices.
     """
     ranges = wavenumbers.ranges()
     blocks = wavenumbers.block_bytes // len(ranges)
@@ -300,4 +325,4 @@ def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int) -> int:
     tables = DOUBLE * TABLE_ENTRIES
     points = wavenumbers.latitude_degrees.size * wavenumbers.n_longitudes
     at_once = min(workers, len(ranges))
-    return 3 * (blocks + cosines + tables) * at_once + 6 * DOUBLE * points * fields
+    return (3 * (blocks + cosines + tables) + 3 * curved * blocks) * at_once + 6 * DOUBLE * points * fields

@@ -21,6 +21,9 @@ LEVEL = 0.01
 
 MOST_ROOT_STEPS = 12
 
+MOST_HALVINGS = 4
+"""Of a step by Fisher scoring, before a climb takes over."""
+
 ARRIVED, ARRIVED_SAMPLED = 0.1, 0.5
 """A search has arrived where the step left is below so many standard errors and Monte Carlo errors."""
 
@@ -100,6 +103,54 @@ def refine(profile: Profile, place: Place, curvature: Array) -> Place:
             break
         place = following
     return place
+
+
+def score(profile: Profile, start: Array) -> tuple[Place, bool]:
+    """Climb by Fisher scoring: Newton steps with the expected information, halved until they rise.
+
+    From one to the next it is corrected by how the slope fell, which is more or less than expected where the
+    field is none of the model.
+
+    Parameters
+    ----------
+    profile : Profile
+        Its likelihood has evaluations with ``squares``.
+    start : array, shape (k,)
+        (log lengthscale, log ratio), within the bounds and not far from the optimum.
+
+    Returns
+    -------
+    place : Place
+        The highest one.
+    there : bool
+        Whether it is level there, or twice the step left is small (`arrived`).
+    """
+    low, high = profile.box
+    place = profile.at(start)
+    matrix = profile_information(profile, place.evaluation.expected_information())
+    for _ in range(MOST_ROOT_STEPS):
+        slope = _admissible_slope(profile, place)
+        if np.linalg.norm(slope) <= LEVEL * place.evaluation.values**0.25:
+            return place, True
+        free = (slope != 0.0) | ((place.x > low) & (place.x < high))
+        inner = matrix[np.ix_(free, free)]
+        if not np.isfinite(inner).all() or np.linalg.eigvalsh(inner).min(initial=1.0) <= 0.0:
+            return place, False
+        inverse, step = np.asarray(np.linalg.inv(inner)), np.zeros(start.size)
+        step[free] = inverse @ slope[free]
+        if arrived(2.0 * step[free], inverse, np.zeros_like(inverse)):
+            return place, True
+        step *= min(1.0, LONGEST_STEP / np.abs(step).max())
+        for _ in range(MOST_HALVINGS):
+            following = profile.at(np.clip(place.x + step, low, high))
+            if following.log_likelihood > place.log_likelihood:
+                break
+            step *= 0.5
+        else:
+            return place, False
+        matrix = _updated(matrix, following.x - place.x, place.slope - following.slope)
+        place = following
+    return place, False
 
 
 def _climb_within_reach(profile: Profile, start: Place, unit: Array) -> Place:
@@ -194,11 +245,20 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
         if arrived(2.0 * taken, inverse, place.evaluation.gradient_covariance()):
             break
         following = profile.at(target)
-        missed = place.slope - following.slope - matrix @ taken
-        bend = missed @ taken
-        if abs(bend) > 1e-8 * np.linalg.norm(missed) * np.linalg.norm(taken):
-            updated = matrix + np.outer(missed, missed) / bend
-            if np.linalg.eigvalsh(updated).min() > 0.0:
-                matrix = updated
+        matrix = _updated(matrix, taken, place.slope - following.slope)
         place = following
     return place
+
+
+def _updated(matrix: Array, taken: Array, fallen: Array) -> Array:
+    """Correct a curvature by a symmetric matrix of rank one, so that a step explains how the slope fell.
+
+    The same, where the corrected one would not be positive definite.
+    """
+    missed = fallen - matrix @ taken
+    bend = missed @ taken
+    if abs(bend) > 1e-8 * np.linalg.norm(missed) * np.linalg.norm(taken):
+        updated = matrix + np.outer(missed, missed) / bend
+        if np.linalg.eigvalsh(updated).min() > 0.0:
+            return np.asarray(updated)
+    return matrix
