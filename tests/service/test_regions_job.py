@@ -144,9 +144,7 @@ def test_with_folds_they_are_of_all_points(tmp_path):
     task = prepare(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(["global", AS_VALUES[3]])
     for t in range(2):
-        prior = cagp.Prior(
-            cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=lambda X, t=t: task.mean(X)[:, t]
-        )
+        prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)
         built = job.solver.build()
         direct = cagp.condition(prior, task.inputs, task.targets[:, t], means, solver=built)
         np.testing.assert_allclose(found.t2m_mean[t], direct.mean, rtol=1e-9)
