@@ -57,9 +57,9 @@ _NUMBERS = {
 }
 _SCORES = (
     ("rmse", "RMSE", "error at held-out points"),
-    ("crps", "CRPS", "error and error bar in one"),
-    ("nll", "NLL", "surprise; smaller is better"),
-    ("ks_statistic", "KS distance", "of PIT values from uniform"),
+    ("crps", "CRPS", "error with error bar"),
+    ("nll", "NLL", "smaller is better"),
+    ("ks_statistic", "KS distance", "of PIT from uniform"),
 )
 
 
