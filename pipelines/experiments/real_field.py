@@ -270,7 +270,7 @@ def draw(path: Path, problem: Problem, found: dict[tuple[str, str, str], dict[st
                 vmin=-3.0,
                 vmax=3.0,
             )
-            place.set_title(f"scale of the error bars, {name} field", loc="left", fontsize=9)
+            place.set_title(f"scale of the error bars, field: {name}", loc="left", fontsize=9)
             place.set_xticks([-180, -90, 0, 90, 180])
             place.set_yticks([-60, 0, 60])
         bar = figure.colorbar(dots, ax=axes[0], ticks=[-3, -2, -1, 0, 1, 2, 3], shrink=0.9)
@@ -287,7 +287,7 @@ def draw(path: Path, problem: Problem, found: dict[tuple[str, str, str], dict[st
             place.plot([0, 1], [0, 1], color=COLOURS["truth"], linestyle=":", linewidth=1.0)
             title = "the model's own error bars" if method == "none" else "with a local scale"
             place.set_title(f"share inside by level, {title}", loc="left", fontsize=9)
-        axes[1, 0].text(0.05, 0.9, "from light to dark: fifths, smooth to rough", fontsize=8)
+        axes[1, 1].text(0.35, 0.05, "from light to dark: fifths, smooth to rough", fontsize=8)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
