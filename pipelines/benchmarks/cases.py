@@ -247,6 +247,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         grids.missing_points,
         maps.pathwise_variances,
         maps.map_job,
+        maps.held_out_job,
         sharp,
         local_scales.local_scale,
         startup,
