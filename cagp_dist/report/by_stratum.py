@@ -35,7 +35,7 @@ class OfLaw:
 
     Attributes
     ----------
-    coverage, standard_error, width, crps : array, shape (S,)
+    coverage, standard_error, width, interval_score, crps : array, shape (S,)
     pit_counts : array, shape (S, k)
     reliability, reliability_error : array, shape (L,)
     """
@@ -43,6 +43,7 @@ class OfLaw:
     coverage: Array
     standard_error: Array
     width: Array
+    interval_score: Array
     crps: Array
     pit_counts: Array
     reliability: Array
@@ -97,6 +98,7 @@ def by_stratum_of(calibration: "xr.Dataset") -> ByStratum | None:
                     ("coverage", "coverage"),
                     ("standard_error", "coverage_standard_error"),
                     ("width", "mean_width"),
+                    ("interval_score", "interval_score"),
                     ("crps", "crps"),
                 )
             },

@@ -83,7 +83,25 @@ def score_rows(run: PublishedRun) -> list[Row]:
             key = f"{name}{suffix}"
             before = [_score(plain[key], form, units) if key in plain else ""] if plain else []
             rows.append((called, shown, *before, "" if prior is None else _score(prior, form, units), said))
-    return rows
+    return [*rows, *_interval_rows(run)]
+
+
+def _interval_rows(run: PublishedRun) -> list[Row]:
+    """Width and interval score of the headline error bars, as `score_rows`; none in runs of before."""
+    found = run.calibration.by_stratum
+    if found is None:
+        return []
+    laws = [found.law, *([] if found.plain is None else [found.plain])]
+    by_area = "" if run.calibration.by_area_is_the_same else ", by area"
+    units, level = run.variable.units, f"{100.0 * found.level:g} %"
+    factor = f"{2.0 / (1.0 - found.level):.3g}"
+    outside = f"their width and {factor} times how far observations lie outside; smaller is better"
+    return [
+        (f"Width, {level}{by_area}", *(amount(float(law.width[0]), units) for law in laws), "",
+         f"of the {level} error bars from end to end"),
+        (f"Interval score, {level}{by_area}", *(amount(float(law.interval_score[0]), units) for law in laws),
+         "", outside),
+    ]  # fmt: skip
 
 
 def _score(value: float, form: str, units: str) -> str:

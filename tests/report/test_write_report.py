@@ -230,6 +230,8 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
         crps = [f"{float(one[f'stratum_crps{law}']):.2f} K" for law in ("_plain", "")]
         row = [shown, f"{int(one.stratum_observations):,}", *inside, chance, *widths, *crps]
         assert " ".join(row) in text
+    for title, name in (("Width, 90 %", "mean_width"), ("Interval score, 90 %", "interval_score")):
+        assert f"{title} {float(scores[name]):.3f} K {float(scores[f'{name}_plain']):.3f} K" in text
     error = np.abs(scores.stratum_coverage - 0.9)[1:]
     held = int((error <= 1.96 * scores.stratum_coverage_standard_error[1:]).sum())
     furthest = str(scores.stratum.values[1 + int(np.argmax(error.values))])
