@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.calibration.strata import CHANCE
+from cagp_dist.calibration.strata import CHANCE, FEWEST_OBSERVATIONS
 from cagp_dist.report.reading import values_of
 from cagp_dist.report.wording import percent
 from cagp_dist.store.stratified import (
@@ -124,6 +124,11 @@ def by_stratum_of(calibration: "xr.Dataset") -> ByStratum | None:
 
 def statement(found: ByStratum, noun: str) -> str:
     """Say what the strata are, and in how many of them the error bars hold."""
+    if len(found.names) == 1:
+        return (
+            f"There are too few held-out observations to say it part by part: {FEWEST_OBSERVATIONS} are the "
+            "fewest of a part."
+        )
     kinds = set(found.kinds)
     known = [
         said

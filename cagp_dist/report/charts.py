@@ -40,7 +40,9 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
     by_area = None if scored.by_area_is_the_same else histogram(scored.pit, weights=scored.area_weight)
     drawings = [draw_pit(histogram(scored.pit), by_area, pit_height_inches)]
     if scored.by_stratum is not None:
-        drawings += [draw_reliability(scored.by_stratum), draw_strata(scored.by_stratum)]
+        drawings.append(draw_reliability(scored.by_stratum))
+        if len(scored.by_stratum.names) > 1:
+            drawings.append(draw_strata(scored.by_stratum))
     if run.simulation is not None:
         drawings.append(draw_simulated(histogram(run.simulation.pit)))
     if len(run.trace.iteration) >= FEWEST_STEPS:

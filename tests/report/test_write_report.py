@@ -246,6 +246,14 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
     assert "Where the error bars hold" not in document.text
 
 
+def test_few_observations_are_not_divided(tmp_path: Path) -> None:
+    run = make_run(tmp_path, test_count=40, map_step=None, recalibrated=True)
+    text = Document(page_of(run)).text
+    assert "There are too few held-out observations to say it part by part: 50 are the fewest" in text
+    assert "all observations 40" in text
+    assert {drawing.name for drawing in draw_charts(read_run(run))} == {"pit", "reliability", "convergence"}
+
+
 def test_without_a_map_nothing_is_interpolated(hourly_report: Path) -> None:
     page = hourly_report.read_text(encoding="utf-8")
     assert "nothing is interpolated" in page
