@@ -118,7 +118,9 @@ def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
             regions=None,
         )
         show_outcome(outcome, None)
-        line = next(line for line in capsys.readouterr().out.splitlines() if re.match(r"(\x1b\[\d+m)*bars    ", line))
+        line = next(
+            line for line in capsys.readouterr().out.splitlines() if re.match(r"(\x1b\[\d+m)*bars    ", line)
+        )
         assert ("The error bars are too narrow" in line) is yellow
         assert ("\x1b[33m" in line) is yellow
 

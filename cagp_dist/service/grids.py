@@ -1,5 +1,7 @@
 """Observed points that lie on a latitude-longitude grid: which grid, where in it, and how much is missing."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
@@ -7,6 +9,7 @@ from cagp_dist.budget import GridSize
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.latlon.window import place_longitudes
@@ -73,11 +76,20 @@ def _circle(latitude: Array, longitude: Array) -> tuple[LatLonGrid, Indices, int
     return grid, np.searchsorted(columns, longitude) % columns.size, columns.size
 
 
-def size_of_grid(places: tuple[LatLonGrid, Indices], there: Mask) -> GridSize:
-    """Size of the grid that a solver works on, where some of the points (n,) were observed."""
+def size_of_grid(
+    places: tuple[LatLonGrid, Indices], there: Mask, targets: Array | LinearFunctionals | None = None
+) -> GridSize:
+    """Size of the grid that a solver works on, where some of the points (n,) were observed.
+
+    With targets on the unit sphere (q, 3) it says how many of them are points of the grid.
+    """
     grid, index = places
     observed = np.zeros(grid.size, dtype=bool)
     observed[index[there]] = True
     observed = observed.reshape(grid.shape)
     rows = np.asarray(observed.any(axis=1))
-    return grid_size(Layout.of(grid.of_rows(rows), observed[rows]))
+    kept = grid.of_rows(rows)
+    size = grid_size(Layout.of(kept, observed[rows]))
+    if not isinstance(targets, np.ndarray):
+        return size
+    return replace(size, target_places=int(np.count_nonzero(kept.places(targets) >= 0)))

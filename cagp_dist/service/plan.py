@@ -1,5 +1,6 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -23,7 +24,16 @@ from cagp_dist.service.jobfile.tables import BlockPoints, Job, RandomPoints
 from cagp_dist.service.map_cells import cells_of, samples_of_map
 from cagp_dist.service.recalibration import FEWEST_ERRORS, Recalibrating, drawn_points
 from cagp_dist.service.solve import bounds_are_cheap
-from cagp_dist.service.task import Gaps, Task, choose, gaps_of, places_of, spacing_of
+from cagp_dist.service.task import (
+    Gaps,
+    Task,
+    calibrating_of,
+    choose,
+    gaps_of,
+    places_of,
+    spacing_of,
+    targets_of,
+)
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Cholesky, Solver
@@ -231,12 +241,18 @@ def _fitted_to(job: Job, size: Size, seen: Seen | None) -> str:
     return fit_sites(points, design.train, fit_to=fit_to).where
 
 
-def _demands(solver: Solver, of_all: Demand, points: Points, design: Design) -> list[Demand]:
+def _demands(solver: Solver, of_all: Demand, seen: Seen, wanted: Callable[[], Places | None]) -> list[Demand]:
     """Give the demand of each pattern of gaps; of a solver that takes one field at a time, of the fullest.
 
     On a grid the points of a fold are missing, too; of others the solve with all points stands for all.
     """
+    points, design, recalibration = seen
     places = places_on_grid(solver, points, design)
+    targets = (
+        None
+        if places is None or design.folds is not None
+        else targets_of(points, design, calibrating_of(design, recalibration), wanted())
+    )
     present = ~np.isnan(points.values)[:, design.train]
     if places is not None and design.folds is not None:
         largest = design.test[design.folds == np.bincount(design.folds).argmax()]
@@ -249,7 +265,7 @@ def _demands(solver: Solver, of_all: Demand, points: Points, design: Design) -> 
             of_all,
             n=int(np.count_nonzero(present[group[0]])),
             fields=group.size,
-            grid=None if places is None else size_of_grid(places, present[group[0]]),
+            grid=None if places is None else size_of_grid(places, present[group[0]], targets),
         )
         for group in groups
     ]
@@ -268,7 +284,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
-    demands = [of_all] if seen is None else _demands(solver, of_all, *seen[:2])
+    demands = [of_all] if seen is None else _demands(solver, of_all, seen, lambda: places_of(job))
     k = job.prior.coefficients
     left, _, plan = plan_together(solver, [with_companions(each, coefficients=k) for each in demands])
     weights = plans_of_weights(solver, left, coefficients=k)

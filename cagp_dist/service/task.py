@@ -177,17 +177,7 @@ class Task:
         In this order, that of `columns`; without the map if its error bars come from samples. On the unit
         sphere.
         """
-        cells, wanted = self.design.cells, self.wanted
-        parts: list[Array | LinearFunctionals] = [self.inputs_at(self.design.test)]
-        if self.calibrating.size:
-            parts.append(self.inputs_at(self.calibrating))
-        if cells is not None and not self.design.samples:
-            parts.append(cells.inputs(spacing_of(self.points, self.design)))
-        if wanted is not None:
-            parts.append(unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees))
-        if self.design.region_means is not None:
-            parts.append(self.design.region_means)
-        return joined(parts)
+        return targets_of(self.points, self.design, self.calibrating, self.wanted)
 
     @property
     def columns(self) -> "Columns":
@@ -202,8 +192,7 @@ class Task:
     @property
     def calibrating(self) -> Indices:
         """Calibration points that are predicted: those whose errors are used."""
-        kept = self.design.calibration
-        return np.arange(0) if kept is None or self.recalibration.errors != "points" else kept
+        return calibrating_of(self.design, self.recalibration)
 
     def inputs_at(self, chosen: Indices) -> Array:
         """Points of the field on the unit sphere, shape (k, 3)."""
@@ -435,6 +424,31 @@ def fit_mean(job: Job, family: MeanFamily, points: Points, chosen: Indices) -> F
         )
         parts.append((fields, mean))
     return family if isinstance(family, EstimatedMean) and estimated else MeanByPattern(tuple(parts))
+
+
+def targets_of(
+    points: Points, design: Design, calibrating: Indices, wanted: Places | None
+) -> Array | LinearFunctionals:
+    """Test points, predicted calibration points, map cells, places and means over regions, see `Task`."""
+    cells = design.cells
+    parts: list[Array | LinearFunctionals] = [
+        unit_sphere(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
+        for chosen in (design.test, calibrating)
+        if chosen is design.test or chosen.size
+    ]
+    if cells is not None and not design.samples:
+        parts.append(cells.inputs(spacing_of(points, design)))
+    if wanted is not None:
+        parts.append(unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees))
+    if design.region_means is not None:
+        parts.append(design.region_means)
+    return joined(parts)
+
+
+def calibrating_of(design: Design, recalibration: Recalibrating) -> Indices:
+    """Calibration points that are predicted: those whose errors are used."""
+    kept = design.calibration
+    return np.arange(0) if kept is None or recalibration.errors != "points" else kept
 
 
 def spacing_of(points: Points, design: Design) -> float:
