@@ -103,7 +103,8 @@ def test_plan_counts_them():
     assert (with_them.size.regions, with_them.size.region_nodes) == (4, len(means.nodes))
     assert f"4 regions of {len(means.nodes):,} cells" in with_them.size.line()
     assert with_them.plan.q == without.plan.q + 4
-    assert with_them.plan.gram_entries - without.plan.gram_entries == 300 * len(means.nodes)
+    # once in the solve, and once for what the coefficients of the mean add
+    assert with_them.plan.gram_entries - without.plan.gram_entries == 2 * 300 * len(means.nodes)
     folds = plan_job(parse_job(the_job(test={"kind": "folds", "count": 5})))
     assert folds.size.solves == 6
 
