@@ -261,7 +261,7 @@ def draw_convergence(trace: Trace, units: str = "K") -> Drawing:
     title(
         figure,
         "Convergence by iteration",
-        "Scores at the test points; iteration 0 is the prior. NLL: negative log likelihood",
+        "Scores at the test points, not recalibrated; iteration 0 is the prior. NLL: negative log likelihood",
     )
     for left, values, name, unit in (
         (0.095, trace.rmse, "RMSE", units),

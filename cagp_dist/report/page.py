@@ -254,12 +254,17 @@ def _plain(run: PublishedRun) -> str:
             noisy += "; and which is recalibrated by errors at points that were not used"
         noisy += ")"
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
+    mean = (
+        "whose coefficients are estimated with the field and add their uncertainty to the error bars"
+        if attributes.table("prior").get("mean_estimate") == "generalised"
+        else "which is estimated from the observations and then taken as known"
+    )
     paragraphs = [
         "<b>What the error bars include.</b> Two kinds of not knowing, added together. "
         f"<i>Mathematical</i>: between the observations the {escape(run.variable.noun)} cannot be known for "
         f"certain, however much one computes. <i>Computational</i>: {stopped}",
-        "<b>Whether to believe them.</b> They presume that the prior is right, its mean included, which is "
-        "estimated from the observations and then taken as known. How far that holds is measured: of every "
+        f"<b>Whether to believe them.</b> They presume that the prior is right, its mean included, {mean}. "
+        "How far that holds is measured: of every "
         f"100 held-out observations, {100.0 * inside:.0f} fell inside their {100.0 * level:g} % error "
         f"bar{noisy}{weighted}; honest ones would hold {100.0 * level:g}. "
         f"All levels together, see the histogram below: {escape(_shape(run))}",
