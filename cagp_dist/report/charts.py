@@ -46,7 +46,9 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
     if run.simulation is not None:
         drawings.append(draw_simulated(histogram(run.simulation.pit)))
     if len(run.trace.iteration) >= FEWEST_STEPS:
-        drawings.append(draw_convergence(run.trace, run.variable.units))
+        drawings.append(
+            draw_convergence(run.trace, run.variable.units, recalibrated=bool(run.calibration.plain_scores))
+        )
     if len(run.times) > 1:
         drawings.append(draw_times(by_time(run)))
         if run.regions is not None:
@@ -253,15 +255,19 @@ def _pit_figure(
     return figure
 
 
-def draw_convergence(trace: Trace, units: str = "K") -> Drawing:
-    """RMSE and negative log likelihood after each iteration, iteration 0 being the prior."""
+def draw_convergence(trace: Trace, units: str = "K", *, recalibrated: bool = False) -> Drawing:
+    """RMSE and negative log likelihood after each iteration, iteration 0 being the prior.
+
+    They are those of the Gaussian laws, also of a run whose published ones are ``recalibrated``.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_INCHES, 3.1))
     title(
         figure,
         "Convergence by iteration",
-        "Scores at the test points, not recalibrated; iteration 0 is the prior. NLL: negative log likelihood",
+        f"Scores at the test points{', not recalibrated' if recalibrated else ''}; iteration 0 is the prior. "
+        "NLL: negative log likelihood",
     )
     for left, values, name, unit in (
         (0.095, trace.rmse, "RMSE", units),
