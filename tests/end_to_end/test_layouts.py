@@ -20,7 +20,13 @@ from ..jobs import job_text, map_grid, random_points
 pytestmark = pytest.mark.exhaustive
 
 LENGTHSCALE, VARIANCE, NOISE = 0.3, 40.0, 1.5
-PRIOR = {"mean": "constant", "lengthscale": LENGTHSCALE, "variance": VARIANCE, "noise_variance": NOISE}
+PRIOR = {
+    "mean": "constant",
+    "mean_estimate": "ordinary",
+    "lengthscale": LENGTHSCALE,
+    "variance": VARIANCE,
+    "noise_variance": NOISE,
+}
 DAYS = pd.date_range("2020-07-01", periods=3)
 
 
