@@ -15,7 +15,7 @@ from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.regions import Region
 from cagp_dist.service.draws import split
-from cagp_dist.service.jobfile.tables import BlockPoints, DesignTable, FoldPoints
+from cagp_dist.service.jobfile.design import BlockPoints, DesignTable, FoldPoints
 from cagp_dist.service.map_cells import MapCells, cells_of
 
 

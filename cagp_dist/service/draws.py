@@ -14,7 +14,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.folds import bands_and_pieces
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unit_sphere, unwrapped_longitudes
-from cagp_dist.service.jobfile.tables import (
+from cagp_dist.service.jobfile.design import (
     AllPoints,
     BlockPoints,
     DesignTable,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.fit import Method
     from cagp_dist.likelihood.result import FitProgress, FitResult
-    from cagp_dist.service.jobfile.tables import FitTo
+    from cagp_dist.service.jobfile.prior import FitTo
 
 
 T = TypeVar("T")

@@ -13,7 +13,8 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.era5.sources import SOURCES, open_source, source_times
 from cagp_dist.errors import DataError
 from cagp_dist.kernels import KERNELS
-from cagp_dist.service.jobfile.tables import Job, Observations, SyntheticTable
+from cagp_dist.service.jobfile.observations import Observations, SyntheticTable
+from cagp_dist.service.jobfile.tables import Job
 
 if TYPE_CHECKING:
     import xarray as xr

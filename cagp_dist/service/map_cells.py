@@ -8,7 +8,7 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unit_sphere, unwrapped_longitudes
 from cagp_dist.gram.cells import MOST_CELLS, CellMeans, box_means, nodes_per_side
-from cagp_dist.service.jobfile.tables import MapGrid
+from cagp_dist.service.jobfile.design import MapGrid
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.affine import Affine
 

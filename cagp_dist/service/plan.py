@@ -20,7 +20,8 @@ from cagp_dist.service.design import Design
 from cagp_dist.service.fit import at_fit_times, fit_sites, fitted_to
 from cagp_dist.service.grids import places_on_grid, size_of_grid
 from cagp_dist.service.ingest import peek
-from cagp_dist.service.jobfile.tables import BlockPoints, Job, RandomPoints
+from cagp_dist.service.jobfile.design import BlockPoints, RandomPoints
+from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import cells_of, samples_of_map
 from cagp_dist.service.recalibration import FEWEST_ERRORS, Recalibrating, drawn_points
 from cagp_dist.service.solve import bounds_are_cheap

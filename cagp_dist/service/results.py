@@ -16,7 +16,8 @@ from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
-from cagp_dist.service.jobfile.tables import BlockPoints, FoldPoints, Job
+from cagp_dist.service.jobfile.design import BlockPoints, FoldPoints
+from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.laws import KnownErrors, learnt, unchanged, without_gaps
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated

@@ -12,7 +12,7 @@ from cagp_dist.report import write_report
 from cagp_dist.service.design import cell_areas, design_points
 from cagp_dist.service.draws import inclusion_probabilities, systematic_sample
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.jobfile.tables import DesignTable, MapGrid
+from cagp_dist.service.jobfile.design import DesignTable, MapGrid
 from cagp_dist.service.map_cells import map_cells, points_area
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare

@@ -11,7 +11,8 @@ from cagp_dist.arrays import Times
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.explain import explain
-from cagp_dist.service.jobfile.tables import Job, Observations
+from cagp_dist.service.jobfile.observations import Observations
+from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.jobfile.times import TimeRule, parse_times, written
 
 

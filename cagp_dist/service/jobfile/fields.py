@@ -1,0 +1,28 @@
+"""Kinds of values that several tables of a job file have.
+
+A field's ``description`` says what is expected and its first example is a valid value: the error
+messages are made from these two, so each fact about a key is stated once.
+"""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+
+from cagp_dist.service.jobfile import values
+from cagp_dist.service.jobfile.times import TimeRule
+from cagp_dist.service.jobfile.times import times as check_times
+
+LARGEST_COUNT = 10**9
+
+Times = Annotated[tuple[str, ...] | TimeRule, PlainValidator(check_times)]
+Area = Annotated[
+    tuple[float, float, float, float], BeforeValidator(values.as_tuple), AfterValidator(values.area)
+]
+AREA = Field(
+    description="four numbers in degrees, [north, west, south, east]", examples=[[60.0, -10.0, 30.0, 40.0]]
+)
+SEED = Field(description="an integer of at least 0", examples=[0], ge=0, le=2**63 - 1)
+DEGREES = Field(description="a number of degrees in (0, 90]", examples=[1.0], gt=0.0, le=90.0)
+NOISE_VARIANCE = Field(
+    description="a positive variance in the squared unit of the variable", examples=[0.5], gt=0.0, le=1e12
+)
