@@ -1,0 +1,115 @@
+"""Scripts as they are called: the tables that they print, the figures and stores that they write."""
+
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.store.arrays import read_group
+
+from .scripts import FIGURE_BYTES, REPOSITORY, printed_rows, script
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("held_out", ["held-out.png"]),
+        ("smooth_means", ["means.png", "smooth-means.png"]),
+        ("simulation", ["simulation.png"]),
+        ("long_lengthscales", ["long-lengthscales.json", "long-lengthscales.png"]),
+        ("hybrids", ["hybrids.json", "hybrids.png"]),
+    ],
+)
+def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, monkeypatch):
+    module = script(name)
+    monkeypatch.setattr(module, "QUICK_LATITUDES", 14, raising=False)
+    monkeypatch.setattr(module, "QUICK_FIELDS", 2, raising=False)
+    module.main(["--quick", "--output", str(tmp_path)])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    body = [row for row in rows if row != head]
+    assert len(body) >= 9
+    assert all(len(row) == len(head) for row in body)
+    assert sorted(path.name for path in tmp_path.iterdir()) == figures
+    assert all(1_000 < (tmp_path / figure).stat().st_size < FIGURE_BYTES for figure in figures)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("crossings", ["crossings.png", "crossings.zarr"]),
+        ("robustness", ["robustness.zarr"]),
+        ("block_sizes", ["block-sizes.png", "block-sizes.zarr"]),
+        ("solvers_compared", ["solvers-compared.zarr"]),
+        ("time_to_accuracy", ["time-to-accuracy.png", "time-to-accuracy.zarr"]),
+        ("itergp", ["itergp.png", "itergp.zarr"]),
+    ],
+)
+def test_scripts_save_what_they_print(name, written, tmp_path, capsys):
+    script(name).main(["--quick", "--output", str(tmp_path)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
+    for path in tmp_path.glob("*.zarr"):
+        assert all(np.isfinite(values).any() for values in xr.open_zarr(path, consolidated=False).values())
+    assert len(printed_rows(capsys.readouterr().out)) >= 9
+
+
+@pytest.mark.exhaustive
+def test_the_first_experiment_of_the_paper_passes_what_it_passed_there(tmp_path, capsys, monkeypatch):
+    h1 = script("h1_calibration")
+    assert {"gauss-seidel", "random-actions", "conjugate-gradient"} <= h1.solvers().keys()
+    monkeypatch.setattr(h1, "QUICK_FIELDS", 100)
+    h1.main(["--quick", "--output", str(tmp_path)])
+    rows = printed_rows(capsys.readouterr().out)[1:]
+    assert [row[0] for row in rows] == list(h1.solvers())
+    saved = read_group(tmp_path / "h1.zarr")
+    assert saved.sizes == {"solver": len(rows), "generator": 3, "field": 100}
+    joint = saved.joint_std.values
+    approximate = saved.solver.values == "conjugate-gradient"
+    # 3 x 100 x 441 whitened errors: a standard error of 0.2 %
+    assert np.abs(joint.mean(axis=1) - 1.0)[~approximate].max() < 4 * 0.002
+    assert joint.mean(axis=1)[approximate] < 1.0 - 4 * 0.002
+    assert 1_000 < (tmp_path / "h1.png").stat().st_size < FIGURE_BYTES
+    plain = cagp.calibrate(
+        h1.PRIOR,
+        (generator := np.random.default_rng([2025, 2])).uniform(size=(400, 2)),
+        np.stack(np.meshgrid(*2 * [np.linspace(0.0, 1.0, 21)]), axis=-1).reshape(-1, 2),
+        solver=cagp.GaussSeidel(5),
+        simulations=100,
+        generator=generator,
+    )
+    np.testing.assert_allclose(saved.z.sel(solver="gauss-seidel").values[2], plain.z, rtol=1e-10)
+
+
+@pytest.mark.exhaustive
+def test_other_programs_read_the_cells_that_were_published(tmp_path, capsys):
+    if not all(map(shutil.which, ("cdo", "gdalinfo", "gdalwarp"))):
+        pytest.skip("cdo and gdal-bin are not installed")
+    script("exported_maps").main(["--quick", "--output", str(tmp_path)])
+    rows = printed_rows(capsys.readouterr().out)[1:]
+    differences = {row[0]: [float(number) for number in row[2:]] for row in rows}
+    assert list(differences) == ["Europe", "Africa", "Pacific", "Arctic", "Antarctic"]
+    for xarray, cdo, gdal in differences.values():
+        assert xarray == 0.0
+        assert cdo < 1e-9
+        assert gdal < 3.1e-5  # a float32 near 300 K, printed with one digit
+    assert 1_000 < (tmp_path / "export.png").stat().st_size < FIGURE_BYTES
+
+
+def test_a_map_that_is_shifted_is_an_error():
+    place = {"latitude": [0.0, 2.0], "longitude": [-1.0, 1.0]}
+    here = xr.DataArray(np.arange(4.0).reshape(2, 2), coords=place, dims=tuple(place))
+    difference = script("exported_maps").difference
+    assert difference(here.assign_coords(longitude=[359.0, 1.0])[::-1], here) == 0.0
+    assert difference(here + 0.5, here) == 0.5
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        difference(here.assign_coords(longitude=[0.0, 2.0]), here)
+
+
+def test_figures_of_the_documentation_are_small_and_used():
+    text = "".join(page.read_text() for page in (REPOSITORY / "docs").rglob("*.md"))
+    for figure in (REPOSITORY / "docs" / "figures").iterdir():
+        assert figure.stat().st_size < FIGURE_BYTES, figure.name
+        assert f"figures/{figure.name}" in text

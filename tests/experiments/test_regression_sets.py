@@ -1,0 +1,121 @@
+"""Sets of cases for regression: standardised, split, scored and compared."""
+
+import gzip
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.predictive import Gaussian
+
+from .scripts import script
+
+
+@pytest.fixture(scope="module")
+def regression_set(tmp_path_factory):
+    """A set of 120 cases, one column constant, written as those of the collection are."""
+    folder, generator = tmp_path_factory.mktemp("uci"), np.random.default_rng(0)
+    X = np.column_stack([generator.uniform(-3.0, 3.0, (120, 2)), np.full(120, 7.0)])
+    y = 50.0 + 4.0 * np.sin(X[:, 0]) + X[:, 1] + 0.1 * generator.standard_normal(120)
+    held_out = (np.arange(120)[:, None] + np.arange(3)) % 4 == 0
+    for name, rows in (("concrete", np.column_stack([X, y])), ("concrete.test_mask", 1 * held_out)):
+        with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
+            np.savetxt(file, rows, delimiter=",")
+    return folder
+
+
+def test_cases_are_standardised_by_the_training_cases(regression_set):
+    cases = script("uci").Cases.read(regression_set, "concrete", split=1, train=60, test=20)
+    assert cases.X.shape == (60, 2)
+    assert cases.X_test.shape == (20, 2)
+    np.testing.assert_allclose(cases.X.std(axis=0), 1.0)
+    assert abs(cases.y.mean()) < 1e-12
+    assert 2.0 < cases.y.std() < 5.0  # centred, not scaled
+    assert np.abs(cases.X_test).max() < 3.0
+
+
+def test_scores_of_sets_are_those_of_condition(regression_set):
+    uci = script("uci")
+    cases = uci.Cases.read(regression_set, "concrete", split=0, train=60, test=20)
+    found, chosen = uci.iterations(cases, count=8), uci.actions(cases, count=8)
+    prior = cases.fitted(cagp.Matern32)
+    exact = cagp.condition(prior, cases.X, cases.y, cases.X_test, solver=cagp.Cholesky())
+    rmse = np.sqrt(np.mean((exact.mean - cases.y_test) ** 2))
+    for name, scores in found.items():
+        assert scores.shape == (2, 8), name
+    np.testing.assert_allclose(found["exact"][0], rmse)
+    assert found["Gauss-Seidel"][0, -1] < found["Gauss-Seidel"][0, 0]
+    np.testing.assert_array_equal(chosen["two runs"][0], chosen["conjugate gradients"][0])
+    assert np.abs(chosen["two runs"][1] - chosen["conjugate gradients"][1]).max() > 1e-6
+
+
+@pytest.mark.exhaustive
+def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
+    uci = script("uci")
+    uci.main(["--quick", "--data", str(regression_set), "--output", str(tmp_path)])
+    assert "concrete: 90 training, 30 test cases, 2 columns, splits: 2" in capsys.readouterr().out
+    assert xr.open_zarr(tmp_path / "uci-iterations.zarr", consolidated=False).sizes["split"] == 2
+
+
+def test_sets_splits_and_cases_can_be_chosen(regression_set, tmp_path, capsys):
+    uci = script("uci")
+    given = ["--quick", "--data", str(regression_set), "--output", str(tmp_path)]
+    few = ["--splits", "1", "--cases", "40", "--sweeps", "0", "--actions", "3"]
+    uci.main([*given, "--sets", "concrete", *few])
+    assert "concrete: 40 training, 30 test cases, 2 columns, splits: 1" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["uci-actions.zarr"]  # the other one is left out
+    saved = xr.open_zarr(tmp_path / "uci-actions.zarr", consolidated=False)
+    assert (saved.sizes["split"], saved.sizes["iteration"]) == (1, 3)
+    with pytest.raises(SystemExit, match=r"has none of yacht\.csv\.gz\. Give their folder with --data"):
+        uci.main([*given, "--sets", "yacht"])
+    with pytest.raises(SystemExit, match=r"has no yacht\.csv\.gz"):
+        uci.main([*given, "--sets", "concrete", "yacht"])
+    with pytest.raises(SystemExit, match=r"has none of concrete\.csv\.gz, bike\.csv\.gz"):
+        uci.main(["--data", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"concrete has 3 splits; lower --splits, which asks for more"):
+        uci.main([*given, "--splits", "4"])
+    with pytest.raises(SystemExit, match="2"):
+        uci.main([*given, "--splits", "0"])
+    assert "--splits is 0; expected at least 1." in capsys.readouterr().err
+
+
+def test_laws_of_quantiles_are_scored_as_the_laws_that_they_are_of():
+    """Quantiles of normal laws have their scores; shares below them are counted level by level."""
+    sharp, generator = script("sharp"), np.random.default_rng(0)
+    law = Gaussian(generator.standard_normal(200), np.exp(generator.standard_normal(200)))
+    y = law.sample(generator, 1)[0]
+    found = dict(zip(sharp.SCORES, sharp.scored(law.quantile(sharp.LEVELS), law.mean, y), strict=True))
+    lower, upper = law.interval(0.95)
+    outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    assert found["std"] == pytest.approx(law.std.mean(), rel=1e-6)
+    assert found["nll"] == pytest.approx(-law.log_density(y).mean(), rel=1e-9)
+    assert found["crps"] == pytest.approx(law.crps(y).mean(), rel=1e-5)
+    assert found["width"] == pytest.approx(np.mean(upper - lower), rel=1e-9)
+    assert found["interval"] == pytest.approx(np.mean(upper - lower + 40.0 * outside), rel=1e-9)
+    shares = [np.mean(law.cdf(y) <= level) for level in sharp.LEVELS]
+    assert found["ece"] == pytest.approx(np.mean((shares - sharp.LEVELS) ** 2), abs=1e-12)
+
+
+@pytest.mark.exhaustive
+def test_sharp_and_recalibrated_laws_of_a_set_are_compared(regression_set, tmp_path, capsys):
+    """Split 3 : 1 : 1; half of 44 calibration cases are too few for a three-way split at level 0.025."""
+    sharp = script("sharp")
+    shutil.copy(regression_set / "concrete.csv.gz", tmp_path / "yacht.csv.gz")
+    cases = sharp.Cases.read(tmp_path, "yacht", repetition=0)
+    assert [part.shape for part in cases.X] == [(72, 2), (24, 2), (24, 2)]
+    np.testing.assert_allclose(cases.y[0].std(), 1.0)
+    many = np.random.default_rng(0).standard_normal((240, 3))
+    with gzip.open(tmp_path / "housing.csv.gz", "wt") as file:
+        np.savetxt(file, many, delimiter=",")
+    sharp.main(["--quick", "--data", str(tmp_path), "--sets", "housing", "--output", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert "| housing | sharp |" in printed
+    assert "(.003)" in printed
+    saved = xr.open_zarr(tmp_path / "out" / "sharp.zarr", consolidated=False)
+    assert saved.sizes["repetition"] == 1
+    assert np.isnan(saved["nll"].sel(law="sharp, three-way")).all()  # 22 of 44 cases are fewer than 40
+    assert np.isfinite(saved["nll"].sel(law=["sharp", "Kuleshov", "Vovk", "Marx", "plain"])).all()
+    with pytest.raises(SystemExit, match=r"does not have wine\.csv\.gz"):
+        sharp.main(["--data", str(tmp_path), "--sets", "wine"])
