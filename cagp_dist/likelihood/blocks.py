@@ -135,11 +135,8 @@ class BlockLikelihood:
                     for index, (points, residuals, deviations) in enumerate(self._blocks)
                 ]
             )
-        total = np.zeros_like(parts[0])
-        for part in parts:
-            total += part
         return evaluation_of(
-            total,
+            sum(parts, np.zeros_like(parts[0])),
             self.points,
             self.fields,
             self._model.numbering,

@@ -19,8 +19,6 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.errors import BudgetError
-from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Parameters
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.latlon.entries import PlacesOnGrid, blocks_at
@@ -29,17 +27,17 @@ from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.likelihood.model import Families, Model
-from cagp_dist.likelihood.restricted import column_space
 from cagp_dist.likelihood.rings import (
     Inverted,
+    check_memory,
+    columns_by_range,
     derivative_sums,
+    fields_with_basis,
     inner_products,
     inverted_range,
     ring_bytes,
 )
-from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.text import bytes_text
 from cagp_dist.tiling import Range
 
 if TYPE_CHECKING:
@@ -91,26 +89,18 @@ class MaskedRingLikelihood:
         self._ranges = self._wavenumbers.ranges()
         self._missing = PlacesOnGrid.of(self._wavenumbers, missing)
         r = self._missing.rows.size
-        self.points = grid.size - r
-        self.fields, self._coefficients = len(residuals), 0
-        residuals = np.where(missing, 0.0, residuals)
-        if basis is not None:
-            columns = column_space(np.where(missing, 0.0, basis).reshape(len(basis), -1).T)
-            self._coefficients = columns.shape[1]
-            residuals = np.concatenate([residuals, columns.T.reshape(-1, *grid.shape)])
-        needed = masked_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, missing=r)
-        if needed > memory_limit_bytes:
-            raise BudgetError(
-                f"the exact likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points of which {r:,} "
-                f"are missing needs {bytes_text(needed)} on {executor.workers} workers, more than the "
-                f"{bytes_text(memory_limit_bytes)} that may be used.",
-                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
-            )
-        sectors = self._wavenumbers.split(residuals)
-        self._columns = [
-            [executor.submit(identity, sector[slice(*span)].copy(), home=index) for sector in sectors]
-            for index, span in enumerate(self._ranges)
-        ]
+        self.points, self.fields = grid.size - r, len(residuals)
+        residuals, self._coefficients = fields_with_basis(
+            np.where(missing, 0.0, residuals), None if basis is None else np.where(missing, 0.0, basis)
+        )
+        check_memory(
+            masked_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, missing=r),
+            memory_limit_bytes,
+            of=f"exact likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points of which {r:,} are "
+            "missing",
+            executor=executor,
+        )
+        self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
@@ -162,9 +152,7 @@ class MaskedRingLikelihood:
                     for home, span in homes
                 ]
             )
-        total = np.zeros_like(parts[0])
-        for part in parts:
-            total += part
+        total = sum(parts, np.zeros_like(parts[0]))
         total[0] += log_determinant
         return evaluation_of(
             total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients

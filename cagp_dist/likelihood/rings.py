@@ -30,7 +30,7 @@ from cagp_dist.likelihood.exact import evaluation_of, squares_of
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.restricted import column_space
 from cagp_dist.remedies import Remedy
-from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import Range
 
@@ -79,25 +79,15 @@ class RingLikelihood:
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
         self._ranges = self._wavenumbers.ranges()
-        self.points = grid.size
-        self.fields, self._coefficients = len(residuals), 0
-        if basis is not None:
-            columns = column_space(basis.reshape(len(basis), -1).T)
-            self._coefficients = columns.shape[1]
-            residuals = np.concatenate([residuals, columns.T.reshape(-1, *grid.shape)])
-        needed = ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved)
-        if needed > memory_limit_bytes:
-            raise BudgetError(
-                f"the likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points needs "
-                f"{bytes_text(needed)} on {executor.workers} workers, more than the "
-                f"{bytes_text(memory_limit_bytes)} that may be used.",
-                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
-            )
-        sectors = self._wavenumbers.split(residuals)
-        self._columns = [
-            [executor.submit(identity, sector[slice(*span)].copy(), home=index) for sector in sectors]
-            for index, span in enumerate(self._ranges)
-        ]
+        self.points, self.fields = grid.size, len(residuals)
+        residuals, self._coefficients = fields_with_basis(residuals, basis)
+        check_memory(
+            ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved),
+            memory_limit_bytes,
+            of=f"likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points",
+            executor=executor,
+        )
+        self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
@@ -132,17 +122,43 @@ class RingLikelihood:
                     for index, (span, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
                 ]
             )
-        total = np.zeros_like(parts[0])
-        for part in parts:
-            total += part
         return evaluation_of(
-            total,
+            sum(parts, np.zeros_like(parts[0])),
             self.points,
             self.fields,
             self._model.numbering,
             coefficients=self._coefficients,
             curved=self._curved,
         )
+
+
+def fields_with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int]:
+    """Fields (T, P, Q), the basis of a mean (k, P, Q) behind them, and how many columns it spans."""
+    if basis is None:
+        return residuals, 0
+    columns = column_space(basis.reshape(len(basis), -1).T)
+    return np.concatenate([residuals, columns.T.reshape(-1, *residuals.shape[1:])]), columns.shape[1]
+
+
+def check_memory(needed: int, memory_limit_bytes: int, *, of: str, executor: Executor) -> None:
+    """Raise `BudgetError` if an evaluation does not fit."""
+    if needed > memory_limit_bytes:
+        raise BudgetError(
+            f"the {of} needs {bytes_text(needed)} on {executor.workers} workers, more than the "
+            f"{bytes_text(memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
+        )
+
+
+def columns_by_range(
+    fields: Array, wavenumbers: Wavenumbers, *, executor: Executor
+) -> list[list[Handle[Array]]]:
+    """Transform fields (T, P, Q), and give the columns of each sector to the worker of their range."""
+    sectors = wavenumbers.split(fields)
+    return [
+        [executor.submit(identity, sector[slice(*span)].copy(), home=index) for sector in sectors]
+        for index, span in enumerate(wavenumbers.ranges())
+    ]
 
 
 def range_sums(
