@@ -66,15 +66,12 @@ def cholesky_in_place(stack: Array) -> None:
         for matrix in stack:
             _cholesky_by_blocks(matrix)
         return
-    factor = _routine("dpotrf")
-    size, info = ctypes.c_int(stack.shape[1]), ctypes.c_int()
-    for index, address in enumerate(addresses):
-        factor(b"U", size, address, size, info)
-        if info.value != 0:
-            raise NumericalError(
-                f"matrix {index} of a stack of {stack.shape[1]} x {stack.shape[1]} ones is not positive "
-                f"definite (minor {info.value}). Points may coincide or nearly so: raise noise_variance."
-            )
+    failed = _in_place("dpotrf", addresses, stack.shape[1])
+    if failed is not None:
+        raise NumericalError(
+            f"matrix {failed[0]} of a stack of {stack.shape[1]} x {stack.shape[1]} ones is not positive "
+            f"definite (minor {failed[1]}). Points may coincide or nearly so: raise noise_variance."
+        )
     # LAPACK lets NaN pass, and it spreads to the last entry
     finite = np.isfinite(stack[:, -1:, -1:]).all(axis=(1, 2))
     if not finite.all():
@@ -125,16 +122,23 @@ def inverse_diagonals(factors: Array) -> Array:
 
 def invert_in_place(factors: Array) -> None:
     """Replace every factor L by the lower triangle of ``(L L')^-1``, 2 m^3 / 3 flops each."""
-    addresses = _addresses(factors, written=True)
-    invert = _routine("dpotri")
-    size, info = ctypes.c_int(factors.shape[1]), ctypes.c_int()
+    failed = _in_place("dpotri", _addresses(factors, written=True), factors.shape[1])
+    if failed is not None:
+        raise NumericalError(
+            f"matrix {failed[0]} of a stack of {factors.shape[1]} x {factors.shape[1]} factors is singular "
+            f"(row {failed[1]}). Raise noise_variance."
+        )
+
+
+def _in_place(name: str, addresses: range, rows: int) -> tuple[int, int] | None:
+    """Call LAPACK on one lower triangle after the other; which it fails on first, and at which row."""
+    routine = _routine(name)
+    size, info = ctypes.c_int(rows), ctypes.c_int()
     for index, address in enumerate(addresses):
-        invert(b"U", size, address, size, info)
+        routine(b"U", size, address, size, info)
         if info.value != 0:
-            raise NumericalError(
-                f"matrix {index} of a stack of {factors.shape[1]} x {factors.shape[1]} factors is singular "
-                f"(row {info.value}). Raise noise_variance."
-            )
+            return index, info.value
+    return None
 
 
 def mirror_lower(matrix: Array) -> None:

@@ -13,7 +13,47 @@ from cagp_dist.predictive.base import Predictive
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian(Predictive):
+class _CentreAndScale(Predictive):
+    """Laws of ``location + scale t``, t of a law about zero that the family says."""
+
+    location: Array
+    scale: Array
+
+    def _check(self) -> None:
+        """Check and broadcast the two arrays, which a frozen law does once."""
+        location = np.asarray(self.location, dtype=np.float64)
+        scale = np.asarray(self.scale, dtype=np.float64)
+        for name, array in (("location", location), ("scale", scale)):
+            if not np.isfinite(array).all():
+                raise ArgumentError(
+                    f"{np.count_nonzero(~np.isfinite(array))} of {array.size} values of {name} are NaN or "
+                    "infinite; give laws only for points that were predicted."
+                )
+        if scale.size and scale.min() <= 0.0:
+            raise ArgumentError(
+                f"scale reaches {scale.min():g}; expected positive values, the noise included. Nothing is "
+                "clipped: look for the solver that returned it."
+            )
+        object.__setattr__(self, "location", location)
+        object.__setattr__(self, "scale", np.broadcast_to(scale, location.shape))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the points."""
+        return self.location.shape
+
+    @property
+    def mean(self) -> Array:
+        """The location."""
+        return self.location
+
+    def _standardised(self, values: ArrayLike) -> Array:
+        """Give t of values, in units of the scale."""
+        return np.asarray((np.asarray(values) - self.location) / self.scale, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(_CentreAndScale):
     """Normal laws.
 
     Parameters
@@ -36,21 +76,8 @@ class Gaussian(Predictive):
     [283.29, 293.29]
     """
 
-    location: Array
-    scale: Array
-
     def __post_init__(self) -> None:
-        _set_centre_and_scale(self)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the points."""
-        return self.location.shape
-
-    @property
-    def mean(self) -> Array:
-        """The location."""
-        return self.location
+        self._check()
 
     @property
     def std(self) -> Array:
@@ -59,7 +86,7 @@ class Gaussian(Predictive):
 
     def normal_score(self, values: ArrayLike) -> Array:
         """Standardised errors."""
-        return np.asarray((np.asarray(values) - self.location) / self.scale, dtype=np.float64)
+        return self._standardised(values)
 
     def at_normal_score(self, scores: ArrayLike) -> Array:
         """Values of standardised errors."""
@@ -83,7 +110,7 @@ class Gaussian(Predictive):
 
 
 @dataclass(frozen=True, eq=False)
-class StudentT(Predictive):
+class StudentT(_CentreAndScale):
     """Student t laws: ``location + scale t``, t with the given degrees of freedom.
 
     The scale is no standard deviation: that is ``scale sqrt(v / (v - 2))`` for v degrees, and infinite for
@@ -111,12 +138,10 @@ class StudentT(Predictive):
     ([284.26], [2.83])
     """
 
-    location: Array
-    scale: Array
     degrees: Array
 
     def __post_init__(self) -> None:
-        _set_centre_and_scale(self)
+        self._check()
         degrees = np.asarray(self.degrees, dtype=np.float64)
         if not bool(np.all(np.isfinite(degrees) & (degrees > 1.0))):
             raise ArgumentError(
@@ -124,16 +149,6 @@ class StudentT(Predictive):
                 "fewer degrees of freedom has no mean."
             )
         object.__setattr__(self, "degrees", np.broadcast_to(degrees, self.shape))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the points."""
-        return self.location.shape
-
-    @property
-    def mean(self) -> Array:
-        """The location."""
-        return self.location
 
     @property
     def std(self) -> Array:
@@ -146,7 +161,7 @@ class StudentT(Predictive):
 
     def normal_score(self, values: ArrayLike) -> Array:
         """``Phi^-1(F(y))``, from the smaller of the two tails."""
-        t = (np.asarray(values) - self.location) / self.scale
+        t = self._standardised(values)
         return np.asarray(-np.sign(t) * ndtri(stdtr(self.degrees, -np.abs(t))), dtype=np.float64)
 
     def at_normal_score(self, scores: ArrayLike) -> Array:
@@ -157,7 +172,7 @@ class StudentT(Predictive):
 
     def log_density(self, values: ArrayLike) -> Array:
         """Logarithm of the density, in nats."""
-        t, v = (np.asarray(values) - self.location) / self.scale, self.degrees
+        t, v = self._standardised(values), self.degrees
         constant = -betaln(0.5, 0.5 * v) - 0.5 * np.log(v)
         return np.asarray(
             constant - np.log(self.scale) - 0.5 * (v + 1.0) * np.log1p(t**2 / v), dtype=np.float64
@@ -165,7 +180,7 @@ class StudentT(Predictive):
 
     def crps(self, values: ArrayLike) -> Array:
         """In closed form [Jordan et al. 2019]."""
-        t, v = (np.asarray(values) - self.location) / self.scale, self.degrees
+        t, v = self._standardised(values), self.degrees
         density = np.exp(self.log_density(values) + np.log(self.scale))
         constant = 2.0 * np.sqrt(v) / (v - 1.0) * np.exp(betaln(0.5, v - 0.5) - 2.0 * betaln(0.5, 0.5 * v))
         score = t * (2.0 * stdtr(v, t) - 1.0) + 2.0 * density * (v + t**2) / (v - 1.0) - constant
@@ -173,22 +188,3 @@ class StudentT(Predictive):
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.location[index], self.scale[index], self.degrees[index])
-
-
-def _set_centre_and_scale(law: Gaussian | StudentT) -> None:
-    """Check and broadcast the two arrays of a frozen law."""
-    location = np.asarray(law.location, dtype=np.float64)
-    scale = np.asarray(law.scale, dtype=np.float64)
-    for name, array in (("location", location), ("scale", scale)):
-        if not np.isfinite(array).all():
-            raise ArgumentError(
-                f"{np.count_nonzero(~np.isfinite(array))} of {array.size} values of {name} are NaN or "
-                "infinite; give laws only for points that were predicted."
-            )
-    if scale.size and scale.min() <= 0.0:
-        raise ArgumentError(
-            f"scale reaches {scale.min():g}; expected positive values, the noise included. Nothing is "
-            "clipped: look for the solver that returned it."
-        )
-    object.__setattr__(law, "location", location)
-    object.__setattr__(law, "scale", np.broadcast_to(scale, location.shape))

@@ -1,8 +1,10 @@
 """Charts beside the maps: PIT histogram, convergence by iteration, scores by time."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.pit import Histogram, histogram
@@ -147,29 +149,12 @@ def draw_strata(found: ByStratum) -> Drawing:
     axes.barh(rows, high - low, left=low, height=0.72, color=BAND, linewidth=0, zorder=1, label="chance")
     axes.axvline(level, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
     shown = [law.coverage]
+    mark = partial(axes.plot, marker="o", markersize=5.0, linestyle="none")
     if plain is not None:
         shown.append(plain.coverage)
-        axes.plot(
-            100.0 * plain.coverage,
-            rows,
-            color=MUTED,
-            marker="o",
-            markersize=5.0,
-            markerfacecolor="none",
-            linestyle="none",
-            label="before",
-            zorder=3,
-        )
-    axes.plot(
-        100.0 * law.coverage,
-        rows,
-        color=ACCENT,
-        marker="o",
-        markersize=5.0,
-        linestyle="none",
-        label="this run" if plain is None else "after",
-        zorder=4,
-    )
+        mark(100.0 * plain.coverage, rows, color=MUTED, markerfacecolor="none", label="before", zorder=3)
+    name = "this run" if plain is None else "after"
+    mark(100.0 * law.coverage, rows, color=ACCENT, label=name, zorder=4)
     left = min(float(low.min()), 100.0 * float(np.min(shown)))
     axes.set(xlim=(max(0.0, left - 3.0), 101.0), ylim=(rows.max() + 0.7, rows.min() - 0.7))
     axes.set_yticks(
@@ -293,7 +278,6 @@ def draw_convergence(trace: Trace, units: str = "K", *, recalibrated: bool = Fal
 
 def draw_times(scored: ByTime) -> Drawing:
     """RMSE and coverage of the 90 % error bar at each time."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_INCHES, 3.1))
@@ -314,14 +298,7 @@ def draw_times(scored: ByTime) -> Drawing:
         quiet_grid(axes)
         if aim is not None:
             axes.axhline(100.0 * aim, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
-        marker = "o" if len(order) <= 60 else ""
-        axes.plot(
-            scored.times[order], values[order], color=ACCENT, linewidth=1.3, marker=marker, markersize=3.2
-        )
-        locator = AutoDateLocator(minticks=2, maxticks=5)
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-        axes.set_title(name, fontsize=8, loc="left", color=INK)
+        _over_time(axes, scored.times[order], values[order], heading=name)
     return Drawing(
         "times",
         figure,
@@ -334,7 +311,6 @@ def draw_times(scored: ByTime) -> Drawing:
 
 def draw_regions(run: PublishedRun) -> Drawing:
     """Means over up to six regions at each time, with their error bars, a panel for each."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -354,20 +330,30 @@ def draw_regions(run: PublishedRun) -> Drawing:
         quiet_grid(axes)
         mean, std = regions.mean[order, index], regions.std[order, index]
         axes.fill_between(run.times[order], mean - std, mean + std, color=BAND, linewidth=0, zorder=1)
-        marker = "o" if len(order) <= 60 else ""
-        axes.plot(run.times[order], mean, color=ACCENT, linewidth=1.3, marker=marker, markersize=3.2)
+        heading = labelled(regions.names[index], run.variable.units)
+        _over_time(axes, run.times[order], mean, heading=heading, shows_offset=row == rows - 1)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.ticklabel_format(axis="y", useOffset=False)
-        locator = AutoDateLocator(minticks=2, maxticks=5)
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=row == rows - 1))
-        axes.set_title(labelled(regions.names[index], run.variable.units), fontsize=8, loc="left", color=INK)
     units = run.variable.units
     said = ", ".join(
         f"{name} between {_plain(mean.min(), units)} and {_plain(mean.max(), units)}"
         for name, mean in zip(regions.names[:shown], regions.mean.T, strict=False)
     )
     return Drawing("regions", figure, f"Means over regions in {spoken(run.variable.units)}: {said}.")
+
+
+def _over_time(
+    axes: "Axes", times: NDArray[np.datetime64], values: Array, *, heading: str, shows_offset: bool = True
+) -> None:
+    """Draw one line over ascending times, with a mark at each where there are few."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    marker = "o" if len(times) <= 60 else ""
+    axes.plot(times, values, color=ACCENT, linewidth=1.3, marker=marker, markersize=3.2)
+    locator = AutoDateLocator(minticks=2, maxticks=5)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=shows_offset))
+    axes.set_title(heading, fontsize=8, loc="left", color=INK)
 
 
 def labelled(name: str, units: str) -> str:
