@@ -79,6 +79,16 @@ def check_count(name: str, value: int, *, least: int) -> None:
         raise ArgumentError(f"{name} is {value!r}; expected an integer of at least {least}.")
 
 
+def check_memory_limit(memory_limit_bytes: int | None) -> None:
+    """Raise `ArgumentError` unless it is a number of bytes, or None for what is free."""
+    whole = isinstance(memory_limit_bytes, (int, np.integer)) and not isinstance(memory_limit_bytes, bool)
+    if memory_limit_bytes is not None and not (whole and memory_limit_bytes >= 0):
+        raise ArgumentError(
+            f"memory_limit_bytes is {memory_limit_bytes!r}; expected an integer of at least 0, the number of "
+            "bytes: 2 * 10**9 for 2 GB, 2 * 2**30 for 2 GiB; or None for most of what is free."
+        )
+
+
 def check_word(name: str, value: object, words: Sequence[str]) -> None:
     """Raise `ArgumentError` unless ``value`` is one of a few words."""
     if value not in words:

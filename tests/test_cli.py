@@ -238,12 +238,14 @@ def test_fit_prints_numbers_and_a_table_to_paste(fit_job, tmp_path):
     assert result.exit_code == 0, result.output
     for words in (
         "estimate   standard error",
+        "95% interval",
         "lengthscale",
         "K²",
         "log-likelihood  -",
         "status  converged: ",
     ):
         assert words in result.stdout
+    assert re.search(r" lengthscale +0\.\d+ +0\.\d+ +0\.\d+ to 0\.\d+ ", result.stdout)
     assert "fitted  to the 100 observed points in " in result.stdout
     table = "[prior]" + result.stdout.split("[prior]")[1]
     pasted = fit_text(tmp_path).replace('[prior]\nmean = "harmonic-latitude"', table)

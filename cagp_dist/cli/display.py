@@ -301,21 +301,22 @@ def _span(times: "Times") -> str:
 def show_fit(job: "Job", fitted: "FittedPrior") -> None:
     """Print the fitted numbers, how well they are known, and a table for the job file."""
     from cagp_dist.geometry import kilometres_of_chord
-    from cagp_dist.service.fit import prior_table
+    from cagp_dist.service.fit import LEVEL, prior_table
 
     out, result = Console(highlight=False), fitted.result
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("number")
-    for title in ("estimate", "standard error"):
-        table.add_column(title, justify="right")
+    for title in ("estimate", "standard error", f"{LEVEL:.0%} interval"):
+        table.add_column(title, justify="right", no_wrap=True)
     table.add_column("meaning", style="dim")
-    for name, value, error in fitted.estimates():
+    for (name, value, error), (low, high) in zip(fitted.estimates(), fitted.intervals(), strict=True):
         (is_variance, meaning), *_ = (said for key, said in _NUMBERS.items() if name.startswith(key))
         unit = squared(fitted.units) if is_variance else ""
         known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
+        between = f"{low:.3g} to {high:.3g}" if isfinite(low) else "unknown"
         if not is_variance and value <= 2.0:
             meaning = f"{meaning}, {kilometres_of_chord(value):,.0f} km"
-        table.add_row(name, f"{value:.4g} {unit}".strip(), known, meaning)
+        table.add_row(name, f"{value:.4g} {unit}".strip(), known, between, meaning)
     out.print(table)
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
     if fitted.times > 1:

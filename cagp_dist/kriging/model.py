@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.checks import as_numbers, check_count
+from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.dataset import as_dataset
@@ -307,6 +307,7 @@ class Kriging:
         Kriging
             This object.
         """
+        check_memory_limit(self.memory_limit_bytes)
         observed = with_noise_of_prior(self._observe(observations, y), self.prior).with_poles_merged()
         check_every_field(observed)
         with workers_of(self.executor) as executor:
@@ -537,6 +538,7 @@ class Kriging:
     def _fitted(self) -> tuple[Observations, Learned]:
         if not hasattr(self, "_learned"):
             raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
+        check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
         return self._observed, self._learned
 
 

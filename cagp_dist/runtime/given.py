@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cagp_dist.checks import check_count
+from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime.base import Executor
 from cagp_dist.runtime.threads import ThreadExecutor
@@ -22,8 +22,7 @@ def given_or_threads(
     ArgumentError
         If one is no executor, or the other no number of bytes.
     """
-    if memory_limit_bytes is not None:
-        check_count("memory_limit_bytes", memory_limit_bytes, least=0)
+    check_memory_limit(memory_limit_bytes)
     if executor is None:
         with ThreadExecutor() as threads:
             yield threads, threads.memory_bytes if memory_limit_bytes is None else memory_limit_bytes

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime.base import Executor
 from cagp_dist.runtime.dask import BATCH_SYSTEMS, check, connect
@@ -49,6 +50,7 @@ def open_executor(
     ...     executor.gather([executor.submit(pow, 2, 10)])
     [1024]
     """
+    check_memory_limit(memory_limit_bytes)
     with find_scheduler(scheduler).open(scheduler, workers, memory_limit_bytes) as executor:
         yield executor
 

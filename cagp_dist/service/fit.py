@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -37,6 +38,9 @@ MOST_POINTS = 100_000
 
 MOST_VALUES = 5_000_000
 """Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
+
+LEVEL = 0.95
+"""Of the intervals that are shown of the numbers."""
 
 NO_NUGGET = 1e-6
 """Nugget in units of the known noise where none was found beside it."""
@@ -106,6 +110,16 @@ class FittedPrior:
         spread = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
         return list(zip(Numbering(len(parts)).names, values, spread, strict=True))
 
+    def intervals(self) -> list[tuple[float, float]]:
+        """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`.
+
+        NaN where there is no standard error. That of a nugget beside a known noise is symmetric in the
+        logarithm of both together, and ends at zero.
+        """
+        *others, (low, high) = self.result.intervals(LEVEL).values()
+        known = self.result.prior.noise_number - self.prior.noise_number
+        return [*others, (max(low - known, 0.0), high - known) if isfinite(low) else (low, high)]
+
     @property
     def advice(self) -> str:
         """What the status of the fit means, and what to do in the job."""
@@ -145,6 +159,8 @@ class FittedPrior:
             "status_advice": self.advice,
             "log_likelihood": _finite(result.log_likelihood),
             "standard_errors": by_name([_finite(error) for _, _, error in self.estimates()]),
+            "intervals": by_name([[_finite(end) for end in ends] for ends in self.intervals()]),
+            "intervals_level": LEVEL,
             "gradient_norm": _finite(result.gradient_norm),
             "evaluations": result.evaluations,
         }

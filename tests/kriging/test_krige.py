@@ -363,6 +363,10 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
         ({"to": 0.001}, r"cells of 0.001 degrees; expected 10,000,000 at most"),
         ({"kernel": "matern23"}, "'matern23' is no kernel; expected matern12"),
         ({"kernel": 3}, "kernel is 3; expected a name"),
+        (
+            {"memory_limit_bytes": "1GB"},
+            r"memory_limit_bytes is '1GB'; expected an integer of at least 0, .* 2 \* 10\*\*9 for 2 GB",
+        ),
         ({"solver": "magic"}, "solver is 'magic'; expected \"auto\""),
         ({"solver": None}, "solver is None; expected a solver with its settings"),
         ({"solver": "rings"}, "form no latitude-longitude grid"),

@@ -427,6 +427,17 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
     told = bad.attributes()
     assert told["log_likelihood"] is None
     assert told["standard_errors"] == {"lengthscale": None, "variance": None, "noise_variance": 0.1}
+    without = dataclasses.replace(good.result, log_covariance=np.full((3, 3), np.nan))
+    unknown = dataclasses.replace(good, result=without).attributes()["intervals"]
+    assert unknown == {name: [None, None] for name in told["standard_errors"]}
+    low, high = good.intervals()[-1]
+    for known in (0.5 * low, 2.0 * low):  # a nugget beside it is the rest, at least nothing
+        beside = dataclasses.replace(good, prior=dataclasses.replace(good.prior, noise_variance=1e-3))
+        total = dataclasses.replace(good.result.prior, noise_variance=1e-3 + known)
+        ends = dataclasses.replace(beside, result=dataclasses.replace(good.result, prior=total)).intervals()
+        factor = high / good.prior.noise_number
+        expected = max((1e-3 + known) / factor - known, 0.0), (1e-3 + known) * factor - known
+        assert ends[-1] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -507,8 +518,13 @@ def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
         # the mean of the job takes a part of the long lengthscale away
         assert abs(value - truth[name]) < (4.0 * error if name != "variance_2" else 12.0), name
     assert "lengthscale 2 0." in fitted.line()
-    errors = fitted.attributes()["standard_errors"]
+    errors, intervals = (fitted.attributes()[name] for name in ("standard_errors", "intervals"))
     assert [np.size(errors[name]) for name in ("lengthscale", "variance", "noise_variance")] == [2, 2, 1]
+    assert [np.shape(intervals[name]) for name in errors] == [(2, 2), (2, 2), (2,)]
+    ends = [*intervals["lengthscale"], *intervals["variance"], intervals["noise_variance"]]
+    for (low, high), (_, value, error) in zip(ends, fitted.estimates(), strict=True):
+        assert low * high == pytest.approx(value**2)  # symmetric on the log scale
+        assert np.log(high / low) == pytest.approx(2.0 * 1.959964 * error / value, rel=1e-6)  # delta method
     table = prior_table(task.job, fitted)
     before, _, after = sum_text.partition("[prior]")
     pasted = parse_job(before + table + after.partition("[cluster]")[2].join(("\n[cluster]", "")))
