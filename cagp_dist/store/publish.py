@@ -9,8 +9,9 @@
     OUT/CURRENT              the key of the run that readers open
 
 A run is written to ``.staging``, read back and checked, flushed to the disk, and renamed into ``runs``;
-only then is ``CURRENT`` replaced. A kill at any moment leaves a complete older state and, at most,
-litter in ``.staging``.
+only then is ``CURRENT`` replaced. A run that was damaged changes places with its replacement, in one step
+where the file system can do that. A kill at any moment leaves a complete older state and, at most, litter
+in ``.staging``.
 """
 
 import json
@@ -32,6 +33,7 @@ from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import layout, manifest
 from cagp_dist.store.arrays import read_group, write_group
 from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.files import exchange
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
 
@@ -237,10 +239,11 @@ def _publish_new(
             manifest.write_durably(listing, manifest.build(staged, name=run.name))
             manifest.sync_tree(staged)
         with disk_errors(run):
-            if run.exists():  # damaged, or it would have counted as published
-                os.rename(run, stage / "damaged")
             os.replace(listing, manifest.manifest_path(run))
-            os.rename(staged, run)
+            if run.exists():  # damaged, or it would have counted as published
+                exchange(staged, run)
+            else:
+                os.rename(staged, run)
         manifest.sync(run.parent)
     finally:
         shutil.rmtree(stage, ignore_errors=True)

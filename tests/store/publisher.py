@@ -19,6 +19,7 @@ import xarray as xr
 
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import scores
+from cagp_dist.errors import StoreError
 from cagp_dist.store.publish import current_run, output_lock, publish, verify
 from cagp_dist.store.schema import calibration_group, observations_group, posterior_group, trace_group
 
@@ -70,21 +71,26 @@ def in_child(work: Callable[[], None]) -> int:
     return child
 
 
-def at_event(root: Path, number: int, action: Callable[[str], None]) -> None:
+def at_event(root: Path, number: int, action: Callable[[str], None], *, every: int = 1) -> None:
     """Act just before the ``number``-th time this process opens, renames, makes or removes below ``root``.
 
-    Operations inside the Zarr hierarchy that is being staged are alike: one of ``INSIDE`` counts.
+    Operations inside the Zarr hierarchy that is being staged are alike: one of ``INSIDE`` counts. Of those
+    that are no renames, one of ``every`` does.
     """
-    seen = inside = 0
+    seen = inside = others = 0
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
-        nonlocal seen, inside
+        nonlocal seen, inside, others
         path = str(arguments[0]) if event in EVENTS else ""
         if not path.startswith(str(root)):
             return
         if ".zarr/" in path:
             inside += 1
             if inside % INSIDE:
+                return
+        if event != "os.rename":
+            others += 1
+            if others % every:
                 return
         seen += 1
         if seen == number:
@@ -155,6 +161,36 @@ def kill_at_every_step(root: Path) -> None:
     raise AssertionError("the publication never got through")
 
 
+def kill_replacement(root: Path, every: int) -> None:
+    """Kill the replacement of a damaged current run before its file operations, until it gets through.
+
+    All renames count, and of the other operations one in ``every``.
+    """
+    before = publish_in_child(root, 0)
+    damaged = before / "observations" / "t2m" / "zarr.json"
+    for number in range(1, 300):
+        damaged.write_bytes(damaged.read_bytes() + b" ")
+
+        def work(number: int = number) -> None:
+            at_event(root, number, lambda path: os.kill(os.getpid(), signal.SIGKILL), every=every)
+            publish_index(root, 0)
+
+        _, status = os.waitpid(in_child(work), 0)
+        assert current_run(root) == before  # raises where the run is missing
+        try:
+            verify(before)
+        except StoreError:
+            state = "damaged"
+        else:
+            state = "replaced"
+        print(f"step {number} {state}", flush=True)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            assert state == "replaced"
+            return
+    raise AssertionError("the publication never got through")
+
+
 def fail_at_steps(root: Path) -> None:
     """Let every second file operation of a publication fail in turn, until one gets through."""
     before = publish_in_child(root, 0)
@@ -208,6 +244,8 @@ if __name__ == "__main__":
         kill_at_random(Path(folder), int(rest[0]), int(rest[1]))
     elif mode == "steps":
         kill_at_every_step(Path(folder))
+    elif mode == "replace":
+        kill_replacement(Path(folder), int(rest[0]))
     elif mode == "fail":
         fail_at_steps(Path(folder))
     elif mode == "once":

@@ -18,6 +18,7 @@ import xarray as xr
 import zarr
 
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.store import files
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import (
     current_run,
@@ -615,3 +616,31 @@ def test_a_kill_before_each_file_operation_leaves_the_old_run_or_the_new_one(tmp
     assert "child failed" not in output
     with output_lock(root):
         assert list((root / ".staging").iterdir()) == []
+
+
+@pytest.mark.parametrize("every", [1_000, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.exhaustive])])
+def test_a_kill_while_a_damaged_current_run_is_replaced_never_leaves_it_missing(tmp_path, every):
+    """Before each rename; the long run, before every file operation."""
+    output, _ = _start("replace", tmp_path / "out", every).communicate(timeout=300)
+    assert output.endswith("done\n"), output
+    steps = [line.split()[2] for line in output.splitlines() if line.startswith("step")]
+    assert len(steps) >= (25 if every == 1 else 4)
+    assert (steps[0], steps[-1]) == ("damaged", "replaced")
+    assert sorted(steps) == steps, "a run that was replaced was damaged again"
+    assert "child failed" not in output
+
+
+@pytest.mark.parametrize("in_one_step", [True, False])
+def test_folders_change_places(tmp_path, monkeypatch, in_one_step):
+    if not in_one_step:  # a file system that does not know how
+        monkeypatch.setattr(files, "_exchange_in_one_step", lambda new, old: False)
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    files.exchange(tmp_path / "new", tmp_path / "old")
+    assert (tmp_path / "old" / "file").read_text() == "new"
+    assert (tmp_path / "new" / "file").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(FileNotFoundError):
+        files.exchange(tmp_path / "absent", tmp_path / "old")
+    assert (tmp_path / "old" / "file").read_text() == "new"
