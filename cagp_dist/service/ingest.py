@@ -4,14 +4,14 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import text_sha256
 from cagp_dist.era5.sources import SOURCES, open_source, source_times
-from cagp_dist.errors import DataError
+from cagp_dist.errors import CagpError, DataError
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.observations import Observations, SyntheticTable
 from cagp_dist.service.jobfile.tables import Job
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cagp_dist.era5.synthetic import Synthetic
 
 Report = Callable[[str], None]
+T = TypeVar("T")
 
 
 def ingest(job: Job, *, report: Report) -> "xr.Dataset":
@@ -48,8 +49,16 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     DataError, NotReadyError, ConfigurationError
         As `cagp_dist.era5.sources.open_source`.
     StoreError
-        If the store is damaged or cannot be written.
+        If the store cannot be written.
+
+    Notes
+    -----
+    What is damaged in the store is set aside under a dated name, said, and ingested again.
     """
+    return _healed(lambda: _ingest(job, report), report)
+
+
+def _ingest(job: Job, report: Report) -> "xr.Dataset":
     from cagp_dist.store.observations import append, open_observations
 
     table = job.observations
@@ -65,6 +74,25 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     added = append(path, field)
     report(f"{_times(added.times_added)} added, {added.times_present} there already")
     return open_observations(path, times=field["time"].values)
+
+
+def _healed(read: Callable[[], T], report: Report) -> T:
+    """Read from a store; if it is damaged, set aside what is, and read once more."""
+    from cagp_dist.store.batches import DamagedStoreError
+    from cagp_dist.store.repair import set_aside
+
+    try:
+        return read()
+    except DamagedStoreError as damage:
+        aside = set_aside(damage.store)
+        done = "Their metadata is written anew." if aside is None else f"They are set aside in {aside}."
+        said = f"stored observations are damaged: {damage.what} {done}"
+        report(said)
+        try:
+            return read()
+        except CagpError as error:
+            error.args = (f"{error} This was to replace what was stored before: {said}",)
+            raise
 
 
 def peek(job: Job, *, report: Report) -> "xr.Dataset | None":

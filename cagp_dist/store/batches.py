@@ -23,6 +23,25 @@ DIMENSIONS = ("time", "latitude", "longitude")
 _DIGITS = 32
 
 
+class DamagedStoreError(StoreError):
+    """A store of observations holds a batch, or metadata, that is not what was written.
+
+    Attributes
+    ----------
+    what : str
+        What is damaged.
+    store : path
+        Folder of the store; `cagp_dist.store.repair.set_aside` takes it.
+    """
+
+    def __init__(self, text: str, *, store: Path) -> None:
+        super().__init__(
+            f"{text} `cagp run` and `cagp ingest` set what is damaged aside and ingest its times again."
+        )
+        self.what = text
+        self.store = store
+
+
 def list_batches(store: Path) -> dict[str, Times]:
     """List the batches of a store and their times.
 
@@ -38,15 +57,25 @@ def list_batches(store: Path) -> dict[str, Times]:
 
     Raises
     ------
-    StoreError
-        If a batch cannot be read.
+    DamagedStoreError
+        If a batch cannot be read, or is none.
     """
-    batches = {}
-    for folder in sorted(store.iterdir()):
-        if folder.is_dir():
-            with open_group(folder) as batch:
-                batches[folder.name] = batch.time.values.astype("datetime64[ns]")
-    return batches
+    return {folder.name: _times(folder) for folder in sorted(store.iterdir()) if folder.is_dir()}
+
+
+def _times(batch: Path) -> Times:
+    """Read the times of a batch, whose metadata and axes must be those of a batch of its name."""
+    try:
+        with open_group(batch) as opened:
+            found = np.asarray(opened.time.values).astype("datetime64[ns]")
+            axes = [opened[axis].values.ndim == 1 for axis in DIMENSIONS]
+            whole = all(axes) and [values.dims for values in opened.data_vars.values()] == [DIMENSIONS]
+    except Exception as error:  # exchanged metadata raises whatever a decoder, NumPy or xarray raise
+        raise DamagedStoreError(f"batch {batch} is damaged ({error}).", store=batch.parent) from error
+    if not (whole and found.size and batch.name.startswith(_first(found))):
+        what = f"batch {batch} is damaged: its name is not that of its times."
+        raise DamagedStoreError(what, store=batch.parent)
+    return found
 
 
 def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:
@@ -71,9 +100,8 @@ def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:
     lengths = chunk_shape(values.shape, item_bytes=values.dtype.itemsize, limit_bytes=CHUNK_BYTES)
     write_group(staged, "/", part, chunks=dict(zip(DIMENSIONS, lengths, strict=True)))
     manifest.sync_tree(staged)
-    first = str(part.time.values[0].astype("datetime64[m]")).replace("-", "").replace(":", "")
     with disk_errors(store):
-        os.rename(staged, store / f"{first}-{_digest(staged)}")
+        os.rename(staged, store / f"{_first(part.time.values)}-{_digest(staged)}")
     manifest.sync(store)
 
 
@@ -94,18 +122,30 @@ def read_batch(batch: Path, times: Times) -> xr.Dataset:
 
     Raises
     ------
-    StoreError
+    DamagedStoreError
         Naming the chunk, or the batch, that is damaged or incomplete.
     """
-    if _digest(batch) != batch.name[-_DIGITS:]:
-        verify_chunks(batch)  # names the chunk, when it is one
-        raise StoreError(
-            f"batch {batch} is damaged: its files do not match the digest in its name. Remove it and ingest "
-            "its times again."
-        )
+    check_batch(batch)
     with open_group(batch) as opened:
         part: xr.Dataset = opened.isel(time=np.isin(opened.time.values, times)).load()
         return part
+
+
+def check_batch(batch: Path) -> None:
+    """Compare the files of a batch with the digest in its name; raises as `read_batch`."""
+    if _digest(batch) == batch.name[-_DIGITS:]:
+        return
+    try:
+        verify_chunks(batch)  # names the chunk, when it is one
+    except StoreError as error:
+        raise DamagedStoreError(str(error), store=batch.parent) from error
+    raise DamagedStoreError(
+        f"batch {batch} is damaged: its files do not match the digest in its name.", store=batch.parent
+    )
+
+
+def _first(times: Times) -> str:
+    return str(times[0].astype("datetime64[m]")).replace("-", "").replace(":", "")
 
 
 def _digest(batch: Path) -> str:

@@ -30,10 +30,19 @@ from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError, DataError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import content_sha256, open_group, write_group
-from cagp_dist.store.batches import DIMENSIONS, list_batches, publish_batch, read_batch
+from cagp_dist.store.batches import (
+    DIMENSIONS,
+    DamagedStoreError,
+    check_batch,
+    list_batches,
+    publish_batch,
+    read_batch,
+)
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.variables import variable_of
 from cagp_dist.variables.units import cf_units
+
+_ROOT = {"Conventions": "CF-1.13", "title": "Ingested fields, one group per batch of times"}
 
 BATCH_BYTES = 64 * 2**20
 """A longer ingest becomes several batches, so that a kill loses at most one."""
@@ -94,7 +103,8 @@ def append(
     """
     store = Path(path)
     name = _check_canonical(field)
-    with _writer(store) as staging:
+    with writing(store) as staging:
+        _create(store, staging)
         present = _present(store, field)
         new = np.flatnonzero(~present)
         done, total = int(present.sum()), present.size
@@ -129,7 +139,8 @@ def open_observations(
     Raises
     ------
     StoreError
-        If there is no store, or a batch that is needed is damaged or incomplete (the file is named).
+        If there is no store; `DamagedStoreError` if a batch that is needed is damaged or incomplete (the file
+        is named).
     DataError
         If a time is absent; names the first and last that are there.
 
@@ -138,8 +149,7 @@ def open_observations(
     Only batches that hold a wanted time are read; each is read twice, once for its digest.
     """
     store = Path(path)
-    if not (store / "zarr.json").is_file():
-        raise StoreError(f"there is no observation store at {store}. Ingest data into it first.")
+    check_root(store)
     batches = list_batches(store)
     wanted = _wanted(store, batches, times)
     parts = [
@@ -174,8 +184,8 @@ def _check_canonical(field: xr.Dataset) -> str:
 
 
 @contextmanager
-def _writer(store: Path) -> Iterator[Path]:
-    """Hold the store's lock; what a dead writer left in the staging folder is removed."""
+def writing(store: Path) -> Iterator[Path]:
+    """Hold the lock of a store and give an empty staging folder; what a dead writer left there is removed."""
     staging = store.parent / f".{store.name}.staging"
     with disk_errors(store):
         store.parent.mkdir(parents=True, exist_ok=True)
@@ -188,7 +198,6 @@ def _writer(store: Path) -> Iterator[Path]:
         with disk_errors(store):
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir()
-            _create(store, staging)
         try:
             yield staging
         finally:
@@ -197,15 +206,43 @@ def _writer(store: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def check_root(store: Path) -> None:
+    """Check the metadata of a store itself, which no batch depends on.
+
+    Raises
+    ------
+    StoreError
+        If there is no store; `DamagedStoreError` if there are batches, and the metadata is gone or another.
+    """
+    if not (store / "zarr.json").is_file():
+        if any(store.glob("*/zarr.json")):
+            raise DamagedStoreError(f"the metadata {store / 'zarr.json'} is missing.", store=store)
+        raise StoreError(f"there is no observation store at {store}. Ingest data into it first.")
+    try:
+        with open_group(store) as root:
+            whole = root.attrs == _ROOT and not root.variables
+    except StoreError as error:
+        raise DamagedStoreError(str(error), store=store) from error
+    if not whole:
+        raise DamagedStoreError(f"the metadata {store / 'zarr.json'} is damaged.", store=store)
+
+
+def stage_root(staging: Path) -> Path:
+    """Write an empty store to the staging folder and flush it to the disk."""
+    staged = staging / "root"
+    write_group(staged, "/", xr.Dataset(attrs=_ROOT))
+    manifest.sync_tree(staged)
+    return staged
+
+
 def _create(store: Path, staging: Path) -> None:
-    if (store / "zarr.json").is_file():
+    if (store / "zarr.json").is_file() or any(store.glob("*/zarr.json")):
+        check_root(store)
         return
     if store.exists():
         raise StoreError(f"{store} exists and is no observation store. Choose another place or move it away.")
-    attributes = {"Conventions": "CF-1.13", "title": "Ingested fields, one group per batch of times"}
-    write_group(staging / "root", "/", xr.Dataset(attrs=attributes))
-    manifest.sync_tree(staging / "root")
-    os.rename(staging / "root", store)
+    with disk_errors(store):
+        os.rename(stage_root(staging), store)
     manifest.sync(store.parent)
 
 
@@ -216,8 +253,12 @@ def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
     units = variable_of(str(variable), field[variable].attrs).units
     for name, available in list_batches(store).items():
         with open_group(store / name) as batch:
-            _check_variable(store, batch, field)
-            _check_grid(store, batch, field)
+            try:
+                _check_variable(store, batch, field)
+                _check_grid(store, batch, field)
+            except StoreError:
+                check_batch(store / name)  # a damaged batch says so
+                raise
         if not np.isin(available, field.time.values).any():
             continue
         stored = read_batch(store / name, field.time.values)
