@@ -97,7 +97,7 @@ def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
     from cagp_dist.calibration.scores import scores
     from cagp_dist.cli.display import show_outcome
     from cagp_dist.solvers.status import Status
-    from cagp_dist.store.schema import calibration_group
+    from cagp_dist.store.evaluation import calibration_group
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     rng = np.random.default_rng(0)

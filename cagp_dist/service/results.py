@@ -24,7 +24,7 @@ from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
 from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
-from cagp_dist.store import schema
+from cagp_dist.store import evaluation, schema
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import amount, square_of
 
@@ -95,7 +95,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             variable=points.variable,
             names=names,
         ),
-        "calibration": schema.calibration_group(
+        "calibration": evaluation.calibration_group(
             **test,
             pit=of_values.pit,
             scores=_pooled(of_values, design.test_weights) if laws.corrected else trace[-1],
@@ -110,7 +110,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             | _sampling_statement(sampled)
             | laws.found.attributes()
         ),
-        "trace": schema.trace_group(
+        "trace": evaluation.trace_group(
             trace, seconds=[step.seconds for step in solution.steps], variable=points.variable
         ),
         "observations": schema.observations_group(
@@ -205,7 +205,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
 def simulation_group_of(task: Task, found: Simulated) -> "xr.Dataset":
     """Arrange what simulated fields found for publication."""
     points = task.points
-    group = schema.simulation_group(
+    group = evaluation.simulation_group(
         latitude_degrees=points.latitude_degrees[found.points],
         longitude_degrees=points.longitude_degrees[found.points],
         found=found.calibration,

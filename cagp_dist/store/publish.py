@@ -57,7 +57,7 @@ def publish(
     root : path
         Output root.
     groups : mapping of str to Dataset
-        Groups as `cagp_dist.store.schema` builds them.
+        Groups as `cagp_dist.store.schema` and `cagp_dist.store.evaluation` build them.
     run_key : str
         16 to 64 hexadecimal digits, from `run_key`.
     attributes : mapping of str to object

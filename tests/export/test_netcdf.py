@@ -168,8 +168,8 @@ def test_a_damaged_run_is_not_exported(tmp_path):
 
 def test_a_group_without_numbers_that_csv_holds_is_named(run, tmp_path):
     from cagp_dist.calibration.scores import scores
+    from cagp_dist.store.evaluation import trace_group
     from cagp_dist.store.publish import output_lock
-    from cagp_dist.store.schema import trace_group
 
     step = scores(np.zeros((1, 9)), np.ones(9), np.linspace(-2.0, 2.0, 9)[None])
     with output_lock(tmp_path):

@@ -15,8 +15,8 @@ from cagp_dist.calibration.scores import LEVELS, point_scores, scores
 from cagp_dist.calibration.strata import strata_of
 from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, StudentT
+from cagp_dist.store.evaluation import calibration_group, simulation_group
 from cagp_dist.store.layout import FORMAT_VERSION, SCORES
-from cagp_dist.store.schema import calibration_group, simulation_group
 
 Array = NDArray[np.float64]
 Field = Callable[[Array, Array, int], Array]

@@ -20,8 +20,9 @@ import xarray as xr
 from cagp_dist.calibration.pit import pit
 from cagp_dist.calibration.scores import scores
 from cagp_dist.errors import StoreError
+from cagp_dist.store.evaluation import calibration_group, trace_group
 from cagp_dist.store.publish import current_run, output_lock, publish, verify
-from cagp_dist.store.schema import calibration_group, observations_group, posterior_group, trace_group
+from cagp_dist.store.schema import observations_group, posterior_group
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 INSIDE = 40

@@ -13,15 +13,9 @@ from cagp_dist.calibration.strata import RELIABILITY_LEVELS, Strata
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.evaluation import calibration_group, trace_group
 from cagp_dist.store.layout import check, variable_in
-from cagp_dist.store.schema import (
-    calibration_group,
-    map_group,
-    mean_group,
-    observations_group,
-    posterior_group,
-    trace_group,
-)
+from cagp_dist.store.schema import map_group, mean_group, observations_group, posterior_group
 
 T, Q = 3, 40
 RNG = np.random.default_rng(0)

@@ -1,0 +1,95 @@
+"""A group of a published run as a data set: checked shapes, names and CF attributes from the layout."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from cagp_dist.errors import ArgumentError
+from cagp_dist.store.layout import (
+    COORDINATES,
+    MISSING,
+    STATION_NAME,
+    attributes_of,
+    dimensions_of,
+    optional_of,
+)
+from cagp_dist.variables import Variable
+
+
+def dataset(
+    group: str,
+    coordinates: Mapping[str, xr.Variable],
+    variables: Mapping[str, ArrayLike],
+    analysed: Variable,
+    *,
+    title: str,
+) -> xr.Dataset:
+    """Build the data set of a group; a variable without its leading axis is repeated along it."""
+    lengths = {str(dim): size for variable in coordinates.values() for dim, size in variable.sizes.items()}
+    known = {**dimensions_of(analysed.name)[group], **optional_of(analysed.name).get(group, {})}
+    data: dict[str, xr.Variable] = {}
+    for name, values in variables.items():
+        dimensions = known[name]
+        array = np.asarray(values)
+        expected = tuple(
+            lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)
+            for axis, dim in enumerate(dimensions)
+        )
+        repeats = name.endswith(("_std", "_std_computational")) or expected[:1] == (1,)
+        if array.shape != expected and not (repeats and array.shape == expected[1:]):
+            raise ArgumentError(
+                f"{name} of group {group!r} has shape {array.shape}; expected {expected}, "
+                f"dimensions {dimensions}. A posterior mean of shape (q, T) must be transposed."
+            )
+        if array.dtype.kind == "f":
+            array = array.astype(np.float64)
+        data[name] = xr.Variable(
+            dimensions, np.broadcast_to(array, expected), dict(attributes_of(analysed)[name])
+        )
+    return xr.Dataset(data, dict(coordinates), {"Conventions": "CF-1.13", "title": title})
+
+
+def point_coordinates(
+    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike, names: ArrayLike | None
+) -> dict[str, xr.Variable]:
+    """Coordinates of times and points (q,), with their names if they have any."""
+    named = {} if names is None else {STATION_NAME: coordinate(STATION_NAME, "point", names)}
+    return {
+        "time": coordinate("time", "time", times),
+        "latitude": coordinate("latitude", "point", latitude_degrees),
+        "longitude": coordinate("longitude", "point", longitude_degrees),
+        **named,
+    }
+
+
+def axes(
+    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike
+) -> dict[str, xr.Variable]:
+    """Coordinates of times and the axes of a grid."""
+    return {
+        "time": coordinate("time", "time", times),
+        "latitude": coordinate("latitude", "latitude", latitude_degrees, axis="Y"),
+        "longitude": coordinate("longitude", "longitude", longitude_degrees, axis="X"),
+    }
+
+
+def coordinate(name: str, dimension: str, values: ArrayLike, *, axis: str | None = None) -> xr.Variable:
+    """Make a coordinate of a vector: times in nanoseconds, other numbers with a point as float64."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ArgumentError(f"{name} has shape {array.shape}; expected a vector.")
+    if name == "time":
+        if array.dtype.kind != "M":
+            raise ArgumentError(f"time has dtype {array.dtype}; expected datetime64, UTC.")
+        array = array.astype("datetime64[ns]")
+    elif array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    return xr.Variable(dimension, array, {**COORDINATES[name], **({"axis": axis} if axis else {})})
+
+
+def counting_missing(group: xr.Dataset, name: str) -> xr.Dataset:
+    """Say how many values of an array are missing, if there are any: else a run may not have them."""
+    missing = int(np.isnan(group[name].values).sum())
+    return group.assign_attrs({MISSING: missing}) if missing else group
