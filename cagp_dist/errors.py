@@ -72,6 +72,16 @@ class ClusterError(CagpError):
     exit_code = 2
 
 
+class ClusterLostError(ClusterError):
+    """A Dask cluster, its scheduler or its workers were lost on the way: another attempt may go on."""
+
+
+class TimeLimitError(CagpError):
+    """The time that was allowed is over; the same job may be started again."""
+
+    exit_code = 75
+
+
 class DataError(CagpError, ValueError):
     """Input data is missing, damaged or not what it says it is."""
 

@@ -2,7 +2,7 @@
 
 Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
 nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 75 data not there
-yet, 130 interrupted.
+yet or time over, 130 interrupted.
 """
 
 from pathlib import Path
@@ -49,6 +49,27 @@ Times = Annotated[
         metavar="TIMES",
         help="Times in place of those of the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
         "'from 2017-01-01 to 2017-01-31 every 6h', 'last 5d at 12:00', or all.",
+        show_default=False,
+    ),
+]
+Attempts = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=100,
+        help="How often a stage is begun or gone on with when its cluster is lost; takes precedence over "
+        "\\[runtime] attempts of the job (3).",
+        show_default=False,
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=1.0,
+        help="Give up after so long, with exit code 75; takes precedence over \\[runtime] total_seconds of "
+        "the job (no limit).",
         show_default=False,
     ),
 ]
@@ -127,6 +148,8 @@ def run(
     job: JobFile,
     times: Times = None,
     scheduler: Scheduler = None,
+    attempts: Attempts = None,
+    time_limit: TimeLimit = None,
     publish_unconverged: PublishUnconverged = False,
     debug: Debug = False,
 ) -> None:
@@ -135,7 +158,8 @@ def run(
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
     with reported_errors(debug=debug):
-        _run(_loaded(job, times), scheduler, publish_unconverged=publish_unconverged)
+        patient = _with_patience(_loaded(job, times), attempts, time_limit)
+        _run(patient, scheduler, publish_unconverged=publish_unconverged)
 
 
 @app.command(
@@ -156,6 +180,8 @@ def calibrate(
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the fields.")] = 0,
     times: Times = None,
     scheduler: Scheduler = None,
+    attempts: Attempts = None,
+    time_limit: TimeLimit = None,
     publish_unconverged: PublishUnconverged = False,
     debug: Debug = False,
 ) -> None:
@@ -169,7 +195,7 @@ def calibrate(
         from cagp_dist.service.task import Simulations
 
         _run(
-            _loaded(job, times),
+            _with_patience(_loaded(job, times), attempts, time_limit),
             scheduler,
             publish_unconverged=publish_unconverged,
             simulations=Simulations(simulations, seed),
@@ -320,6 +346,12 @@ def _loaded(path: Path, times: str | None) -> "Job":
 
     job = load_job(path)
     return job if times is None else with_times(job, times)
+
+
+def _with_patience(job: "Job", attempts: int | None, time_limit: float | None) -> "Job":
+    from cagp_dist.service.jobfile.config import with_runtime
+
+    return with_runtime(job, attempts=attempts, total_seconds=time_limit)
 
 
 def _placed(job: "Job", scheduler: str | None) -> "Job":

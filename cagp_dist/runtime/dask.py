@@ -4,15 +4,17 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from cagp_dist.errors import ClusterError, ConfigurationError
+from cagp_dist.errors import ClusterError, ClusterLostError, ConfigurationError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Remedy, installation
 from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
+from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.runtime.supervision import Call, Watch, connection_broke, within
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
@@ -36,8 +38,11 @@ CONNECT_SECONDS = 20
 SETTLE_SECONDS = 0.5
 """How long no further worker must join before work begins."""
 
-WATCH_SECONDS = 5.0
+WATCH_SECONDS = 1.0
 """How long to wait for results before looking whether there is still somebody who computes them."""
+
+CLOSE_SECONDS = 5.0
+"""How long to wait until a scheduler takes leave."""
 
 
 class DaskExecutor:
@@ -50,11 +55,13 @@ class DaskExecutor:
     ----------
     client : distributed.Client
         A connected client; the caller closes it.
+    deadlines : Deadlines
+        When a cluster that does not answer, or does nothing, is given up.
     """
 
     shares_memory = False
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: "Client", deadlines: Deadlines | None = None) -> None:
         self._client = client
         info = client.scheduler_info(n_workers=-1)
         workers, address = info["workers"], info["address"]
@@ -62,6 +69,7 @@ class DaskExecutor:
             raise ClusterError(f"the Dask scheduler at {address} has no workers; start some.")
         _check_versions(client)
         self._addresses: list[str] = sorted(workers)
+        self._watch = Watch(client, deadlines or Deadlines(), self._addresses)
         self.processes = len(workers)
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
         # Dask spills to disk above six tenths of a worker's limit
@@ -76,16 +84,21 @@ class DaskExecutor:
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
     ) -> Handle[T]:
         """Send ``function`` to the cluster; see `cagp_dist.runtime.base.Executor.submit`."""
-        future = self._client.submit(
-            _run,
-            function,
-            *arguments,
-            pure=False,
-            key=None,
-            priority=priority,
-            workers=[self._address(home)],
-            allow_other_workers=True,
-        )
+        from distributed.client import ClosedClientError
+
+        try:
+            future = self._client.submit(
+                _run,
+                function,
+                *arguments,
+                pure=False,
+                key=None,
+                priority=priority,
+                workers=[self._address(home)],
+                allow_other_workers=True,
+            )
+        except ClosedClientError as error:
+            raise connection_broke(error) from error
         return cast("Handle[T]", future)
 
     def _address(self, home: int) -> str:
@@ -94,64 +107,45 @@ class DaskExecutor:
         return self._addresses[place if turn % 2 == 0 else -1 - place]
 
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
-        """Fetch the values, in order."""
-        from distributed.client import FutureCancelledError
+        """Fetch the values, in order, as long as somebody computes them.
+
+        Raises
+        ------
+        ClusterLostError
+            If nobody does any more, by the deadlines of the executor.
+        TimeLimitError
+            If the time of the whole job is over.
+        """
+        from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
         from distributed.comm.core import CommClosedError
         from distributed.scheduler import KilledWorker
 
+        futures = list(handles)
         try:
-            self._wait_for(handles)
-            return cast("list[T]", self._client.gather(list(handles)))
+            call = Call(lambda: cast("list[T]", self._client.gather(futures)))
+            self._watch.begin()
+            while not call.done(WATCH_SECONDS):
+                self._watch.look()
+            return call.value()
         except KilledWorker as error:
-            raise ClusterError(
+            raise ClusterLostError(
                 f"a task was lost with several workers in a row: {str(error).rstrip('.')}. Workers probably "
                 "run out of memory.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
             ) from error
-        except (FutureCancelledError, CommClosedError) as error:
-            raise ClusterError(
-                f"the connection to the Dask scheduler broke: {error}. Run the same job again."
-            ) from error
-
-    def _wait_for(self, handles: Sequence[Handle[T]]) -> None:
-        """Wait until tasks are done or one has failed; raise `ClusterError` where nobody is left to do them.
-
-        Dask gives the tasks of a lost worker to the others. If all are lost at once, it keeps them for
-        workers with the addresses of the old ones, which do not come back.
-        """
-        from distributed import Future, wait
-        from distributed.client import FuturesCancelledError
-
-        futures = cast("list[Future[T]]", list(handles))
-        while not any(future.status == "error" for future in futures):
-            try:
-                with self._client.as_current():  # wait() has no argument for its client
-                    wait(futures, timeout=WATCH_SECONDS)
-                return
-            except FuturesCancelledError:
-                return  # fetching them says why
-            except TimeoutError:
-                if self._abandoned():
-                    raise ClusterError(
-                        "all workers of the Dask cluster were lost, and with them what they had computed. "
-                        "Their logs say why, often that memory ran out. Run the same job again, in that case "
-                        "with more memory for each worker."
-                    ) from None
-
-    def _abandoned(self) -> bool:
-        """Whether no worker of the start is left, and those that joined since have nothing to do."""
-        try:
-            present = self._client.scheduler_info(n_workers=-1)["workers"]
-            return not set(self._addresses) & set(present) and not any(self._client.processing().values())
-        except OSError:
-            return False  # the scheduler does not answer; if it is gone, the client cancels the tasks
+        except (FutureCancelledError, FuturesCancelledError, CommClosedError, ClosedClientError) as error:
+            raise connection_broke(error) from error
 
 
 def _check_versions(client: "Client") -> None:
     """Raise `ClusterError` unless all workers have this version of the package."""
     here = version("cagp-dist")
     try:
-        found = client.run(version, "cagp-dist")
+        found = within(CONNECT_SECONDS, lambda: client.run(version, "cagp-dist"))
+    except (TimeoutError, OSError) as error:
+        raise ClusterLostError(
+            f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."
+        ) from error
     except ImportError as error:
         raise ClusterError(
             f"a worker has no cagp-dist ({error}); install version {here} in the environment of the workers."
@@ -170,7 +164,11 @@ def _run(function: Callable[..., T], *arguments: object) -> T:
 
 @contextmanager
 def connect(
-    scheduler: str, *, workers: int | None = None, memory_limit_bytes: int | None = None
+    scheduler: str,
+    *,
+    workers: int | None = None,
+    memory_limit_bytes: int | None = None,
+    deadlines: Deadlines | None = None,
 ) -> Iterator[DaskExecutor]:
     """Connect to a cluster by address or scheduler file, or start one through SLURM or PBS.
 
@@ -184,6 +182,8 @@ def connect(
         Worker jobs to start (SLURM and PBS only; default 2).
     memory_limit_bytes : int, optional
         Memory per worker job (SLURM and PBS only; default 4 GiB).
+    deadlines : Deadlines, optional
+        When the cluster is given up.
 
     Raises
     ------
@@ -200,13 +200,13 @@ def connect(
             cluster = stack.enter_context(
                 _job_queue(scheduler, wanted, memory_limit_bytes or WORKER_JOB_BYTES)
             )
-            client = stack.enter_context(Client(cluster, set_as_default=False))
+            client = stack.enter_context(_closing(Client(cluster, set_as_default=False)))
             _log.info("waiting for %d worker jobs of %s", wanted, scheduler)
             client.wait_for_workers(wanted)
         else:
             client = stack.enter_context(_connected_client(scheduler))
         _wait_for_the_others(client)
-        yield DaskExecutor(client)
+        yield DaskExecutor(client, deadlines)
 
 
 def check(scheduler: str) -> None:
@@ -227,13 +227,13 @@ def check(scheduler: str) -> None:
     if scheduler in BATCH_SYSTEMS:
         _cluster_class(scheduler)
     else:
-        with _client(scheduler):
+        with _closing(_client(scheduler)):
             pass
 
 
 @contextmanager
 def _connected_client(scheduler: str) -> "Iterator[Client]":
-    with _client(scheduler) as client:
+    with _closing(_client(scheduler)) as client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError as error:
@@ -242,6 +242,16 @@ def _connected_client(scheduler: str) -> "Iterator[Client]":
                 "start some with `dask worker`."
             ) from error
         yield client
+
+
+@contextmanager
+def _closing(client: "Client") -> "Iterator[Client]":
+    """Close a client at the end, also where its scheduler does not answer any more."""
+    try:
+        yield client
+    finally:
+        with suppress(TimeoutError, OSError):
+            client.close(timeout=CLOSE_SECONDS)
 
 
 def _client(scheduler: str) -> "Client":

@@ -8,16 +8,21 @@ from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime.base import Executor
 from cagp_dist.runtime.dask import BATCH_SYSTEMS, check, connect
+from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives
 
-Opener = Callable[[str, int | None, int | None], AbstractContextManager[Executor]]
+Opener = Callable[[str, int | None, int | None, Deadlines | None], AbstractContextManager[Executor]]
 
 
 @contextmanager
 def open_executor(
-    scheduler: str = "local", *, workers: int | None = None, memory_limit_bytes: int | None = None
+    scheduler: str = "local",
+    *,
+    workers: int | None = None,
+    memory_limit_bytes: int | None = None,
+    deadlines: Deadlines | None = None,
 ) -> Iterator[Executor]:
     """Open the executor that a scheduler name stands for.
 
@@ -30,6 +35,8 @@ def open_executor(
         Threads (``local``; default: all cores) or worker jobs (``slurm``, ``pbs``; default 2).
     memory_limit_bytes : int, optional
         Memory of a worker job (``slurm``, ``pbs``).
+    deadlines : Deadlines, optional
+        When a Dask cluster that does not answer, or does nothing, is given up.
 
     Yields
     ------
@@ -51,7 +58,7 @@ def open_executor(
     [1024]
     """
     check_memory_limit(memory_limit_bytes)
-    with find_scheduler(scheduler).open(scheduler, workers, memory_limit_bytes) as executor:
+    with find_scheduler(scheduler).open(scheduler, workers, memory_limit_bytes, deadlines) as executor:
         yield executor
 
 
@@ -66,8 +73,8 @@ class Scheduler:
     Attributes
     ----------
     open : callable
-        Takes the name, the number of workers and the bytes of a worker, each None by default; returns the
-        context manager of an executor.
+        Takes the name, and the number of workers, the bytes of a worker and the deadlines, which may be None;
+        returns the context manager of an executor.
     check : callable
         Takes the name; raises `ClusterError` or `ConfigurationError` if there is no such cluster to be had.
     batch : bool
@@ -89,21 +96,21 @@ def find_scheduler(name: str) -> Scheduler:
 
 
 def _serial(
-    name: str, workers: int | None, memory_limit_bytes: int | None
+    name: str, workers: int | None, memory_limit_bytes: int | None, deadlines: Deadlines | None
 ) -> AbstractContextManager[Executor]:
     return nullcontext(SerialExecutor())
 
 
 def _threads(
-    name: str, workers: int | None, memory_limit_bytes: int | None
+    name: str, workers: int | None, memory_limit_bytes: int | None, deadlines: Deadlines | None
 ) -> AbstractContextManager[Executor]:
     return ThreadExecutor(workers)
 
 
 def _cluster(
-    name: str, workers: int | None, memory_limit_bytes: int | None
+    name: str, workers: int | None, memory_limit_bytes: int | None, deadlines: Deadlines | None
 ) -> AbstractContextManager[Executor]:
-    return connect(name, workers=workers, memory_limit_bytes=memory_limit_bytes)
+    return connect(name, workers=workers, memory_limit_bytes=memory_limit_bytes, deadlines=deadlines)
 
 
 _RUNNING = Scheduler(_cluster, check)

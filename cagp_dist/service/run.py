@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
+from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
@@ -97,11 +99,11 @@ def run(
     CagpError
         ConfigurationError, BudgetError, ClusterError: the job cannot be done as it is written; DataError,
         NotReadyError: its observations; FitError: the fit of its prior did not end well; NumericalError:
-        the solve; StoreError: the disk. Whatever is raised, the runs published before are unchanged and no
-        part of a new one is there.
+        the solve; StoreError: the disk; TimeLimitError: the time that the job allows is over. Whatever is
+        raised, the runs published before are unchanged and no part of a new one is there.
     """
     clock = Clock(observe)
-    with workers_of(job) as executor, output_lock(job.root):
+    with workers_of(job) as workers, output_lock(job.root):
         with clock.stage("Observations") as stage:
             job = resolved(job, report=stage.note)
             field, fit_field = _fields(job, stage)
@@ -116,28 +118,30 @@ def run(
         fold_priors: tuple[Prior, ...] = ()
         if prior is None:
             with clock.stage("Fit") as stage:
-                fitted = _fit(task, executor(), stage)
+                fitted = workers.attempt(partial(_fit, task, stage), stage.note)
             check_fit(job, fitted)
             prior = fitted.prior
             if task.design.folds is not None and job.prior.fit_to == "observed" and task.fit_points is None:
                 with clock.stage("Fits of folds") as stage:
-                    fold_priors = _fit_folds(task, executor(), stage)
+                    fold_priors = workers.attempt(partial(_fit_folds, task, stage), stage.note)
         with clock.stage("Solve") as stage:
-            solution = _solve(task, prior, executor(), stage, fold_priors=fold_priors)
+            solve = partial(_solve, task, prior, stage, workers.deadlines, fold_priors=fold_priors)
+            solution = workers.attempt(solve, stage.note)
         with clock.stage("Scores"):
             groups = groups_of(task, prior, solution)
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         if simulations is not None:
             with clock.stage("Simulation") as stage:
-                groups["simulation"] = _simulated(task, prior, simulations, executor(), stage)
+                simulate = partial(_simulated, task, prior, simulations, stage)
+                groups["simulation"] = workers.attempt(simulate, stage.note)
         attributes = attributes_of(
             task,
             prior,
             solution,
             groups=groups,
             fitted=fitted,
-            executor=executor().description,
+            executor=workers().description,
             seconds=clock.seconds,
         )
         with clock.stage("Publication"):
@@ -175,7 +179,7 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
         As `run`, but for `FitError`.
     """
     clock = Clock(observe)
-    with workers_of(job) as executor:
+    with workers_of(job) as workers:
         with output_lock(job.root):
             with clock.stage("Observations") as stage:
                 job = resolved(job, report=stage.note)
@@ -185,7 +189,7 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 task = prepare(job, field, fit_field)
                 stage.summary = size_of_task(task).line()
         with clock.stage("Fit") as stage:
-            return _fit(task, executor(), stage)
+            return workers.attempt(partial(_fit, task, stage), stage.note)
 
 
 def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":
@@ -196,7 +200,7 @@ def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":
     return field, ingest(other, report=lambda text: stage.note(f"times of the fit: {text}"))
 
 
-def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
+def _fit(task: Task, stage: Stage, executor: Executor) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
     sites = sites_of(task)
     stage.note(f"to {sites.where}, on {executor.description}")
@@ -212,7 +216,7 @@ def _fit(task: Task, executor: Executor, stage: Stage) -> FittedPrior:
     return fitted
 
 
-def _fit_folds(task: Task, executor: Executor, stage: Stage) -> tuple[Prior, ...]:
+def _fit_folds(task: Task, stage: Stage, executor: Executor) -> tuple[Prior, ...]:
     """Fit the numbers of each fold without its values."""
     with _compilation_noted(stage):
         priors = fit_folds(
@@ -226,7 +230,13 @@ def _fit_folds(task: Task, executor: Executor, stage: Stage) -> tuple[Prior, ...
 
 
 def _solve(
-    task: Task, prior: Prior, executor: Executor, stage: Stage, *, fold_priors: tuple[Prior, ...] = ()
+    task: Task,
+    prior: Prior,
+    stage: Stage,
+    deadlines: Deadlines,
+    executor: Executor,
+    *,
+    fold_priors: tuple[Prior, ...] = (),
 ) -> Solution:
     """Solve; show where and how before it begins."""
     stage.note(f"on {executor.description}")
@@ -238,6 +248,10 @@ def _solve(
             stage.note(line)
         stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
+    def report(fraction: float, text: str) -> None:
+        stage.progress(fraction, text)
+        deadlines.check()
+
     with _compilation_noted(stage):
         solution = solve_task(
             task,
@@ -245,7 +259,7 @@ def _solve(
             executor=executor,
             memory_limit_bytes=memory_limit(task.job, executor),
             on_plan=show,
-            progress=stage.progress,
+            progress=report,
             X_mean=task.mean_inputs,
             X_sampled=task.sampled_inputs,
             fold_priors=fold_priors,
@@ -282,7 +296,7 @@ def _described(field: "xr.Dataset") -> str:
 
 
 def _simulated(
-    task: Task, prior: Prior, asked: Simulations, executor: Executor, stage: Stage
+    task: Task, prior: Prior, asked: Simulations, stage: Stage, executor: Executor
 ) -> "xr.Dataset":
     """Group ``simulation``: the job on fields of its prior."""
     stage.note("fields are drawn from the prior of the job, observed at its points and solved as it says")

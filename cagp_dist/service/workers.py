@@ -1,50 +1,125 @@
 """The workers of a job: who they are, when they are asked for, and what memory they have."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
 
+from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.runtime import Executor, open_executor
 from cagp_dist.runtime.dask import WORKER_JOB_BYTES, WORKER_JOBS
+from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import find_scheduler
 from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.text import counted
+
+T = TypeVar("T")
 
 
-@contextmanager
-def workers_of(job: Job) -> Iterator[Callable[[], Executor]]:
-    """Give the workers of a job, which are asked for when there is work for them.
+class Workers:
+    """The workers of a job, which are asked for when there is work for them. Use as a context manager.
 
-    A scheduler that does not answer is found out at once. Its workers may join until the work begins.
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._stack = job, ExitStack()
+        self._executor: Executor | None = None
+        self.deadlines = job.runtime.deadlines()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def __call__(self) -> Executor:
+        """Return the executor, always the same until it is left.
+
+        Raises
+        ------
+        ClusterError
+            If the scheduler has no workers.
+        """
+        if self._executor is None:
+            self._executor = self._stack.enter_context(_opened(self._job, self.deadlines))
+        return self._executor
+
+    def leave(self) -> None:
+        """Close the executor, if there is one; the next call opens another."""
+        self._executor = None
+        self._stack.close()
+
+    def attempt(self, work: Callable[[Executor], T], say: Callable[[str], None]) -> T:
+        """Do work on the executor; where its cluster is lost, do it again on the workers there are then.
+
+        Parameters
+        ----------
+        work : callable
+            Takes an executor. It is called again with another one.
+        say : callable
+            Is told, in a line for people, what was lost.
+
+        Raises
+        ------
+        ClusterError
+            If the cluster was lost in every attempt, or none came back in time.
+        """
+        most = self.deadlines.attempts
+        for attempt in range(1, most + 1):
+            try:
+                return work(self._rejoined() if attempt > 1 else self())
+            except ClusterLostError as error:
+                self.leave()
+                if attempt == most:
+                    tried = f"Tried {counted(most, 'time')}, at last: " if most > 1 else ""
+                    raise ClusterError(tried + error.text, remedies=error.remedies) from error
+                say(f"attempt {attempt} of {most} ended: {error.text}")
+        raise AssertionError
+
+    def _rejoined(self) -> Executor:
+        """Open an executor on whoever is there; a scheduler that was lost may need a while to come back."""
+        waited = time.monotonic()
+        while True:
+            try:
+                return self()
+            except ClusterError as error:
+                self.deadlines.check()
+                if time.monotonic() - waited > self.deadlines.rejoin_seconds:
+                    raise ClusterError(
+                        f"the Dask cluster was lost, and {self.deadlines.rejoin_seconds:g} s later: {error}"
+                    ) from error
+                time.sleep(1.0)
+
+
+def workers_of(job: Job) -> Workers:
+    """Give the workers of a job; a scheduler that does not answer is found out at once.
+
+    Its workers may join until the work begins.
 
     Parameters
     ----------
     job : Job
         A checked job file.
 
-    Yields
-    ------
-    callable
-        Returns the executor, always the same, which is closed when the context ends.
-
     Raises
     ------
     ClusterError
-        If the scheduler does not answer, or, when the callable is called, has no workers.
+        If the scheduler does not answer.
     ConfigurationError
         If the scheduler is unknown.
     """
     scheduler = scheduler_of(job)
     find_scheduler(scheduler).check(scheduler)
-    with ExitStack() as stack:
-
-        @cache
-        def executor() -> Executor:
-            return stack.enter_context(_opened(job))
-
-        yield executor
+    return Workers(job)
 
 
 @contextmanager
@@ -53,13 +128,16 @@ def workforce_of(job: Job) -> "Iterator[Workforce]":
     if find_scheduler(scheduler_of(job)).batch:
         yield Crew(workers=job.cluster.workers or WORKER_JOBS)
     else:
-        with _opened(job) as executor:
+        with _opened(job, None) as executor:
             yield executor
 
 
-def _opened(job: Job) -> AbstractContextManager[Executor]:
+def _opened(job: Job, deadlines: Deadlines | None) -> AbstractContextManager[Executor]:
     return open_executor(
-        scheduler_of(job), workers=job.cluster.workers, memory_limit_bytes=job.cluster.memory_limit
+        scheduler_of(job),
+        workers=job.cluster.workers,
+        memory_limit_bytes=job.cluster.memory_limit,
+        deadlines=deadlines,
     )
 
 

@@ -101,6 +101,13 @@ def with_scheduler(job: Job, scheduler: str) -> Job:
     return job.model_copy(update={"cluster": job.cluster.model_copy(update={"scheduler": checked})})
 
 
+def with_runtime(job: Job, *, attempts: int | None = None, total_seconds: float | None = None) -> Job:
+    """Replace settings of ``[runtime]`` that are not None, as ``--attempts`` and ``--time-limit`` ask."""
+    asked = {"attempts": attempts, "total_seconds": total_seconds}
+    changes = {key: value for key, value in asked.items() if value is not None}
+    return job.model_copy(update={"runtime": job.runtime.model_copy(update=changes)})
+
+
 def with_times(job: Job, text: str) -> Job:
     """Replace the times of a job, as ``--times`` asks; its text says so.
 

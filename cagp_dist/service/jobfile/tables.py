@@ -20,6 +20,7 @@ from cagp_dist.service.jobfile.base import Table
 from cagp_dist.service.jobfile.design import DesignTable
 from cagp_dist.service.jobfile.observations import Observations
 from cagp_dist.service.jobfile.prior import PriorTable
+from cagp_dist.service.jobfile.runtime import RuntimeTable
 from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable, SolverTable
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.registry import SOLVERS
@@ -99,6 +100,13 @@ class Job(Table):
     cluster: Annotated[ClusterTable, Field(description="the keys scheduler, workers, memory_limit")] = (
         ClusterTable()
     )
+    runtime: Annotated[
+        RuntimeTable,
+        Field(
+            description="the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
+            "total_seconds"
+        ),
+    ] = RuntimeTable()
     output: Annotated[OutputTable, Field(description="the key root")] = OutputTable()
     _text: str = PrivateAttr(default="")
 
@@ -164,7 +172,7 @@ class Job(Table):
         and where the result is kept make no difference. Whether error bars are recalibrated where the job
         does not say depends on its points: the key of the run has it.
         """
-        form = self.model_dump(mode="json", exclude={"cluster", "output"})
+        form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output"})
         if self.recalibration.method in ("none", RecalibrationTable().method):
             del form["recalibration"]  # jobs from before there was this table keep their form
         observations = form["observations"]

@@ -1,0 +1,49 @@
+"""How long work on a cluster may make no headway before it is given up."""
+
+import time
+from dataclasses import dataclass, field
+
+from cagp_dist.errors import TimeLimitError
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Patience with a cluster, in seconds of this process's clock.
+
+    A connection that breaks, as that of a scheduler that was killed does, is noticed at once, whatever these
+    say.
+
+    Parameters
+    ----------
+    silence_seconds : float
+        Without an answer of the scheduler, or a sign of life of a worker, until it counts as lost. The tasks
+        of a worker then go to the others.
+    idle_seconds : float
+        In which tasks wait, none ends and no worker works on one: all are gone, or paused because their
+        memory is full.
+    stall_seconds : float
+        In which no task ends although workers work. Must be longer than any task takes.
+    rejoin_seconds : float
+        To wait for a scheduler and its first worker before a new attempt.
+    attempts : int
+        How often in all a stage of a job is begun, or gone on with, when its cluster is lost.
+    total_seconds : float or None
+        For a whole job, from when this is made; None: no limit. Looked at while a cluster is
+        waited for, and between iterations.
+    """
+
+    silence_seconds: float = 60.0
+    idle_seconds: float = 60.0
+    stall_seconds: float = 3600.0
+    rejoin_seconds: float = 120.0
+    attempts: int = 3
+    total_seconds: float | None = None
+    _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
+
+    def check(self) -> None:
+        """Raise `TimeLimitError` if the time for the whole job is over."""
+        if self.total_seconds is not None and time.monotonic() - self._started > self.total_seconds:
+            raise TimeLimitError(
+                f"the job was not done after {self.total_seconds:g} s, which is all that [runtime] "
+                "total_seconds or --time-limit allows. Start the same job again, with more time or workers."
+            )

@@ -1,0 +1,205 @@
+"""A watch over the cluster that results are waited for: whether there is still somebody who computes them.
+
+Dask gives the tasks of a lost worker to the others, and takes care of most else. It waits for ever where a
+scheduler or a worker is there and does not answer, where all workers are paused, and where all were lost at
+once: then it keeps tasks for workers with the addresses of the old ones, which do not come back.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from cagp_dist.errors import ClusterLostError
+from cagp_dist.remedies import Remedy
+from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.text import counted
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+BUSY = ("executing", "long-running", "flight")
+"""States of tasks, in the metrics of a worker, in which something is done about them."""
+
+
+POLL_SECONDS = 0.5
+"""How often to see whether the connection still stands while an answer is waited for."""
+
+
+class Call(Generic[T]):
+    """A call in a thread of its own, which one need not wait for.
+
+    Parameters
+    ----------
+    function : callable
+        What is called, at once, without arguments.
+    """
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._values: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="cagp-call", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._values.append(self._function())
+        except BaseException as error:  # raised where the value is asked for
+            self._error = error
+
+    def done(self, seconds: float) -> bool:
+        """Wait for so long, or until the call has ended; say whether it has."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def value(self) -> T:
+        """Return what a call that has ended returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._values[0]
+
+
+def within(seconds: float, function: Callable[[], T]) -> T:
+    """Call a function; raise `TimeoutError` if that takes longer, and leave it to itself."""
+    call = Call(function)
+    if not call.done(seconds):
+        raise TimeoutError
+    return call.value()
+
+
+class Watch:
+    """What is known of a cluster, from one look to the next.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A connected client.
+    deadlines : Deadlines
+        When to give up.
+    addresses : sequence of str
+        Workers of the start, to which tasks were sent.
+    """
+
+    def __init__(self, client: "Client", deadlines: Deadlines, addresses: list[str]) -> None:
+        self._client, self._deadlines = client, deadlines
+        self._addresses = set(addresses)
+        self._scheduler: Any = client.scheduler
+        self._heard: dict[str, tuple[float, float]] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget how long nothing has happened: something new is waited for."""
+        now = time.monotonic()
+        self._fewest = float("inf")
+        self._worked = self._ended = now
+
+    def look(self) -> None:
+        """Look at the cluster.
+
+        Raises
+        ------
+        ClusterLostError
+            If a deadline is over.
+        TimeLimitError
+            If that of the whole job is.
+        """
+        self._deadlines.check()
+        workers = self._workers()
+        self._drop_silent(workers)
+        if not self._addresses & workers.keys() and not self._asked(self._anything_processed):
+            raise ClusterLostError(
+                "all workers of the Dask cluster were lost, and with them what they had computed. Their logs "
+                "say why, often that memory ran out. Run the same job again, in that case with more memory "
+                "for each worker."
+            )
+        self._check_headway(workers)
+
+    def _workers(self) -> dict[str, dict[str, object]]:
+        info = self._asked(lambda: self._client.scheduler_info(n_workers=-1))
+        return dict(info["workers"])
+
+    def _asked(self, question: Callable[[], T]) -> T:
+        """Ask the scheduler; without a connection, which Dask looks for, all handles are void already."""
+        seconds = self._deadlines.silence_seconds
+        until, call = time.monotonic() + seconds, Call(question)
+        while not call.done(min(POLL_SECONDS, seconds)):
+            if self._client.status != "running":
+                raise connection_broke("the scheduler has gone")
+            if time.monotonic() > until:
+                raise ClusterLostError(
+                    f"the Dask scheduler at {self._scheduler.address} has not answered for {seconds:g} s. It "
+                    "may be suspended, out of memory or cut off from this machine. Start it again, then run "
+                    "the same job again."
+                )
+        try:
+            return call.value()
+        except OSError as error:
+            raise connection_broke(error) from error
+
+    def _anything_processed(self) -> bool:
+        return any(self._client.processing().values())
+
+    def _drop_silent(self, workers: dict[str, dict[str, object]]) -> None:
+        """Have the scheduler give the tasks of workers that it has not heard of for long to the others."""
+        now = time.monotonic()
+        for address in list(workers):
+            seen = float(str(workers[address]["last_seen"]))
+            before, since = self._heard.get(address, (None, now))
+            if seen != before:
+                self._heard[address] = (seen, now)
+            elif now - since > self._deadlines.silence_seconds:
+                _log.warning(
+                    "worker %s has given no sign of life for %.0f s; its tasks go to the others",
+                    address,
+                    now - since,
+                )
+                self._asked(partial(self._unregister, address))
+                del workers[address], self._heard[address]
+
+    def _unregister(self, address: str) -> None:
+        self._client.sync(
+            self._scheduler.unregister,
+            address=address,
+            stimulus_id="cagp-silent-worker",
+            expected=True,  # the task was not what stopped it
+        )
+
+    def _check_headway(self, workers: dict[str, dict[str, object]]) -> None:
+        """Raise if nothing was done for too long."""
+        now = time.monotonic()
+        pending = sum(state.status == "pending" for state in list(self._client.futures.values()))
+        if pending < self._fewest:
+            self._fewest, self._ended = pending, now
+        if now == self._ended or any(map(_busy, workers.values())):
+            self._worked = now
+        if now - self._worked > self._deadlines.idle_seconds:
+            paused = sum(worker["status"] == "paused" for worker in workers.values())
+            raise ClusterLostError(
+                f"tasks waited for {self._deadlines.idle_seconds:g} s and no worker worked on one: of "
+                f"{counted(len(workers), 'worker')} {paused} "
+                f"{'is' if paused == 1 else 'are'} paused because the memory is full.",
+                remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS) if paused else (),
+            )
+        if now - self._ended > self._deadlines.stall_seconds:
+            raise ClusterLostError(
+                f"no task ended for {self._deadlines.stall_seconds:g} s, although workers work. If tasks of "
+                "this job take so long, raise [runtime] stall_seconds."
+            )
+
+
+def _busy(worker: dict[str, object]) -> bool:
+    metrics = worker["metrics"]
+    counts = metrics.get("task_counts", {}) if isinstance(metrics, dict) else {}
+    return any(counts.get(state, 0) > 0 for state in BUSY)
+
+
+def connection_broke(error: object) -> ClusterLostError:
+    """Make the error of a connection that broke."""
+    return ClusterLostError(f"the connection to the Dask scheduler broke: {error}. Run the same job again.")

@@ -1,0 +1,209 @@
+"""Clusters that are lost, frozen or idle: a result, or a named error by its deadline."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ClusterLostError, TimeLimitError
+from cagp_dist.runtime import SerialExecutor, open_executor
+from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.runtime.supervision import Watch
+
+from ..oracle import assert_same_bits
+from ..problems import regression_problem
+
+pytestmark = pytest.mark.cluster
+
+SOLVER = cagp.BlockGaussSeidel(6, 100)
+
+
+def worker(*, status="running", seen=0.0, **counts):
+    """What a scheduler says of a worker."""
+    return {"status": status, "last_seen": seen, "metrics": {"task_counts": counts}}
+
+
+class Stub:
+    """A client whose scheduler says of its workers what a test says."""
+
+    def __init__(self, workers):
+        self.workers, self.status, self.dropped = dict(workers), "running", []
+        self.scheduler = types.SimpleNamespace(address="tcp://stub", unregister="unregister")
+        self.futures = {"a": types.SimpleNamespace(status="pending")}
+
+    def scheduler_info(self, n_workers):
+        return {"workers": dict(self.workers)}
+
+    def processing(self):
+        return {}
+
+    def sync(self, function, *, address, **_):
+        assert function == "unregister"
+        self.dropped.append(address)
+
+
+def look_on(watch, *, seconds):
+    """Look again and again."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        watch.look()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("workers", "text"),
+    [
+        (
+            {"a": worker(status="paused")},
+            r"waited for 0.2 s .* 1 worker 1 is paused .* Give the workers",
+        ),
+        ({"a": worker(), "b": worker()}, r"no worker worked on one: of 2 workers 0 are paused"),
+        ({"a": worker(executing=1)}, r"no task ended for 0.4 s, although workers work.* raise \[runtime\]"),
+        ({"new": worker()}, "all workers of the Dask cluster were lost"),
+    ],
+)
+def test_a_cluster_that_makes_no_headway_is_an_error_that_says_why(workers, text):
+    client, began = Stub(workers), time.monotonic()
+    watch = Watch(client, Deadlines(idle_seconds=0.2, stall_seconds=0.4), ["a", "b"])
+    with pytest.raises(ClusterLostError, match=text):
+        look_on(watch, seconds=5.0)
+    assert time.monotonic() < began + 2.0
+
+
+def test_headway_is_fewer_tasks_that_wait_than_ever():
+    """A storm of kills makes tasks wait again and again, which is none."""
+    client = Stub({"a": worker(executing=1)})
+    watch = Watch(client, Deadlines(stall_seconds=0.3), ["a"])
+
+    def count_down():
+        for count in (5, 4, 3, 2, 1):
+            client.futures = {key: types.SimpleNamespace(status="pending") for key in range(count)}
+            watch.look()
+            time.sleep(0.1)
+
+    count_down()
+    with pytest.raises(ClusterLostError, match="no task ended"):
+        count_down()
+
+
+def test_a_worker_without_a_sign_of_life_loses_its_tasks_to_the_others():
+    client = Stub({"a": worker(executing=1), "b": worker(executing=1)})
+    watch = Watch(client, Deadlines(silence_seconds=0.2), ["a", "b"])
+    for beat in range(5):
+        client.workers["b"]["last_seen"] = beat
+        watch.look()
+        time.sleep(0.1)
+    assert set(client.dropped) == {"a"}
+
+
+def test_a_scheduler_that_does_not_answer_is_lost(monkeypatch):
+    client = Stub({"a": worker()})
+    monkeypatch.setattr(client, "scheduler_info", lambda n_workers: time.sleep(1.0))
+    with pytest.raises(
+        ClusterLostError, match=r"scheduler at tcp://stub has not answered for 0.1 s.* Start it"
+    ):
+        Watch(client, Deadlines(silence_seconds=0.1), ["a"]).look()
+    client.status = "connecting"
+    with pytest.raises(
+        ClusterLostError, match="connection to the Dask scheduler broke: the scheduler has gone"
+    ):
+        Watch(client, Deadlines(), ["a"]).look()
+
+
+def test_the_time_of_a_whole_job_is_looked_at_whatever_the_cluster_does():
+    watch = Watch(Stub({"a": worker(executing=1)}), Deadlines(total_seconds=0.01), ["a"])
+    time.sleep(0.02)
+    with pytest.raises(
+        TimeLimitError, match=r"not done after 0.01 s, .* --time-limit allows. Start the same"
+    ):
+        watch.look()
+
+
+class Processes:
+    """A scheduler and two workers without nannies, each a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = str(folder / "scheduler.json")
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self.workers = [self.worker() for _ in range(2)]
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        return self._start("worker", "--nthreads", "1", "--no-dashboard", "--no-nanny")
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [Path(sys.executable).with_name("dask"), *arguments, "--scheduler-file", self.file]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        for process in (self.scheduler, *self.workers):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(tmp_path)
+    while not Path(started.file).is_file():
+        time.sleep(0.05)
+    yield started
+    started.stop()
+
+
+def signalled(processes: Processes, hit: Callable[[], None]):
+    """The posterior of a solve after whose second iteration something is hit, and that of a serial one."""
+    problem = regression_problem(900, q=60, lengthscale=0.1)
+
+    def strike(progress):
+        if progress.iteration == 2:
+            hit()
+
+    deadlines = Deadlines(silence_seconds=3.0, idle_seconds=5.0)
+    with open_executor(processes.file, deadlines=deadlines) as executor:
+        return problem.condition(SOLVER, executor=executor, progress=strike), problem.condition(
+            SOLVER, executor=SerialExecutor()
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_frozen_worker_costs_time_and_no_bit(processes):
+    assert_same_bits(*signalled(processes, lambda: os.kill(processes.workers[0].pid, signal.SIGSTOP)))
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("number", "text", "seconds"),
+    [
+        (signal.SIGKILL, "connection to the Dask scheduler broke", 5.0),
+        (signal.SIGSTOP, "has not answered for 3 s", 10.0),
+    ],
+)
+def test_a_scheduler_that_is_killed_or_frozen_is_noticed(processes, number, text, seconds):
+    struck: list[float] = []
+
+    def hit() -> None:
+        struck.append(time.monotonic())
+        os.kill(processes.scheduler.pid, number)
+
+    with pytest.raises(ClusterLostError, match=text):
+        signalled(processes, hit)
+    assert time.monotonic() - struck[0] < seconds
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_workers_that_are_all_frozen_are_lost(processes):
+    def hit() -> None:
+        for process in processes.workers:
+            os.kill(process.pid, signal.SIGSTOP)
+
+    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+        signalled(processes, hit)
