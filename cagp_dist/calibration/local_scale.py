@@ -13,12 +13,18 @@ of their sizes and ``w_j = max(1e-3, 1 - (d_j / d_k)^2)`` for the k nearest of t
     y(x) ~ mu(x) + sigma(x) s(x) (m + t),     t a Student t with nu degrees of freedom
 
 The centre m is zero up to chance, unless all errors lean to one side, as those of an unfinished solve may.
+Errors of points that were kept out of training lean together where they are near each other, all the more if
+the solve is unfinished, and then the laws follow them::
+
+    y(x) ~ mu(x) + sigma(x) c B(x) + sigma(x) s(x) (m + t),     B(x) = sum_j w_j z_j / sum_j w_j, k = 8
+
+Leave-one-out errors say nothing of this: the prediction at a new point has used all that they know.
 
 The values near by are those that the predictions were made from, if they are given, else those of the
 calibration points. Of several times every time has its own ``A`` and ``C``, and ``A_8`` of all times
-together, past ones among them, is one more term. The numbers b, m and nu maximise the log score of the
-calibration points themselves, each with its own errors left out. With ``b = m = 0`` and ``nu = inf`` the law
-is the one that was given, and that one is given back where the score of another is hardly better.
+together, past ones among them, is one more term. The numbers b, c, m and nu maximise the log score of the
+calibration points themselves, each with its own errors left out. With ``b = c = m = 0`` and ``nu = inf`` the
+law is the one that was given, and that one is given back where the score of another is hardly better.
 
 A leave-one-out error near by used the value that it is to tell of. If r is the correlation of the errors of
 two places under the prior, ``(z_j - r z_i) / sqrt(1 - r^2)`` is the error of j when both are left out (T38).
@@ -116,7 +122,8 @@ class LocalScale:
             The places; on the sphere unit vectors.
         training : tuple of array_like, optional
             Places (n, p) and values, (n,) or (T, n), that the predictions were made from, where calibration
-            points were kept out of them: they are nearer and tell more of how much the field varies.
+            points were kept out of them: they are nearer and tell more of how much the field varies. The
+            predictions at new points must be made from them too; the laws then follow the errors near by.
         past : PastErrors, optional
             Errors of earlier times at the same places.
         groups : array_like of int, shape (N,), optional
@@ -165,9 +172,11 @@ class LocalScale:
         )
         wanted = errors[:, known[chosen]]
         seen = ~np.isnan(wanted)
-        found = regress_scale(features[seen], wanted[seen])
+        scale_terms, lean = _apart(near, features[seen])
+        found = regress_scale(scale_terms, wanted[seen], lean=lean)
         plain = -0.5 * float(np.log(2.0 * np.pi) + np.mean(wanted[seen] ** 2))
-        chance = 2.0 * (found.coefficients.size + 2) / np.count_nonzero(seen)
+        numbers = found.coefficients.size + 2 + (lean is not None)
+        chance = 2.0 * numbers / np.count_nonzero(seen)
         better = found.log_score - plain > WORTHWHILE + chance
         return FittedLocalScale(
             near=near,
@@ -203,25 +212,29 @@ class FittedLocalScale:
 
     def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> Predictive:
         """Laws at new points (q, p), of the shape of ``law``: (q,), or (T, q) of the times of the fit."""
-        return self._law(law, self.scale(law, X_new))
+        return self._law(law, *self._parts(law, self._new(X_new), None))
 
     def scale(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
         """Scale ``s(x)`` at new points (q, p), of the shape of ``law``, no unit."""
+        return self._parts(law, self._new(X_new), None)[0]
+
+    def _new(self, X_new: ArrayLike | None) -> Array:
         points = as_points("X_new", _given(X_new))
         if points.shape[1] != self.places.shape[1]:
             raise ArgumentError(
                 f"X_new has {points.shape[1]} coordinates and the calibration points {self.places.shape[1]}; "
                 "expected points of the same space."
             )
-        return self._scale(law, points, None)
+        return points
 
     def left_out(self, law: Gaussian) -> Predictive:
         """Laws at the calibration points, of the shape that was fitted, each place's own errors left out."""
         own = np.full(len(self.places), -1)
         own[self.known] = np.arange(self.known.size)
-        return self._law(law, self._scale(law, self.places, own))
+        return self._law(law, *self._parts(law, self.places, own))
 
-    def _scale(self, law: Gaussian, points: Array, own: Indices | None) -> Array:
+    def _parts(self, law: Gaussian, points: Array, own: Indices | None) -> tuple[Array, Array]:
+        """Scale, and how far the centre moves with the errors near by, both in units of ``law.scale``."""
         times = len(self.near.values)
         if law.shape not in ([(len(points),)] if times == 1 else []) + [(times, len(points))]:
             raise ArgumentError(
@@ -229,20 +242,28 @@ class FittedLocalScale:
                 "calibration points."
             )
         if self.regression is None:
-            return np.ones(law.shape)
+            return np.ones(law.shape), np.zeros(law.shape)
         table = Gaussian(np.atleast_2d(law.location), np.atleast_2d(law.scale))
         coefficients = self.regression.coefficients
-        parts = self.near.features(table, points, own=own, opposed=self.opposed)
-        scale = [np.exp(coefficients[0] + part @ coefficients[1:]) for part in parts]
-        return np.concatenate([np.empty((times, 0)), *scale], axis=1).reshape(law.shape)
+        scales, moves = [np.empty((times, 0))], [np.empty((times, 0))]
+        for part in self.near.features(table, points, own=own, opposed=self.opposed):
+            terms, lean = _apart(self.near, part)
+            scales.append(np.exp(coefficients[0] + terms @ coefficients[1:]))
+            moves.append(np.zeros(part.shape[:-1]) if lean is None else self.regression.share * lean)
+        scale, move = (np.concatenate(each, axis=1).reshape(law.shape) for each in (scales, moves))
+        return scale, move
 
-    def _law(self, law: Gaussian, scale: Array) -> Predictive:
+    def _law(self, law: Gaussian, scale: Array, move: Array) -> Predictive:
         if self.regression is None:
             return law
         spread = law.scale * scale
-        return StudentT(
-            law.location + self.regression.centre * spread, spread, np.array(self.regression.degrees)
-        )
+        centre = law.location + self.regression.centre * spread + law.scale * move
+        return StudentT(centre, spread, np.array(self.regression.degrees))
+
+
+def _apart(near: NearBy, features: Array) -> tuple[Array, Array | None]:
+    """Terms of the scale, and what the errors near by lean to where they say it."""
+    return (features, None) if near.training is None else (features[..., :-1], features[..., -1])
 
 
 def _given(X: ArrayLike | None) -> ArrayLike:

@@ -89,6 +89,7 @@ class NearBy:
         """Yield the terms of the scale at some points after others, each (T, some, F).
 
         ``own`` says which calibration point each of them is (-1 for none), so that its errors are left out.
+        Where the training is known one column more is last: what the errors near by lean to.
         """
         step = max(1, ENTRIES_AT_ONCE // (len(self.values) * self.neighbours[-1]))
         for start in range(0, len(points), step):
@@ -107,6 +108,9 @@ class NearBy:
             typical = self.typical * law[:, part].scale
             contrast = _average(np.ones(gaps.shape[1:]), gaps, otherwise=typical)
             terms = [*self._sizes(distance, index, np.abs(near)), np.log1p(contrast / typical)]
+            if self.training is not None:
+                k = self.neighbours[0]
+                terms.append(_average(_weights(distance[:, :k]), near[..., :k], otherwise=np.array(0.0)))
             yield np.stack(terms, axis=-1)
 
     def _sizes(self, distance: Array, index: Indices, sizes: Array) -> list[Array]:

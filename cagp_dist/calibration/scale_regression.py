@@ -28,16 +28,19 @@ class ScaleRegression(NamedTuple):
         Degrees of freedom.
     log_score : float
         Mean log density of the errors, nats.
+    share : float
+        Of what the errors lean to by themselves; 0 where that is not known.
     """
 
     coefficients: Array
     centre: float
     degrees: float
     log_score: float
+    share: float = 0.0
 
 
-def regress_scale(features: Array, errors: Array) -> ScaleRegression:
-    """Fit ``errors = exp(b_0 + features @ b) (m + t)``, t a Student t, by the log score.
+def regress_scale(features: Array, errors: Array, *, lean: Array | None = None) -> ScaleRegression:
+    """Fit ``errors = c lean + exp(b_0 + features @ b) (m + t)``, t a Student t, by the log score.
 
     Numbers other than the constant have a standard normal prior, which keeps those that few errors cannot
     tell apart where they make sense.
@@ -48,6 +51,8 @@ def regress_scale(features: Array, errors: Array) -> ScaleRegression:
         What is known of each error, without the error itself.
     errors : array, shape (n,)
         In units of one scale; not all of them zero.
+    lean : array, shape (n,), optional
+        What each error is expected to be a share c of; c is 0 without it.
 
     Returns
     -------
@@ -68,26 +73,32 @@ def regress_scale(features: Array, errors: Array) -> ScaleRegression:
     columns = np.column_stack([np.ones(n), features])
     unit = float(np.sqrt(np.mean(errors**2)))
     relative = errors / unit
+    leans = np.zeros((n, 0)) if lean is None else lean[:, None] / unit
+    shape = slice(0, columns.shape[1])
+    shares = slice(shape.stop, shape.stop + leans.shape[1])
 
     def loss(numbers: Array) -> tuple[float, Array]:
-        coefficients, centre, degrees = numbers[:-2], numbers[-2], 1.0 / numbers[-1]
-        log_scale = columns @ coefficients
-        scaled = relative * np.exp(-log_scale)
+        centre, degrees = numbers[-2], 1.0 / numbers[-1]
+        log_scale = columns @ numbers[shape]
+        scaled = (relative - leans @ numbers[shares]) * np.exp(-log_scale)
         share = (scaled - centre) ** 2 / degrees
         tail, weight = np.log1p(share), (degrees + 1.0) / degrees * (scaled - centre) / (1.0 + share)
         shrunk = np.append(0.0, numbers[1:-1])
         value = betaln(0.5, 0.5 * degrees) + 0.5 * np.log(degrees)
         value += np.mean(log_scale + 0.5 * (degrees + 1.0) * tail) + 0.5 * float(shrunk @ shrunk) / n
-        by_number = np.append(columns.T @ (1.0 - weight * scaled), -weight.sum()) / n + shrunk / n
+        by_share = -leans.T @ (weight * np.exp(-log_scale))
+        by_scale = columns.T @ (1.0 - weight * scaled)
+        by_number = np.concatenate([by_scale, by_share, [-weight.sum()]]) / n + shrunk / n
         by_degrees = 0.5 * (digamma(0.5 * degrees) - digamma(0.5 * (degrees + 1.0)) + 1.0 / degrees)
         by_degrees += 0.5 * np.mean(tail - weight * (scaled - centre) / degrees)
         return float(value), np.append(by_number, -(degrees**2) * by_degrees)
 
-    start = np.zeros(columns.shape[1] + 2)
+    start = np.zeros(shares.stop + 2)
     start[0], start[-1] = -0.5, 0.2
     bounds = [(-30.0, 30.0)] * (start.size - 1) + [(1.0 / MOST_DEGREES, 1.0 / LEAST_DEGREES)]
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     penalty = 0.5 * float(found[1:-1] @ found[1:-1]) / n
     log_score = penalty - loss(found)[0] - float(np.log(unit))
-    coefficients = found[:-2] + np.append(np.log(unit), np.zeros(columns.shape[1] - 1))
-    return ScaleRegression(coefficients, float(found[-2]), 1.0 / float(found[-1]), log_score)
+    coefficients = found[shape] + np.append(np.log(unit), np.zeros(shape.stop - 1))
+    share = float(found[shares].sum())
+    return ScaleRegression(coefficients, float(found[-2]), 1.0 / float(found[-1]), log_score, share)

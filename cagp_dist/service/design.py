@@ -15,7 +15,7 @@ from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.regions import Region
 from cagp_dist.service.draws import split
-from cagp_dist.service.jobfile.design import BlockPoints, DesignTable, FoldPoints
+from cagp_dist.service.jobfile.design import DesignTable, FoldPoints
 from cagp_dist.service.map_cells import MapCells, cells_of
 
 
@@ -122,8 +122,7 @@ def design_points(
     stood_for = areas[test] / choices["test"].chance[test]
     kept = choices["calibration"].points if "calibration" in choices else None
     blocks = None
-    if kept is not None and isinstance(table.calibration, BlockPoints):
-        height = table.calibration.blocks_degrees
+    if kept is not None and (height := choices["calibration"].blocks_degrees) is not None:
         blocks = blocks_of(latitude_degrees[kept], longitude_degrees[kept], blocks_degrees=height)
     return Design(
         train=train[ordered],

@@ -39,10 +39,14 @@ LEAST_LEFT = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Chosen points, ascending, and the chance that each point of the field had, shape (N,)."""
+    """Chosen points, ascending, and the chance that each point of the field had, shape (N,).
+
+    Of points that were chosen by blocks, the height of these too.
+    """
 
     points: Indices
     chance: Array
+    blocks_degrees: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +71,10 @@ def split(
     """Choose train, test and, if any are wanted, calibration points.
 
     Blocks in which nothing is observed come first and then strides, for they say which points; then draws,
-    that of the calibration points last; then all the rest. In a cross-validation test is train.
+    that of the calibration points last; then all the rest. In a cross-validation test is train. Calibration
+    points that the table does not choose follow the test: where that is by blocks they have blocks of their
+    own, unless too few points are left to be observed; for errors next to observed points say nothing of
+    those in a gap.
 
     Parameters
     ----------
@@ -85,7 +92,7 @@ def split(
         If more points are asked than there are, or blocks than would leave anything.
     """
     tables = {"train": table.train, "test": table.test}
-    gaps = _gaps(latitude, longitude, table)
+    gaps = _gaps(latitude, longitude, table, spare=spare_calibration)
     unobserved = np.zeros(latitude.size, dtype=bool)
     for gap in gaps.values():
         unobserved |= gap.around
@@ -100,9 +107,11 @@ def split(
         if isinstance(wanted, RandomPoints | BlockPoints):
             chosen[name] = _draw(name, wanted, areas, others=chosen, allowed=allowed.get(name))
     outside = ~gaps["test"].around if "test" in gaps else np.ones(latitude.size, dtype=bool)
-    calibration = table.calibration or _spared(table, chosen, outside, most=spare_calibration)
+    allowed.setdefault("calibration", outside)
+    calibration = table.calibration or _spared(
+        table, chosen, allowed["calibration"], most=spare_calibration, blocks="calibration" in gaps
+    )
     if calibration is not None:
-        allowed.setdefault("calibration", outside)
         chosen["calibration"] = _draw(
             "calibration", calibration, areas, others=chosen, allowed=allowed["calibration"]
         )
@@ -115,7 +124,7 @@ def split(
     return chosen
 
 
-def _gaps(latitude: Array, longitude: Array, table: DesignTable) -> dict[str, Gap]:
+def _gaps(latitude: Array, longitude: Array, table: DesignTable, *, spare: int) -> dict[str, Gap]:
     """Blocks of the test and calibration points, where they are chosen by blocks; none of both."""
     gaps: dict[str, Gap] = {}
     free = np.ones(latitude.size, dtype=bool)
@@ -123,15 +132,26 @@ def _gaps(latitude: Array, longitude: Array, table: DesignTable) -> dict[str, Ga
         if isinstance(wanted, BlockPoints):
             gaps[name] = _gap(name, wanted, latitude, longitude, free)
             free = free & ~gaps[name].around
+    if spare and table.calibration is None and isinstance(table.test, BlockPoints):
+        block = _block_of_each(table.test, latitude, longitude)
+        if np.unique(block[free]).size > 1:
+            gap = _gap("calibration", table.test, latitude, longitude, free)
+            left = np.count_nonzero(free & ~gap.around)
+            if not isinstance(table.train, RandomPoints) or table.train.count <= left:
+                gaps["calibration"] = gap
     return gaps
+
+
+def _block_of_each(wanted: BlockPoints, latitude: Array, longitude: Array) -> Indices:
+    blocks = bands_and_pieces(latitude, np.mod(longitude, 360.0), wanted.blocks_degrees)
+    return np.unique(blocks, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _gap(name: str, wanted: BlockPoints, latitude: Array, longitude: Array, free: Mask) -> Gap:
     """Choose some of the blocks that have free points, each with equal probability."""
     from scipy.spatial import cKDTree
 
-    blocks = bands_and_pieces(latitude, np.mod(longitude, 360.0), wanted.blocks_degrees)
-    block = np.unique(blocks, axis=0, return_inverse=True)[1].reshape(-1)
+    block = _block_of_each(wanted, latitude, longitude)
     there = np.unique(block[free])
     if there.size < 2:
         raise ConfigurationError(
@@ -153,12 +173,15 @@ def _gap(name: str, wanted: BlockPoints, latitude: Array, longitude: Array, free
 
 
 def _spared(
-    table: DesignTable, chosen: Mapping[str, Choice], outside: Mask, *, most: int
-) -> RandomPoints | None:
-    """Decide on calibration points where the table does not."""
+    table: DesignTable, chosen: Mapping[str, Choice], outside: Mask, *, most: int, blocks: bool
+) -> RandomPoints | BlockPoints | None:
+    """Decide on calibration points where the table does not: ``outside`` the others, or in their blocks."""
     if isinstance(table.test, FoldPoints):
         return None
     free = np.setdiff1d(np.flatnonzero(outside), _taken(chosen, outside.size)[0]).size
+    if blocks and isinstance(table.test, BlockPoints):
+        count = min(most, free)
+        return table.test.model_copy(update={"count": count}) if count > 0 else None
     if isinstance(table.train, AllPoints):
         free = int(SPARED_OF_ALL * free)
     count = min(most, free)
@@ -206,7 +229,8 @@ def _draw(
         drawn = generator.choice(free, size=wanted.count, replace=False)
     else:
         drawn = free[systematic_sample(probability, generator)]
-    return Choice(np.sort(drawn), chance)
+    height = wanted.blocks_degrees if isinstance(wanted, BlockPoints) else None
+    return Choice(np.sort(drawn), chance, height)
 
 
 def _too_many(

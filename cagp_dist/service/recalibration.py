@@ -7,10 +7,11 @@ points that the job kept for it
 folds of a cross-validation
     the law of a place is corrected by the errors of the other folds, that of a map by those of all.
 leave-one-out
-    of all observed points, where the solver is exact and that costs no more than the solve.
+    of all observed points, where the solver is exact and that costs no more than the solve; not where test
+    points lie in blocks without observed ones, which are further from them than these are from each other.
 points that are drawn
-    by area from those that are neither observed nor scored; at most one for five observed ones, so that the
-    solve has few columns more.
+    by area from those that are neither observed nor scored, or from blocks of their own where the test is by
+    blocks; at most one for five observed ones, so that the solve has few columns more.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.design import Design
 from cagp_dist.service.grids import places_on_grid, size_of_grid
+from cagp_dist.service.jobfile.design import BlockPoints
 from cagp_dist.service.jobfile.tables import Job, RecalibrationTable
 from cagp_dist.solvers import Cholesky, Rings, Solver
 from cagp_dist.text import counted
@@ -63,6 +65,8 @@ class Recalibrating:
         Whether the job names the method; one that is there by itself gives way where it cannot learn.
     why_not : str
         Why a method that is there by itself was left out; else empty.
+    blocks : bool
+        Whether calibration points were drawn in blocks of their own.
     """
 
     method: str = "none"
@@ -70,12 +74,14 @@ class Recalibrating:
     places: int = 0
     asked: bool = True
     why_not: str = ""
+    blocks: bool = False
 
     def key(self) -> dict[str, object]:
         """Give what a run key has to know; nothing where nothing is corrected."""
         if self.method == "none":
             return {}
-        return {"recalibration": {"method": self.method, "errors": self.errors, "places": self.places}}
+        named = {"method": self.method, "errors": self.errors, "places": self.places}
+        return {"recalibration": named | ({"drawn": "blocks"} if self.blocks else {})}
 
     def attributes(self) -> dict[str, str]:
         """Give what a run says of it."""
@@ -86,7 +92,8 @@ class Recalibrating:
         if self.method == "none":
             return self.why_not or "The error bars are those of the prior as it is: the job asks for that."
         source = {
-            "points": f"errors at {counted(self.places, 'calibration point')}, none of them observed",
+            "points": f"errors at {counted(self.places, 'calibration point')}, none of them observed"
+            + (", in blocks of their own as the test points are" if self.blocks else ""),
             "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; the "
             "law of a place by those of other folds than its own",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
@@ -122,12 +129,13 @@ def with_errors(
     errors: Errors
     if design.folds is not None:
         errors, places, chosen = "folds", design.test.size, design
-    elif has_left_out(solver, points, design):
+    elif not isinstance(job.design.test, BlockPoints) and has_left_out(solver, points, design):
         errors, places, chosen = "leave-one-out", design.train.size, design
     else:
         chosen = design_of(drawn_points(table, observed=design.train.size))
         errors, places = "points", 0 if chosen.calibration is None else chosen.calibration.size
-    found = Recalibrating(table.method, errors, places, asked=table.asked)
+    blocks = errors == "points" and chosen.calibration_blocks is not None
+    found = Recalibrating(table.method, errors, places, asked=table.asked, blocks=blocks)
     if found.asked:
         check_enough(found.method, places)
     if found.asked or places >= FEWEST_ERRORS:

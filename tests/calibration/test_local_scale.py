@@ -102,6 +102,36 @@ def test_values_that_the_predictions_were_made_from_are_compared_in_place_of_tho
         assert np.log(found) == pytest.approx(expected, rel=1e-9)
     without = LocalScale().fit(law, values, X)
     assert np.abs(without.scale(new, X_new) / fitted.scale(new, X_new) - 1.0).max() > 1e-3
+    assert without.regression is not None
+    assert without.regression.share == 0.0
+    errors = (values - law.location) / law.scale
+    corrected = fitted(new, X_new)
+    assert isinstance(corrected, StudentT)
+    for x, found, mean, scale in zip(X_new, corrected.location, new.location, corrected.scale, strict=True):
+        moved = 0.5 * fitted.regression.share * _average(X, x, errors, 8)
+        assert found == pytest.approx(mean + moved + fitted.regression.centre * scale, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_laws_follow_errors_that_lean_together(seed: int) -> None:
+    """Errors of an unfinished solve at kept points: laws of others are shifted with them, and calibrated.
+
+    One KS statistic of 1,000 values exceeds 1.95 / sqrt(N) once in 1,000; errors of one smooth field are
+    worth fewer, and 600 calibration points know it no better: 0.02 more.
+    """
+    generator = np.random.default_rng(20 + seed)
+    X = _sphere(generator, 2600)
+    prior = cagp.Prior(cagp.Matern32(lengthscale=0.3, variance=2.0), noise_variance=0.02)
+    y = np.linalg.cholesky(prior.kernel(X, X) + 0.02 * np.eye(2600)) @ generator.standard_normal(2600)
+    solver = cagp.BlockGaussSeidel(1, block_size=50)
+    found = cagp.condition(prior, X[:1000], y[:1000], X[1000:], solver=solver)
+    law = Gaussian(found.mean, np.sqrt(found.variance + 0.02))
+    kept, others = slice(0, 600), slice(600, None)
+    fitted = LocalScale().fit(law[kept], y[1000:1600], X[1000:1600], training=(X[:1000], y[:1000]))
+    corrected, rest = fitted(law[others], X[1600:]), y[1600:]
+    assert corrected.crps(rest).mean() < 0.9 * law[others].crps(rest).mean()
+    assert (corrected.log_density(rest) - law[others].log_density(rest)).mean() > 0.1
+    assert stats.kstest(corrected.cdf(rest), "uniform").statistic < 1.95 / np.sqrt(1000) + 0.02
 
 
 def test_blocks_are_left_out_as_wholes() -> None:
@@ -301,6 +331,14 @@ def test_regression_is_at_the_maximum_of_its_score() -> None:
             assert value(best + step * np.eye(4)[index], found.degrees) < highest
     for factor in (0.9, 1.1):
         assert value(best, factor * found.degrees) < highest
+    lean = generator.standard_normal(800)
+    leaning = regress_scale(features, errors + 0.7 * lean, lean=lean)
+    assert leaning.share == pytest.approx(0.7, abs=0.2)  # four standard errors: 1 / sqrt(800) each and scales
+    without = regress_scale(features, errors + 0.7 * lean - leaning.share * lean)
+    np.testing.assert_allclose(leaning.coefficients, without.coefficients, atol=1e-3)
+    for step in (-0.02, 0.02):
+        other = regress_scale(features, errors + 0.7 * lean - (leaning.share + step) * lean)
+        assert other.log_score < leaning.log_score
     normal = regress_scale(features, stats.norm.ppf((np.arange(800) + 0.5) / 800))
     assert normal.degrees > 100.0
     assert abs(normal.centre) < 1e-3

@@ -118,6 +118,21 @@ def test_calibration_points_that_the_job_does_not_choose():
     assert choose({"kind": "all"}, {"kind": "folds"}, spare=500).calibration is None
 
 
+@pytest.mark.parametrize("train", [random(900), stride(1), {"kind": "all"}])
+def test_calibration_points_of_a_test_by_blocks_have_blocks_of_their_own(train):
+    wanted = blocks(50, 3, margin_degrees=6.0)
+    kept = choose(train, wanted, spare=200)
+    chosen = choose(train, wanted, blocks(kept.calibration.size, 3, margin_degrees=6.0))
+    for name in ("train", "test", "calibration", "calibration_blocks"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(chosen, name))
+    assert 100 < kept.calibration.size <= 200
+    assert np.array_equal(kept.test, choose(train, wanted).test)
+    # where no block can be spared they are drawn from what is left outside
+    scarce = choose(random(2200), blocks(50, 3), spare=200)
+    assert scarce.calibration.size > 0
+    assert scarce.calibration_blocks is None
+
+
 @pytest.mark.parametrize("train", [random(900, 5), stride(1), {"kind": "all"}])
 @pytest.mark.parametrize("margin", [0.0, 8.0])
 def test_no_point_of_a_held_out_block_is_observed(train, margin):

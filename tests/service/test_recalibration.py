@@ -211,6 +211,19 @@ def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path
     assert "leave-one-out errors of the 700 observed points" in said
 
 
+def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact(field, tmp_path):
+    design = {
+        "train": random_points(700),
+        "test": {"kind": "blocks", "count": 100, "blocks_degrees": 20.0, "share": 0.15},
+    }
+    task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}, method="kuleshov"))
+    found, chosen = task.recalibration, task.design
+    assert (found.errors, found.places) == ("points", chosen.calibration.size)
+    assert np.unique(chosen.calibration_blocks).size > 10
+    said = groups_of(task, task.prior, solved(task))["calibration"].attrs["recalibration_statement"]
+    assert said.endswith("none of them observed, in blocks of their own as the test points are.")
+
+
 def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
     """Errors of one fold are changed: all laws of that fold stay, to the bit, and those of others do not."""
     design = {"train": random_points(700), "test": {"kind": "folds", "count": 3, "blocks_degrees": 20.0}}
