@@ -17,6 +17,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.gram.tiled import identity
 from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.panel_layout import PanelLayout
 from cagp_dist.solvers.stages import Conditioning, Projection
 from cagp_dist.solvers.tile_tasks import Solved
 from cagp_dist.tiling import Range
@@ -29,30 +30,22 @@ class PanelColumns:
     ----------
     columns : array, shape (n, k)
         S.
-    panels : sequence of (start, stop)
-        Rows of each panel.
-    tiles : sequence of sequences of (start, stop)
-        Tiles of each panel, counted from its first row.
+    layout : PanelLayout
+        Panels of the n rows, and their tiles.
     executor : Executor
         Where the tasks run.
     """
 
-    def __init__(
-        self,
-        columns: Array,
-        *,
-        panels: Sequence[Range],
-        tiles: Sequence[Sequence[Range]],
-        executor: Executor,
-    ) -> None:
-        self._executor, self._tiles = executor, tiles
-        self.panels = by_panels(columns, panels, executor=executor)
+    def __init__(self, columns: Array, *, layout: PanelLayout, executor: Executor) -> None:
+        self._executor = executor
+        self.tiles = [layout.tiles_within(index) for index in range(len(layout.panels))]
+        self.panels = by_panels(columns, layout.panels, executor=executor)
 
     def products(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``S' Y`` for the panels of Y, shape (k, r); tiles are added up in their order."""
         parts = [
             self._executor.submit(products_by_tile, own, panel, tiles, home=home + index)
-            for index, (own, panel, tiles) in enumerate(zip(self.panels, rows, self._tiles, strict=True))
+            for index, (own, panel, tiles) in enumerate(zip(self.panels, rows, self.tiles, strict=True))
         ]
         return self._executor.submit(summed, parts, home=home)
 
@@ -76,10 +69,8 @@ class PanelProjection:
         Of n points.
     residuals : array, shape (n, T)
         b.
-    panels : sequence of (start, stop)
-        Rows of each panel.
-    tiles : sequence of sequences of (start, stop)
-        Tiles of each panel, counted from its first row.
+    layout : PanelLayout
+        Panels of the n rows, and their tiles.
     executor : Executor
         Where the tasks run.
     """
@@ -89,16 +80,15 @@ class PanelProjection:
         stage: Projection | Conditioning,
         residuals: Array,
         *,
-        panels: Sequence[Range],
-        tiles: Sequence[Sequence[Range]],
+        layout: PanelLayout,
         executor: Executor,
     ) -> None:
-        self._executor, self._tiles = executor, tiles
-        self._basis = PanelColumns(stage.basis, panels=panels, tiles=tiles, executor=executor)
+        self._executor = executor
+        self._basis = PanelColumns(stage.basis, layout=layout, executor=executor)
         if isinstance(stage, Conditioning):
             self._image, right = [], stage.coefficients
         else:
-            self._image = by_panels(stage.image, panels, executor=executor)
+            self._image = by_panels(stage.image, layout.panels, executor=executor)
             right = stage.basis.T @ residuals
         self._right = executor.submit(identity, right)
 
@@ -114,9 +104,10 @@ class PanelProjection:
         self, rows: Sequence[Handle[Array]], coefficients: Handle[Array], *, home: int
     ) -> list[Handle[Array]]:
         """``Y - (G P) c`` by panels."""
+        pieces = zip(rows, self._image, self._basis.tiles, strict=True)
         return [
             self._executor.submit(less_product, panel, image, coefficients, tiles, home=home + index)
-            for index, (panel, image, tiles) in enumerate(zip(rows, self._image, self._tiles, strict=True))
+            for index, (panel, image, tiles) in enumerate(pieces)
         ]
 
     def weights(

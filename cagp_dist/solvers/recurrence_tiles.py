@@ -14,6 +14,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.panel_layout import PanelLayout
 from cagp_dist.solvers.projected_tiles import PanelColumns
 from cagp_dist.solvers.stages import LowRankInverse
 from cagp_dist.solvers.tile_tasks import Solved
@@ -27,25 +28,16 @@ class PanelInverse:
     ----------
     inverse : LowRankInverse
         Of n points.
-    panels : sequence of (start, stop)
-        Rows of each panel.
-    tiles : sequence of sequences of (start, stop)
-        Tiles of each panel, counted from its first row.
+    layout : PanelLayout
+        Panels of the n rows, and their tiles.
     executor : Executor
         Where the tasks run.
     """
 
-    def __init__(
-        self,
-        inverse: LowRankInverse,
-        *,
-        panels: Sequence[Range],
-        tiles: Sequence[Sequence[Range]],
-        executor: Executor,
-    ) -> None:
-        self._factor = PanelColumns(inverse.factor, panels=panels, tiles=tiles, executor=executor)
+    def __init__(self, inverse: LowRankInverse, *, layout: PanelLayout, executor: Executor) -> None:
+        self._factor = PanelColumns(inverse.factor, layout=layout, executor=executor)
         self.factor = self._factor.panels
-        self.inverse_diagonal = [inverse.inverse_diagonal[slice(*panel)] for panel in panels]
+        self.inverse_diagonal = [inverse.inverse_diagonal[slice(*panel)] for panel in layout.panels]
 
     def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``c = S' Y`` for the panels of Y, shape (r, columns)."""

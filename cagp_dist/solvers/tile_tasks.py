@@ -12,6 +12,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.gram.tiled import NOT_STORED, add_tile_product
 from cagp_dist.kernels import Parameters, total_variance
+from cagp_dist.solvers.panel_layout import PanelTile
 from cagp_dist.solvers.stages import BlockStage, Simultaneous, Sweep
 from cagp_dist.tiling import Range
 
@@ -34,6 +35,11 @@ def no_sums(columns: int, fields: int, full_covariance: bool) -> Solved:
     return Solved(np.empty((0, columns)), np.zeros(shape), np.zeros((columns, fields)))
 
 
+def sums_so_far(downdate: Array, mean: Array) -> Solved:
+    """Make sums to go on from."""
+    return Solved(np.empty((0, len(mean))), downdate, mean)
+
+
 def only_sums(solved: Solved) -> Solved:
     """Drop the solution of the last block before the sums travel to the caller."""
     return Solved(solved.columns[:0], solved.downdate, solved.mean)
@@ -47,19 +53,6 @@ def add_solution(weights: Array | None, solved: Solved) -> Array:
 def take_columns(panel: Array, chosen: Indices) -> Array:
     """Copy some columns of a panel."""
     return panel[:, chosen]
-
-
-@dataclass(frozen=True)
-class PanelTile:
-    """A row tile of a panel in one step: its rows, and where it stands.
-
-    ``rows`` counts from the panel's first row; ``above`` says whether the tile lies above the diagonal;
-    ``entries`` is its place in the stored tile row, if that is stored.
-    """
-
-    rows: Range
-    above: bool
-    entries: Range
 
 
 def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage: BlockStage) -> Array:

@@ -26,6 +26,7 @@ from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
+from cagp_dist.solvers.panel_layout import PanelLayout
 from cagp_dist.solvers.projected_tiles import PanelProjection, by_panels
 from cagp_dist.solvers.recurrence_tiles import PanelInverse, recur
 from cagp_dist.solvers.stages import (
@@ -40,7 +41,6 @@ from cagp_dist.solvers.stages import (
     Sweep,
 )
 from cagp_dist.solvers.tile_tasks import (
-    PanelTile,
     Solved,
     add_solution,
     add_to_sums,
@@ -52,10 +52,11 @@ from cagp_dist.solvers.tile_tasks import (
     only_sums,
     solve_alone,
     solve_block,
+    sums_so_far,
     take_columns,
     update_panel,
 )
-from cagp_dist.tiling import Range, block_ranges, row_tile_size, split, subtile_shape
+from cagp_dist.tiling import Range, subtile_shape
 
 
 @dataclass(eq=False)
@@ -116,30 +117,19 @@ class TileSystem:
         self._plan = plan
         # between processes a step costs messages: solve the next block before its panel is updated
         self._solves_ahead = executor.processes > 1
-        n = gram.shape[0]
         self._right = residuals
         self._full = problem.full_covariance
         self._targets = as_list(problem.targets)
-        self._blocks = block_ranges(n, plan.block_size)
-        self._visited = range(problem.first // plan.block_size, len(self._blocks))
-        self._row_tile = row_tile_size(plan.block_size)
-        self._tiles = block_ranges(n, self._row_tile)
-        self._tiles_are_blocks = self._tiles == self._blocks
-        self._tiles_of_panel = split(len(self._tiles), plan.panels)
-        self.panels = [
-            (self._tiles[first][0], self._tiles[last - 1][1]) for first, last in self._tiles_of_panel
-        ]
-        self._panel_of_block = [
-            next(index for index, panel in enumerate(self.panels) if start < panel[1])
-            for start, _ in self._blocks
-        ]
+        layout = PanelLayout.of(gram.shape[0], block_size=plan.block_size, panels=plan.panels)
+        self._layout = layout
+        self._visited = range(problem.first // plan.block_size, self.blocks)
         points, noise_variance = coordinates(gram.X), gram.noise_variance
-        self._panel_points = self._pieces(points, self.panels, range(len(self.panels)))
-        self._block_points = self._pieces(points, self._blocks, self._panel_of_block)
-        self._noise = [noise_variance[start:stop] for start, stop in self._blocks]
+        self._panel_points = self._pieces(points, layout.panels, range(len(layout.panels)))
+        self._block_points = self._pieces(points, layout.blocks, layout.panel_of_block)
+        self._noise = [noise_variance[start:stop] for start, stop in layout.blocks]
         self._residuals = [
             executor.submit(identity, np.ascontiguousarray(residuals[start:stop]), home=home)
-            for (start, stop), home in zip(self._blocks, self._panel_of_block, strict=True)
+            for (start, stop), home in zip(layout.blocks, layout.panel_of_block, strict=True)
         ]
         self._factors: dict[tuple[object, ...], Handle[Array]] = {}
         self._projections: dict[Projection | Conditioning, PanelProjection] = {}
@@ -154,7 +144,7 @@ class TileSystem:
     @property
     def blocks(self) -> int:
         """Number of blocks."""
-        return len(self._blocks)
+        return len(self._layout.blocks)
 
     @property
     def batches(self) -> Sequence[Sequence[Range]]:
@@ -187,7 +177,7 @@ class TileSystem:
                     [self._block_points[b] for b in (members[i], members[j])],
                     [self._noise[b] for b in (members[i], members[j])],
                     [self._factor(stage, b) for b in (members[i], members[j])] if kept else [],
-                    home=self._panel_of_block[members[i]],
+                    home=self._layout.panel_of_block[members[i]],
                 )
                 for i, j in pairs
             ]
@@ -217,7 +207,7 @@ class TileSystem:
 
     def open(self, columns: Range, place: int, start: State | None) -> Panels:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
-        home = place * len(self.panels)
+        home = place * len(self._layout.panels)
         here = slice(*columns)
         if start is None:
             rows = self.cross_panels(part(self._targets, here), home=home)
@@ -225,7 +215,7 @@ class TileSystem:
         else:
             downdate = start.downdate if self._full else start.downdate[here]
             rows = self.value_panels(self._leftover_of(start)[:, here], home=home)
-            sums = self._executor.submit(identity_sums, downdate, start.mean[here])
+            sums = self._executor.submit(sums_so_far, downdate, start.mean[here])
         return Panels(rows, sums, columns, home)
 
     def _leftover_of(self, start: State) -> Array:
@@ -285,7 +275,7 @@ class TileSystem:
         r = work.columns[1] - work.columns[0]
         parts = [
             work.weights.get(b) or self._executor.submit(np.zeros, (stop - start, r))
-            for b, (start, stop) in enumerate(self._blocks)
+            for b, (start, stop) in enumerate(self._layout.blocks)
         ]
         return np.concatenate(self._executor.gather(parts))
 
@@ -321,12 +311,12 @@ class TileSystem:
         Z = self._executor.submit(identity, np.ascontiguousarray(targets.T), home=home)
         return [
             self._executor.submit(kernel_panel, self._kernel, self._panel_points[index], Z, home=home + index)
-            for index in range(len(self.panels))
+            for index in range(len(self._layout.panels))
         ]
 
     def value_panels(self, columns: Array, *, home: int = 0) -> list[Handle[Array]]:
         """Rows of ``columns`` (n, r) by panels."""
-        return by_panels(columns, self.panels, executor=self._executor, home=home)
+        return by_panels(columns, self._layout.panels, executor=self._executor, home=home)
 
     def _sweep(
         self, stage: Sweep, work: Panels, *, adjoint: bool, final: bool
@@ -343,15 +333,15 @@ class TileSystem:
         """
         panels, sums, home = work.rows, work.sums, work.home
         steps = [b for b in stage.order(self.blocks, adjoint=adjoint) if b in self._visited]
-        last_visit = self._last_visits(steps)
+        last_visit = self._layout.last_visits(steps)
         before = panels
         for step, b in enumerate(steps):
-            own = self._panel_of_block[b]
+            own = self._layout.panel_of_block[b]
             ahead = self._solves_ahead and step > 0
             sums = self._executor.submit(
                 *self._solve_with(stage, b, solve_block, factor_and_solve_block),
                 before[own] if ahead else panels[own],
-                self._within_panel(b),
+                self._layout.within_panel(b),
                 self._pending_update(b, steps[step - 1]) if ahead else [],
                 self._residuals[b],
                 sums,
@@ -361,9 +351,9 @@ class TileSystem:
             )
             before = list(panels)
             # look-ahead: the panel of the next block goes first
-            following = self._panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
+            following = self._layout.panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
             for index in sorted(range(len(panels)), key=lambda index: index != following):
-                tiles: Sequence[int] = range(*self._tiles_of_panel[index])
+                tiles: Sequence[int] = range(*self._layout.tiles_of_panel[index])
                 if final:
                     tiles = [a for a in tiles if last_visit[a] > step]
                 if not tiles:
@@ -386,9 +376,9 @@ class TileSystem:
         return {
             b: self._executor.submit(
                 *self._solve_with(stage, b, solve_alone, factor_and_solve_alone),
-                work.rows[self._panel_of_block[b]],
-                self._within_panel(b),
-                home=work.home + self._panel_of_block[b],
+                work.rows[self._layout.panel_of_block[b]],
+                self._layout.within_panel(b),
+                home=work.home + self._layout.panel_of_block[b],
             )
             for b in stage.members(self.blocks)
         }
@@ -399,23 +389,20 @@ class TileSystem:
         if stage.inverse is not None:
             if stage.inverse not in self._inverses:
                 self._inverses[stage.inverse] = PanelInverse(
-                    stage.inverse,
-                    panels=self.panels,
-                    tiles=[self._tiles_within(index) for index in range(len(self.panels))],
-                    executor=self._executor,
+                    stage.inverse, layout=self._layout, executor=self._executor
                 )
             inverse = self._inverses[stage.inverse]
             coefficients = inverse.coefficients(work.rows, home=work.home)
         found = {}
         for b in range(self.blocks):
-            own = self._panel_of_block[b]
+            own = self._layout.panel_of_block[b]
             found[b] = self._executor.submit(
                 recur,
                 stage.step,
                 stage.momentum,
                 work.before.get(b) if stage.momentum else None,
                 work.rows[own],
-                self._within_panel(b),
+                self._layout.within_panel(b),
                 None if inverse is None else inverse.inverse_diagonal[own],
                 None if inverse is None else inverse.factor[own],
                 coefficients,
@@ -431,27 +418,27 @@ class TileSystem:
         before, sums = list(work.rows), work.sums
         blocks = sorted(solutions)
         for b in blocks:
-            for index in range(len(self.panels)):
+            for index in range(len(self._layout.panels)):
                 work.rows[index] = self._updated(
                     work.rows[index],
                     index,
-                    range(*self._tiles_of_panel[index]),
+                    range(*self._layout.tiles_of_panel[index]),
                     b,
                     solutions[b],
-                    noise=index == self._panel_of_block[b],
+                    noise=index == self._layout.panel_of_block[b],
                     priority=0,
                     home=work.home,
                     width=work.width,
                 )
         for b in blocks:
-            own = self._panel_of_block[b]
+            own = self._layout.panel_of_block[b]
             sums = self._executor.submit(
                 add_to_sums,
                 sums,
                 solutions[b],
                 before[own],
                 work.rows[own],
-                self._within_panel(b),
+                self._layout.within_panel(b),
                 self._residuals[b],
                 home=work.home + own,
             )
@@ -461,11 +448,7 @@ class TileSystem:
         """Solve in the span of a few columns, or condition on them, all panels at once."""
         if stage not in self._projections:
             self._projections[stage] = PanelProjection(
-                stage,
-                self._right,
-                panels=self.panels,
-                tiles=[self._tiles_within(index) for index in range(len(self.panels))],
-                executor=self._executor,
+                stage, self._right, layout=self._layout, executor=self._executor
             )
         projection = self._projections[stage]
         coefficients = projection.coefficients(work.rows, home=work.home)
@@ -473,20 +456,12 @@ class TileSystem:
             work.sums = projection.sums(work.sums, coefficients, home=work.home)
         if work.keeps_weights:
             for b in range(self.blocks):
-                own = self._panel_of_block[b]
+                own = self._layout.panel_of_block[b]
                 work.weights[b] = projection.weights(
-                    work.weights.get(b), own, self._within_panel(b), coefficients
+                    work.weights.get(b), own, self._layout.within_panel(b), coefficients
                 )
         if not (final or isinstance(stage, Conditioning)):
             work.rows = projection.rows(work.rows, coefficients, home=work.home)
-
-    def _tiles_within(self, index: int) -> list[Range]:
-        """Rows of the tiles of a panel, counted from its first."""
-        offset = self.panels[index][0]
-        return [
-            (start - offset, stop - offset)
-            for start, stop in self._tiles[slice(*self._tiles_of_panel[index])]
-        ]
 
     def _updated(
         self,
@@ -507,12 +482,12 @@ class TileSystem:
             self._kernel,
             panel,
             self._panel_points[index],
-            self._panel_tiles(index, tiles, b),
+            self._layout.panel_tiles(index, tiles, b),
             self._stored_rows(tiles, b, width),
             self._block_points[b],
             solved,
             self._noise[b] if noise else None,
-            self._within_panel(b),
+            self._layout.within_panel(b),
             priority=priority,
             home=home + index,
         )
@@ -540,39 +515,19 @@ class TileSystem:
                 self._noise[b],
                 stage,
                 priority=2,
-                home=self._panel_of_block[b],
+                home=self._layout.panel_of_block[b],
             )
         return self._factors[key]
 
-    def _last_visits(self, steps: Sequence[int]) -> list[int]:
-        """At which step each tile is visited for the last time: it holds a block, or several."""
-        last = [0] * len(self._tiles)
-        for step, b in enumerate(steps):
-            last[self._blocks[b][0] // self._row_tile] = step
-        return last
-
     def _pending_update(self, b: int, previous: int) -> list[object]:
         """Collect what `solve_block` needs to update the rows of block b by the step before."""
-        own, tile = self._panel_of_block[b], self._blocks[b][0] // self._row_tile
+        own, tile = self._layout.panel_of_block[b], self._layout.tile_of(b)
         return [
             self._kernel,
             self._panel_points[own],
-            *self._panel_tiles(own, [tile], previous),
+            *self._layout.panel_tiles(own, [tile], previous),
             self._block_points[previous],
         ]
-
-    def _panel_tiles(self, index: int, tiles: Sequence[int], b: int) -> list[PanelTile]:
-        offset = self.panels[index][0]
-        width = self._blocks[b][1] - self._blocks[b][0]
-        found = []
-        for a in tiles:
-            start, stop = self._tiles[a]
-            above = self._tiles_are_blocks and a < b
-            # a stored row holds its tiles one after the other; above the diagonal, that of block b
-            before = width * start if above else (stop - start) * self._blocks[b][0]
-            entries = (before, before + width * (stop - start))
-            found.append(PanelTile((start - offset, stop - offset), above, entries))
-        return found
 
     def _stored_rows(self, tiles: Sequence[int], b: int, width: int) -> list[Handle[Array] | None]:
         """Per tile the stored row that holds it, if it is stored: the row of the lower block.
@@ -582,13 +537,3 @@ class TileSystem:
         if not self._stored or subtile_shape(width) != subtile_shape(self._plan.widest_group):
             return []
         return [self._stored.get(max(a, b)) for a in tiles]
-
-    def _within_panel(self, b: int) -> Range:
-        offset = self.panels[self._panel_of_block[b]][0]
-        start, stop = self._blocks[b]
-        return start - offset, stop - offset
-
-
-def identity_sums(downdate: Array, mean: Array) -> Solved:
-    """Make the sums to go on from."""
-    return Solved(np.empty((0, len(mean))), downdate, mean)
