@@ -1,4 +1,4 @@
-"""Sharp calibrated GPs against recalibration on UCI sets: Tables 1 and 2 of Capone, Hirche & Pleiss (2023).
+"""Sharp calibrated GPs against recalibration on UCI sets: Table 1 of Capone, Hirche & Pleiss (2023).
 
     python -m pipelines.experiments.sharp [--quick] [--output FOLDER] [--data FOLDER] [--sets NAME ...]
         [--repetitions COUNT] [--starting]
@@ -43,7 +43,6 @@ LEVELS = np.linspace(0.025, 0.975, 25)
 SHARP, SPLIT, CENTRE = "sharp", "sharp, three-way", "centre"
 METHODS = (SHARP, SPLIT, "Kuleshov", "Vovk", "Marx", "plain")
 SCORES = ("ece", "std", "nll", "width", "crps", "interval")
-WIDEST = ("outside", "widest")
 
 STARTING = float(np.log(2.0))
 """Lengthscales, variance and noise variance where GPyTorch begins to learn."""
@@ -59,9 +58,6 @@ wine .00047 .54 1.2 2.1 | .00047 1 1.3 3.8 | .00047 1 1.3 3.8 | .00047 .88 1.3 3
 concrete .00071 .25 .72 .93 | .00064 .64 1.1 2.5 | .00064 .64 1.1 2.5 | .00064 .64 1.1 2.5 | .032 2.8 2 11
 """
 """ECE, standard deviation, NLL, width of 95 % intervals of sharp, Kuleshov, Vovk, Marx and plain laws."""
-
-PRINTED_WIDEST = {"housing": (0.00376, 1.2), "autompg": (0.004, 1.7), "wine": (0.00072, 4.7)}
-"""RUEBV and CI100 of Table 2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,35 +85,37 @@ class Cases:
         return cls([part[:, :-1] for part in parts], [part[:, -1] for part in parts])
 
 
-def quantiles(cases: Cases, *, starting: bool = False) -> tuple[dict[str, Array], Array]:
-    """Give quantiles (25, q) and centre of every law at the test cases, and the outermost of the sharp GP."""
+def fitted_prior(X: Array, y: Array) -> cagp.Prior:
+    """Fit a squared exponential with a lengthscale for each column, about zero."""
+    return cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, anisotropic=True, method="dense").prior
+
+
+def quantiles(cases: Cases, *, starting: bool = False) -> dict[str, Array]:
+    """Give quantiles (25, q) and centre of every law at the test cases."""
     (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
     if starting:
         prior = cagp.Prior(cagp.SquaredExponential((STARTING,) * X.shape[1], STARTING), STARTING)
         noise = LEAST_NOISE
     else:
-        prior = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, anisotropic=True, method="dense").prior
+        prior = fitted_prior(X, y)
         noise = prior.noise_number
     found = cagp.condition(prior, X, y, np.concatenate([X_cal, X_test]), solver=cagp.Cholesky())
     law = Gaussian(found.mean, np.sqrt(found.variance + noise))
     known, new = law[: len(X_cal)], law[len(X_cal) :]
-    count = len(X_cal)
-    ends = 1.0 / count, 1.0 - 1.0 / count
-    model = DenseModel(prior, X)
-    sharp = Sharp(model, (ends[0], *LEVELS, ends[1]), anisotropic=True, split="two-way")
-    ours = np.sort(sharp.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)
+    model, outermost = DenseModel(prior, X), 1.0 / len(X_cal)
+    sharp = Sharp(model, (outermost, *LEVELS, 1.0 - outermost), anisotropic=True, split="two-way")
     laws = {
-        SHARP: ours[1:-1],
+        SHARP: np.sort(sharp.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)[1:-1],
         "Kuleshov": new.mean + new.std * q_lin(LEVELS, known.normal_score(y_cal))[:, None],
         "Vovk": Conformal(randomised=True).fit(known, y_cal)(new).quantile(LEVELS),
         "Marx": new.mean + q_lin(LEVELS, y_cal - known.mean)[:, None],
         "plain": new.quantile(LEVELS),
         CENTRE: new.mean,
     }
-    if count // 2 >= fewest(LEVELS[0]):
+    if len(X_cal) // 2 >= fewest(LEVELS[0]):
         split = Sharp(model, tuple(LEVELS), anisotropic=True)
         laws[SPLIT] = np.sort(split.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)
-    return laws, ours[[0, -1]]
+    return laws
 
 
 def scored(found: Array, centre: Array, y: Array) -> Array:
@@ -136,35 +134,26 @@ def scored(found: Array, centre: Array, y: Array) -> Array:
     return np.array([values.mean() for values in each])
 
 
-def repeated(
-    folder: Path, name: str, *, repetitions: int, most: int | None, starting: bool
-) -> tuple[Array, Array]:
-    """Scores (R, methods, scores), NaN where a split has too few cases; Table 2 (R, 2)."""
+def repeated(folder: Path, name: str, *, repetitions: int, most: int | None, starting: bool) -> Array:
+    """Scores (R, methods, scores), NaN where a split has too few cases."""
     scores = np.full((repetitions, len(METHODS), len(SCORES)), np.nan)
-    widest = np.empty((repetitions, 2))
     for repetition in range(repetitions):
         cases = Cases.read(folder, name, repetition=repetition, most=most)
-        laws, (lower, upper) = quantiles(cases, starting=starting)
-        y = cases.y[2]
+        laws = quantiles(cases, starting=starting)
         for row, method in enumerate(METHODS):
             if method in laws:
-                scores[repetition, row] = scored(laws[method], laws[CENTRE], y)
-        widest[repetition] = np.mean((y < lower) | (y > upper)), np.mean(upper - lower)
+                scores[repetition, row] = scored(laws[method], laws[CENTRE], cases.y[2])
         print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)
-    return scores, widest
+    return scores
 
 
-def results(found: dict[str, tuple[Array, Array]]) -> xr.Dataset:
+def results(found: dict[str, Array]) -> xr.Dataset:
     """Put all scores together."""
-    scores, widest = (np.array([each[part] for each in found.values()]) for part in (0, 1))
-    dims = ("set", "repetition", "law")
-    variables = {name: (dims, scores[..., index]) for index, name in enumerate(SCORES)}
-    table = {name: (dims[:2], widest[..., index]) for index, name in enumerate(WIDEST)}
-    names = {"set": list(found), "law": list(METHODS)}
+    scores, dims = np.array(list(found.values())), ("set", "repetition", "law")
     return xr.Dataset(
-        variables | table,
-        coords={key: np.array(value, dtype=object) for key, value in names.items()},
-        attrs={"title": "Tables 1 and 2 of Capone, Hirche and Pleiss (2023)"},
+        {name: (dims, scores[..., index]) for index, name in enumerate(SCORES)},
+        coords={"set": np.array(list(found), dtype=object), "law": np.array(METHODS, dtype=object)},
+        attrs={"title": "Table 1 of Capone, Hirche and Pleiss (2023)"},
     )
 
 
@@ -180,19 +169,6 @@ def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
                 cells[:4] = [f"{ours} ({each})" for ours, each in zip(cells, theirs, strict=False)]
             if cells[0] != "nan":
                 yield name, method, *cells
-
-
-def widest_rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
-    """Lines of Table 2."""
-    for name in data["set"].values:
-        outside, width = (float(data[part].sel(set=name).mean()) for part in WIDEST)
-        theirs = PRINTED_WIDEST.get(name)
-        yield (
-            name,
-            f"{outside:.3g}",
-            f"{width:.3g}",
-            "" if theirs is None else f"{theirs[0]:g}, {theirs[1]:g}",
-        )
 
 
 def draw(path: Path, data: xr.Dataset) -> None:
@@ -217,29 +193,37 @@ def draw(path: Path, data: xr.Dataset) -> None:
         )
 
 
-def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
-    command = parser(__doc__)
+def add_sets(command: argparse.ArgumentParser, sets: Sequence[str], *, repetitions: int) -> None:
+    """Let a command line take the folder of the sets, which of them, and how many splits of each."""
     command.add_argument("--data", type=Path, default=DATA, help="folder of the sets (%(default)s)")
-    command.add_argument("--sets", nargs="+", choices=SETS, help="the sets (all that are there)")
+    command.add_argument("--sets", nargs="+", choices=sets, help="the sets (all that are there)")
     command.add_argument(
-        "--repetitions", type=int, default=REPETITIONS, help="splits of each set (%(default)s)"
+        "--repetitions", type=int, default=repetitions, help="splits of each set (%(default)s)"
     )
-    command.add_argument("--starting", action="store_true", help="do not fit the prior, leave the noise out")
-    chosen = command.parse_args(arguments)
+
+
+def given_sets(
+    command: argparse.ArgumentParser, chosen: argparse.Namespace, sets: Sequence[str]
+) -> list[str]:
+    """Names of the sets that were chosen, which are all there."""
     if chosen.repetitions < 1:
         command.error(f"--repetitions is {chosen.repetitions}; expected at least 1.")
-    return chosen
+    names = [name for name in chosen.sets or sets if (chosen.data / f"{name}.csv.gz").exists()]
+    if not names or (chosen.sets and len(names) < len(chosen.sets)):
+        raise SystemExit(
+            f"{chosen.data} does not have {', '.join(f'{name}.csv.gz' for name in chosen.sets or sets)}. "
+            "Give their folder with --data; the collection uci_datasets has them."
+        )
+    return names
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read, fit, score, print, draw and save."""
-    chosen = _chosen(arguments)
-    names = [name for name in chosen.sets or SETS if (chosen.data / f"{name}.csv.gz").exists()]
-    if not names or (chosen.sets and len(names) < len(chosen.sets)):
-        raise SystemExit(
-            f"{chosen.data} does not have {', '.join(f'{name}.csv.gz' for name in chosen.sets or SETS)}. "
-            "Give their folder with --data; the collection uci_datasets has them."
-        )
+    command = parser(__doc__)
+    add_sets(command, SETS, repetitions=REPETITIONS)
+    command.add_argument("--starting", action="store_true", help="do not fit the prior, leave the noise out")
+    chosen = command.parse_args(arguments)
+    names = given_sets(command, chosen, SETS)
     repetitions, most = (1, 220) if chosen.quick else (chosen.repetitions, None)
     data = results(
         {
@@ -251,7 +235,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(
         ("set", "law", "ECE (printed)", "STD", "NLL", "width of 95 %", "CRPS", "interval score"), rows(data)
     )
-    print_table(("set", "outside of all calibration cases", "width", "printed"), widest_rows(data))
     draw(chosen.output / "sharp.png", data)
     few_colours(chosen.output / "sharp.png")
     save(chosen.output / "sharp.zarr", data)

@@ -1,0 +1,156 @@
+"""Sharp calibrated GPs beside others: bounds that all values should keep, optimisation by upper bounds."""
+
+import gzip
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.calibration.sharp import Sharp
+from cagp_dist.calibration.stretched import DenseModel
+from cagp_dist.predictive import Gaussian
+
+from .scripts import script
+
+
+def _cases(folder, name: str, count: int):
+    """A set of three columns, the last of which nothing depends on."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (count, 3))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.standard_normal(count)
+    with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
+        np.savetxt(file, np.column_stack([X, y]), delimiter=",")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_standard_deviations_between_are_below_gamma_times_those_of_the_shortest_lengthscales(seed):
+    """``gamma^2 k_l' - k_l`` is positive semidefinite, hence ``sigma_l <= gamma sigma_l'`` at every point."""
+    bounds, rng = script("sharp_bounds"), np.random.default_rng(seed)
+    X, targets = rng.uniform(size=(40, 2)), rng.uniform(-0.2, 1.2, size=(60, 2))
+    chosen = cagp.Prior(cagp.SquaredExponential((0.4, 0.6), 1.5), 0.05)
+    draws = np.exp(rng.normal(np.log([0.4, 0.6, 1.5, 0.05]), 0.3, size=(30, 4)))
+    bounding = bounds.Bounding.around(chosen, draws)
+
+    def variance(prior):
+        return cagp.condition(prior, X, np.zeros(40), targets, solver=cagp.Cholesky()).variance
+
+    wide = variance(bounding.prior)
+    for lengths in ((0.4, 0.6), (np.array(bounding.prior.kernel.lengthscale) * 1.1).tolist()):
+        kernel = cagp.SquaredExponential(tuple(lengths), 1.5)
+        assert np.all(variance(cagp.Prior(kernel, 0.05)) <= bounding.gamma**2 * wide + 1e-9)
+        low = cagp.SquaredExponential(bounding.prior.kernel.lengthscale, bounding.gamma**2 * 1.5)
+        assert np.linalg.eigvalsh(low(X, X) - kernel(X, X)).min() > -1e-9
+    ratio = np.log(draws / [0.4, 0.6, 1.5, 0.05])
+    kept = np.exp(ratio[np.argsort(np.abs(ratio).max(axis=1))[:28]]) * [0.4, 0.6, 1.5, 0.05]
+    np.testing.assert_allclose(bounding.prior.kernel.lengthscale, kept[:, :2].min(axis=0))
+    np.testing.assert_allclose(bounding.prior.noise_number, kept[:, 3].max())
+    gamma = np.sqrt(np.prod(kept[:, :2].max(axis=0) / kept[:, :2].min(axis=0)))
+    assert bounding.gamma == pytest.approx(gamma, rel=1e-12)
+
+
+@pytest.mark.exhaustive
+def test_parameters_are_drawn_from_their_posterior():
+    """Without values the draws are those of the uniform priors; with them, about as wide as the fit says."""
+    bounds, rng = script("sharp_bounds"), np.random.default_rng(1)
+    start = cagp.Prior(cagp.SquaredExponential((1.0,), 1.0), 0.1)
+    free = bounds.draws_of_parameters(np.zeros((0, 1)), np.zeros(0), start, steps=20_000, seed=0)
+    for column, (low, high) in zip(free.T, bounds.LIMITS.values(), strict=True):
+        shares = (column - low) / (high - low)
+        # 10,000 dependent draws are worth some 500 others: 4 sqrt(1 / 12 / 500) = 0.05
+        assert abs(shares.mean() - 0.5) < 0.05
+        assert abs(shares.var() - 1.0 / 12.0) < 0.02
+    X = rng.uniform(0.0, 10.0, size=(60, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(60)
+    fitted = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, anisotropic=True, method="dense")
+    found = bounds.draws_of_parameters(X, y, fitted.prior, steps=2000, seed=0)
+    errors = np.sqrt(np.diagonal(fitted.log_covariance))
+    offsets = np.log(found[:, [0, 2]] / [*fitted.prior.kernel.lengthscale, fitted.prior.noise_number])
+    assert np.all(np.abs(offsets.mean(axis=0)) < 1.5 * errors[[0, 2]])
+    assert np.all((0.5 * errors[[0, 2]] < offsets.std(axis=0)) & (offsets.std(axis=0) < 2.0 * errors[[0, 2]]))
+
+
+@pytest.mark.exhaustive
+def test_bounds_of_a_set_are_compared(tmp_path, capsys):
+    bounds, sharp = script("sharp_bounds"), script("sharp")
+    _cases(tmp_path, "autompg", 300)
+    bounds.main(["--quick", "--data", str(tmp_path), "--output", str(tmp_path / "out")])
+    assert "| autompg | bounding |" in capsys.readouterr().out
+    saved = xr.open_zarr(tmp_path / "out" / "sharp-bounds.zarr", consolidated=False).squeeze()
+    assert float(saved.width.sel(law="theorem")) >= float(saved.width.sel(law="bounding"))
+    assert float(saved.outside.sel(law="theorem")) <= float(saved.outside.sel(law="bounding"))
+    assert (tmp_path / "out" / "sharp-bounds.png").stat().st_size > 1000
+    cases = sharp.Cases.read(tmp_path, "autompg", repetition=0, most=220)
+    (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
+    found, _ = bounds.bounds(cases, steps=300, seed=0)
+    prior = sharp.fitted_prior(X, y)
+    exact = cagp.condition(prior, X, y, np.concatenate([X_cal, X_test]), solver=cagp.Cholesky())
+    law = Gaussian(exact.mean, np.sqrt(exact.variance + prior.noise_number))
+    levels = (1.0 / 44.0, *sharp.LEVELS, 1.0 - 1.0 / 44.0)
+    method = Sharp(DenseModel(prior, X), levels, anisotropic=True, split="two-way")
+    quantiles = method.fit(law[:44], y_cal, X_cal).quantiles(law[44:], X_test)
+    # levels are fitted from the outermost inwards, so that those in between do not matter to it
+    np.testing.assert_allclose(found["sharp"], np.sort(quantiles, axis=0)[[0, -1]], rtol=1e-9)
+    with pytest.raises(SystemExit, match="2"):
+        bounds.main(["--steps", "10"])
+    assert "--steps is 10; expected at least 300." in capsys.readouterr().err
+
+
+def test_objectives_are_those_of_the_paper():
+    """Zero at their one maximum, negative elsewhere; values of the textbooks at other points."""
+    functions = script("sharp_optimisation")
+    for name, best in (("Ackley", 0.0), ("Rosenbrock", 1.0)):
+        objective = functions.OBJECTIVES[name]
+        place = (best - objective.low) / (objective.high - objective.low)
+        assert objective(np.full((1, 2), place))[0] == pytest.approx(0.0, abs=1e-12)
+        assert np.all(objective(np.random.default_rng(0).uniform(size=(200, 2))) < 0.0)
+    assert functions.rosenbrock(np.array([[-1.0, 2.0]]))[0] == pytest.approx(104.0)
+    assert functions.ackley(np.array([[1.0, 0.0]]))[0] == pytest.approx(
+        20.0 - 20.0 * np.exp(-0.2 / np.sqrt(2.0)), abs=1e-12
+    )
+
+
+def test_bounds_of_the_three_rules_are_what_they_say():
+    """Plain: mean plus sqrt(2) standard deviations; the others leave 19 of 20 calibration values below."""
+    optimisation, rng = script("sharp_optimisation"), np.random.default_rng(2)
+    X = rng.uniform(size=(100, 2))
+    y = np.sin(5.0 * X[:, 0]) + 0.2 * rng.standard_normal(100)
+    prior = cagp.Prior(cagp.SquaredExponential((0.3, 0.8), 1.0), 0.01)
+    targets = rng.uniform(size=(30, 2))
+    exact = cagp.condition(prior, X, y, targets, solver=cagp.Cholesky())
+    plain = optimisation.plain(prior, X, y, rng)
+    np.testing.assert_allclose(plain(X, y, targets), exact.mean + np.sqrt(2.0 * exact.variance))
+    for rule in ("one factor", "sharp"):
+        bound = optimisation.RULES[rule](prior, X, y, np.random.default_rng(7))
+        order = np.random.default_rng(7).permutation(100)
+        rest, train = np.split(order, [20])
+        found = cagp.condition(prior, X[train], y[train], X[rest], solver=cagp.Cholesky())
+        wide = cagp.condition(bound.wide, X[train], y[train], X[rest], solver=cagp.Cholesky())
+        upper = found.mean + bound.factor * np.sqrt(wide.variance + prior.noise_number)
+        # level 0.95 of 20 values: 0.95 x 21 = 19.95, between the 19th and the 20th
+        assert np.count_nonzero(y[rest] <= upper) == 19
+        assert bound(X, y, targets).shape == (30,)
+    assert np.abs(np.log(np.array(bound.wide.kernel.lengthscale) / (0.3, 0.8))).max() > 0.01
+
+
+@pytest.mark.exhaustive
+def test_searches_come_near_the_maximum_and_are_repeatable(tmp_path, capsys):
+    optimisation = script("sharp_optimisation")
+    objective = optimisation.OBJECTIVES["Rosenbrock"]
+    for rule in optimisation.RULES:
+        regret = optimisation.search(objective, rule, evaluations=20, seed=0)
+        assert regret.shape == (40,)
+        assert regret[20:].min() < 0.1 * regret[:20].min()
+        np.testing.assert_array_equal(
+            regret[:22], optimisation.search(objective, rule, evaluations=2, seed=0)
+        )
+    optimisation.main(["--quick", "--output", str(tmp_path)])
+    assert "| Ackley | sharp |" in capsys.readouterr().out
+    saved = xr.open_zarr(tmp_path / "sharp-optimisation.zarr", consolidated=False)
+    total, least = optimisation.summed(saved.load())
+    np.testing.assert_allclose(total.isel(value=-1), saved.regret[..., 20:].sum("value"))
+    np.testing.assert_allclose(least.isel(value=-1), saved.regret.min("value"))
+    assert {path.name for path in tmp_path.iterdir()} == {"sharp-optimisation.png", "sharp-optimisation.zarr"}
+    with pytest.raises(SystemExit, match="2"):
+        optimisation.main(["--evaluations", "0"])
+    assert "--evaluations is 0; expected at least 1." in capsys.readouterr().err
