@@ -13,7 +13,7 @@ export MPLBACKEND := Agg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-all bench peers docs lint clean
+.PHONY: help install install-dev demo test test-all bench peers experiments docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ bench: install ## speed and memory against NumPy and SciPy, as ratios of one run
 
 peers: install ## speed, memory and scores of other programs (made in .peers/) beside ours
 	$(BIN)/python -m pipelines.benchmarks.peers $(PEERS_ARGS)
+
+experiments: install ## those of the documentation at full length, hours; EXPERIMENTS_ARGS=--help lists them
+	$(BIN)/python -m pipelines.experiments $(EXPERIMENTS_ARGS)
 
 docs: install-dev ## the documentation, warnings are errors, the tutorial is executed
 	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback -b html docs docs/_build/html

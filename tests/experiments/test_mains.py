@@ -1,5 +1,6 @@
 """Scripts as they are called: the tables that they print, the figures and stores that they write."""
 
+import re
 import shutil
 
 import numpy as np
@@ -113,3 +114,28 @@ def test_figures_of_the_documentation_are_small_and_used():
     for figure in (REPOSITORY / "docs" / "figures").iterdir():
         assert figure.stat().st_size < FIGURE_BYTES, figure.name
         assert f"figures/{figure.name}" in text
+
+
+def test_every_experiment_of_the_documentation_is_run_by_make_experiments(capsys):
+    runner = script("__main__")
+    pages = "".join(page.read_text() for page in (REPOSITORY / "docs").rglob("*.md"))
+    named = set(re.findall(r"python -m pipelines\.experiments\.(\w+)", pages))
+    assert named <= set(runner.ALL_OF_THEM)
+    for name in runner.ALL_OF_THEM:
+        assert callable(script(name).main)
+    with pytest.raises(SystemExit, match="0"):
+        runner.main(["--help"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in runner.ALL_OF_THEM)
+    with pytest.raises(SystemExit, match="2"):
+        runner.main(["sharpp"])
+    assert "there is no experiment sharpp; expected sample, limits, h1_calibration" in capsys.readouterr().err
+
+
+@pytest.mark.exhaustive
+def test_experiments_run_one_after_the_other_and_failures_are_named(tmp_path):
+    given = ["--quick", "--output", str(tmp_path), "--data", str(tmp_path / "nothing")]
+    with pytest.raises(SystemExit, match=r"ended with an error: sharp$"):
+        script("__main__").main(["sharp", "sharp_optimisation", *given])
+    assert "| Ackley | plain |" in (tmp_path / "sharp_optimisation.txt").read_text()
+    assert (tmp_path / "sharp-optimisation.png").exists()

@@ -1,0 +1,94 @@
+"""The quantile network: starts as the law that was predicted, learns what one curve cannot, is repeatable."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from cagp_dist.calibration.curves import Kuleshov
+from cagp_dist.calibration.network import QuantileNetwork
+from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.predictive import Gaussian
+from cagp_dist.remedies import installation
+
+
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch", reason="the extra [network] is not installed")
+
+
+def _draw(seed: int, count: int):
+    """Narrow laws are twice too wide, wide ones half as wide as they should be."""
+    rng = np.random.default_rng(seed)
+    std = rng.choice([0.5, 3.0], size=count)
+    law = Gaussian(280.0 + 5.0 * rng.standard_normal(count), std)
+    return law, law.mean + std * np.where(std < 1.0, 0.5, 2.0) * rng.standard_normal(count)
+
+
+def test_untrained_it_gives_the_laws_that_were_predicted(torch):
+    law, values = _draw(0, 60)
+    found = QuantileNetwork(epochs=0).fit(law, values)(law)
+    for level in (0.01, 0.05, 0.3, 0.5, 0.9, 0.999):
+        np.testing.assert_allclose(found.quantile(level), law.quantile(level), rtol=1e-12)
+
+
+def test_it_learns_for_narrow_and_wide_laws_what_one_curve_cannot(torch):
+    law, values = _draw(1, 800)
+    fitted = QuantileNetwork().fit(law, values)
+    new, others = _draw(2, 4000)
+    found, curve = fitted(new), Kuleshov().fit(law, values)(new)
+    right = Gaussian(new.mean, new.std * np.where(new.std < 1.0, 0.5, 2.0)).crps(others).mean()
+    assert right < found.crps(others).mean() < 1.03 * right < curve.crps(others).mean()
+    lower, upper = found.interval(0.9)
+    for kind in (new.std < 1.0, new.std > 1.0):
+        # of 400 calibration values of each kind: 4 sqrt(0.09 (1 / 400 + 1 / 2000)) = 0.066
+        assert abs(np.mean((lower <= others)[kind] & (others <= upper)[kind]) - 0.9) < 0.066
+    assert np.all(np.diff(found.values, axis=0) > 0.0)
+    # the law of NumPy has the loss that PyTorch has gone down
+    level = fitted.levels[:, None]
+    error = values - fitted(law).quantile(fitted.levels)
+    assert np.mean(np.maximum(level * error, (level - 1.0) * error)) <= fitted.losses[-1] * 1.001
+    start = values - law.quantile(fitted.levels)
+    assert fitted.losses[0] == pytest.approx(np.mean(np.maximum(level * start, (level - 1.0) * start)))
+
+
+def test_seeds_repeat_and_leave_other_random_numbers_alone(torch):
+    law, values = _draw(3, 60)
+    state = torch.random.get_rng_state()
+    first, again, other = (QuantileNetwork(seed=seed, epochs=20).fit(law, values) for seed in (0, 0, 1))
+    assert torch.equal(state, torch.random.get_rng_state())
+    np.testing.assert_array_equal(first(law).values, again(law).values)
+    assert np.abs(first(law).values - other(law).values).max() > 1e-6
+
+
+def test_fields_with_gaps_are_their_values(torch):
+    law, values = _draw(4, 60)
+    network = QuantileNetwork(epochs=5)
+    there = np.arange(60) >= 10
+    gaps = np.where(there, values, np.nan)
+    fields = Gaussian(np.stack([law.mean, law.mean]), np.stack([law.std, law.std]))
+    both = network.fit(fields, np.stack([gaps, np.full(60, np.nan)]))(fields)
+    np.testing.assert_allclose(both.values[:, 1], network.fit(law[there], values[there])(law).values)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"levels": (0.5, 0.5)}, "expected at least two in ascending order"),
+        ({"levels": (0.01, 0.5)}, r"60 calibration points cannot resolve the level 0\.01"),
+        ({"width": 0}, "width is 0"),
+        ({"epochs": -1}, "epochs is -1"),
+        ({"rate": 0.0}, "rate is 0.0"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        QuantileNetwork(**settings).fit(*_draw(0, 60))
+
+
+def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigurationError, match=re.escape(f"run: {installation('network')}.")):
+        QuantileNetwork().fit(*_draw(0, 60))
