@@ -181,6 +181,29 @@ def spacing_degrees(latitude_degrees: Array, longitude_degrees: Array) -> float:
     return float(np.rad2deg(2.0 * np.arcsin(0.5 * chord)))
 
 
+def coinciding(
+    latitude_degrees: Array, longitude_degrees: Array, at_latitude: Array, at_longitude: Array
+) -> NDArray[np.intp]:
+    """Find the other place (N,) that is where each place (n,) is, to a millionth of a degree; -1 for none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> places, others = np.array([[0.0, 9.0], [350.0, 9.0]]), np.array([[5.0, 0.0], [5.0, -10.0]])
+    >>> coinciding(*places, *others)
+    array([ 1, -1])
+    """
+    here, there = (
+        np.round(latitude, 6) + 1j * np.round(np.mod(longitude, 360.0), 6)
+        for latitude, longitude in ((latitude_degrees, longitude_degrees), (at_latitude, at_longitude))
+    )
+    if there.size == 0:
+        return np.full(here.shape, -1, dtype=np.intp)
+    order = np.argsort(there)
+    found = order[np.minimum(np.searchsorted(there[order], here), there.size - 1)]
+    return np.where(there[found] == here, found, -1)
+
+
 def is_pole(latitude_degrees: ArrayLike) -> NDArray[np.bool_]:
     """Whether a latitude is a pole, up to `POLE_DEGREES`: there all longitudes are one place."""
     return np.abs(np.asarray(latitude_degrees, dtype=np.float64)) > 90.0 - POLE_DEGREES

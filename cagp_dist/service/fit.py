@@ -10,7 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, DataError, FitError
-from cagp_dist.geometry import is_pole, unit_sphere
+from cagp_dist.geometry import coinciding, is_pole, unit_sphere
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, Numbering
@@ -346,13 +346,9 @@ def values_of_fit(task: Task) -> tuple[Points, Indices, FieldMean | EstimatedMea
 
 def same_places(points: Points, others: Points, chosen: Indices) -> Indices:
     """Find the points that are where the chosen ones of others are, in their order; those that are there."""
-    here, there = (
-        np.round(at.latitude_degrees, 6) + 1j * np.round(np.mod(at.longitude_degrees, 360.0), 6)
-        for at in (points, others)
-    )
-    order = np.argsort(here)
-    found = order[np.minimum(np.searchsorted(here[order], there[chosen]), here.size - 1)]
-    return np.asarray(found[here[found] == there[chosen]], dtype=np.intp)
+    latitude, longitude = others.latitude_degrees[chosen], others.longitude_degrees[chosen]
+    found = coinciding(latitude, longitude, points.latitude_degrees, points.longitude_degrees)
+    return found[found >= 0]
 
 
 def sites_of(task: Task) -> Sites:

@@ -8,6 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.corrected import corrected_laws, in_parts
 from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
+from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Recalibration, Unchanged
 from cagp_dist.calibration.scores import LEVELS, PointScores, point_scores
 from cagp_dist.errors import ArgumentError, ConfigurationError
@@ -37,6 +38,8 @@ class KnownErrors:
         them.
     blocks : array of int, shape (N,), or None
         Which block each place lies in, where whole blocks were kept.
+    past : PastErrors or None
+        Of earlier times at the same places.
     """
 
     law: Gaussian
@@ -45,12 +48,20 @@ class KnownErrors:
     folds: Indices | None = None
     training: tuple[Array, Array] | None = None
     blocks: Indices | None = None
+    past: PastErrors | None = None
 
     def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
         """Let a method learn from the errors, or from those of all folds but one."""
         if without is None or self.folds is None:
             if isinstance(method, LocalScale):
-                return method.fit(self.law, self.observed, self.X, training=self.training, groups=self.blocks)
+                return method.fit(
+                    self.law,
+                    self.observed,
+                    self.X,
+                    training=self.training,
+                    past=self.past,
+                    groups=self.blocks,
+                )
             return method.fit(self.law, self.observed, self.X)
         others = self.folds != without
         law, observed, X, folds = (
@@ -59,8 +70,10 @@ class KnownErrors:
             self.X[others],
             self.folds[others],
         )
-        if isinstance(method, LocalScale) and np.unique(folds).size > 1:
-            return method.fit(law, observed, X, groups=folds)
+        if isinstance(method, LocalScale):
+            past = None if self.past is None else self.past.at(np.flatnonzero(others))
+            several = np.unique(folds).size > 1
+            return method.fit(law, observed, X, past=past, groups=folds if several else None)
         return method.fit(law, observed, X)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.budget.grids import inverse_diagonal_flops
+from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, ConfigurationError
@@ -49,6 +50,41 @@ MOST_LEFT_OUT_FLOPS = 2 * 10**12
 """Of leave-one-out errors of a grid: some minutes of one core. Beyond, calibration points are drawn."""
 
 
+@dataclass(frozen=True, eq=False)
+class History:
+    """Errors of earlier times at the same places (`cagp_dist.service.history`).
+
+    Attributes
+    ----------
+    past : PastErrors or None
+        None where there was no earlier time.
+    times : tuple of str
+        Ascending.
+    runs : tuple of str
+        Keys of the runs that published them.
+    sha256 : str
+        Of places, times and sizes of errors; empty where there was no earlier time.
+    """
+
+    past: PastErrors | None = None
+    times: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    sha256: str = ""
+
+    def attributes(self) -> dict[str, object]:
+        """Give what a run says of it."""
+        return {"times": list(self.times), "runs": list(self.runs), "sha256": self.sha256}
+
+    def statement(self) -> str:
+        """Say it in one sentence."""
+        if not self.times:
+            return (
+                "No earlier run of this job has errors at these places yet; later ones learn from this one."
+            )
+        when = self.times[0] if len(self.times) == 1 else f"{self.times[0]} to {self.times[-1]}"
+        return f"The errors of {counted(len(self.times), 'earlier time')} there, {when}, have a part in it."
+
+
 @dataclass(frozen=True)
 class Recalibrating:
     """What corrects the laws of a job.
@@ -67,6 +103,8 @@ class Recalibrating:
         Why a method that is there by itself was left out; else empty.
     blocks : bool
         Whether calibration points were drawn in blocks of their own.
+    history : History or None
+        Errors of earlier times; None where the job does not ask for them.
     """
 
     method: str = "none"
@@ -75,13 +113,16 @@ class Recalibrating:
     asked: bool = True
     why_not: str = ""
     blocks: bool = False
+    history: History | None = None
 
     def key(self) -> dict[str, object]:
         """Give what a run key has to know; nothing where nothing is corrected."""
         if self.method == "none":
             return {}
         named = {"method": self.method, "errors": self.errors, "places": self.places}
-        return {"recalibration": named | ({"drawn": "blocks"} if self.blocks else {})}
+        drawn = {"drawn": "blocks"} if self.blocks else {}
+        earlier = {} if self.history is None else {"history": self.history.sha256}
+        return {"recalibration": named | drawn | earlier}
 
     def attributes(self) -> dict[str, str]:
         """Give what a run says of it."""
@@ -98,7 +139,8 @@ class Recalibrating:
             "law of a place by those of other folds than its own",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]
-        return f"Predictive laws are corrected ({self.method}) by {source}."
+        earlier = "" if self.history is None else f" {self.history.statement()}"
+        return f"Predictive laws are corrected ({self.method}) by {source}.{earlier}"
 
 
 NOT_ASKED = Recalibrating()

@@ -16,6 +16,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
+from cagp_dist.service.history import errors_group
 from cagp_dist.service.jobfile.design import BlockPoints, FoldPoints
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.laws import KnownErrors, learnt, unchanged, without_gaps
@@ -25,6 +26,7 @@ from cagp_dist.service.solve import SampledMap, Solution, Step
 from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import evaluation, schema
+from cagp_dist.store.layout import ERRORS
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import amount, square_of
 
@@ -61,8 +63,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     Returns
     -------
     dict
-        Groups posterior, calibration, trace, observations and, if they were asked for, map, targets and
-        regions; and map_std if the error bars of the map are on a coarser grid.
+        Groups posterior, calibration, trace, observations and, if they were asked for, map, targets,
+        regions and errors; and map_std if the error bars of the map are on a coarser grid.
     """
     points, design, last, columns = task.points, task.design, solution.steps[-1], task.columns
     test = {
@@ -78,7 +80,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     sampled = solution.sampled
     trace = [_scores(task, noise, step, observed) for step in solution.steps]
     unfinished = solution.computational_std
-    laws = learnt(task.recalibration, known_errors(task, solution, noise, nugget=nugget))
+    known = known_errors(task, solution, noise, nugget=nugget)
+    laws = learnt(task.recalibration, known)
     mean, std = last.mean[:, columns.test], last.std[:, columns.test]
     plain, where = Gaussian(mean, _predictive(noise, std)), task.inputs_at(design.test)
     of_plain = unchanged().scored(plain, where, observed)
@@ -122,6 +125,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             names=None if points.names is None else points.names[design.train],
         ),
     }
+    if task.recalibration.history is not None and known is not None:
+        groups[ERRORS] = errors_group(task, known)
     if design.cells is not None:
         fields = design.cells.fields
         fine, fine_mean = design.mean_cells, solution.fine_mean
@@ -290,6 +295,8 @@ def known_errors(
         Of the prior.
     """
     last, design, values = solution.steps[-1], task.design, task.points.values
+    history = task.recalibration.history
+    past = None if history is None else history.past
     match task.recalibration.errors:
         case "points":
             chosen, at = task.calibrating, task.columns.calibration
@@ -297,16 +304,18 @@ def known_errors(
             law, places = Gaussian(last.mean[:, at], std), task.inputs_at(chosen)
             training = task.inputs, values[:, design.train]
             return KnownErrors(
-                law, values[:, chosen], places, training=training, blocks=design.calibration_blocks
+                law, values[:, chosen], places, training=training, blocks=design.calibration_blocks, past=past
             )
         case "folds":
             at = task.columns.test
             law = Gaussian(last.mean[:, at], _predictive(noise, last.std[:, at]))
-            return KnownErrors(law, values[:, design.test], task.inputs_at(design.test), design.folds)
+            return KnownErrors(
+                law, values[:, design.test], task.inputs_at(design.test), design.folds, past=past
+            )
         case "leave-one-out" if solution.left_out is not None:
             found = solution.left_out
             law, observed = without_gaps(found.mean, found.std, values[:, design.train])
-            return KnownErrors(law, observed, task.inputs)
+            return KnownErrors(law, observed, task.inputs, past=past)
     return None
 
 
@@ -345,6 +354,7 @@ def attributes_of(
         "solver_calibration": task.solver.calibrated,
         "noise_variance": task.typical_noise(prior.noise_number),
         **_known_noise(points),
+        **_history(task),
         **_cross_validation(task),
         **_blocks(task),
         **_gaps(task),
@@ -422,6 +432,12 @@ def _mean_estimate(job: Job) -> dict[str, object]:
     """How coefficients of the mean were found, and what they belong to beside the polynomial."""
     said: dict[str, object] = {} if job.prior.reads_mean else {"mean_estimate": job.prior.mean_estimate}
     return said | ({"covariates": list(job.prior.covariates)} if job.prior.covariates else {})
+
+
+def _history(task: Task) -> dict[str, object]:
+    """Say which earlier times have a part in the laws, where the job asks for them."""
+    history = task.recalibration.history
+    return {} if history is None else {"recalibration_history": history.attributes()}
 
 
 def _cross_validation(task: Task) -> dict[str, object]:

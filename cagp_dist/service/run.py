@@ -17,6 +17,7 @@ from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
+from cagp_dist.service.history import with_history
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.tables import Job
@@ -74,9 +75,9 @@ def run(
 ) -> Outcome:
     """Do a job, or find that it is done.
 
-    The name of the run is known before the solve: a digest of the job, the observations, the tiling
-    and the versions. If a run of this name is published and undamaged, nothing is computed. A job that leaves
-    the numbers of its prior out fits them first.
+    The name of the run is known before the solve: a digest of the job, the observations, the errors of
+    earlier times that it learns from, the tiling and the versions. If a run of this name is published and
+    undamaged, nothing is computed. A job that leaves the numbers of its prior out fits them first.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def run(
             field, fit_field = _fields(job, stage)
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
-            task = replace(prepare(job, field, fit_field), simulations=simulations)
+            task = with_history(replace(prepare(job, field, fit_field), simulations=simulations))
             stage.summary = size_of_task(task).line()
         done = published(job.root, run_key=task.run_key)
         if done is not None:

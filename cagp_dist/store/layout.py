@@ -13,6 +13,8 @@
     targets       t2m_mean t2m_std t2m_predictive_std (time, point)        latitude longitude (point)
     regions       t2m_mean t2m_std (time, region)  region_area (region)    region_definition (region)
     observations  t2m (time, point)                                        latitude longitude (point)
+    errors        standardised_error (time, point)                         latitude longitude (point)
+                  of predictions that correct the laws, where jobs of later times are to learn from them
     simulation    z pit (simulation)  error_ratio area_weight (point)  pit_count (pit_interval)
                   pit_bin (pit_edge)  coverage (level)  error_ratio_joint joint_pvalue and others ();
                   on fields drawn from the prior, if the job was calibrated (`cagp_dist.store.simulated`)
@@ -48,6 +50,9 @@ from cagp_dist.variables import T2M, UNCHECKED, Variable, variable_of
 
 MISSING = "missing_observations"
 """Attribute of a group: how many observations there are not, NaN in its arrays; left out if all are."""
+
+ERRORS, STANDARDISED_ERROR, ERRORS_OF = "errors", "standardised_error", "errors_of"
+"""Group of the errors that correct the laws, its array, and its attribute that says of what job they are."""
 
 FORMAT_VERSION = 2
 """Raised when names, dimensions or meaning change, so that an old run is never taken for a new one."""
@@ -130,6 +135,10 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
         LOCAL_SCALE: {"units": "1", "long_name": "local scale of the errors",
                       "comment": "By which the predictive standard deviation of the model is multiplied to "
                       "give the scale of the published law, a Student t law: learnt from errors near by."},
+        STANDARDISED_ERROR: {"units": "1",
+                             "long_name": f"error of a prediction of {said} over its standard deviation",
+                             "comment": "Observation minus prediction, noise included in the standard "
+                             "deviation. The prediction did not use the observation."},
         "nll_of_value": {"units": "1", "long_name": "negative log predictive density of the observation",
                          "comment": f"In nats. {predictive}"},
         "crps_of_value": {**unit, "long_name": "continuous ranked probability score of the observation",
@@ -255,6 +264,7 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
             **dict.fromkeys(by_level, ("iteration", "level")),
         },
         "observations": {variable: _POINTS},
+        ERRORS: {STANDARDISED_ERROR: _POINTS},
         "simulation": simulated.DIMENSIONS,
     }
 
@@ -371,7 +381,7 @@ def check(name: str, group: xr.Dataset) -> None:
     ----------
     name : str
         ``"posterior"``, ``"map"``, ``"targets"``, ``"regions"``, ``"calibration"``, ``"trace"``,
-        ``"observations"`` or ``"simulation"``.
+        ``"observations"``, ``"errors"`` or ``"simulation"``.
     group : Dataset
         In memory, as it is about to be written or as it was read back.
 
@@ -411,7 +421,7 @@ def check(name: str, group: xr.Dataset) -> None:
             blank = int(group.attrs.get("blank_cells", 0)) * prod(variable_.shape[:-2])
             there = ~np.isnan(values)
             values = values[there] if np.count_nonzero(~there) == blank else values
-        if key in (variable.name, *_OF_OBSERVATIONS):
+        if key in (variable.name, STANDARDISED_ERROR, *_OF_OBSERVATIONS):
             there = ~np.isnan(values)  # stations do not all measure at all times
             values = values[there] if np.count_nonzero(~there) == group.attrs.get(MISSING, 0) else values
         if not np.isfinite(values).all():

@@ -11,6 +11,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.store.dataset import axes, coordinate, counting_missing, dataset, point_coordinates
 from cagp_dist.store.layout import (
+    ERRORS,
     LOCAL_SCALE,
     NODES_PER_CELL,
     OF_CELLS,
@@ -19,6 +20,7 @@ from cagp_dist.store.layout import (
     QUANTILE_LEVELS,
     REGION,
     REGION_DEFINITION,
+    STANDARDISED_ERROR,
 )
 from cagp_dist.variables import T2M, Variable
 
@@ -343,6 +345,44 @@ def observations_group(
         title=f"Observed {variable.long_name}",
     )
     return counting_missing(group, variable.name)
+
+
+def errors_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    errors: ArrayLike,
+    variable: Variable = T2M,
+    names: ArrayLike | None = None,
+) -> xr.Dataset:
+    """Group ``errors``: standardised errors of predictions that correct the laws of the run.
+
+    Parameters
+    ----------
+    times : array_like of datetime64, shape (T,)
+    latitude_degrees, longitude_degrees : array_like, shape (N,)
+    errors : array_like, shape (T, N)
+        Without unit; NaN where nothing was observed.
+    variable : Variable
+        What was predicted.
+    names : array_like of str, shape (N,), optional
+        Of the points.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
+    group = dataset(
+        ERRORS,
+        coordinates,
+        {STANDARDISED_ERROR: errors},
+        variable,
+        title=f"Errors of {variable.long_name} from which predictive laws are corrected",
+    )
+    return counting_missing(group, STANDARDISED_ERROR)
 
 
 def _posterior(

@@ -1,7 +1,7 @@
 """A job file as strict, frozen tables, and what its tables say of each other."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -39,11 +39,30 @@ class RecalibrationTable(Table):
         MethodName,
         Field(description=alternatives(METHOD_NAMES), examples=["local-scale"]),
     ] = "local-scale"
+    history: Annotated[
+        int | None,
+        Field(
+            description="an integer of at least 1: how many earlier times, whose runs are in the same output "
+            "folder, a local scale learns from as well",
+            examples=[30],
+            ge=1,
+            le=100_000,
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _history_is_of_a_scale(self) -> Self:
+        if self.history is not None and self.method != "local-scale":
+            raise ValueError(
+                f'history came with method = "{self.method}", which has no part for errors of earlier times; '
+                'leave it out, or write method = "local-scale"'
+            )
+        return self
 
     @property
     def asked(self) -> bool:
-        """Whether the job names the method."""
-        return "method" in self.model_fields_set
+        """Whether the job names the method, or what only one method has."""
+        return "method" in self.model_fields_set or self.history is not None
 
 
 class ClusterTable(Table):
@@ -96,7 +115,9 @@ class Job(Table):
             examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
         ),
     ] = DEFAULT_SOLVER
-    recalibration: Annotated[RecalibrationTable, Field(description="the key method")] = RecalibrationTable()
+    recalibration: Annotated[RecalibrationTable, Field(description="the keys method, history")] = (
+        RecalibrationTable()
+    )
     cluster: Annotated[ClusterTable, Field(description="the keys scheduler, workers, memory_limit")] = (
         ClusterTable()
     )
@@ -173,8 +194,12 @@ class Job(Table):
         does not say depends on its points: the key of the run has it.
         """
         form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output"})
-        if self.recalibration.method in ("none", RecalibrationTable().method):
-            del form["recalibration"]  # jobs from before there was this table keep their form
+        if self.recalibration.history is None:
+            del form["recalibration"][
+                "history"
+            ]  # jobs from before there were this key and table keep their form
+            if self.recalibration.method in ("none", RecalibrationTable().method):
+                del form["recalibration"]
         observations = form["observations"]
         for key in {"level", "units", "check_range", "missing"} - self.observations.reading().keys():
             del observations[key]  # jobs from before there were these keys keep their form, and their runs
