@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cagp_dist.calibration.laboratory import Calibration, calibrate
     from cagp_dist.era5.covariates import covariate
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
-    from cagp_dist.gp import Posterior, Progress, condition, posterior_mean
+    from cagp_dist.gp import condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.gram.area_means import area_means
     from cagp_dist.gram.cells import CellMeans, cell_means
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, BasisMean, LatitudeMean, LatitudePolynomial, mean_family
+    from cagp_dist.posterior.result import Posterior, Progress
     from cagp_dist.posterior.trace import Step
     from cagp_dist.prior import Prior
     from cagp_dist.regions import Box, Polygon
@@ -64,9 +65,9 @@ _HOME = {
     "unit_sphere": "geometry",
     "Calibration": "calibration.laboratory",
     "calibrate": "calibration.laboratory",
-    "Posterior": "gp",
+    "Posterior": "posterior.result",
     "Prior": "prior",
-    "Progress": "gp",
+    "Progress": "posterior.result",
     "Step": "posterior.trace",
     "condition": "gp",
     "posterior_mean": "gp",

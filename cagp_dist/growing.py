@@ -24,7 +24,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_numbers, as_points, as_variances
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gp import Posterior, on_targets, shaped_as_targets
+from cagp_dist.posterior.result import Posterior, on_targets, shaped_as_targets
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.tiling import block_ranges
 

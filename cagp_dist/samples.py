@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gp import Progress, shaped_as_targets
+from cagp_dist.posterior.result import Progress, shaped_as_targets
 from cagp_dist.prior import Prior, check_prior
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
-from cagp_dist.gp import Progress, condition
+from cagp_dist.gp import condition
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.memory import available_bytes
+from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.geometry import space_filling_order
-from cagp_dist.gp import Posterior, condition
+from cagp_dist.gp import condition
 from cagp_dist.gram.cells import CellMeans
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations, points_of
@@ -17,6 +17,7 @@ from cagp_dist.kriging.targets import Targets
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.problem import grid_size
+from cagp_dist.posterior.result import Posterior
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.samples import sample_posterior

@@ -7,13 +7,14 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
-from cagp_dist.gp import Posterior, Progress, condition, posterior_mean
+from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import Model
 from cagp_dist.likelihood.result import each
+from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.samples import posterior_by_samples
