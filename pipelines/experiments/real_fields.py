@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -103,8 +103,7 @@ class Parts:
 def global_fields(generator: np.random.Generator) -> Field:
     """Read the built-in field, and draw two of its prior, one with a scale that varies, on the same grid.
 
-    The scale varies between 0.41 and 2.4: ``exp(0.8 sin(2 lon) cos(lat) - 0.3 sin(3 lat))``, constant over a
-    lengthscale but not over the globe.
+    The scale is that of `varying_scale`, constant over a lengthscale but not over the globe.
     """
     with tempfile.TemporaryDirectory() as folder:
         field = open_source("sample", cache_directory=Path(folder)).load()
@@ -115,11 +114,16 @@ def global_fields(generator: np.random.Generator) -> Field:
     rings = cagp.RingGram(grid, prior.kernel, noise_variance=prior.noise_variance)
     drawn = rings.sample(generator, fields=2)
     drawn = drawn + np.sqrt(prior.noise_variance) * generator.standard_normal(drawn.shape)
-    north, east = np.deg2rad(latitude)[:, None], np.deg2rad(longitude)[None]
-    scale = np.exp(0.8 * np.sin(2.0 * east) * np.cos(north) - 0.3 * np.sin(3.0 * north))
+    scale = varying_scale(latitude, longitude)
     values = np.stack([field.t2m.values[0, 1:-1].astype(np.float64), drawn[0], scale * drawn[1]])
     names = ("built-in", "drawn from the prior", "of known scale")
     return Field(names, latitude, longitude, values.reshape(3, -1), scale.ravel(), prior)
+
+
+def varying_scale(latitude_degrees: Array, longitude_degrees: Array) -> Array:
+    """Scale ``exp(0.8 sin(2 lon) cos(lat) - 0.3 sin(3 lat))`` on a grid, between 0.36 and 2.8, (P, Q)."""
+    north, east = np.deg2rad(latitude_degrees)[:, None], np.deg2rad(longitude_degrees)[None]
+    return np.asarray(np.exp(0.8 * np.sin(2.0 * east) * np.cos(north) - 0.3 * np.sin(3.0 * north)))
 
 
 def file_field(path: Path, name: str, *, every: int = 1) -> Field:
@@ -134,11 +138,30 @@ def file_field(path: Path, name: str, *, every: int = 1) -> Field:
 
 
 FIELDS: dict[str, tuple[Callable[[np.random.Generator], Field], tuple[int, int, int]]] = {
-    "global": (global_fields, (10_000, 2000, 5000)),
-    "europe": (lambda _: file_field(EUROPE, "Europe"), (3000, 1000, 5000)),
+    "global": (global_fields, (10_000, 2000, 2500)),
+    "sparse": (global_fields, (2500, 1000, 2500)),
+    "europe": (lambda _: file_field(EUROPE, "Europe"), (2000, 1000, 2500)),
     "uk": (lambda _: file_field(UNITED_KINGDOM, "British Isles", every=HOURS_APART), (400, 300, 500)),
 }
 """How fields are made, and how many points of each part there are."""
+
+
+def with_drawn(
+    field: Field, mean: Array, prior: cagp.Prior, parts: Parts, generator: np.random.Generator
+) -> tuple[Field, Array]:
+    """Add as many fields of the prior that was fitted, about zero, at the points of the parts.
+
+    They say what chance alone does to the scores of so many points that err together.
+    """
+    at = np.concatenate([parts.observed, parts.calibration, parts.test])
+    points = cagp.unit_sphere(*field.places)[at]
+    covariance = prior.kernel(points, points)
+    covariance[np.diag_indices(at.size)] += prior.noise_variance
+    values = np.full(field.values.shape, np.nan)
+    values[:, at] = (np.linalg.cholesky(covariance) @ generator.standard_normal((at.size, len(values)))).T
+    names = tuple(f"{name}, drawn from the prior" for name in field.names)
+    both = replace(field, names=field.names + names, values=np.concatenate([field.values, values]))
+    return both, np.concatenate([mean, np.zeros_like(mean)])
 
 
 def prior_and_mean(field: Field, parts: Parts, generator: np.random.Generator) -> tuple[cagp.Prior, Array]:
