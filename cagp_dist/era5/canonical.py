@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.era5.calendars import noting
+from cagp_dist.era5.damage import check_axis, check_jumps, check_times
 from cagp_dist.era5.layout import (
     LEVEL,
     STEPS,
@@ -92,7 +93,8 @@ def canonical(
     DataError
         If the variable is absent, a selected time is absent, has no values or appears twice with different
         values, several levels are there and none is chosen, the unit is not one of the quantity's, values
-        are not plausible, or the grid is not a regular one.
+        are not plausible, the grid is not a regular one, or an axis or a value is out of line with the others
+        as a damaged file has it (`cagp_dist.era5.damage`).
     ConfigurationError
         If variable, times, area or grid_degrees are not valid.
 
@@ -116,7 +118,7 @@ def canonical(
         for field in standard_fields(holder, variable, level=level)
     ]
     found, scales = _described(fields, published, units, checked=check_range)
-    latitude, longitude = _common_grid(fields)
+    latitude, longitude = _common_grid(fields, checked=check_range)
     rows, columns = np.arange(latitude.size), np.arange(longitude.size)
     if grid_degrees is not None:
         rows, columns = on_grid(latitude, grid_degrees), on_grid(longitude, grid_degrees)
@@ -124,11 +126,15 @@ def canonical(
         north_south, west_east = inside_area(latitude[rows], longitude[columns], area)
         rows, columns = rows[north_south], columns[west_east]
 
+    for field in fields:
+        check_times(field.time.values)
     values, moments = _load(fields, scales, rows, columns, wanted, missing)
     values, moments = _merge_times(values, moments)
     values, latitude = _ascending_rows(values, latitude[rows])
     values, longitude = _ascending_columns(values, longitude[columns])
     _check_values(values, moments, found, str(fields[0].attrs.get("units", "")))
+    if check_range:
+        check_jumps(values, moments, latitude, longitude, found)
     if found.transform is not None:
         values = found.transform(values.astype(np.float64)).astype(np.float32)
     return noting(assemble(values, moments, latitude, longitude, found), datasets)
@@ -264,7 +270,7 @@ def _described(
     return replace(first, checked=checked), [scale for _, scale in found]
 
 
-def _common_grid(fields: list[xr.DataArray]) -> tuple[Array, Array]:
+def _common_grid(fields: list[xr.DataArray], *, checked: bool) -> tuple[Array, Array]:
     latitude, longitude = fields[0].latitude.values, fields[0].longitude.values
     for other in fields[1:]:
         _check_same_grid((latitude, longitude), (other.latitude.values, other.longitude.values))
@@ -278,6 +284,8 @@ def _common_grid(fields: list[xr.DataArray]) -> tuple[Array, Array]:
             f"{longitude.min():g}..{longitude.max():g}; expected -90..90 and -180..360 degrees. "
             "The file is damaged or its axes are swapped."
         )
+    check_axis(latitude, "latitude", spacing=checked)
+    check_axis(longitude, "longitude", spacing=checked)
     return latitude, longitude
 
 

@@ -13,6 +13,7 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.era5.sources import SOURCES, open_source, source_times
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.kernels import KERNELS
+from cagp_dist.service.inputs import note_input
 from cagp_dist.service.jobfile.observations import Observations, SyntheticTable
 from cagp_dist.service.jobfile.tables import Job
 
@@ -72,6 +73,9 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
         return field
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
     added = append(path, field)
+    if table.kind == "file":
+        reading = _store_path(job.root, table, content=table.source).stem
+        note_input(path, field, reading=reading, report=report)
     report(f"{_times(added.times_added)} added, {added.times_present} there already")
     return open_observations(path, times=field["time"].values)
 

@@ -1,12 +1,17 @@
+import json
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
 from cagp_dist.service.ingest import ingest, peek, stored_observations
+from cagp_dist.service.inputs import note_input
 from cagp_dist.service.jobfile.config import parse_job, with_scheduler
 from cagp_dist.service.plan import plan_job, size_of_job
 from cagp_dist.service.workers import scheduler_of
+from cagp_dist.store.observations import append
 
 from ..jobs import job_text, map_grid, random_points
 
@@ -100,10 +105,52 @@ def test_a_replaced_local_file_is_noticed(make_job, store, tmp_path):
         update={"observations": make_job().observations.model_copy(update={"source": f"file:{path}"})}
     )
     field.to_netcdf(path, engine="scipy")
-    first = ingest(job, report=quiet)
+    said = []
+    first = ingest(job, report=said.append)
+    assert said == ["2 times added, 0 there already"]
     (field + 1.0).assign_attrs(field.attrs).to_netcdf(path, engine="scipy")
-    second = ingest(job, report=quiet)
+    second = ingest(job, report=said.append)
     np.testing.assert_allclose(second.t2m.values - first.t2m.values, 1.0, atol=1e-3)
+    changed = re.compile(
+        rf"file:{path} is not what it was on 20.*Z \(SHA-256 \w{{8}} then, \w{{8}} now\): (.*)"
+    )
+    count = first.t2m.size
+    assert changed.match(said[1])[1].startswith(
+        f"{count} values of {count} at the 2 times that both have differ"
+    )
+
+
+def test_the_digest_of_a_file_is_compared_with_that_of_the_last_time(tmp_path):
+    def note(values, digest, times=("2020-01-01", "2020-01-02")):
+        """Ingest values as those of a file."""
+        field = xr.Dataset(
+            {"t2m": (("time", "latitude", "longitude"), np.asarray(values, dtype="f4"))},
+            {"time": np.array(times, "datetime64[ns]"), "latitude": [0.0, 1.0], "longitude": [0.0, 1.0, 2.0]},
+            {"source": "file:a.nc", "source_sha256": digest * 64},
+        )
+        said = []
+        append(store := tmp_path / f"file-{digest}.zarr", field)
+        note_input(store, field, reading="all", report=said.append)
+        note_input(store, field, reading="all", report=said.append)
+        return said
+
+    values = 280.0 + np.arange(12.0).reshape(2, 2, 3)
+    values[0, 0, 0] = np.nan
+    flipped = values.copy()
+    flipped[1, 1, 1] += 1.0
+    assert note(values, "a") == []
+    (line,) = note(flipped, "b")
+    assert "(SHA-256 aaaaaaaa then, bbbbbbbb now): 1 value of 12 at the 2 times that both have differ" in line
+    (line,) = note(flipped[1:], "c", times=["2020-01-02"])
+    assert line.endswith("the values of the 1 time that both have are the same")
+    (line,) = note(values[:1], "d", times=["2020-01-03"])
+    assert line.endswith("it has other times or another grid")
+    (tmp_path / "file-d.zarr" / "zarr.json").unlink()
+    (line,) = note(values, "e")
+    assert line.endswith("what was ingested then cannot be read, and is not compared")
+    (tmp_path / "inputs.json").write_text('{"all": 1}')
+    assert note(values, "f") == []
+    assert json.loads((tmp_path / "inputs.json").read_text())["all"]["sha256"] == "f" * 64
 
 
 def test_peek_never_asks_a_remote_source(make_job, tmp_path):
