@@ -1,6 +1,8 @@
 """Bad input: each case is one clear error with its exit code, and nothing is left half-written."""
 
 import os
+import socket
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 import cagp_dist as cagp
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError
+from cagp_dist.service.jobfile.config import parse_job
 
 from .jobs import job_text, random_points
 from .regional import corrupted
@@ -329,6 +332,47 @@ def test_a_scheduler_that_does_not_answer_is_refused(folder, monkeypatch, comman
     monkeypatch.setattr("cagp_dist.runtime.dask.CONNECT_SECONDS", 1)
     result = run(command, "job.toml", "--scheduler", "tcp://127.0.0.1:9")
     assert_refused(result, 2, "tcp://127.0.0.1:9", "Check that `dask scheduler` runs there")
+
+
+def test_a_scheduler_that_accepts_and_says_nothing_is_refused_in_time(folder, monkeypatch, caplog):
+    monkeypatch.setattr("cagp_dist.runtime.dask.CONNECT_SECONDS", 1)
+    job = job_text(observations={"source": "synthetic", "grid_degrees": 10.0}, output={"root": "out"})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        result = run("run", "job.toml", "--scheduler", address, job=job)
+        assert time.monotonic() - started < 10.0
+    assert_refused(result, 2, f"no Dask scheduler answers at {address}", "Check that `dask scheduler` runs")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = 1\n" * 50_000, ("job.toml is larger than 256 KiB", "as a rule")),
+        ("a." * 50_000 + "a = 1", ("job.toml, line 1: a key has more than 16 parts, a.a.a", "four at most")),
+        (
+            "\n\n[" + '"a" . ' * 40_000 + "a]",
+            ("job.toml, line 3: a key has more than 16 parts", "cagp example"),
+        ),
+        ("a = {" * 20_000, ("not valid TOML: its arrays or tables are nested too deeply",)),
+        ("a = " + "[" * 100_000, ("not valid TOML: its arrays or tables are nested too deeply",)),
+    ],
+    ids=["size", "dots", "header", "tables", "arrays"],
+)
+def test_a_job_file_that_would_keep_the_parser_busy_is_refused_before_it_is_parsed(folder, text, said):
+    started = time.monotonic()
+    assert_refused(run(job=text), 2, *said)
+    assert time.monotonic() - started < 10.0
+
+
+def test_a_job_file_without_end_is_refused(folder):
+    assert_refused(run("run", "/dev/zero"), 2, "/dev/zero is larger than 256 KiB")
+
+
+def test_texts_with_dots_are_no_deep_keys():
+    dots = "x." * 40
+    parse_job(f"# {dots}\n" + JOB.replace('"file:field.nc"', f'"file:{dots}nc"  # {dots}'))
 
 
 def test_a_scheduler_file_that_is_missing_is_refused(folder):

@@ -1,5 +1,6 @@
 """Tasks as futures of a Dask cluster. The only module that imports `distributed`."""
 
+import asyncio
 import json
 import logging
 import time
@@ -260,12 +261,35 @@ def _client(scheduler: str) -> "Client":
 
     address = _address_in(Path(scheduler)) if scheduler.endswith(".json") else scheduler
     try:
+        _greet(address)
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
             f"no Dask scheduler answers at {scheduler} ({error}). Check that `dask scheduler` runs there and "
             "that its port is open."
         ) from error
+
+
+def _greet(address: str) -> None:
+    """Raise `TimeoutError` or `OSError` unless somebody who speaks the protocol of Dask answers in time.
+
+    A client waits twice as long, and logs a traceback, where a connection is accepted and nothing is said.
+    """
+    from distributed import Security
+    from distributed.comm.core import connect as connection
+
+    async def greet() -> None:
+        credentials = Security().get_connection_args("client")
+        comm = await asyncio.wait_for(
+            connection(address, timeout=CONNECT_SECONDS, **credentials), CONNECT_SECONDS + 0.5
+        )
+        comm.abort()
+
+    # in a thread of its own, which has no event loop yet
+    try:
+        within(CONNECT_SECONDS + 1.0, lambda: asyncio.run(greet()))
+    except TimeoutError as error:
+        raise TimeoutError(f"nothing was said within {CONNECT_SECONDS} s") from error
 
 
 def _address_in(scheduler_file: Path) -> str:

@@ -15,6 +15,16 @@ from cagp_dist.service.jobfile.observations import Observations
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.jobfile.times import TimeRule, parse_times, written
 
+MOST_BYTES = 256 * 2**10
+"""A job file that lists ten thousand times is smaller; a larger file is something else."""
+
+DEEPEST_KEY = 16
+"""Parts of a dotted key: no key of a job has more than four, and parsing takes the square of their number."""
+
+_DEEP_KEY = re.compile(
+    r"""(?:^|[\[{,])[ \t]*+((?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16})""", re.MULTILINE
+)
+
 
 def load_job(path: Path | str) -> Job:
     """Read and check a job file.
@@ -32,11 +42,15 @@ def load_job(path: Path | str) -> Job:
     Raises
     ------
     ConfigurationError
-        If the file is missing or not TOML (the line is named), a key is unknown (the nearest valid key
-        is named), or a value has the wrong type or range (what came, what is expected, an example).
+        If the file is missing, larger than `MOST_BYTES` or not TOML (the line is named), a key is unknown
+        (the nearest valid key is named), or a value has the wrong type or range (what came, what is
+        expected, an example).
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as stream:  # no more of it than is needed: it may be a device
+            content = stream.read(MOST_BYTES + 1)
+        _check_size(len(content), str(path))
+        text = content.decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
         raise ConfigurationError(
             f"there is no job file at {path}; expected the path of a TOML file. "
@@ -63,6 +77,13 @@ def parse_job(text: str, *, name: str = "job") -> Job:
     Traceback (most recent call last):
     cagp_dist.errors.ConfigurationError: job.toml is not valid TOML: ...
     """
+    _check_size(len(text.encode()), name)
+    if (deep := _DEEP_KEY.search(text)) is not None:
+        line = text.count("\n", 0, deep.start(1)) + 1
+        raise ConfigurationError(
+            f"{name}, line {line}: a key has more than {DEEPEST_KEY} parts, {deep[1][:40]}...; expected a "
+            "job file, whose keys have four at most. `cagp example` prints one to start from."
+        )
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also integers of thousands of digits
@@ -73,6 +94,14 @@ def parse_job(text: str, *, name: str = "job") -> Job:
         raise ConfigurationError(explain(Job, tables, error, name=name)) from error
     job._text = text
     return job
+
+
+def _check_size(size: int, name: str) -> None:
+    if size > MOST_BYTES:
+        raise ConfigurationError(
+            f"{name} is larger than {MOST_BYTES // 2**10} KiB; expected a job file, which has a few. Write "
+            'many times as a rule, such as times = { from = "2017-01-01", to = "2017-12-31", every = "1h" }.'
+        )
 
 
 def _syntax(text: str, error: Exception) -> str:
