@@ -48,7 +48,7 @@ class Covariate:
             raise ConfigurationError(
                 f"covariate {self.name} does not cover {counted(int(where.sum()), 'point')} of "
                 f"{where.size:,}; at {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E it "
-                f"{what}. Fill the field, restrict observations.area and the map to where it is known, or "
+                f"{what}. Fill the field, restrict observations and targets to where it is known, or "
                 "leave it out."
             )
 

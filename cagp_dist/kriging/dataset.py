@@ -45,10 +45,27 @@ def as_dataset(
             name: (field_dims(observed, targets), shaped(values, observed, targets), texts[name])
             for name, values in variables.items()
         }
+        | _drift(prediction, observed)
         | dict(targets.bounds),
         coords=coordinates(observed, targets),
         attrs=said,
     )
+
+
+def _drift(prediction: Prediction, observed: Observations) -> dict[str, tuple[object, ...]]:
+    """Coefficients of the mean that were estimated, with their standard errors; nothing where none were."""
+    found = prediction.drift
+    if found is None:
+        return {}
+    single, what = observed.dimension is None, observed.attributes.get("long_name", observed.name)
+    dims = ("drift_term",) if single else ("drift_term", str(observed.dimension))
+    about = {"comment": "Units of the observations over those of the term."}
+    values, std = (of[:, 0] if single else of for of in (found.values, found.std))
+    return {
+        "drift_coefficient": (dims, values, {"long_name": f"coefficient of the drift of {what}", **about}),
+        "drift_coefficient_std": (dims, std, {"long_name": "its standard error", **about}),
+        "drift_term": ("drift_term", list(found.names), {"long_name": "what the drift depends on"}),
+    }
 
 
 def field_dims(observed: Observations, targets: Targets) -> tuple[str, ...]:
@@ -126,7 +143,7 @@ def attributes(
         "noise_std": float(noise)
         if noise.ndim == 0
         else f"{noise.min():.6g} to {noise.max():.6g}, of each place",
-        "prior_mean": learned.mean if isinstance(learned.mean, (str, int, float)) else repr(learned.mean),
+        "prior_mean": learned.mean_text,
         "observations_used": observed.count,
         "observations_missing": observed.dropped_missing,
         "patterns_of_gaps": len(prediction.plans),

@@ -18,7 +18,7 @@ from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
-from cagp_dist.prior import Mean, Prior
+from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error, variable_named
 from cagp_dist.variables.units import conversion
 
@@ -68,6 +68,15 @@ class Learned:
     def lengthscales(self) -> tuple[float, ...]:
         """Chords: of the kernel, or of each part of a sum."""
         return tuple(part.common_lengthscale for part in self.kernel.parts)
+
+    @property
+    def mean_text(self) -> str | int | float:
+        """The mean for people."""
+        if isinstance(self.mean, (str, int, float)):
+            return self.mean
+        if isinstance(self.mean, EstimatedMean) and not callable(self.mean):
+            return f"estimated with the field: {', '.join(self.mean.coefficient_names)}"
+        return repr(self.mean)
 
     def prior(self, observed: Observations, places: Mask, fields: Indices) -> Prior:
         """Prior of fields that were observed at the same places (n,); its mean has a column for each."""
@@ -212,8 +221,8 @@ def learn(
         With the noise of each place, where it is known.
     kernel : str, class of kernel, several of them, or Kernel
         The numbers of a kernel that has them are kept.
-    mean : str, number or callable
-        Taken away before the fit.
+    mean : str, number, callable or EstimatedMean
+        Taken away before the fit; the coefficients of the last are estimated beside it (REML).
     fixed : mapping of sequences of float
         "lengthscale" and "variance" of each part of the kernel, if they are to be kept.
     noise_std : float or None
@@ -257,14 +266,17 @@ def learn(
         places, fields, where = _decisive(observed)
         centre = mean_of(mean, observed, places, fields)
         X = points_of(observed)[places]
-        y = observed.values[np.ix_(fields, places)].T - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
+        estimated = None if callable(centre) or not isinstance(centre, EstimatedMean) else centre
+        y = observed.values[np.ix_(fields, places)].T
+        if estimated is None:
+            y = y - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
         grid = observed.grid if known.ndim == 0 and by_rings(observed, places) else None
         search = partial(
             fit,
             parts[0] if len(parts) == 1 else parts,
             X if grid is None else grid,
             y if grid is None else _on_grid(y, places, grid),
-            mean=0.0,
+            mean=0.0 if estimated is None else estimated,
             method="rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks",
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,

@@ -15,6 +15,7 @@ from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.dataset import as_dataset
+from cagp_dist.kriging.drift import DriftLike, drift_of
 from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.given import fixed_numbers
 from cagp_dist.kriging.learning import (
@@ -52,6 +53,7 @@ def krige(
     kind: Kind = "grid",
     kernel: KernelLike = "matern32",
     mean: MeanLike = "constant",
+    drift: DriftLike = None,
     value: str | None = None,
     noise_std: str | float | None = None,
     nugget_std: float | None = 0.0,
@@ -92,8 +94,15 @@ def krige(
         "matern12", "matern32", "matern52" or "squared-exponential", or a sum such as "matern32 + matern32";
         of a kernel with numbers these are kept.
     mean : str, number or callable
-        A family of `MEANS`, fitted to each field by least squares, "constant" or "quadratic-latitude" for
-        example; or the mean itself, as `Prior` takes it.
+        A family of `MEANS`, fitted to each field by least squares and then taken as known, "constant" or
+        "quadratic-latitude" for example; or the mean itself, as `Prior` takes it.
+    drift : str, xarray.DataArray, several of them, or EstimatedMean, optional
+        In place of a mean: a trend whose coefficients are estimated with the field and counted in ``std``
+        (universal kriging, and with a field kriging with external drift). "constant" is ordinary kriging,
+        "regional_linear" is linear in latitude and longitude, "quadratic-latitude" and "harmonic-latitude"
+        are those of `MEANS`; static fields stand beside, ``drift=["regional_linear", elevation]``, as
+        DataArrays on a grid, which is interpolated bilinearly, or as "file:PATH:VARIABLE". Kernel and noise
+        are fitted by restricted maximum likelihood.
     value : str, optional
         Variable or column that was observed, where there are several.
     noise_std : str or number, optional
@@ -136,7 +145,8 @@ def krige(
         coordinates of the target; units and names are those of the observations. The attributes say what was
         chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended.
         Means over cells say so in ``cell_methods``, and the edges of the cells are there as bounds.
-        ``result.cagp.plot()`` draws it.
+        ``result.cagp.plot()`` draws it. With a drift there are ``drift_coefficient`` and its standard error
+        ``drift_coefficient_std``, of each ``drift_term``: units of the observations over those of the term.
 
     Raises
     ------
@@ -174,6 +184,7 @@ def krige(
     model = Kriging(
         kernel=kernel,
         mean=mean,
+        drift=drift,
         value=value,
         noise_std=noise_std,
         nugget_std=nugget_std,
@@ -231,6 +242,7 @@ class Kriging:
         *,
         kernel: KernelLike = "matern32",
         mean: MeanLike = "constant",
+        drift: DriftLike = None,
         value: str | None = None,
         noise_std: str | float | None = None,
         nugget_std: float | None = 0.0,
@@ -250,6 +262,7 @@ class Kriging:
     ) -> None:
         self.kernel = kernel
         self.mean = mean
+        self.drift = drift
         self.value = value
         self.noise_std = noise_std
         self.nugget_std = nugget_std
@@ -512,10 +525,15 @@ class Kriging:
         if self.prior is not None:
             self._check_alone()
             return from_prior(observed, self.prior)
+        if self.drift is not None and self.mean != "constant":
+            raise ArgumentError(
+                f"mean is {self.mean!r} and a drift was given, which stands in its place; expected one of "
+                "them. A drift has a constant already, and its coefficients are estimated with the field."
+            )
         return learn(
             observed,
             kernel=self.kernel,
-            mean=self.mean,
+            mean=self.mean if self.drift is None else drift_of(self.drift, observed),
             fixed=fixed_numbers(
                 lengthscale=self.lengthscale, lengthscale_km=self.lengthscale_km, variance=self.variance
             ),
@@ -529,6 +547,7 @@ class Kriging:
         """Refuse numbers beside a prior, which has them all."""
         others = [name for name in _OF_THE_PRIOR if getattr(self, name) is not None]
         others += ["nugget_std"] if self.nugget_std not in (None, 0.0) else []
+        others += ["drift"] if self.drift is not None else []
         if others:
             raise ArgumentError(
                 f"prior and {' and '.join(others)} were both given; a prior fixes every number. "

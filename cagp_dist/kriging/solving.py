@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,14 @@ EXACT_IS_WORTH = 0.1
 """An exact solve may take ten times as long as sweeps that leave something to compute."""
 
 
+class DriftCoefficients(NamedTuple):
+    """Coefficients of a mean that were estimated: k names, values (k, T) and standard errors (k, T)."""
+
+    names: tuple[str, ...]
+    values: Array
+    std: Array
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """The fields at the targets.
@@ -70,6 +79,8 @@ class Prediction:
         One for each solve.
     executor : str
         Where it ran.
+    drift : DriftCoefficients or None
+        None where the mean was known.
     """
 
     mean: Array
@@ -81,6 +92,7 @@ class Prediction:
     solvers: tuple[str, ...]
     plans: tuple[Plan, ...]
     executor: str
+    drift: DriftCoefficients | None = None
 
     @property
     def std(self) -> Array:
@@ -112,6 +124,7 @@ def predict(
     computational, known = np.empty((T, q)), True
     covariance = np.empty((T, q, q)) if full_covariance else None
     statuses, names, plans, where = [], [], [], ""
+    drift: DriftCoefficients | None = None
     for places, fields in observed.patterns():
         prior = learned.prior(observed, places, fields)
         chosen = choose_solver(
@@ -142,6 +155,11 @@ def predict(
             covariance[fields] = posterior.covariance
         computational[fields] = posterior.certificate.bounds(executor)[1]
         known &= posterior.certificate.known
+        if (found := posterior.coefficients) is not None:
+            shape = len(found.names), T
+            drift = drift or DriftCoefficients(found.names, np.empty(shape), np.empty(shape))
+            drift.values[:, fields] = found.values.reshape(-1, fields.size)
+            drift.std[:, fields] = found.std[:, None]
         statuses.append(posterior.status)
         names.append(repr(chosen))
         plans.append(posterior.stats.plan)
@@ -156,6 +174,7 @@ def predict(
         solvers=tuple(dict.fromkeys(names)),
         plans=tuple(plans),
         executor=where,
+        drift=drift,
     )
 
 

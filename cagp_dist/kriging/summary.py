@@ -36,7 +36,7 @@ def summary(observed: Observations, learned: Learned) -> str:
         ),
         f"prior std    {sqrt(kernel.variance):.4g}{unit}",
         f"noise std    {shown}{unit}",
-        f"prior mean   {learned.mean if isinstance(learned.mean, (str, int, float)) else 'given'}",
+        f"prior mean   {'given' if callable(learned.mean) else learned.mean_text}",
     ]
     if result is None:
         return "\n".join([*lines, "fit          none: every number was given"])

@@ -1,0 +1,152 @@
+"""The drift of universal kriging: a trend whose coefficients are estimated with the field.
+
+Terms are named as in `cagp_dist.MEANS`, or as PyKrige names them, and stand beside a constant. With columns H
+at the observations and h at a target, the weights w of the observations and the multipliers m solve::
+
+    [ G   H ] [ w ]   [ v ]        mean     = w' y
+    [ H'  0 ] [ m ] = [ h ]        variance = k - w' v - m' h
+
+the kriging system with unbiasedness constraints ([Cressie 1993, 3.4]; universal kriging in PyKrige), which is
+what `cagp_dist.condition` computes with any solver (math 1.7).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.era5.covariates import covariate, open_covariate
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import degrees, widest_gap
+from cagp_dist.kriging.observations import Observations
+from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
+from cagp_dist.prior import EstimatedMean
+from cagp_dist.text import alternatives
+
+Term: TypeAlias = str | xr.DataArray | CovariateField
+DriftLike: TypeAlias = Term | Iterable[Term] | EstimatedMean | None
+
+REGIONAL_LINEAR = "regional_linear"
+WIDEST_REGION = 180.0
+"""Degrees of longitude over which a linear function of it can be meant."""
+
+TRENDS = {name: family for name, family in MEANS.items() if isinstance(family, LatitudePolynomial)}
+_OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
+
+
+@dataclass(frozen=True)
+class RegionalLinear:
+    """Linear functions of latitude and longitude in degrees, an `EstimatedMean`.
+
+    Parameters
+    ----------
+    centre_degrees : float
+        Longitude from which longitudes are counted, -180 to 180.
+    """
+
+    centre_degrees: float
+    coefficient_names: tuple[str, ...] = ("constant", "latitude", "longitude")
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at unit vectors X (n, 3), shape (n, 3)."""
+        latitude, longitude = degrees(X)
+        east = np.mod(longitude - self.centre_degrees + 180.0, 360.0) - 180.0
+        return np.column_stack([np.ones(len(X)), latitude, east])
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A trend and multiples of static fields, an `EstimatedMean`.
+
+    Attributes
+    ----------
+    trend : EstimatedMean
+        With a constant.
+    fields : tuple of CovariateField
+    """
+
+    trend: LatitudePolynomial | RegionalLinear
+    fields: tuple[CovariateField, ...] = ()
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]:
+        """Those of the trend, and the names of the fields."""
+        return (*self.trend.coefficient_names, *(field.name for field in self.fields))
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at unit vectors X (n, 3): the trend's, and the fields'."""
+        return np.column_stack([self.trend.basis_at(X), *(field.at(X) for field in self.fields)])
+
+
+def drift_of(drift: DriftLike, observed: Observations) -> EstimatedMean:
+    """Give the drift that is meant.
+
+    Parameters
+    ----------
+    drift : str, DataArray, covariate, several of them, or EstimatedMean
+        "constant", "regional_linear" or another name of `TRENDS`, at most one; and fields.
+    observed : Observations
+        Where longitudes are counted from their middle.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such term, or two that do not stand together.
+    DataError
+        If a field is none.
+    """
+    if isinstance(drift, EstimatedMean) and not isinstance(drift, str | xr.DataArray):
+        return drift
+    single = isinstance(drift, str | xr.DataArray) or _is_field(drift)
+    terms = [drift] if single else list(drift) if isinstance(drift, Iterable) else []
+    trends = [term for term in terms if isinstance(term, str) and ":" not in term]
+    fields = [_field(term) for term in terms if not (isinstance(term, str) and ":" not in term)]
+    names = [field.name for field in fields]
+    for name in trends:
+        if name not in (*TRENDS, REGIONAL_LINEAR):
+            advice = " Fields are given themselves." if name in _OF_PYKRIGE else ""
+            raise ArgumentError(f"drift has the term {name!r}; expected {_EXPECTED}.{advice}")
+    if not terms or len(trends) > 1 or len(set(names)) < len(names):
+        raise ArgumentError(
+            f"drift is {', '.join([*map(repr, trends), *names]) or repr(drift)}; expected one of "
+            f"{alternatives([*TRENDS, REGIONAL_LINEAR])} and different fields beside it."
+        )
+    trend = trends[0] if trends else "constant"
+    return Drift(_regional(observed) if trend == REGIONAL_LINEAR else TRENDS[trend], tuple(fields))
+
+
+_EXPECTED = alternatives(
+    [*TRENDS, REGIONAL_LINEAR],
+    'a field: an xarray.DataArray, cagp_dist.covariate(...), "file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE"',
+)
+
+
+def _is_field(term: object) -> bool:
+    return callable(getattr(term, "at", None)) and isinstance(getattr(term, "name", None), str)
+
+
+def _field(term: object) -> CovariateField:
+    if isinstance(term, xr.DataArray):
+        return covariate(term)
+    if isinstance(term, str):
+        return open_covariate(term)
+    if _is_field(term):
+        found: CovariateField = term  # type: ignore[assignment]
+        return found
+    raise ArgumentError(f"drift has the term {term!r}; expected {_EXPECTED}.")
+
+
+def _regional(observed: Observations) -> RegionalLinear:
+    """Count longitudes from the middle of the observations."""
+    west, gap = widest_gap(observed.longitude_degrees[(~np.isnan(observed.values)).any(axis=0)])
+    width = 360.0 - gap
+    if width > WIDEST_REGION:
+        raise ArgumentError(
+            f'drift "{REGIONAL_LINEAR}" is linear in longitude, and the observations span {width:g} degrees '
+            f"of it; expected at most {WIDEST_REGION:g}. Around the globe take a trend in latitude: "
+            f"{alternatives(name for name in TRENDS if name != 'constant')}."
+        )
+    return RegionalLinear((west + 0.5 * width + 180.0) % 360.0 - 180.0)

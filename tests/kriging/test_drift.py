@@ -1,0 +1,163 @@
+"""Universal kriging by name: against the kriging system with its multipliers, as PyKrige solves it."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.interpolate import RegularGridInterpolator
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, ConfigurationError
+
+from ..oracle import kernel_matrix
+
+KERNEL, NOISE = cagp.Matern32(0.05, 4.0), 0.25
+NUMBERS = {"lengthscale": 0.05, "variance": 4.0, "noise_std": 0.5}
+
+
+@pytest.fixture(scope="module")
+def elevation():
+    """A field of 2 degrees over a region across Greenwich, longitudes -12 to 14."""
+    latitude, longitude = np.arange(40.0, 61.0, 2.0), np.arange(-12.0, 15.0, 2.0)
+    height = 500.0 + 400.0 * np.sin(0.7 * latitude)[:, None] * np.cos(0.5 * longitude)
+    return xr.DataArray(height, {"lat": latitude, "lon": longitude}, ("lat", "lon"), name="elevation")
+
+
+@pytest.fixture(scope="module")
+def region(elevation):
+    """90 stations on both sides of Greenwich: a trend, a lapse rate, a field and noise; and 20 targets."""
+    rng = np.random.default_rng(8)
+    latitude, longitude = rng.uniform(41.0, 59.0, 110), rng.uniform(-11.0, 13.0, 110)
+    height = RegularGridInterpolator((elevation.lat, elevation.lon), elevation.values)((latitude, longitude))
+    X = cagp.unit_sphere(latitude, longitude)
+    root = np.linalg.cholesky(kernel_matrix(KERNEL, X, X) + 1e-10 * np.eye(110))
+    field = (
+        288.0 - 0.7 * (latitude - 50.0) + 0.2 * longitude - 0.0065 * height + root @ rng.standard_normal(110)
+    )
+    seen = slice(0, 90)
+    table = {"lat": latitude[seen], "lon": longitude[seen] % 360.0}
+    table["temperature"] = field[seen] + 0.5 * rng.standard_normal(90)
+    return table, latitude, longitude, height, X
+
+
+def kriging_system(X, y, H, X_new, H_new):
+    """Weights and Lagrange multipliers of the system with unbiasedness constraints, for each target."""
+    G, V = kernel_matrix(KERNEL, X, X) + NOISE * np.eye(len(X)), kernel_matrix(KERNEL, X, X_new)
+    k = H.shape[1]
+    system = np.block([[G, H], [H.T, np.zeros((k, k))]])
+    found = np.linalg.solve(system, np.vstack([V, H_new.T]))
+    weights, multipliers = found[: len(X)], found[len(X) :]
+    variance = KERNEL.variance - np.sum(weights * V, axis=0) - np.sum(multipliers * H_new.T, axis=0)
+    return weights.T @ y, np.sqrt(variance)
+
+
+DRIFTS = {
+    "ordinary kriging": ("constant", lambda lat, lon, height: []),
+    "regional_linear": ("regional_linear", lambda lat, lon, height: [lat, lon]),
+    "quadratic-latitude": ("quadratic-latitude", lambda lat, lon, height: [lat, lat**2]),
+    "external drift": (["elevation"], lambda lat, lon, height: [height]),
+    "both": (["regional_linear", "elevation"], lambda lat, lon, height: [lat, lon, height]),
+}
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_a_drift_gives_the_kriging_system_of_pykrige(name, region, elevation):
+    table, latitude, longitude, height, X = region
+    drift, columns = DRIFTS[name]
+    if isinstance(drift, list):
+        drift = [elevation if term == "elevation" else term for term in drift]
+    H = np.column_stack([np.ones(110), *columns(latitude, longitude, height)])
+    H = H / np.abs(H).max(axis=0)  # the system has the same solution, and is better conditioned
+    mean, std = kriging_system(X[:90], table["temperature"], H[:90], X[90:], H[90:])
+    targets = {"lat": latitude[90:], "lon": longitude[90:]}
+    result = cagp.krige(table, to=targets, drift=drift, **NUMBERS)
+    np.testing.assert_allclose(result["mean"], mean, rtol=1e-9)
+    np.testing.assert_allclose(result["std"], std, rtol=1e-7)
+    assert result.attrs["status"] == "exact"
+    terms = ["constant", *(["latitude", "longitude"] if "regional" in name or name == "both" else [])]
+    terms += ["latitude", "latitude^2"] if "quadratic" in name else []
+    terms += ["elevation"] if isinstance(drift, list) else []
+    assert result["drift_term"].values.tolist() == terms
+    assert result.attrs["prior_mean"] == f"estimated with the field: {', '.join(terms)}"
+    if "elevation" in terms:
+        lapse, error = (float(result[key].sel(drift_term="elevation")) for key in COEFFICIENTS)
+        assert abs(lapse + 0.0065) < 4.0 * error
+        assert 0.0 < error < 0.0065
+
+
+COEFFICIENTS = "drift_coefficient", "drift_coefficient_std"
+
+
+def test_kernel_and_noise_are_fitted_by_the_restricted_likelihood_beside_a_drift(region, elevation):
+    """As `cagp.fit` does beside the same mean; samples and cross-validation count the drift too."""
+    table, *_ = region
+    model = cagp.Kriging(drift=["regional_linear", elevation], noise_std=0.5).fit(table)
+    basis = model.prior_.mean
+    X = cagp.unit_sphere(table["lat"], table["lon"])
+    expected = cagp.fit(
+        cagp.Matern32, X, table["temperature"], mean=basis, bounds={"noise_variance": (0.25, 0.25)}
+    )
+    assert model.fit_result_.prior.kernel == expected.prior.kernel
+    assert (
+        "prior mean   estimated with the field: constant, latitude, longitude, elevation" in model.summary()
+    )
+    rows = np.array([[50.0, 0.0], [44.0, 8.0]])
+    mean, std = model.predict(rows, return_std=True)
+    draws = model.sample({"lat": rows[:, 0], "lon": rows[:, 1]}, 4000)["temperature"].values
+    assert np.abs(draws.mean(axis=0) - mean).max() < 4.0 * std.max() / np.sqrt(4000)
+    np.testing.assert_allclose(draws.std(axis=0), std, rtol=4.0 / np.sqrt(2 * 4000))
+    assert model.cross_validate(5, blocks_degrees=None).rmse < np.std(table["temperature"])
+
+
+def test_fields_with_gaps_have_coefficients_of_their_own(truth):
+    """Each time those of its own observations: the bits of `condition`, on the grid by its rings."""
+    gaps = np.random.default_rng(2).random(truth.shape[1:]) < 0.1
+    fields = xr.concat([truth[0], truth[1].where(~gaps)], "time")
+    mean = cagp.mean_family("quadratic-latitude")
+    numbers = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.5}
+    result = cagp.krige(fields, drift="quadratic-latitude", solver="rings", **numbers)
+    grid = cagp.LatLonGrid.from_axes(truth.lat, truth.lon)
+    prior = cagp.Prior(cagp.Matern32(0.8, 9.0), 0.25, mean=mean)
+    for time in range(2):
+        expected = cagp.condition(prior, grid, fields.values[time], grid, solver=cagp.Rings())
+        np.testing.assert_array_equal(result["mean"][time], expected.mean)
+        np.testing.assert_array_equal(result["drift_coefficient"][:, time], expected.coefficients.values)
+        np.testing.assert_array_equal(result["drift_coefficient_std"][:, time], expected.coefficients.std)
+
+
+REFUSED = {
+    "no such term": ("regional-linear", "drift has the term 'regional-linear'; expected \"constant\", "),
+    "a term of PyKrige": (["external_Z"], "drift has the term 'external_Z'.* Fields are given themselves"),
+    "two trends": (
+        ["regional_linear", "constant"],
+        "drift is 'regional_linear', 'constant'; expected one of",
+    ),
+    "none": ([], r"drift is \[\]; expected one of"),
+    "a number": ([3.0], "drift has the term 3.0; expected"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_drift_is_refused(region, case):
+    drift, text = REFUSED[case]
+    with pytest.raises(ArgumentError, match=text):
+        cagp.krige(region[0], to=1.0, drift=drift, **NUMBERS)
+
+
+def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
+    table = region[0]
+    with pytest.raises(
+        ArgumentError, match=r"the observations span 3\d\d degrees of it; expected at most 180"
+    ):
+        cagp.krige(stations, to=30.0, drift="regional_linear", **NUMBERS)
+    with pytest.raises(ArgumentError, match="drift is elevation, elevation; expected"):
+        cagp.krige(table, drift=[elevation, elevation], **NUMBERS)
+    with pytest.raises(
+        ArgumentError, match=r"mean is 280\.0 and a drift was given, which stands in its place"
+    ):
+        cagp.krige(table, mean=280.0, drift="constant", **NUMBERS)
+    with pytest.raises(ArgumentError, match="prior and drift were both given"):
+        cagp.krige(table, prior=cagp.Prior(KERNEL, 0.25), drift="constant")
+    with pytest.raises(ConfigurationError, match=r"covariate elevation does not cover .* points? of"):
+        cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, drift=elevation, **NUMBERS)
+    with pytest.raises(ArgumentError, match="ones"):
+        cagp.krige(table, drift=(0.0 * elevation + 1.0).rename("ones"), to=1.0, **NUMBERS)
