@@ -1,0 +1,122 @@
+"""Charts of where error bars hold: at levels of every width, and in parts of the observations."""
+
+from functools import partial
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.strata import CHANCE
+from cagp_dist.report.by_stratum import KINDS, ByStratum
+from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, RULE, WIDTH_INCHES, Drawing, quiet_grid, title
+
+
+def draw_reliability(found: ByStratum) -> Drawing:
+    """Share of all observations inside error bars of each level, before and after, with what is chance."""
+    from matplotlib.figure import Figure
+
+    height = _strata_height(found)
+    figure = Figure(figsize=(WIDTH_INCHES, height))
+    title(
+        figure, "Reliability of error bars of every width", "Above the diagonal: too wide. Below: too narrow."
+    )
+    axes = figure.add_axes((0.105, 0.52 / height, 0.875, 1.0 - 1.1 / height))
+    quiet_grid(axes)
+    levels, law, plain = 100.0 * found.reliability_levels, found.law, found.plain
+    reach = 100.0 * CHANCE * law.reliability_error
+    axes.fill_between(
+        levels,
+        np.maximum(levels - reach, 0.0),
+        np.minimum(levels + reach, 100.0),
+        color=BAND,
+        linewidth=0,
+        label="what chance explains",
+        zorder=1,
+    )
+    axes.plot([0.0, 100.0], [0.0, 100.0], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
+    mark = partial(axes.plot, levels, marker="o", markersize=4.0)
+    if plain is not None:
+        mark(
+            100.0 * plain.reliability,
+            color=MUTED,
+            markerfacecolor="none",
+            linewidth=1.0,
+            label="before recalibration",
+            zorder=3,
+        )
+    name = "this run" if plain is None else "after"
+    mark(100.0 * law.reliability, color=ACCENT, linewidth=1.4, label=name, zorder=4)
+    axes.set(xlim=(0.0, 100.0), ylim=(0.0, 103.0))
+    axes.set_xlabel("level of the error bars [%]")
+    axes.set_ylabel("observations inside [%]")
+    axes.legend(frameon=False, fontsize=8, loc="lower right", labelcolor=INK)
+    outside = np.abs(law.reliability - found.reliability_levels) > CHANCE * law.reliability_error
+    return Drawing(
+        "reliability",
+        figure,
+        f"Share of observations inside error bars of {outside.size} levels: "
+        f"{np.count_nonzero(outside)} are further from the level than chance explains.",
+    )
+
+
+def draw_strata(found: ByStratum) -> Drawing:
+    """Share of the observations of each stratum inside the headline error bars, before and after."""
+    from matplotlib.figure import Figure
+
+    height = _strata_height(found)
+    figure = Figure(figsize=(WIDTH_INCHES, height))
+    level = 100.0 * found.level
+    title(
+        figure,
+        f"Where the error bars hold: share inside {level:g} %",
+        "Right of the line: too wide. Left: too narrow.",
+    )
+    axes = figure.add_axes((0.255, 0.52 / height, 0.72, 1.0 - 1.1 / height))
+    axes.grid(axis="x", color=RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    rows = _rows_of(found)
+    law, plain = found.law, found.plain
+    reach = 100.0 * CHANCE * law.standard_error
+    low, high = np.maximum(level - reach, 0.0), np.minimum(level + reach, 100.0)
+    axes.barh(rows, high - low, left=low, height=0.72, color=BAND, linewidth=0, zorder=1, label="chance")
+    axes.axvline(level, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
+    shown = [law.coverage]
+    mark = partial(axes.plot, marker="o", markersize=5.0, linestyle="none")
+    if plain is not None:
+        shown.append(plain.coverage)
+        mark(100.0 * plain.coverage, rows, color=MUTED, markerfacecolor="none", label="before", zorder=3)
+    name = "this run" if plain is None else "after"
+    mark(100.0 * law.coverage, rows, color=ACCENT, label=name, zorder=4)
+    left = min(float(low.min()), 100.0 * float(np.min(shown)))
+    axes.set(xlim=(max(0.0, left - 3.0), 101.0), ylim=(rows.max() + 0.7, rows.min() - 0.7))
+    axes.set_yticks(
+        rows, ["all" if kind == "all" else name for kind, name in zip(found.kinds, found.names, strict=True)]
+    )
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(f"observations inside their {level:g} % error bars [%]")
+    axes.legend(
+        frameon=False,
+        fontsize=8,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 0.985),
+        ncols=3,
+        labelcolor=INK,
+        borderpad=0.0,
+    )
+    said = "; ".join(
+        f"{name} {100.0 * share:.0f} per cent" for name, share in zip(found.names, law.coverage, strict=True)
+    )
+    return Drawing("strata", figure, f"Share inside the {level:g} per cent error bars: {said}.")
+
+
+def _strata_height(found: ByStratum) -> float:
+    """Inches: a row each, and room between kinds."""
+    return max(3.6, 1.25 + 0.23 * (float(_rows_of(found).max()) + 1.0))
+
+
+def _rows_of(found: ByStratum) -> Array:
+    """Ordinates of the strata, from the top, with a gap before each kind."""
+    new = [
+        int(kind in KINDS and kind != before)
+        for before, kind in zip(found.kinds, found.kinds[1:], strict=False)
+    ]
+    return np.arange(len(found.kinds)) + 0.6 * np.cumsum([0, *new])
