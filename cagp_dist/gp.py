@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
     from cagp_dist.solvers.affine import Affine
     from cagp_dist.solvers.base import State
+    from cagp_dist.solvers.checkpoints import Checkpoints
 
 
 def condition(
@@ -51,6 +52,7 @@ def condition(
     memory_limit_bytes: int | None = None,
     computational_bounds: bool = False,
     lanczos_steps: int = 0,
+    checkpoints: "Checkpoints | None" = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Posterior:
@@ -88,6 +90,9 @@ def condition(
         Steps of Lanczos quadrature that tighten `Posterior.computational_variance_bounds`, of affine solvers.
         They are spent at targets where the bounds from neighbours differ by more than a hundredth of the
         variance; at all of them one step costs as much as one to two sweeps. 0: none.
+    checkpoints : Checkpoints, optional
+        Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
+        from there after a loss, with the same bits; without full covariances.
     progress : callable, optional
         Called with a `Progress` after every iteration.
     on_plan : callable, optional
@@ -141,6 +146,7 @@ def condition(
     from cagp_dist.solvers import Stats, Status
     from cagp_dist.solvers.affine import Affine
     from cagp_dist.solvers.base import check_one_field, check_solver
+    from cagp_dist.solvers.checkpoints import fingerprint
 
     check_solver(solver)
     if lanczos_steps > 0 and not isinstance(solver, Affine):
@@ -176,6 +182,9 @@ def condition(
             problem = replace(problems.of(part), lanczos_steps=lanczos_steps)
             mean = remove_mean(prior, problem, part, solver, plan=estimates[number], executor=executor)
             problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
+            if checkpoints is not None and not full:  # all states are kept, and full ones would be too large
+                place = checkpoints.within(f"fields-{number}")
+                problem = replace(problem, checkpoint=place.of(fingerprint(problem, solver, plans[number])))
             if mean.fitted is not None:
                 fitted.append((part, *mean.fitted))
             status, residual, dropped = Status.COMPLETED, None, 0

@@ -15,6 +15,7 @@ from cagp_dist.service.plan import size_of_task
 from cagp_dist.service.solve import LeftOut, Solution, Step, solve
 from cagp_dist.service.task import Task
 from cagp_dist.solvers import Status
+from cagp_dist.solvers.checkpoints import Checkpoints
 
 
 def solve_task(
@@ -28,6 +29,7 @@ def solve_task(
     X_mean: Array | LinearFunctionals | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
     fold_priors: Sequence[Prior] = (),
+    checkpoints: Checkpoints | None = None,
 ) -> Solution:
     """Predict test points, map cells and places of a task.
 
@@ -45,6 +47,8 @@ def solve_task(
         As for `cagp_dist.service.solve.solve`; the plan is that of the first solve.
     fold_priors : sequence of Prior
         Kernel and nugget of each fold, where they differ (`cagp_dist.service.fold_fits`).
+    checkpoints : Checkpoints, optional
+        As for `cagp_dist.condition`.
 
     Returns
     -------
@@ -82,6 +86,7 @@ def solve_task(
                 mean_like=part.mean_like if number == len(parts) - 1 else None,
                 X_sampled=X_sampled if number == len(parts) - 1 else None,
                 samples=task.design.samples,
+                checkpoints=None if checkpoints is None else checkpoints.within(f"solve-{number}"),
             )
         )
     together = solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)

@@ -30,6 +30,7 @@ from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import memory_limit, workers_of
 from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group
+from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
 from cagp_dist.store.publish import current_run, output_lock, publish, published, verify
 from cagp_dist.text import counted
 
@@ -115,6 +116,7 @@ def run(
         done = published(job.root, run_key=task.run_key)
         if done is not None:
             return _already_done(job.root, done, task)
+        checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
         prior, fitted = task.prior, None
         fold_priors: tuple[Prior, ...] = ()
         if prior is None:
@@ -126,7 +128,7 @@ def run(
                 with clock.stage("Fits of folds") as stage:
                     fold_priors = workers.attempt(partial(_fit_folds, task, stage), stage.note)
         with clock.stage("Solve") as stage:
-            solve = partial(_solve, task, prior, stage, workers.deadlines, fold_priors=fold_priors)
+            solve = partial(_solve, task, prior, stage, workers.deadlines, fold_priors, checkpoints)
             solution = workers.attempt(solve, stage.note)
         with clock.stage("Scores"):
             groups = groups_of(task, prior, solution)
@@ -148,6 +150,7 @@ def run(
         with clock.stage("Publication"):
             whole = self_contained(groups, attributes, task)
             path = publish(job.root, whole, run_key=task.run_key, attributes=attributes)
+            checkpoints.remove()
     return Outcome(
         path,
         solution.status,
@@ -235,9 +238,9 @@ def _solve(
     prior: Prior,
     stage: Stage,
     deadlines: Deadlines,
+    fold_priors: tuple[Prior, ...],
+    checkpoints: Checkpoints,
     executor: Executor,
-    *,
-    fold_priors: tuple[Prior, ...] = (),
 ) -> Solution:
     """Solve; show where and how before it begins."""
     stage.note(f"on {executor.description}")
@@ -264,6 +267,7 @@ def _solve(
             X_mean=task.mean_inputs,
             X_sampled=task.sampled_inputs,
             fold_priors=fold_priors,
+            checkpoints=checkpoints,
         )
     done = f"after {counted(len(solution.steps) - 1, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)

@@ -21,6 +21,7 @@ from cagp_dist.samples import posterior_by_samples
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.checkpoints import Checkpoints
 
 SAMPLES_OF_MAP = 0x6D6170
 """Names the stream of random numbers of samples of maps."""
@@ -147,6 +148,7 @@ def solve(
     mean_like: Indices | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
     samples: int = 0,
+    checkpoints: Checkpoints | None = None,
 ) -> Solution:
     """Condition on all times.
 
@@ -180,6 +182,8 @@ def solve(
         More points, or means, where error bars from ``samples`` samples are wanted, of an affine solver.
     samples : int
         How many.
+    checkpoints : Checkpoints, optional
+        As for `cagp_dist.condition`.
 
     Returns
     -------
@@ -233,6 +237,7 @@ def solve(
                 executor=executor,
                 memory_limit_bytes=memory_limit_bytes,
                 computational_bounds=bounds_are_cheap(solver, observed=observed),
+                checkpoints=None if checkpoints is None else checkpoints.within(f"times-{number}"),
                 on_plan=on_plan if number == 0 else None,
                 progress=report,
             )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
@@ -14,6 +14,9 @@ from cagp_dist.gram.targets import Targets, target_count
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
+
+if TYPE_CHECKING:
+    from cagp_dist.solvers.checkpoints import Checkpoint
 
 Calibrated = Literal["exact", "conservative", "approximate"]
 """What the stated variance of a solver is, over fields of the prior (math 1.1, 1.6).
@@ -103,6 +106,8 @@ class Problem:
         which no solver makes from them.
     opened : (Gram, ExactSolve) or None
         The exact solve of an exact solver, where it was made before.
+    checkpoint : Checkpoint, optional
+        Where the solve is kept, so that it can go on from there. Direct solvers keep nothing.
     """
 
     gram: Gram
@@ -115,6 +120,7 @@ class Problem:
     first: int = 0
     companions: int = 0
     opened: tuple[Gram, ExactSolve] | None = None
+    checkpoint: "Checkpoint | None" = None
 
     @property
     def fields(self) -> int:

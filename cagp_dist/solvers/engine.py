@@ -17,6 +17,7 @@ how G is applied (`cagp_dist.solvers.tiles`, `cagp_dist.solvers.rings`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -24,6 +25,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import Targets
 from cagp_dist.solvers.base import State
+from cagp_dist.solvers.checkpoints import Checkpoint, Draft, Kept, Record
 from cagp_dist.solvers.stages import CoarseSpace, Simultaneous, Stage
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
@@ -38,12 +40,17 @@ class System(Protocol[Work]):
     ----------
     blocks : int
         Number of diagonal blocks.
+    forgets : bool
+        Whether what workers hold can be lost, so that it is taken from a checkpoint as soon as there is one.
     batches : sequence of sequences of (start, stop)
         Groups of targets; batches run one after the other.
     """
 
     @property
     def blocks(self) -> int: ...
+
+    @property
+    def forgets(self) -> bool: ...
 
     @property
     def batches(self) -> Sequence[Sequence[Range]]: ...
@@ -87,6 +94,14 @@ class System(Protocol[Work]):
         """``Y`` of a batch, in a form that `open` goes on from."""
         ...
 
+    def save(self, works: Sequence[Work], draft: Draft) -> bool:
+        """Write all that `restore` needs of adjoint passes; whether workers see the place."""
+        ...
+
+    def restore(self, columns: Range, place: int, kept: Kept) -> Work:
+        """Go on with a group of targets as it was saved."""
+        ...
+
     def mean(self, work: Work, targets: Targets) -> Array:
         """``V A b`` (q, T) after forward stages."""
         ...
@@ -109,22 +124,35 @@ def adjoint_states(
     start: State | None = None,
     keep_leftover: bool = False,
     enough: Callable[[Range, Array, Work, int], bool] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterator[State]:
     """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given.
 
     A state can give its leftover until the next one is asked for; the last one only with ``keep_leftover``.
     ``enough`` says of a group of targets, its downdate and its work after so many iterations whether it is
     left as it is; ``iterations`` is then the most that are gone through. Groups are the same on every
-    executor, and so is where each one ends.
+    executor, and so is where each one ends. With a ``checkpoint`` the states that it has are yielded first,
+    without their leftovers, and then those that follow, with the same bits; it takes no ``start``, and no
+    ``enough``.
     """
     done = 0 if start is None else start.iteration
     moved = [0]  # how often the columns were changed
     missed = False  # whether a group went through all iterations and had not enough
     psd = all(stage.weight_psd for stage in cycle) and (start is None or start.downdate_psd)
-    for batch in system.batches:  # what a batch held is gone before the next one begins
-        works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
+    record = Record()
+    kept = None if checkpoint is None else checkpoint.latest()
+    if kept is not None:
+        yield from record.read(kept)
+    for number, batch in enumerate(system.batches):  # what a batch held is gone before the next one begins
+        begun = 0 if kept is None else kept.about["done"][number]
+        if begun == iterations:
+            continue
+        if kept is not None and begun:
+            works = [system.restore(columns, place, kept) for place, columns in enumerate(batch)]
+        else:
+            works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
         going = list(zip(batch, works, strict=True))
-        for iteration in range(1, iterations + 1):
+        for iteration in range(begun + 1, iterations + 1):
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
             for position in reversed(range(len(cycle))):
@@ -144,7 +172,7 @@ def adjoint_states(
                 missed |= bool(going) and iteration == iterations
                 if status is Status.COMPLETED:
                     ends = Status.SHARE_NOT_REACHED if going or missed else Status.SHARE_REACHED
-            yield State(
+            state = State(
                 done + iteration,
                 columns,
                 mean,
@@ -154,8 +182,25 @@ def adjoint_states(
                 going=swept,
                 downdate_psd=psd,
             )
+            if checkpoint is not None:
+                record.add(replace(state, leftover=None))
+                if checkpoint.due():
+                    ended = [iterations] * number + [iteration] + [0] * (len(system.batches) - number - 1)
+                    saved = checkpoint.save(
+                        {**record.about(), "done": ended},
+                        partial(_save, record, system, works if iteration < iterations else []),
+                    )
+                    if saved is not None and system.forgets and iteration < iterations:
+                        works = [system.restore(columns, place, saved) for place, columns in enumerate(batch)]
+                        going = list(zip(batch, works, strict=True))
+            yield state
             if not going:
                 break
+
+
+def _save(record: Record, system: System[Work], works: Sequence[Work], draft: Draft) -> bool:
+    """Write the states so far, and what goes on; whether workers see the place."""
+    return record.write(draft) and system.save(works, draft)
 
 
 def _part(downdate: Array, group: Range, columns: slice) -> Array:

@@ -12,12 +12,14 @@ With the residual as action this is the method of conjugate gradients.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem, State, check_no_start
+from cagp_dist.solvers.checkpoints import Recalled
 from cagp_dist.solvers.orthonormal import DEPENDENT_ACTION, orthonormal_basis
 from cagp_dist.solvers.policies import Policy
 from cagp_dist.solvers.status import Status
@@ -154,14 +156,18 @@ def projection_states(
 ) -> Iterator[State]:
     """Yield the belief at the targets after each `Direction`: 2 n q flops and n q evaluations beside it.
 
-    ``follows_residual`` says whether the policy does, and hence whether states have its norm.
+    ``follows_residual`` says whether the policy does, and hence whether states have its norm. A checkpoint
+    has the products with G and what the targets see of the directions: all that is costly. The recurrence
+    itself is gone through again, and gives the same bits.
     """
     check_no_start(problem)
     gram, targets, q = problem.gram, problem.targets, problem.q
     mean = np.zeros((q, problem.residuals.shape[1]))
     downdate = np.zeros((q, q) if problem.full_covariance else q)
+    kept = None if problem.checkpoint is None else problem.checkpoint.latest()
+    products, views = Recalled("products", kept), Recalled("views", kept)
     found = project(
-        lambda columns: gram.product(columns, executor=executor),
+        lambda columns: products(columns.shape[1], lambda: gram.product(columns, executor=executor)),
         problem.residuals,
         policy=policy,
         iterations=iterations,
@@ -170,12 +176,13 @@ def projection_states(
     done = 0
     for item in found:
         if item.direction.any():
-            seen = gram.cross(
-                targets, item.direction[:, None], executor=executor, product=item.image[:, None]
-            )[:, 0]
+            direction, image = item.direction[:, None], item.image[:, None]
+            seen = views(1, partial(gram.cross, targets, direction, executor=executor, product=image))[:, 0]
             mean += np.outer(seen, item.step)
             downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / item.curvature
             done += 1
+            if problem.checkpoint is not None and problem.checkpoint.due():
+                problem.checkpoint.save({}, lambda draft: products.write(draft) and views.write(draft))
         status = Status.EXACT if done == gram.shape[0] and item.status.ok else item.status
         residual = item.relative_residual if follows_residual else None
         yield State(done, slice(0, q), mean.copy(), downdate.copy(), status, residual, dropped=item.dropped)

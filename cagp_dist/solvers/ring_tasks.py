@@ -16,6 +16,7 @@ from cagp_dist.kernels import Kernel, Parameters
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
 from cagp_dist.latlon.wavenumbers import Wavenumbers
+from cagp_dist.solvers.checkpoints import Draft, Kept
 from cagp_dist.solvers.ring_stages import RingStage, Whitened, applied
 from cagp_dist.solvers.stages import Recurrence, Simultaneous
 from cagp_dist.tiling import Range, block_ranges
@@ -226,3 +227,23 @@ def weights_range(sectors: list[Whitened], piece: Piece) -> Columns:
         sector.apply(sector.inverse_roots, v, transposed=True)
         for sector, v in zip(sectors, piece.weights, strict=True)
     ]
+
+
+def write_piece(draft: Draft, name: str, piece: Piece) -> bool:
+    """Write the arrays of a range, and how many there are of each kind."""
+    counts = np.array([len(arrays) for arrays in piece])
+    seen = [draft.write(f"{name}/counts", counts)]
+    for kind, arrays in zip(Piece._fields, piece, strict=True):
+        seen += [draft.write(f"{name}/{kind}-{index}", array) for index, array in enumerate(arrays)]
+    return all(seen)
+
+
+def read_piece(kept: Kept, name: str) -> Piece:
+    """Read what `write_piece` wrote."""
+    counts = kept.read(f"{name}/counts")
+    return Piece(
+        *(
+            [kept.read(f"{name}/{kind}-{index}") for index in range(int(count))]
+            for kind, count in zip(Piece._fields, counts, strict=True)
+        )
+    )

@@ -25,6 +25,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.checkpoints import Draft, Kept
 from cagp_dist.solvers.ring_coarse import (
     RangeProjection,
     candidates_of,
@@ -42,6 +43,7 @@ from cagp_dist.solvers.ring_tasks import (
     coupling_range,
     grid_range,
     range_of,
+    read_piece,
     right_piece,
     seen_columns,
     seen_range,
@@ -51,6 +53,7 @@ from cagp_dist.solvers.ring_tasks import (
     weights_range,
     whitened_columns,
     whitened_range,
+    write_piece,
 )
 from cagp_dist.solvers.stages import BlockStage, CoarseSpace, Recurrence, Simultaneous, Stage
 from cagp_dist.tiling import Range
@@ -186,6 +189,28 @@ class RingSystem:
             )
         ]
         return Pieces(parts, columns, start)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether workers are processes of their own."""
+        return not self._executor.shares_memory
+
+    def save(self, works: Sequence[Pieces], draft: Draft) -> bool:
+        """Write the ranges of wavenumbers of each group, each by the worker that has it."""
+        written = [
+            self._executor.submit(write_piece, draft, _name(work.columns, home), part, home=home)
+            for work in works
+            for home, part in enumerate(work.parts)
+        ]
+        return all(self._executor.gather(written))
+
+    def restore(self, columns: Range, place: int, kept: Kept) -> Pieces:
+        """Go on with a group of targets as it was saved."""
+        parts = [
+            self._executor.submit(read_piece, kept, _name(columns, home), home=home)
+            for home in range(len(self._ranges))
+        ]
+        return Pieces(parts, columns)
 
     def _beginnings(self, here: slice, start: State | None) -> tuple[Callable[..., Piece], Sequence[object]]:
         """Task that makes the columns of a range, and what it makes them from, for each range."""
@@ -377,6 +402,10 @@ class RingSystem:
                 copies=1.5 + 2.0 * width / max(self._wavenumbers.sizes),
             )
         return self._made
+
+
+def _name(columns: Range, index: int) -> str:
+    return f"targets-{columns[0]}-{columns[1]}/range-{index}"
 
 
 def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:

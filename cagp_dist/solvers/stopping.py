@@ -14,7 +14,8 @@ from cagp_dist.gram.quadrature import WIDTH, quadrature_bounds, tile_product
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem
-from cagp_dist.solvers.tiles import Panels, TileSystem
+from cagp_dist.solvers.kept_panels import Panels
+from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.tiling import Range
 
 MOST_STEPS = 12

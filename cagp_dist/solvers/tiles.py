@@ -11,7 +11,6 @@ parallel.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -25,7 +24,9 @@ from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_t
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.checkpoints import Draft, Kept
 from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
+from cagp_dist.solvers.kept_panels import Panels, restored_panels, save_panels
 from cagp_dist.solvers.panel_layout import PanelLayout
 from cagp_dist.solvers.projected_tiles import PanelProjection, by_panels
 from cagp_dist.solvers.recurrence_tiles import PanelInverse, recur
@@ -57,42 +58,6 @@ from cagp_dist.solvers.tile_tasks import (
     update_panel,
 )
 from cagp_dist.tiling import Range, subtile_shape
-
-
-@dataclass(eq=False)
-class Panels:
-    """A tall matrix in panels, and what stages have summed up over it.
-
-    Attributes
-    ----------
-    rows : list of handles
-        Panel by panel.
-    sums : handle
-        Downdate and mean so far.
-    columns : (int, int)
-        Targets it belongs to.
-    home : int
-        Panel i lives on worker ``home + i`` where there is a choice.
-    weights : dict
-        What was added to each block, where that is kept.
-    keeps_weights : bool
-        Whether it is: in passes with columns of their own, which `TileSystem.forward` begins.
-    before : dict
-        Of a recurrence: Z of each block in the step before.
-    """
-
-    rows: list[Handle[Array]]
-    sums: Handle[Solved]
-    columns: Range
-    home: int = 0
-    weights: dict[int, Handle[Array]] = field(default_factory=dict)
-    keeps_weights: bool = False
-    before: dict[int, Handle[Solved]] = field(default_factory=dict)
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.columns[1] - self.columns[0]
 
 
 class TileSystem:
@@ -217,6 +182,20 @@ class TileSystem:
             rows = self.value_panels(self._leftover_of(start)[:, here], home=home)
             sums = self._executor.submit(sums_so_far, downdate, start.mean[here])
         return Panels(rows, sums, columns, home)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether workers are processes of their own."""
+        return not self._executor.shares_memory
+
+    def save(self, works: Sequence[Panels], draft: Draft) -> bool:
+        """Write the panels of groups, each by the worker that has it, and their sums."""
+        return all(save_panels(work, self._layout.panels, draft, executor=self._executor) for work in works)
+
+    def restore(self, columns: Range, place: int, kept: Kept) -> Panels:
+        """Go on with a group of targets as it was saved, also where there are other panels now."""
+        home = place * len(self._layout.panels)
+        return restored_panels(columns, self._layout.panels, kept, home=home, executor=self._executor)
 
     def _leftover_of(self, start: State) -> Array:
         """Give what a state has left over, shape (n, q); fetched once for all groups."""

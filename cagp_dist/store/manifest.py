@@ -40,7 +40,7 @@ def build(run_path: Path, *, name: str) -> str:
     StoreError
         If a file cannot be read.
     """
-    digests = {file: _digest(run_path / file) for file in sorted(_files(run_path))}
+    digests = {file: _digest(run_path / file) for file in sorted(files(run_path))}
     return "".join(_LINE.format(digest=digest, name=name, file=file) for file, digest in digests.items())
 
 
@@ -71,7 +71,7 @@ def compare(run_path: Path) -> None:
         listed[file.removeprefix(prefix)] = digest
     if lines[-1] or not listed:
         raise StoreError(f"the manifest {where} is empty or cut off. {advice}")
-    present = set(_files(run_path))
+    present = set(files(run_path))
     for file in sorted(listed.keys() | present):
         if file not in present:
             raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {advice}")
@@ -132,7 +132,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _files(run_path: Path) -> Iterator[str]:
+def files(run_path: Path) -> Iterator[str]:
     """Relative POSIX paths of everything below a folder that is not a folder."""
     for folder, folders, files in os.walk(run_path):
         for name in files:

@@ -1,4 +1,4 @@
-"""``[runtime]`` of a job file: patience with a cluster, and how often it is tried again."""
+"""``[runtime]`` of a job file: patience with a cluster, attempts, and how often a solve is kept."""
 
 from typing import Annotated
 
@@ -12,8 +12,12 @@ Seconds = Annotated[
 ]
 
 
+CHECKPOINT_SECONDS = 60.0
+"""Time between checkpoints: little is lost, and little is spent on them."""
+
+
 class RuntimeTable(Table):
-    """``[runtime]``: when a cluster is given up, and how often it is tried again. Changes no result."""
+    """``[runtime]``: patience with a cluster, attempts, and how often a solve is kept. Changes no result."""
 
     attempts: Annotated[int, Field(description="an integer from 1 to 100", examples=[3], ge=1, le=100)] = (
         Deadlines.attempts
@@ -23,7 +27,11 @@ class RuntimeTable(Table):
     stall_seconds: Seconds = Deadlines.stall_seconds
     rejoin_seconds: Seconds = Deadlines.rejoin_seconds
     total_seconds: Seconds | None = Deadlines.total_seconds
+    checkpoint_seconds: Annotated[
+        float,
+        Field(description="a number of seconds of at least 0", examples=[60.0], ge=0.0, le=10_000_000.0),
+    ] = CHECKPOINT_SECONDS
 
     def deadlines(self) -> Deadlines:
         """Make the deadlines; the time of the whole job begins."""
-        return Deadlines(**self.model_dump())
+        return Deadlines(**self.model_dump(exclude={"checkpoint_seconds"}))

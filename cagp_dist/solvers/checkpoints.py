@@ -1,0 +1,183 @@
+"""What a solve keeps of itself from time to time, so that it can go on from there after a loss.
+
+A solver yields states; those of a solve that goes on are yielded again first, from the checkpoint, and then
+the new ones. What is between two states stays with whoever computes it (`System.save`, `System.restore`).
+Where checkpoints are kept is not known here: `cagp_dist.store.checkpoints` keeps them in a folder.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Plan
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.targets import Targets, target_points
+from cagp_dist.kernels import coordinates
+from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.status import Status
+
+About = Mapping[str, Any]
+"""Numbers, texts and lists that say what the arrays of a checkpoint are; JSON can hold it."""
+
+
+class Draft(Protocol):
+    """A checkpoint that is being written; tasks on workers take it as an argument."""
+
+    def write(self, name: str, array: Array) -> bool:
+        """Write an array; whether the place of the checkpoint is seen from here."""
+        ...
+
+
+class Kept(Protocol):
+    """A checkpoint that is there; tasks on workers take it as an argument."""
+
+    @property
+    def about(self) -> About: ...
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
+        """Read an array, or some of its rows."""
+        ...
+
+
+class Checkpoint(Protocol):
+    """Where one solve keeps what it has reached."""
+
+    def latest(self) -> Kept | None:
+        """Find the last checkpoint that is whole and of this very solve."""
+        ...
+
+    def due(self) -> bool:
+        """Whether it is time to keep something again."""
+        ...
+
+    def save(self, about: About, write: Callable[[Draft], bool]) -> Kept | None:
+        """Keep what ``write`` writes; None if that says that workers do not see the place."""
+        ...
+
+
+class Checkpoints(Protocol):
+    """Where solves keep what they have reached, each under its fingerprint."""
+
+    def of(self, fingerprint: str) -> Checkpoint:
+        """Those of a solve."""
+        ...
+
+    def within(self, name: str) -> "Checkpoints":
+        """Those of a part of the work, apart from those of others."""
+        ...
+
+
+class Record:
+    """States so far, batch by batch of targets, as arrays and back again."""
+
+    def __init__(self) -> None:
+        self._states: list[State] = []
+
+    def add(self, state: State) -> None:
+        """Take a state."""
+        self._states.append(state)
+
+    def about(self) -> About:
+        """Everything about the states but their arrays."""
+        return {
+            "states": [
+                {
+                    "iteration": state.iteration,
+                    "columns": [state.columns.start, state.columns.stop],
+                    "status": state.status.name,
+                    "relative_residual": state.relative_residual,
+                    "going": state.going,
+                    "downdate_psd": state.downdate_psd,
+                    "dropped": state.dropped,
+                }
+                for state in self._states
+            ]
+        }
+
+    def write(self, draft: Draft) -> bool:
+        """Write means and downdates, in one array for each batch of targets."""
+        seen = True
+        for start, stop in dict.fromkeys((state.columns.start, state.columns.stop) for state in self._states):
+            of_batch = [state for state in self._states if state.columns == slice(start, stop)]
+            for name in ("mean", "downdate"):
+                stacked = np.stack([getattr(state, name) for state in of_batch])
+                seen &= draft.write(f"states-{start}-{stop}/{name}", stacked)
+        return seen
+
+    def read(self, kept: Kept) -> Iterator[State]:
+        """Take and yield the states of a checkpoint, in their order."""
+        place: dict[tuple[int, int], int] = {}
+        for said in kept.about["states"]:
+            start, stop = said["columns"]
+            index = place[start, stop] = place.get((start, stop), -1) + 1
+            names = (f"states-{start}-{stop}/{name}" for name in ("mean", "downdate"))
+            mean, downdate = (kept.read(name, index, index + 1)[0] for name in names)
+            going = said["going"]
+            state = State(
+                said["iteration"],
+                slice(start, stop),
+                mean,
+                downdate,
+                Status[said["status"]],
+                said["relative_residual"],
+                going=None if going is None else tuple((first, last) for first, last in going),
+                downdate_psd=said["downdate_psd"],
+                dropped=said["dropped"],
+            )
+            self.add(state)
+            yield state
+
+
+class Recalled:
+    """Results of costly calls in their order; those that a checkpoint has are not computed again.
+
+    Parameters
+    ----------
+    name : str
+        Of the results in a checkpoint.
+    kept : Kept or None
+        Whose results come first.
+    """
+
+    def __init__(self, name: str, kept: Kept | None) -> None:
+        self._name = name
+        self._known = None if kept is None else kept.read(name)
+        self._found: list[Array] = []
+        self._taken = 0
+
+    def __call__(self, width: int, compute: Callable[[], Array]) -> Array:
+        """Give the next columns, shape (n, width)."""
+        start, self._taken = self._taken, self._taken + width
+        if self._known is not None and self._taken <= self._known.shape[1]:
+            found = np.ascontiguousarray(self._known[:, start : self._taken])
+        else:
+            found = compute()
+        self._found.append(found)
+        return found
+
+    def write(self, draft: Draft) -> bool:
+        """Write all results so far, side by side."""
+        return draft.write(self._name, np.concatenate(self._found, axis=1))
+
+
+def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
+    """Digest of all that the states of a solve depend on; cost 8 (n + q) p + 8 n T bytes to be read."""
+    found = hashlib.sha256()
+    gram = problem.gram
+    for part in (solver, gram.kernel, plan.block_size, plan.rings_per_block, plan.batches, problem.first):
+        found.update(repr(part).encode())
+    arrays = (coordinates(gram.X), gram.noise_variance, problem.residuals, *_of_targets(problem.targets))
+    for array in arrays:
+        found.update(repr(array.shape).encode())
+        found.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
+    return found.hexdigest()
+
+
+def _of_targets(targets: Targets) -> Sequence[Array | Indices]:
+    if not isinstance(targets, LinearFunctionals):
+        return [target_points(targets)]
+    terms = np.zeros(0) if targets.terms is None else targets.terms
+    return [targets.nodes, targets.weights, targets.counts, terms]

@@ -1,0 +1,242 @@
+"""Checkpoints of solves: folders of arrays with a manifest, there whole or not at all.
+
+::
+
+    OUT/.checkpoints/KEY/SOLVE/000007/manifest.json    what it is of, and SHA-256 of each file
+                                     /NAME/            a Zarr array, float64, written by one task
+
+A checkpoint is written under another name, flushed to the disk and renamed; the newest two are kept. One that
+is damaged, or of another solve, is passed over for the one before.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec
+
+from cagp_dist.arrays import Array
+from cagp_dist.digest import file_sha256, text_sha256
+from cagp_dist.errors import StoreError
+from cagp_dist.solvers.checkpoints import About, Draft, Kept
+from cagp_dist.store import manifest
+from cagp_dist.store.manifest import disk_errors
+
+_log = logging.getLogger(__name__)
+
+KEPT = 2
+"""Checkpoints of a solve that stay."""
+
+CHUNK_BYTES = 8 * 2**20
+
+OLD_SECONDS = 30 * 24 * 3600.0
+"""Age at which checkpoints of runs that were never finished are removed."""
+
+
+@dataclass
+class Clock:
+    """When something was kept the last time, by whichever solve of a job."""
+
+    last: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where a job keeps what its solves have reached.
+
+    Parameters
+    ----------
+    folder : Path
+        Made when something is kept. Only workers that see it, under the same path, can write to it.
+    seconds : float
+        Least time between two checkpoints: what a loss costs at most, beside an iteration.
+    """
+
+    folder: Path
+    seconds: float = 60.0
+    _clock: Clock = field(default_factory=Clock, repr=False, compare=False)
+
+    def within(self, name: str) -> Self:
+        """Those of a part of the job."""
+        return replace(self, folder=self.folder / name)
+
+    def of(self, fingerprint: str) -> "SolveCheckpoint":
+        """Those of a solve, which its fingerprint tells from all others."""
+        return SolveCheckpoint(self.folder, fingerprint, self.seconds, self._clock)
+
+    def remove(self) -> None:
+        """Remove them all, when the job is done."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def checkpoints_of_run(root: Path, run_key: str, *, seconds: float) -> Checkpoints:
+    """Give the checkpoints of a run; those of other runs that are a month old are removed."""
+    folder = root / ".checkpoints"
+    for other in folder.glob("*") if folder.is_dir() else ():
+        if other.name != run_key and time.time() - other.stat().st_mtime > OLD_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+    return Checkpoints(folder / run_key, seconds)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Arrays in a folder; small enough to travel inside tasks."""
+
+    path: Path
+
+    def write(self, name: str, array: Array) -> bool:
+        """Write an array; False where this process does not see the folder."""
+        if not self.path.is_dir():
+            return False
+        rows = max(1, CHUNK_BYTES * len(array) // max(array.nbytes, 1)) if array.ndim else 1
+        with disk_errors(self.path / name):
+            created = zarr.create_array(
+                os.fspath(self.path / name),
+                shape=array.shape,
+                chunks=(min(max(len(array), 1), rows), *(max(size, 1) for size in array.shape[1:])),
+                dtype=array.dtype,
+                compressors=[Crc32cCodec()],
+                fill_value=np.nan if array.dtype.kind == "f" else 0,
+                config={"write_empty_chunks": True},
+            )
+            created[...] = array
+        return True
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
+        """Read an array, or some of its rows.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be read.
+        """
+        try:
+            found = zarr.open_array(os.fspath(self.path / name), mode="r")[start:stop]
+        except (OSError, ValueError, KeyError) as error:
+            raise StoreError(
+                f"the checkpoint {self.path} cannot be read: {error}. Remove it and run the same job again."
+            ) from error
+        return np.asarray(found)
+
+
+@dataclass(frozen=True)
+class FolderKept(Folder):
+    """A checkpoint that is there."""
+
+    about: About = field(default_factory=dict)
+
+
+class SolveCheckpoint:
+    """The checkpoints of one solve.
+
+    Parameters
+    ----------
+    folder : Path
+        Theirs alone.
+    fingerprint : str
+        Of the solve; checkpoints with another one are passed over.
+    seconds : float
+        Least time between two.
+    clock : Clock
+        Of the job.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str, seconds: float, clock: Clock) -> None:
+        self._folder, self._fingerprint, self._seconds, self._clock = folder, fingerprint, seconds, clock
+        self._seen = True
+
+    def due(self) -> bool:
+        """Whether the last checkpoint of the job is old enough."""
+        return self._seen and time.monotonic() - self._clock.last >= self._seconds
+
+    def latest(self) -> Kept | None:
+        """Find the newest one that is whole and of this solve; others are named in the log."""
+        for path in reversed(self._all()):
+            try:
+                about = _verified(path)
+            except StoreError as error:
+                _log.warning("%s. The one before is taken, or the solve begins again.", error)
+                continue
+            if about["fingerprint"] == self._fingerprint:
+                return FolderKept(path, about)
+        return None
+
+    def save(self, about: About, write: Callable[[Draft], bool]) -> Kept | None:
+        """Keep what ``write`` writes, and remove all but the newest two.
+
+        Raises
+        ------
+        StoreError, ConfigurationError
+            If the disk is full or fails, or this folder may not be written to.
+        """
+        there = self._all()
+        final = self._folder / f"{int(there[-1].name) + 1 if there else 1:06d}"
+        staged = Folder(self._folder / f".{final.name}-{os.getpid()}")
+        about = {**about, "fingerprint": self._fingerprint}
+        try:
+            with disk_errors(staged.path):
+                for left in self._folder.glob(".*"):  # of processes that died: one at a time writes here
+                    shutil.rmtree(left, ignore_errors=True)
+                staged.path.mkdir(parents=True)
+            if not write(staged):
+                self._seen = False
+                _log.warning(
+                    "workers do not see %s: nothing is kept of this solve until it ends. Put [output] root "
+                    "on a file system that all of them share.",
+                    self._folder,
+                )
+                return None
+            with disk_errors(staged.path):
+                manifest.write_durably(staged.path / "manifest.json", _manifest(staged.path, about))
+                manifest.sync_tree(staged.path)
+                os.rename(staged.path, final)
+            manifest.sync(self._folder)
+        finally:
+            shutil.rmtree(staged.path, ignore_errors=True)
+        for old in self._all()[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+        self._clock.last = time.monotonic()
+        return FolderKept(final, about)
+
+    def _all(self) -> list[Path]:
+        """Paths of all, the oldest first."""
+        return sorted(self._folder.glob("[0-9]" * 6))
+
+
+def _manifest(path: Path, about: About) -> str:
+    files = {file: file_sha256(path / file) for file in sorted(manifest.files(path))}
+    content = {"about": dict(about), "files": files}
+    return json.dumps({**content, "sha256": _digest(content)}, indent=1)
+
+
+def _digest(content: object) -> str:
+    return text_sha256(json.dumps(content, sort_keys=True))
+
+
+def _verified(path: Path) -> About:
+    """Check every file of a checkpoint and return what it is about; `StoreError` names the damage."""
+    listing = path / "manifest.json"
+    try:
+        content = json.loads(listing.read_text())
+        found = content.pop("sha256")
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise StoreError(f"the checkpoint {path} is damaged: {listing.name} cannot be read") from error
+    if found != _digest(content):
+        raise StoreError(f"the checkpoint {path} is damaged: {listing.name} differs from its SHA-256")
+    there = set(manifest.files(path)) - {listing.name}
+    for file in sorted(there | content["files"].keys()):
+        if file not in there or file not in content["files"]:
+            state = "missing" if file not in there else "not part of it"
+            raise StoreError(f"the checkpoint {path} is damaged: {file} is {state}")
+        if file_sha256(path / file) != content["files"][file]:
+            raise StoreError(f"the checkpoint {path} is damaged: {file} differs from its SHA-256")
+    about: About = content["about"]
+    return about

@@ -1,0 +1,266 @@
+"""A solve that is cut off goes on from its checkpoint: the same bits, without the work that is kept."""
+
+import os
+import signal
+import warnings
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.rings import RingSystem
+from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.store.checkpoints import Checkpoints
+
+from ..clusters import local_cluster
+from ..oracle import assert_same_bits
+from ..problems import regression_problem
+from .registered import POINT_SOLVERS
+from .test_solvers_on_grids import INPUTS
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+PROBLEM = regression_problem(140, q=30, lengthscale=0.25)
+AFFINE = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(solver, Affine)}
+ACTIONS = {name: POINT_SOLVERS[name] for name in ("conjugate-gradient", "random-actions", "mixed-actions")}
+
+
+class CutError(Exception):
+    """The end of a solve before its end."""
+
+
+def cut_after(iteration):
+    """A `progress` that lets a solve begin the one after this iteration."""
+
+    def progress(state):
+        if state.iteration > iteration:
+            raise CutError
+
+    return progress
+
+
+def cut_off(condition, folder: Path, *, after: int = 1, **settings) -> None:
+    """Begin a solve that keeps every iteration, and cut it off."""
+    with pytest.raises(CutError):
+        condition(checkpoints=Checkpoints(folder, seconds=0.0), progress=cut_after(after), **settings)
+
+
+@pytest.fixture
+def applied(monkeypatch):
+    """How often a stage was applied."""
+    counted = []
+    for system in (TileSystem, RingSystem):
+
+        def apply(self, stage, work, *, adjoint, final=False, original=system.apply):
+            counted.append(stage)
+            return original(self, stage, work, adjoint=adjoint, final=final)
+
+        monkeypatch.setattr(system, "apply", apply)
+    return counted
+
+
+def of_points(solver):
+    """A solve of points."""
+
+    def condition(**settings):
+        return PROBLEM.condition(solver, covariance="diagonal", **{"executor": SerialExecutor(), **settings})
+
+    return condition
+
+
+OFTEN = ("block-gauss-seidel", "chebyshev")
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(solver, id=name, marks=() if name in OFTEN else pytest.mark.exhaustive)
+        for name, solver in AFFINE.items()
+    ],
+)
+def test_cycles_of_stages_go_on_where_they_were_cut_off(solver, tmp_path, applied):
+    condition = of_points(solver)
+    whole, stages = condition(), len(applied)
+    applied.clear()
+    cut_off(condition, tmp_path)
+    assert len(applied) == 2 * stages // solver.iterations
+    applied.clear()
+    again = condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), executor=SerialExecutor())
+    assert len(applied) == stages - 2 * stages // solver.iterations, "two iterations were kept"
+    assert_same_bits(again, whole)
+    applied.clear()
+    with ThreadExecutor(2) as threads:
+        assert_same_bits(condition(checkpoints=Checkpoints(tmp_path), executor=threads), whole)
+    assert not applied, "a solve that was done is not done again"
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(solver, id=name, marks=() if name == "conjugate-gradient" else pytest.mark.exhaustive)
+        for name, solver in ACTIONS.items()
+    ],
+)
+def test_actions_go_on_without_the_products_that_are_kept(solver, tmp_path, monkeypatch):
+    condition, columns = of_points(solver), []
+    product_with = cagp.gram.tiled.TiledGram.product
+
+    def counted(self, v, **settings):
+        columns.append(v.shape[1])
+        return product_with(self, v, **settings)
+
+    monkeypatch.setattr(cagp.gram.tiled.TiledGram, "product", counted)
+    whole = condition()
+    total = sum(columns)
+    cut_off(condition, tmp_path, after=2)
+    columns.clear()
+    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert sum(columns) <= total - 3
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "solver"),
+    [
+        pytest.param(
+            name,
+            where,
+            solver,
+            id=f"{name}-{where}-{type(solver).__name__}",
+            marks=() if isinstance(solver, cagp.Chebyshev) else pytest.mark.exhaustive,
+        )
+        for (name, where), solver in zip(
+            product(("mirrored", "poles"), ("points", "grid")),
+            (cagp.BlockGaussSeidel(4, 30), cagp.Chebyshev(4), cagp.SSOR(3, 1.2), cagp.BlockJacobi(4, 40)),
+            strict=True,
+        )
+    ],
+)
+def test_rings_go_on_where_they_were_cut_off(name, where, solver, tmp_path, applied):
+    def condition(**settings):
+        return INPUTS[name].condition(solver, where, **settings)
+
+    whole, stages = condition(), len(applied)
+    cut_off(condition, tmp_path)
+    applied.clear()
+    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert len(applied) == stages - 2 * stages // solver.iterations
+
+
+@pytest.mark.exhaustive
+def test_batches_of_targets_that_are_done_are_not_done_again(tmp_path, applied):
+    problem = regression_problem(200, q=1100)
+    plans = []
+
+    def condition(**settings):
+        return problem.condition(
+            cagp.BlockGaussSeidel(2, 50),
+            covariance="diagonal",
+            executor=SerialExecutor(),
+            memory_limit_bytes=3_500_000,
+            on_plan=plans.append,
+            **settings,
+        )
+
+    whole, stages = condition(), len(applied)
+    assert len(plans[0].batches) > 1
+    with pytest.raises(CutError):
+        condition(
+            checkpoints=Checkpoints(tmp_path, seconds=0.0),
+            progress=lambda state: cut_after(0)(state) if state.batch == 2 else None,
+        )
+    applied.clear()
+    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert len(applied) == stages - 3, "two iterations of the first batch and one of the second were kept"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "flip",
+        *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("cut", "remove", "add", "manifest")),
+    ],
+)
+def test_a_broken_checkpoint_falls_back_to_the_one_before(damage, tmp_path, applied, caplog):
+    condition = of_points(cagp.BlockGaussSeidel(5, 40))
+    whole = condition()
+    cut_off(condition, tmp_path, after=2)
+    kept = sorted(path for path in tmp_path.rglob("manifest.json"))
+    assert [path.parent.name for path in kept] == ["000002", "000003"], "two are kept"
+    victim = max(kept[1].parent.rglob("c/*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    if damage == "flip":
+        data = bytearray(victim.read_bytes())
+        data[len(data) // 2] ^= 1
+        victim.write_bytes(data)
+    elif damage == "cut":
+        os.truncate(victim, 5)
+    elif damage == "remove":
+        victim.unlink()
+    elif damage == "add":
+        (kept[1].parent / "more").write_text("")
+    else:
+        kept[1].write_text(kept[1].read_text().replace('"iteration": 3', '"iteration": 2'))
+    applied.clear()
+    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert len(applied) == 3, "iterations 3 to 5, after the second checkpoint"
+    assert f"{kept[1].parent} is damaged" in caplog.text
+
+
+def test_checkpoints_of_another_solve_are_not_gone_on_from(tmp_path, applied):
+    cut_off(of_points(cagp.BlockGaussSeidel(4, 40)), tmp_path)
+    other = of_points(cagp.BlockGaussSeidel(4, 50))
+    whole = other()
+    applied.clear()
+    assert_same_bits(other(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert len(applied) == 4
+
+
+def test_checkpoints_keep_their_distance_in_time(tmp_path):
+    of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=Checkpoints(tmp_path, seconds=60.0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_refuses_is_an_error_that_names_the_path(tmp_path):
+    (tmp_path / "fields-0").write_text("a file where a folder should be")
+    with pytest.raises((StoreError, ConfigurationError), match=str(tmp_path / "fields-0")):
+        of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("solver", [cagp.BlockGaussSeidel(6, 50), cagp.Chebyshev(6)], ids=["sweeps", "steps"])
+def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path):
+    """A checkpoint cuts what Dask would compute again: tasks of the sweeps before it never run twice."""
+    problem = regression_problem(300, q=60)
+    whole = problem.condition(solver, covariance="diagonal", executor=SerialExecutor())
+    with local_cluster(2) as client, warnings.catch_warnings():
+        executor = DaskExecutor(client)
+
+        def kill(progress):
+            if progress.iteration in (2, 4):
+                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+        found = problem.condition(
+            solver,
+            covariance="diagonal",
+            executor=executor,
+            checkpoints=Checkpoints(tmp_path, seconds=0.0),
+            progress=kill,
+        )
+    assert_same_bits(found, whole)
+
+
+def test_workers_that_do_not_see_the_folder_keep_nothing_and_say_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("cagp_dist.solvers.kept_panels.write_rows", lambda draft, name, rows: False)
+    condition = of_points(cagp.BlockGaussSeidel(4, 40))
+    found = condition(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+    assert_same_bits(found, condition())
+    assert caplog.text.count("workers do not see") == 1
+    assert not list(tmp_path.rglob("manifest.json"))
+    np.testing.assert_array_equal(found.mean, condition().mean)
