@@ -9,7 +9,9 @@ with the lengthscales theta_delta that make ``sum (beta sigma)^2`` over calibrat
 and as short as lengthscales can make them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -47,6 +49,8 @@ class FittedSharp:
     stretch : Stretch
     evaluations : int
         Stretches that the search evaluated.
+    beside : array, shape (S, r) or (S, T, r), or None
+        Latent variances at the points that were asked for beside the fit, under each of `different`.
     """
 
     levels: Array
@@ -55,6 +59,17 @@ class FittedSharp:
     model: StretchedModel
     stretch: Stretch
     evaluations: int
+    beside: Array | None = None
+
+    @property
+    def different(self) -> Array:
+        """Stretches that one level has or more, shape (S, P)."""
+        return self._different[0]
+
+    @cached_property
+    def _different(self) -> tuple[Array, Indices]:
+        different, which = np.unique(self.stretches, axis=0, return_inverse=True)
+        return different, which.ravel()
 
     def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
         """Laws at new points (q, p), of the shape of ``law``, (q,) or (T, q); a solve for each stretch.
@@ -62,18 +77,27 @@ class FittedSharp:
         Quantiles that cross at a point are put in order [Chernozhukov et al. 2010]; tails as of
         `table_with_tails`.
         """
-        quantiles = np.sort(self.quantiles(law, X_new), axis=0)
-        return table_with_tails(self.levels, quantiles, law.mean)
+        return self._table(self.quantiles(law, X_new), law.mean)
+
+    def with_std(self, mean: Array, std: Array) -> QuantileTable:
+        """Laws about means (T, q) of predictive standard deviations (S, T, q) for each of `different`."""
+        return self._table(self._quantiles(mean, std), mean)
 
     def quantiles(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
         """Quantiles as they are, shape ``(L, *law.shape)``."""
         points = _points("X_new", X_new, law)
-        extra = _extra(law, points, self.model, self.stretch)
-        different, which = np.unique(self.stretches, axis=0, return_inverse=True)
-        latent = np.array([self.model.at(points, x, self.stretch).variance for x in different])
-        std = np.sqrt(extra + latent.reshape(-1, *(1,) * (extra.ndim - 1), len(points)))
-        factor = self.beta.reshape(-1, *(1,) * extra.ndim)
-        return np.asarray(law.mean + factor * std[which.ravel()])
+        extra = law.std**2 - _plain(law, points, self.model, self.stretch)
+        latent = np.array([self.model.at(points, x, self.stretch).variance for x in self.different])
+        if latent.ndim <= extra.ndim:  # one field, or one variance for all fields
+            latent = latent.reshape(-1, *(1,) * (extra.ndim - 1), len(points))
+        return self._quantiles(law.mean, np.sqrt(extra + latent))
+
+    def _quantiles(self, mean: Array, std: Array) -> Array:
+        factor = self.beta.reshape(-1, *(1,) * mean.ndim)
+        return np.asarray(mean + factor * std[self._different[1]])
+
+    def _table(self, quantiles: Array, centre: Array) -> QuantileTable:
+        return table_with_tails(self.levels, np.sort(quantiles, axis=0), centre)
 
     def interpolated(self, levels: ArrayLike) -> "FittedSharp":
         """Give the same for other levels, beta and theta linear between those that were fitted.
@@ -94,7 +118,8 @@ class FittedSharp:
             theta = np.insert(theta, index + 1, np.minimum(theta[index], theta[index + 1]), axis=0)
             nodes, beta = np.insert(nodes, index + 1, node), np.insert(beta, index + 1, 0.0)
         between = np.transpose([np.interp(wanted, nodes, column) for column in theta.T])
-        return replace(self, levels=wanted, beta=np.interp(wanted, nodes, beta), stretches=np.log(between))
+        beta = np.interp(wanted, nodes, beta)
+        return replace(self, levels=wanted, beta=beta, stretches=np.log(between), beside=None)
 
 
 def table_with_tails(levels: Array, quantiles: Array, centre: Array) -> QuantileTable:
@@ -145,6 +170,10 @@ class Sharp:
         Largest factor by which a lengthscale is made longer or shorter.
     seed : int
         Of the split and the starts.
+    factors : int, optional
+        Choose every level's lengthscale among so many multiples of that of the prior, itself among them, from
+        ``1 / reach`` to ``reach`` in equal ratios, in place of a search: as many solves, known in advance.
+        An odd number; not with ``anisotropic`` or ``variance``, which move more than one number.
 
     Raises
     ------
@@ -184,19 +213,40 @@ class Sharp:
     steps: int = 5
     reach: float = 20.0
     seed: int = 0
+    factors: int | None = None
 
-    def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> FittedSharp:
+    def fit(
+        self,
+        law: Gaussian,
+        observed: ArrayLike,
+        X: ArrayLike | None,
+        *,
+        beside: Array | None = None,
+        report: Callable[[int], None] = lambda solved: None,
+    ) -> FittedSharp:
         """Fit to predictions of the model at calibration points X (N, p) and values, each (N,) or (T, N).
 
-        Cost: for each stretch that is visited, of which there are a few for each level, one solve with N
-        targets and its slopes.
+        Cost: for each stretch that is visited, of which there are ``factors``, or a few for each level, one
+        solve with the first part of the points as targets, and of a search its slopes; for each different
+        stretch that is chosen one more with the last part.
+
+        Parameters
+        ----------
+        law, observed, X
+            Predictions of the model, noise included, values and points.
+        beside : array, shape (r, p), optional
+            More points whose variances are wanted for each stretch that is chosen: they are targets of the
+            same solves as the last part.
+        report : callable
+            Called with how many stretches were solved for, after each.
         """
         model, levels = self._checked()
         points, values = _points("X", X, law), np.asarray(observed, dtype=np.float64)
         calibration_scores(law, values)
         stretch = Stretch(points.shape[1] if self.anisotropic else None, self.variance)
-        extra = _extra(law, points, model, stretch)
-        parts = self._parts(points, values)
+        latent = _plain(law, points, model, stretch)
+        extra, by_field = law.std**2 - latent, latent.ndim > 1
+        parts = self._parts(points)
         for part in parts:
             check_resolved(levels, int(np.count_nonzero(~np.isnan(values[..., part]))), shared=len(parts) > 1)
         first, last = parts[0], parts[-1]
@@ -204,19 +254,40 @@ class Sharp:
             model,
             points[first],
             stretch,
-            _errors(law[..., first], values[..., first], extra[..., first]),
+            _errors(law[..., first], values[..., first], extra[..., first], by_field=by_field),
             reach=float(np.log(self.reach)),
+            report=report,
         )
+        searched = self.factors is None
         stretches = search.stretches(
-            list(levels), starts=self.starts, first_steps=FIRST_STEPS, steps=self.steps, seed=self.seed
+            list(levels),
+            first=self._first(stretch.numbers),
+            first_steps=FIRST_STEPS if searched else 0,
+            steps=self.steps if searched else 0,
         )
-        known = _errors(law[..., last], values[..., last], extra[..., last])
-        beta = np.empty(levels.size)
-        for x in np.unique(stretches, axis=0):
+        chosen = FittedSharp(levels, np.empty(levels.size), stretches, model, stretch, len(search.visits))
+        known = _errors(law[..., last], values[..., last], extra[..., last], by_field=by_field)
+        more = np.empty((0, points.shape[1])) if beside is None else beside
+        at_beside = []
+        for number, x in enumerate(chosen.different):
             where = np.all(stretches == x, axis=1)
-            latent = search.visit(x).latent if first is last else model.at(points[last], x, stretch).variance
-            beta[where] = q_lin(levels[where], known.scores(latent))
-        return FittedSharp(levels, beta, stretches, model, stretch, len(search.visits))
+            if first is last and beside is None:
+                latent = search.visit(x).latent
+            else:
+                variance = model.at(np.concatenate([points[last], more]), x, stretch).variance
+                latent, rest = np.split(variance, [last.size], axis=-1)
+                at_beside.append(rest)
+                report(len(search.visits) + number + 1)
+            chosen.beta[where] = q_lin(levels[where], known.scores(latent.ravel()))
+        return chosen if beside is None else replace(chosen, beside=np.array(at_beside))
+
+    def _first(self, numbers: int) -> Array:
+        """Stretches that are evaluated first, shape (S, P)."""
+        if self.factors is not None:
+            half = self.factors // 2
+            return np.asarray(np.log(self.reach) * np.arange(-half, half + 1)[:, None] / half)
+        by_chance = np.random.default_rng(self.seed).uniform(-0.5, 0.5, (self.starts - 1, numbers))
+        return np.concatenate([by_chance * np.log(self.reach), np.zeros((1, numbers))])
 
     def _checked(self) -> tuple[StretchedModel, Array]:
         if not isinstance(self.model, StretchedModel):
@@ -237,9 +308,20 @@ class Sharp:
         check_count("steps", self.steps, least=1)
         check_count("seed", self.seed, least=0)
         check_between("reach", self.reach, 1.0, 1e6)
+        if self.factors is not None:
+            self._check_factors(self.factors)
         return self.model, levels
 
-    def _parts(self, points: Array, values: Array) -> list[Indices]:
+    def _check_factors(self, factors: int) -> None:
+        check_count("factors", factors, least=3)
+        if factors % 2 == 0 or self.anisotropic or self.variance:
+            raise ArgumentError(
+                f"factors is {factors}, with anisotropic={self.anisotropic} and variance={self.variance}; "
+                "expected an odd number, for the prior as it is is one of them, and a single number that is "
+                "moved. Leave factors out for a search over several."
+            )
+
+    def _parts(self, points: Array) -> list[Indices]:
         """Draw the points that lengthscales are chosen with, and those for beta: indices of both."""
         if self.split == "two-way":
             return [np.arange(len(points))]
@@ -247,9 +329,10 @@ class Sharp:
         return np.split(order, [round(self.share * len(points))])
 
 
-def _errors(law: Gaussian, values: Array, extra: Array) -> Errors:
+def _errors(law: Gaussian, values: Array, extra: Array, *, by_field: bool) -> Errors:
     there = ~np.isnan(values)
-    return Errors((values - law.mean)[there], extra[there], np.nonzero(there)[-1])
+    places = np.flatnonzero(there) if by_field else np.nonzero(there)[-1]
+    return Errors((values - law.mean)[there], extra[there], places)
 
 
 def _points(name: str, X: ArrayLike | None, law: Gaussian) -> Array:
@@ -262,9 +345,14 @@ def _points(name: str, X: ArrayLike | None, law: Gaussian) -> Array:
     return points
 
 
-def _extra(law: Gaussian, points: Array, model: StretchedModel, stretch: Stretch) -> Array:
-    """Give what predictive variances have beside the latent ones of the model, such as noise."""
+def _plain(law: Gaussian, points: Array, model: StretchedModel, stretch: Stretch) -> Array:
+    """Latent variances of the prior as it is, (N,) or (T, N), below the predictive ones by the noise."""
     latent = model.at(points, np.zeros(stretch.numbers), stretch).variance
+    if latent.ndim > 1 and latent.shape != law.shape:
+        raise ArgumentError(
+            f"the fields of the model have variances of shape {latent.shape} and the predictions have shape "
+            f"{law.shape}; expected predictions of the same fields, (T, N)."
+        )
     extra = law.std**2 - latent
     if extra.size and extra.min() <= 0.0:
         raise ArgumentError(
@@ -272,4 +360,4 @@ def _extra(law: Gaussian, points: Array, model: StretchedModel, stretch: Stretch
             "is not above the latent one of the model; expected predictive ones, noise included, of the "
             "same prior, points and solver."
         )
-    return np.asarray(extra)
+    return latent

@@ -12,8 +12,8 @@ variances. Every level starts from the best stretch among all that were visited.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -43,7 +43,8 @@ class Errors:
     extra : array, shape (M,)
         What the predictive variance has beside the latent one: the noise.
     places : array of int, shape (M,)
-        Calibration point of each error.
+        Which variance is that of each error: the number of its calibration point, or where fields have
+        variances of their own, of the field and point.
     """
 
     errors: Array
@@ -79,7 +80,7 @@ class Visit:
     Attributes
     ----------
     x : array, shape (P,)
-    latent : array, shape (N,)
+    latent : array, shape (N,), or (T N,) where fields have variances of their own
         Variances at the calibration points.
     """
 
@@ -150,6 +151,8 @@ class Search:
         At the targets.
     reach : float
         No number of a stretch is larger, either way.
+    report : callable
+        Called with how many stretches were visited, after each.
     visits : dict
         What was evaluated, by the bytes of the stretch.
     """
@@ -159,35 +162,35 @@ class Search:
     stretch: Stretch
     known: Errors
     reach: float
+    report: Callable[[int], None] = lambda visited: None
     visits: dict[bytes, Visit] = field(default_factory=dict)
     _latest: "OrderedDict[bytes, Variances]" = field(default_factory=OrderedDict)
 
-    def stretches(
-        self, levels: Sequence[float], *, starts: int, first_steps: int, steps: int, seed: int
-    ) -> Array:
+    def stretches(self, levels: Sequence[float], *, first: Array, first_steps: int, steps: int) -> Array:
         """Stretch of every level, shape (L, P), for ascending levels (L,).
 
         Parameters
         ----------
-        starts : int
-            Stretches that are evaluated first, none and others by chance; the search goes on from the best.
+        first : array, shape (S, P)
+            Stretches that are evaluated first; the search goes on from the best of them. One that floating
+            point cannot factor is left out, unless it is none.
         first_steps, steps : int
-            Most steps at the outermost level of each side, and at each further level.
-        seed : int
+            Most steps at the outermost level of each side, and at each further level; 0: no others than the
+            first stretches.
         """
         found = np.full((len(levels), self.stretch.numbers), np.nan)
         sides = np.array([self.known.side(level) for level in levels])
-        generator = np.random.default_rng(seed)
-        for x in generator.uniform(-0.5, 0.5, (starts - 1, self.stretch.numbers)) * self.reach:
-            self.visit(x)
-        self.visit(np.zeros(self.stretch.numbers))
+        for x in first:
+            with suppress(NumericalError) if x.any() else nullcontext():
+                self.visit(x)
         for chosen in (np.flatnonzero(sides > 0)[::-1], np.flatnonzero(sides < 0)):
             least, top = np.inf, np.full(self.stretch.numbers, self.reach)
             for rank, index in enumerate(chosen):
                 level = levels[index]
-                nearest = self._best(level, top, least).x
                 most = first_steps if rank == 0 else steps
-                best = self._descend(level, nearest, top=top, most_beta=least, steps=most)
+                best = self._best(level, top, least)
+                if most:
+                    best = self._descend(level, best.x, top=top, most_beta=least, steps=most)
                 top, least = best.x, abs(best.at(level)[0])
                 found[index] = top
         last = [np.flatnonzero(sides == side)[end] for side, end in ((1, 0), (-1, -1)) if side in sides]
@@ -198,7 +201,8 @@ class Search:
         """Evaluate a stretch, or find it among those that were."""
         key = x.tobytes()
         if key not in self.visits:
-            self.visits[key] = Visit(x.copy(), self.variances(x).variance, self)
+            self.visits[key] = Visit(x.copy(), self.variances(x).variance.ravel(), self)
+            self.report(len(self.visits))
         return self.visits[key]
 
     def variances(self, x: Array) -> Variances:

@@ -19,7 +19,6 @@ from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import Elementary, Kernel, Sum, coordinates
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.runtime import blas_threads_for
-from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
@@ -75,11 +74,11 @@ class Variances(ABC):
     @property
     @abstractmethod
     def variance(self) -> Array:
-        """Latent variances, shape (N,), squared unit of y."""
+        """Latent variances, shape (N,), or (T, N) where T fields have their own; squared unit of y."""
 
     @abstractmethod
     def slope_of_sum(self, weights: Array) -> Array:
-        """Give the slope of ``sum_i weights_i variance_i``, shape (P,)."""
+        """Give the slope of ``sum_i weights_i variance_i``, shape (P,), for weights of the same size."""
 
 
 class StretchedModel(ABC):
@@ -266,7 +265,7 @@ class SolvedModel(StretchedModel):
         As for `cagp_dist.condition`: points and values, or a grid and a field.
     solver : Solver
         Such as ``BlockGaussSeidel(5)``, or ``Rings()`` on a grid.
-    executor : Executor, optional
+    executor, memory_limit_bytes : optional
         As for `cagp_dist.condition`.
     step : float
         Of the differences, on the scale of logarithms.
@@ -278,6 +277,7 @@ class SolvedModel(StretchedModel):
     solver: "Solver"
     executor: "Executor | None" = None
     step: float = 1e-3
+    memory_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
         check_prior(self.prior)
@@ -288,17 +288,20 @@ class SolvedModel(StretchedModel):
         return SolvedVariances(self, targets, x, stretch)
 
     def solve(self, targets: Array, x: Array, stretch: Stretch) -> Array:
-        """Latent variances of one solve, shape (N,)."""
+        """Latent variances of one solve, shape (N,), or (T, N) of fields with different gaps."""
         from cagp_dist.gp import condition
 
         prior = replace(self.prior, kernel=stretch.kernel(self.prior.kernel, x))
-        found = condition(prior, self.X, self.y, targets, solver=self.solver, executor=self.executor)
-        if found.variance.shape != (len(targets),):
-            raise ArgumentError(
-                f"fields with different gaps have variances of shape {found.variance.shape}; expected one "
-                f"for each of {counted(len(targets), 'target')}. Fit one field at a time."
-            )
-        return found.variance
+        found = condition(
+            prior,
+            self.X,
+            self.y,
+            targets,
+            solver=self.solver,
+            executor=self.executor,
+            memory_limit_bytes=self.memory_limit_bytes,
+        )
+        return found.variance.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,19 +315,57 @@ class SolvedVariances(Variances):
 
     @cached_property
     def variance(self) -> Array:
-        """Latent variances, shape (N,)."""
+        """Latent variances of a solve."""
         return self.model.solve(self.targets, self.x, self.stretch)
 
     def slope_of_sum(self, weights: Array) -> Array:
         """By central differences."""
-        return self._jacobian @ weights
+        return self._jacobian.reshape(self.x.size, -1) @ weights.ravel()
 
     @cached_property
     def _jacobian(self) -> Array:
-        """Slopes of all variances, shape (P, N)."""
+        """Slopes of all variances, shape (P, N), or (P, T, N)."""
         steps = self.model.step * np.eye(self.x.size)
         ahead, behind = (
             np.array([self.model.solve(self.targets, self.x + sign * step, self.stretch) for step in steps])
             for sign in (1.0, -1.0)
         )
         return np.asarray((ahead - behind) / (2.0 * self.model.step))
+
+
+@dataclass(frozen=True, eq=False)
+class FieldByField(StretchedModel):
+    """Fields that are solved one by one, of solvers that follow the values: variances (T, N).
+
+    Parameters
+    ----------
+    prior : Prior
+        Its kernel is that of all of them.
+    models : tuple of StretchedModel
+        One for each field.
+    """
+
+    prior: Prior
+    models: tuple[StretchedModel, ...]
+
+    def at(self, targets: Array, x: Array, stretch: Stretch) -> "FieldVariances":
+        """Latent variances at targets (N, p)."""
+        return FieldVariances(tuple(model.at(targets, x, stretch) for model in self.models))
+
+
+@dataclass(frozen=True, eq=False)
+class FieldVariances(Variances):
+    """Variances of several fields."""
+
+    fields: tuple[Variances, ...]
+
+    @cached_property
+    def variance(self) -> Array:
+        """Latent variances, shape (T, N)."""
+        return np.concatenate([np.atleast_2d(each.variance) for each in self.fields])
+
+    def slope_of_sum(self, weights: Array) -> Array:
+        """Sum of the slopes of the fields."""
+        parts = np.split(weights.ravel(), len(self.fields))
+        slopes = [each.slope_of_sum(part) for each, part in zip(self.fields, parts, strict=True)]
+        return np.asarray(np.sum(slopes, axis=0))

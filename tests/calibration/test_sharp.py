@@ -7,7 +7,7 @@ import cagp_dist as cagp
 from cagp_dist.calibration.order_statistics import q_lin
 from cagp_dist.calibration.sharp import Sharp, table_with_tails
 from cagp_dist.calibration.sharp_search import Errors, Search
-from cagp_dist.calibration.stretched import DenseModel, SolvedModel, Stretch
+from cagp_dist.calibration.stretched import DenseModel, FieldByField, SolvedModel, Stretch
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.predictive import Gaussian
 
@@ -180,6 +180,57 @@ def test_several_fields_and_gaps_share_the_stretches() -> None:
         np.testing.assert_array_equal(table.values[:, 0], table.values[:, 1])
 
 
+def test_fields_with_gaps_of_their_own_have_variances_of_their_own() -> None:
+    """Against a model of each field by itself, and against dense matrices; slopes are sums over fields."""
+    prior, X, y, targets, values, _ = _problem(3)
+    gaps = np.stack([y, np.where(np.arange(30) < 9, np.nan, y)], axis=1)
+    found = cagp.condition(prior, X, gaps, targets, solver=cagp.Cholesky())
+    law, seen = Gaussian(found.mean.T, np.sqrt(found.variance.T + 0.02)), np.stack([values, -values])
+    seen[0, ::7] = np.nan
+    both = SolvedModel(prior, X, gaps, cagp.Cholesky())
+    parts = DenseModel(prior, X), DenseModel(prior, X[9:])
+    by_field = FieldByField(prior, parts)
+    x, weights = np.array([0.4]), np.random.default_rng(0).uniform(size=(2, 60))
+    one, other = (model.at(targets, x, Stretch()) for model in (both, by_field))
+    np.testing.assert_allclose(one.variance, other.variance, rtol=1e-9)
+    np.testing.assert_array_equal(other.variance[1], parts[1].at(targets, x, Stretch()).variance)
+    slopes = [part.at(targets, x, Stretch()).slope_of_sum(w) for part, w in zip(parts, weights, strict=True)]
+    np.testing.assert_allclose(other.slope_of_sum(weights.ravel()), sum(slopes), rtol=1e-12)
+    np.testing.assert_allclose(one.slope_of_sum(weights.ravel()), sum(slopes), rtol=1e-4)
+    fitted = Sharp(both, LEVELS, split="two-way", factors=5).fit(law, seen, targets)
+    for level, beta, stretch in zip(LEVELS, fitted.beta, fitted.stretches, strict=True):
+        std = np.sqrt(0.02 + by_field.at(targets, stretch, Stretch()).variance)
+        scores = ((seen - law.mean) / std)[~np.isnan(seen)]
+        assert beta == pytest.approx(q_lin(level, scores), rel=1e-8)
+    table = fitted(law[:, :20], targets[:20])
+    np.testing.assert_allclose(table.values[1:-1], fitted.quantiles(law, targets)[:, :, :20], rtol=1e-9)
+
+
+def test_factors_are_solved_for_one_by_one_and_the_best_of_them_is_taken() -> None:
+    """By hand: the objective of eq. 7 at every factor, for the outermost level of each side."""
+    prior, X, _, targets, values, law = _problem(2)
+    model, solved = DenseModel(prior, X), []
+    fitted = Sharp(model, LEVELS, split="two-way", factors=9, reach=16.0).fit(
+        law, values, targets, beside=targets[:7], report=solved.append
+    )
+    assert fitted.evaluations == 9
+    assert solved == list(range(1, 9 + len(fitted.different) + 1))
+    factors = 2.0 ** np.arange(-4, 5)
+    for level, stretch in ((0.1, fitted.stretches[0]), (0.9, fitted.stretches[-1])):
+        widths = []
+        for factor in factors:
+            of_factor = cagp.Prior(cagp.Matern32(0.2 / factor, 1.5), noise_variance=0.02)
+            found = cagp.condition(of_factor, X, np.zeros(30), targets, solver=cagp.Cholesky())
+            variance = 0.02 + found.variance
+            widths.append(q_lin(level, (values - law.mean) / np.sqrt(variance)) ** 2 * variance.sum())
+        assert np.exp(stretch[0]) == pytest.approx(factors[np.argmin(widths)])
+    for x, beside in zip(fitted.different, fitted.beside, strict=True):
+        np.testing.assert_allclose(beside, model.at(targets, x, Stretch()).variance[:7], rtol=1e-9)
+    std = np.sqrt(0.02 + fitted.beside)
+    table = fitted.with_std(law.mean[:7], std)
+    np.testing.assert_allclose(table.values, fitted(law[:7], targets[:7]).values, rtol=1e-9)
+
+
 def test_tails_are_normal_about_the_centre_and_never_without_a_width() -> None:
     """Quantiles of a normal law give it back; two outermost ones that nearly agree do not end the law."""
     law = Gaussian(np.array([1.0, -2.0]), np.array([0.5, 3.0]))
@@ -222,6 +273,8 @@ def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> Non
         ({"split": "four-way"}, 'expected "three-way" or "two-way"'),
         ({"share": 1.0}, "share is 1.0"),
         ({"reach": 0.5}, "reach is 0.5"),
+        ({"factors": 4}, "factors is 4.* expected an odd number"),
+        ({"factors": 5, "anisotropic": True}, "a single number that is moved. Leave factors out"),
     ],
 )
 def test_wrong_settings_are_refused(change: dict, message: str) -> None:
@@ -247,5 +300,8 @@ def test_wrong_problems_are_refused() -> None:
     with pytest.raises(NumericalError, match="not positive definite"):
         singular.at(targets, np.zeros(1), Stretch()).variance  # noqa: B018
     gaps = np.stack([y, np.where(np.arange(30) < 3, np.nan, y)], axis=1)
-    with pytest.raises(ArgumentError, match="Fit one field at a time"):
-        SolvedModel(prior, X, gaps, cagp.Cholesky()).solve(targets, np.zeros(1), Stretch())
+    twice = np.stack([values, values, values])
+    with pytest.raises(ArgumentError, match=r"variances of shape \(2, 60\) .* have shape \(3, 60\)"):
+        Sharp(SolvedModel(prior, X, gaps, cagp.Cholesky()), LEVELS).fit(
+            Gaussian(twice, np.stack([law.std] * 3)), twice + 0.1, targets
+        )
