@@ -1,4 +1,10 @@
 """Names of the methods of recalibration, for those who only check them: the methods themselves need SciPy."""
 
-METHOD_NAMES = ("local-scale", "kuleshov", "conformal", "split-conformal", "marx", "none")
-"""The keys of `cagp_dist.calibration.recalibration.RECALIBRATIONS`."""
+SHARP = "sharp"
+"""`cagp_dist.calibration.sharp.Sharp`, which needs the observed points and a solver beside errors."""
+
+METHOD_NAMES = ("local-scale", "kuleshov", "conformal", "split-conformal", "marx", SHARP, "none")
+"""Those of job files: the keys of `cagp_dist.calibration.recalibration.RECALIBRATIONS`, and `SHARP`."""
+
+SHARP_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+"""Levels of a sharp GP where a job does not say: the quantiles that runs publish."""

@@ -5,13 +5,13 @@ probability ``l / (N + 1)``, exactly, whatever their law. All that a finite numb
 guarantee is built on this; it says nothing of levels below ``1 / (N + 1)``.
 """
 
-from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.fewest import fewest, outermost
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Predictive
 from cagp_dist.text import counted
@@ -68,17 +68,6 @@ def between(levels: ArrayLike, count: int) -> tuple[Indices, Array]:
     return below - 1, np.clip(place - below, 0.0, 1.0)
 
 
-def fewest(level: float) -> int:
-    """Smallest number of calibration points that resolve a level: ``1 / min(level, 1 - level)``, rounded up.
-
-    Examples
-    --------
-    >>> fewest(0.05), fewest(0.9), fewest(0.99)
-    (20, 10, 100)
-    """
-    return max(2, ceil(1.0 / min(level, 1.0 - level) - 1e-9))
-
-
 def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> None:
     """Raise `ArgumentError` unless ``count`` calibration points resolve every level.
 
@@ -89,7 +78,7 @@ def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> No
         raise ArgumentError(
             f"levels are {np.array2string(chosen, threshold=8)}; expected numbers between 0 and 1."
         )
-    extreme = float(min(chosen, key=lambda level: min(level, 1.0 - level)))
+    extreme = outermost(chosen.tolist())
     if count < (needed := fewest(extreme)):
         raise ArgumentError(
             f"{counted(count, 'calibration point')} cannot resolve the level {extreme:g}; expected at least "

@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.calibration.corrected import corrected_laws
+from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
@@ -25,6 +26,12 @@ FOLDS = 10
 
 def check_method(method: str) -> None:
     """Raise `ArgumentError` if there is no such recalibration."""
+    if method == SHARP:
+        raise ArgumentError(
+            f'recalibration is "{SHARP}", which needs one model behind all errors, and here each tenth of '
+            f"the places is predicted by its own; expected {alternatives(RECALIBRATIONS)}. Jobs with "
+            "calibration points have it, and cagp_dist.calibration.sharp.Sharp."
+        )
     if method not in RECALIBRATIONS:
         raise ArgumentError(f"recalibration is {method!r}; expected {alternatives(RECALIBRATIONS)}.")
 

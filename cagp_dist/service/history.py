@@ -20,7 +20,7 @@ from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import coinciding
-from cagp_dist.service.laws import KnownErrors
+from cagp_dist.service.known_errors import KnownErrors
 from cagp_dist.service.recalibration import History
 from cagp_dist.service.task import Task
 from cagp_dist.store import schema

@@ -4,77 +4,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.corrected import corrected_laws, in_parts
-from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
-from cagp_dist.calibration.past_errors import PastErrors
-from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Recalibration, Unchanged
+from cagp_dist.calibration.local_scale import FittedLocalScale
+from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Unchanged
 from cagp_dist.calibration.scores import LEVELS, PointScores, point_scores
+from cagp_dist.calibration.sharp import FittedSharp
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.predictive import Gaussian
+from cagp_dist.predictive import Gaussian, Predictive
+from cagp_dist.service.known_errors import KnownErrors
 from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating
 from cagp_dist.store.layout import QUANTILE_LEVELS
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.text import counted
-
-
-@dataclass(frozen=True, eq=False)
-class KnownErrors:
-    """Predictions that did not use the values that they are compared with.
-
-    Attributes
-    ----------
-    law : Gaussian, shape (T, N)
-        Noise included.
-    observed : array, shape (T, N)
-        NaN where nothing was observed.
-    X : array, shape (N, 3)
-        Where, on the unit sphere.
-    folds : array of int, shape (N,), or None
-        Of a cross-validation, the fold of each place.
-    training : tuple of arrays, or None
-        Places (n, 3) and values (T, n) that the predictions were made from, where these points are none of
-        them.
-    blocks : array of int, shape (N,), or None
-        Which block each place lies in, where whole blocks were kept.
-    past : PastErrors or None
-        Of earlier times at the same places.
-    """
-
-    law: Gaussian
-    observed: Array
-    X: Array
-    folds: Indices | None = None
-    training: tuple[Array, Array] | None = None
-    blocks: Indices | None = None
-    past: PastErrors | None = None
-
-    def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
-        """Let a method learn from the errors, or from those of all folds but one."""
-        if without is None or self.folds is None:
-            if isinstance(method, LocalScale):
-                return method.fit(
-                    self.law,
-                    self.observed,
-                    self.X,
-                    training=self.training,
-                    past=self.past,
-                    groups=self.blocks,
-                )
-            return method.fit(self.law, self.observed, self.X)
-        others = self.folds != without
-        law, observed, X, folds = (
-            self.law[:, others],
-            self.observed[:, others],
-            self.X[others],
-            self.folds[others],
-        )
-        if isinstance(method, LocalScale):
-            past = None if self.past is None else self.past.at(np.flatnonzero(others))
-            several = np.unique(folds).size > 1
-            return method.fit(law, observed, X, past=past, groups=folds if several else None)
-        return method.fit(law, observed, X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,24 +44,36 @@ class Laws:
         """Whether anything is."""
         return self.found.method != "none"
 
-    def published(self, plain: Gaussian, X: Array, *, folds: Indices | None = None) -> PublishedLaw | None:
-        """Give what is published of the laws at points X (q, 3), of plain ones (T, q); None if nothing is."""
+    def published(
+        self, plain: Gaussian, X: Array, *, folds: Indices | None = None, stretched: Array | None = None
+    ) -> PublishedLaw | None:
+        """Give what is published of the laws at points X (q, 3), of plain ones (T, q); None if nothing is.
+
+        ``stretched`` has the predictive standard deviations (S, T, q) of a sharp GP there, where they are
+        known already.
+        """
         if not self.corrected:
             return None
         std, scale = np.empty(plain.shape), np.empty(plain.shape)
         quantiles = np.empty((plain.shape[0], len(QUANTILE_LEVELS), plain.shape[1]))
-        for fitted, some in self._groups(plain.shape[1], folds):
+        for fitted, some in self._groups(plain.shape, folds, stretched):
             found = corrected_laws(fitted, plain[:, some], X[some], levels=QUANTILE_LEVELS)
             std[:, some], quantiles[..., some], scale[:, some] = found
         return PublishedLaw(std, quantiles, scale if self.found.method == "local-scale" else None)
 
     def scored(
-        self, plain: Gaussian, X: Array, observed: Array, *, folds: Indices | None = None
+        self,
+        plain: Gaussian,
+        X: Array,
+        observed: Array,
+        *,
+        folds: Indices | None = None,
+        stretched: Array | None = None,
     ) -> PointScores:
-        """Score observations (T, q); NaN where there is none."""
+        """Score observations (T, q); NaN where there is none; see `published`."""
         shape, levels = plain.shape, np.asarray(LEVELS)
         everywhere = {name: np.full((*before, *shape), np.nan) for name, before in _before(levels).items()}
-        for fitted, chosen in self._groups(shape[1], folds):
+        for fitted, chosen in self._groups(shape, folds, stretched):
             for some in in_parts(chosen, times=shape[0]):
                 times, places = np.nonzero(~np.isnan(observed[:, some]))
                 if not times.size:
@@ -128,13 +84,31 @@ class Laws:
                     whole[..., times, some[places]] = getattr(found, name)
         return PointScores(**everywhere, levels=levels)
 
-    def _groups(self, q: int, folds: Indices | None) -> Iterator[tuple[Fitted, Indices]]:
+    def _groups(
+        self, shape: tuple[int, ...], folds: Indices | None, stretched: Array | None
+    ) -> Iterator[tuple[Fitted, Indices]]:
         """Yield the points that have one correction."""
+        everywhere, points = self.everywhere, np.arange(shape[1])
+        if isinstance(everywhere, FittedSharp) and stretched is not None:
+            for some in in_parts(points, times=shape[0]):
+                yield _Stretched(everywhere, stretched[:, :, some]), some
+            return
         if folds is None or not self.by_fold:
-            yield self.everywhere, np.arange(q)
+            yield everywhere, points
             return
         for fold, fitted in enumerate(self.by_fold):
             yield fitted, np.flatnonzero(folds == fold)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretched:
+    """Laws of a sharp GP at points whose standard deviations (S, T, q) are known."""
+
+    fitted: FittedSharp
+    std: Array
+
+    def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> Predictive:
+        return self.fitted.with_std(law.mean, self.std)
 
 
 def _before(levels: Array) -> dict[str, tuple[int, ...]]:
@@ -148,8 +122,17 @@ def unchanged(found: Recalibrating = NOT_ASKED) -> Laws:
     return Laws(found, Unchanged())
 
 
-def learnt(found: Recalibrating, errors: KnownErrors | None) -> Laws:
+def learnt(found: Recalibrating, errors: KnownErrors | None, sharp: FittedSharp | None = None) -> Laws:
     """Fit the method of a job to its errors.
+
+    Parameters
+    ----------
+    found : Recalibrating
+        What was decided.
+    errors : KnownErrors or None
+        None where there are none.
+    sharp : FittedSharp, optional
+        Of a job with a sharp GP, which was fitted with solves of its own (`cagp_dist.service.sharp`).
 
     Raises
     ------
@@ -157,6 +140,8 @@ def learnt(found: Recalibrating, errors: KnownErrors | None) -> Laws:
         If the job names a method that cannot learn from them. One that is there by itself is left out, and
         the statement says why.
     """
+    if sharp is not None:
+        return Laws(found, sharp)
     if found.method == "none" or errors is None:
         return unchanged(found)
     method = RECALIBRATIONS[found.method]()
@@ -176,10 +161,3 @@ def learnt(found: Recalibrating, errors: KnownErrors | None) -> Laws:
         )
         return unchanged(Recalibrating(asked=found.asked, why_not=said))
     return Laws(found, everywhere, by_fold)
-
-
-def without_gaps(mean: Array, std: Array, observed: Array) -> tuple[Gaussian, Array]:
-    """Gaussian laws (T, N) of predictions that are NaN where nothing was observed, and the observations."""
-    known = ~np.isnan(mean)
-    law = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
-    return law, np.where(known, observed, np.nan)

@@ -1,6 +1,6 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES
@@ -24,6 +25,7 @@ from cagp_dist.service.jobfile.design import BlockPoints, RandomPoints
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import cells_of, samples_of_map
 from cagp_dist.service.recalibration import FEWEST_ERRORS, Recalibrating, drawn_points
+from cagp_dist.service.sharp_plan import SharpPlan, plan_sharp
 from cagp_dist.service.solve import bounds_are_cheap
 from cagp_dist.service.task import (
     Gaps,
@@ -156,12 +158,15 @@ class JobPlan:
         What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
     sampled : Plan or None
         Of the samples of the map, which are drawn before; of the solve with the most observed points.
+    sharp : SharpPlan or None
+        Of the solves of a sharp GP, which come after.
     """
 
     size: Size
     plan: Plan
     fit: str = ""
     sampled: Plan | None = None
+    sharp: SharpPlan | None = None
 
     @property
     def solves(self) -> int:
@@ -182,6 +187,8 @@ class JobPlan:
             )
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())
+        if self.sharp is not None:
+            text += self.sharp.lines(solve_seconds=self.solves * self.plan.seconds)
         if self.size.folds:
             seconds = self.size.solves * self.solves * self.plan.seconds
             if seconds > LONG_SECONDS:
@@ -286,11 +293,28 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
     demands = [of_all] if seen is None else _demands(solver, of_all, seen, lambda: places_of(job))
-    k = job.prior.coefficients
+    planned = partial(_plan_together, solver, coefficients=job.prior.coefficients)
+    found = JobPlan(size=size, plan=planned(demands), sampled=_plan_samples(solver, size, demands))
+    if job.recalibration.method != SHARP:
+        return found
+    sharp = plan_sharp(
+        job.recalibration,
+        demands,
+        planned=planned,
+        calibrated=size.calibrated,
+        targets=size.tested + size.places + (0 if size.nodes_per_cell else size.columns_of_map),
+        times=found.solves,
+        sampled=None if size.nodes_per_cell else found.sampled,
+    )
+    return replace(found, sharp=sharp)
+
+
+def _plan_together(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> Plan:
+    """Plan the solves of all patterns of gaps, and what finds the coefficients of the mean."""
+    k = coefficients
     left, _, plan = plan_together(solver, [with_companions(each, coefficients=k) for each in demands])
     weights = plans_of_weights(solver, left, coefficients=k)
-    plan = with_weights(plan, weights, fields=sum(each.fields for each in demands))
-    return JobPlan(size=size, plan=plan, sampled=_plan_samples(solver, size, demands))
+    return with_weights(plan, weights, fields=sum(each.fields for each in demands))
 
 
 def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.budget.grids import inverse_diagonal_flops
+from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.era5.canonical import Points
@@ -92,7 +93,7 @@ class Recalibrating:
     Attributes
     ----------
     method : str
-        Of `cagp_dist.calibration.recalibration.RECALIBRATIONS`; ``"none"`` where nothing does.
+        Of `cagp_dist.calibration.method_names.METHOD_NAMES`; ``"none"`` where nothing does.
     errors : str
         Where its errors come from.
     places : int
@@ -105,6 +106,10 @@ class Recalibrating:
         Whether calibration points were drawn in blocks of their own.
     history : History or None
         Errors of earlier times; None where the job does not ask for them.
+    levels : tuple of float
+        Of a sharp GP, those of its quantiles.
+    split : str
+        Of a sharp GP, how the calibration points are used.
     """
 
     method: str = "none"
@@ -114,6 +119,8 @@ class Recalibrating:
     why_not: str = ""
     blocks: bool = False
     history: History | None = None
+    levels: tuple[float, ...] = ()
+    split: str = ""
 
     def key(self) -> dict[str, object]:
         """Give what a run key has to know; nothing where nothing is corrected."""
@@ -140,7 +147,20 @@ class Recalibrating:
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]
         earlier = "" if self.history is None else f" {self.history.statement()}"
-        return f"Predictive laws are corrected ({self.method}) by {source}.{earlier}"
+        return f"Predictive laws are corrected ({self.method}) by {source}{self._of_sharp()}.{earlier}"
+
+    def _of_sharp(self) -> str:
+        """Say which quantiles have lengthscales of their own, and what is guaranteed."""
+        if self.method != SHARP:
+            return ""
+        chosen = {
+            "three-way": "chosen with one half of these points and scaled by the errors at the other half",
+            "two-way": "chosen and scaled with the same points, which guarantees no probability",
+        }[self.split]
+        return (
+            f": quantiles at {len(self.levels)} levels from {self.levels[0]:g} to {self.levels[-1]:g} have "
+            f"lengthscales of their own, {chosen}"
+        )
 
 
 NOT_ASKED = Recalibrating()
@@ -166,8 +186,7 @@ def with_errors(
     if table.method == "none":
         return design, NOT_ASKED
     if design.calibration is not None:
-        check_enough(table.method, design.calibration.size)
-        return design, Recalibrating(table.method, "points", design.calibration.size)
+        return design, _of_points(table, design.calibration.size)
     errors: Errors
     if design.folds is not None:
         errors, places, chosen = "folds", design.test.size, design
@@ -183,6 +202,18 @@ def with_errors(
     if found.asked or places >= FEWEST_ERRORS:
         return chosen, found
     return design, too_few(found)
+
+
+def _of_points(table: RecalibrationTable, places: int) -> Recalibrating:
+    """Correct laws by errors at points that the job keeps."""
+    if table.method != SHARP:
+        check_enough(table.method, places)
+        return Recalibrating(table.method, "points", places)
+    try:
+        table.check_points(places)
+    except ValueError as error:
+        raise ConfigurationError(f'[recalibration] method = "{SHARP}": {error}.') from error
+    return Recalibrating(SHARP, "points", places, levels=table.sharp_levels, split=table.sharp_split)
 
 
 def check_enough(method: str, places: int) -> None:

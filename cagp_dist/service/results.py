@@ -19,7 +19,8 @@ from cagp_dist.service.fold_fits import FEW_PLACES
 from cagp_dist.service.history import errors_group
 from cagp_dist.service.jobfile.design import BlockPoints, FoldPoints
 from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.laws import KnownErrors, learnt, unchanged, without_gaps
+from cagp_dist.service.known_errors import known_errors, predictive_std
+from cagp_dist.service.laws import learnt, unchanged
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
@@ -80,12 +81,15 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     sampled = solution.sampled
     trace = [_scores(task, noise, step, observed) for step in solution.steps]
     unfinished = solution.computational_std
-    known = known_errors(task, solution, noise, nugget=nugget)
-    laws = learnt(task.recalibration, known)
+    known, sharp = known_errors(task, solution, noise, nugget=nugget), solution.sharp
+    laws = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
     mean, std = last.mean[:, columns.test], last.std[:, columns.test]
-    plain, where = Gaussian(mean, _predictive(noise, std)), task.inputs_at(design.test)
+    plain, where = Gaussian(mean, predictive_std(noise, std)), task.inputs_at(design.test)
     of_plain = unchanged().scored(plain, where, observed)
-    of_values = laws.scored(plain, where, observed, folds=design.folds) if laws.corrected else of_plain
+    stretched = None if sharp is None else predictive_std(noise, sharp.test)
+    of_values = of_plain
+    if laws.corrected:
+        of_values = laws.scored(plain, where, observed, folds=design.folds, stretched=stretched)
     groups = {
         "posterior": schema.posterior_group(
             **test,
@@ -94,7 +98,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             noise_variance=noise,
             observed=observed,
             computational_std=None if unfinished is None else unfinished[:, columns.test],
-            law=laws.published(plain, where, folds=design.folds),
+            law=laws.published(plain, where, folds=design.folds, stretched=stretched),
             variable=points.variable,
             names=names,
         ),
@@ -142,8 +146,12 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             cell_mean, cell_std = sampled.mean, sampled.std
         law = None
         if not nodes_of(design.cells):  # nobody observes a mean over a cell
-            at_cells = Gaussian(cell_mean, _predictive(elsewhere, cell_std))
-            law = laws.published(at_cells, unit_sphere(*design.cells.points()))
+            at_cells = Gaussian(cell_mean, predictive_std(elsewhere, cell_std))
+            law = laws.published(
+                at_cells,
+                unit_sphere(*design.cells.points()),
+                stretched=None if sharp is None else predictive_std(elsewhere, sharp.cells),
+            )
         groups[name] = schema.map_group(
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
@@ -180,7 +188,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
                 groups["map"].attrs["blank_cells"] = fine.blank
     if task.wanted is not None:
         place_mean, place_std = last.mean[:, columns.places], last.std[:, columns.places]
-        at_places = Gaussian(place_mean, _predictive(elsewhere, place_std))
+        at_places = Gaussian(place_mean, predictive_std(elsewhere, place_std))
         wanted = unit_sphere(task.wanted.latitude_degrees, task.wanted.longitude_degrees)
         groups["targets"] = schema.targets_group(
             times=points.times,
@@ -190,7 +198,11 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             std=place_std,
             noise_variance=elsewhere,
             computational_std=None if unfinished is None else unfinished[:, columns.places],
-            law=laws.published(at_places, wanted),
+            law=laws.published(
+                at_places,
+                wanted,
+                stretched=None if sharp is None else predictive_std(elsewhere, sharp.places),
+            ),
             variable=points.variable,
             names=task.wanted.names,
         )
@@ -262,12 +274,12 @@ def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
 def _scores(task: Task, noise: float | Array, step: Step, observed: Array) -> Scores:
     test, weights = task.design.test, task.design.test_weights
     mean = step.mean[:, : test.size]
-    predictive_std = _predictive(noise, step.std[:, : test.size])
+    with_noise = predictive_std(noise, step.std[:, : test.size])
     there = ~np.isnan(observed)
     if there.all():
-        return scores(mean, predictive_std, observed, weights=weights)
+        return scores(mean, with_noise, observed, weights=weights)
     # each observation with the weight of its place
-    return scores(mean[there], predictive_std[there], observed[there], weights=weights[np.nonzero(there)[1]])
+    return scores(mean[there], with_noise[there], observed[there], weights=weights[np.nonzero(there)[1]])
 
 
 def _pooled(of_values: PointScores, weights: Array) -> Scores:
@@ -276,51 +288,6 @@ def _pooled(of_values: PointScores, weights: Array) -> Scores:
     if there.all():
         return of_values.pooled(weights=weights)
     return of_values[there].pooled(weights=weights[np.nonzero(there)[1]])
-
-
-def known_errors(
-    task: Task, solution: Solution, noise: float | Array, *, nugget: float
-) -> KnownErrors | None:
-    """Give the errors from which the laws of a job are to be corrected, None if they are not.
-
-    Parameters
-    ----------
-    task : Task
-        Points and values.
-    solution : Solution
-        The solve.
-    noise : float or array, shape (q,)
-        Noise variance at the test points.
-    nugget : float
-        Of the prior.
-    """
-    last, design, values = solution.steps[-1], task.design, task.points.values
-    history = task.recalibration.history
-    past = None if history is None else history.past
-    match task.recalibration.errors:
-        case "points":
-            chosen, at = task.calibrating, task.columns.calibration
-            std = _predictive(task.noise_at(chosen, nugget), last.std[:, at])
-            law, places = Gaussian(last.mean[:, at], std), task.inputs_at(chosen)
-            training = task.inputs, values[:, design.train]
-            return KnownErrors(
-                law, values[:, chosen], places, training=training, blocks=design.calibration_blocks, past=past
-            )
-        case "folds":
-            at = task.columns.test
-            law = Gaussian(last.mean[:, at], _predictive(noise, last.std[:, at]))
-            return KnownErrors(
-                law, values[:, design.test], task.inputs_at(design.test), design.folds, past=past
-            )
-        case "leave-one-out" if solution.left_out is not None:
-            found = solution.left_out
-            law, observed = without_gaps(found.mean, found.std, values[:, design.train])
-            return KnownErrors(law, observed, task.inputs, past=past)
-    return None
-
-
-def _predictive(noise_variance: float | Array, std: Array) -> Array:
-    return np.asarray(np.sqrt(std**2 + noise_variance), dtype=np.float64)
 
 
 def attributes_of(
@@ -358,6 +325,7 @@ def attributes_of(
         **_cross_validation(task),
         **_blocks(task),
         **_gaps(task),
+        **_sharp(solution),
         "prior": {
             "kernel": job.prior.kernel,
             "mean": job.prior.mean,
@@ -426,6 +394,20 @@ def _gaps(task: Task) -> dict[str, object]:
     """Count the values and the solves where observed points lack values at some times."""
     gaps = gaps_of(task.points, task.design.train)
     return {} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}
+
+
+def _sharp(solution: Solution) -> dict[str, object]:
+    """Give the lengthscales of the quantiles of a sharp GP, as multiples of those of the prior, and beta."""
+    if solution.sharp is None:
+        return {}
+    fitted = solution.sharp.fitted
+    return {
+        "sharp": {
+            "levels": fitted.levels.tolist(),
+            "beta": fitted.beta.tolist(),
+            "lengthscale_factors": np.exp(-fitted.stretches[:, 0]).tolist(),
+        }
+    }
 
 
 def _mean_estimate(job: Job) -> dict[str, object]:

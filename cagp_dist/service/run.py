@@ -8,7 +8,10 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cagp_dist.budget import Plan
+from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
@@ -23,8 +26,9 @@ from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
+from cagp_dist.service.sharp import FACTORS, sharpened
 from cagp_dist.service.simulation import simulate_task
-from cagp_dist.service.solve import Solution
+from cagp_dist.service.solve import Sharpened, Solution
 from cagp_dist.service.task import Simulations, Task, prepare
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import memory_limit, workers_of
@@ -130,6 +134,10 @@ def run(
         with clock.stage("Solve") as stage:
             solve = partial(_solve, task, prior, stage, workers.deadlines, fold_priors, checkpoints)
             solution = workers.attempt(solve, stage.note)
+        if task.recalibration.method == SHARP:
+            with clock.stage("Sharp quantiles") as stage:
+                sharpen = partial(_sharpened, task, prior, solution, stage, workers.deadlines)
+                solution = replace(solution, sharp=workers.attempt(sharpen, stage.note))
         with clock.stage("Scores"):
             groups = groups_of(task, prior, solution)
         if not (solution.status.ok or publish_unconverged):
@@ -273,6 +281,32 @@ def _solve(
     direct = solution.status in (Status.EXACT, Status.SOLVED)
     stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
     return solution
+
+
+def _sharpened(
+    task: Task, prior: Prior, solution: Solution, stage: Stage, deadlines: Deadlines, executor: Executor
+) -> Sharpened:
+    """Find lengthscales for the quantiles; say how many solves that takes before it begins."""
+    most = min(FACTORS, len(task.recalibration.levels))
+    stage.note(
+        f"{FACTORS + 1} solves like that of the job for calibration points, then up to {most} for all others"
+    )
+
+    def report(fraction: float, text: str) -> None:
+        stage.progress(fraction, text)
+        deadlines.check()
+
+    found = sharpened(
+        task,
+        prior,
+        solution,
+        executor=executor,
+        memory_limit_bytes=memory_limit(task.job, executor),
+        progress=report,
+    )
+    factors = np.exp(-found.fitted.stretches[:, 0])
+    stage.summary = f"lengthscales {factors.min():.2g} to {factors.max():.2g} times that of the prior"
+    return found
 
 
 @contextmanager

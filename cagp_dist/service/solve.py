@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
+from cagp_dist.calibration.sharp import FittedSharp
 from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.gram.functionals import LinearFunctionals
@@ -81,6 +82,23 @@ class LeftOut:
 
 
 @dataclass(frozen=True, eq=False)
+class Sharpened:
+    """A sharp GP that was fitted, and its latent standard deviations for each stretch of its kernel.
+
+    Attributes
+    ----------
+    fitted : FittedSharp
+    test, cells, places : array, shape (S, 1, q) or (S, T, q)
+        At test points, points of a map and places of a table, in the unit of the observations, without noise.
+    """
+
+    fitted: FittedSharp
+    test: Array
+    cells: Array
+    places: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """The end of a solve.
 
@@ -104,6 +122,8 @@ class Solution:
         Of a cross-validation, the nugget with which each test point was predicted, where they differ.
     left_out : LeftOut or None
         Each observation as all others predict it, where that was asked for.
+    sharp : Sharpened or None
+        Quantiles with lengthscales of their own, where the job asks for them (`cagp_dist.service.sharp`).
     """
 
     steps: tuple[Step, ...]
@@ -114,6 +134,7 @@ class Solution:
     sampled: SampledMap | None = None
     test_nugget: Array | None = None
     left_out: LeftOut | None = None
+    sharp: Sharpened | None = None
 
 
 def prior_of(job: Job, mean: Mean) -> Prior | None:
@@ -198,7 +219,7 @@ def solve(
     if X_sampled is not None:
         # by columns: one for each sample, and one for each of the others
         share = samples / (samples + len(X_new))
-        sampled = _sampled_map(
+        sampled = sampled_map(
             prior,
             X,
             y,
@@ -229,7 +250,7 @@ def solve(
 
         posteriors.append(
             condition(
-                Prior(prior.kernel, prior.noise_variance, _columns_of(prior, columns)),
+                prior_of_times(prior, columns),
                 X,
                 y[columns] if on_grid else y[:, columns],
                 X_new,
@@ -267,7 +288,7 @@ def solve(
     )
 
 
-def _sampled_map(
+def sampled_map(
     prior: Prior,
     X: Array | LatLonGrid,
     y: Array,
@@ -328,11 +349,11 @@ def _std_by_time(variances: Sequence[Array], *, fields: int) -> Array:
     return np.broadcast_to(rows, (fields, rows.shape[1]))
 
 
-def _columns_of(prior: Prior, columns: slice) -> Mean:
-    """Restrict the prior mean to some of its columns; one that is estimated has none."""
+def prior_of_times(prior: Prior, times: slice) -> Prior:
+    """Restrict the mean of a prior to some of its columns; one that is estimated has none."""
     if prior.estimates_mean:
-        return prior.mean
-    return lambda X: prior.mean_at(X)[:, columns]
+        return prior
+    return replace(prior, mean=lambda X: prior.mean_at(X)[:, times])
 
 
 def _steps(

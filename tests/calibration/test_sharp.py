@@ -92,7 +92,8 @@ def _shares(simulations: range, *, new: int, count: int) -> np.ndarray:
     shares = []
     for seed in simulations:
         prior, X, _, others, values, law = _problem(seed, n=15, others=2 * count + new)
-        sharp = Sharp(DenseModel(prior, X), LEVELS, anisotropic=seed % 2 == 0, starts=2, steps=2)
+        way = ({"anisotropic": True}, {"factors": 7}, {"anisotropic": True}, {})[seed % 4]
+        sharp = Sharp(DenseModel(prior, X), LEVELS, starts=2, steps=2, **way)
         fitted = sharp.fit(law[:-new], values[:-new], others[:-new])
         shares.append(np.mean(values[-new:] <= fitted.quantiles(law[-new:], others[-new:]), axis=1))
     return np.array(shares)

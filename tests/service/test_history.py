@@ -15,8 +15,7 @@ from cagp_dist.predictive import Gaussian
 from cagp_dist.service.history import with_history
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.laws import KnownErrors
-from cagp_dist.service.results import known_errors
+from cagp_dist.service.known_errors import KnownErrors, known_errors
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
 from cagp_dist.store.arrays import read_group

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.fit import fit_prior
@@ -13,6 +14,7 @@ from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
+from cagp_dist.service.sharp import sharpened
 from cagp_dist.service.task import prepare
 
 from ..jobs import job_text, random_points
@@ -99,6 +101,9 @@ def outcome(task):
         X_sampled=task.sampled_inputs,
         fold_priors=folds,
     )
+    if task.recalibration.method == SHARP:
+        found = sharpened(task, fitted.prior, solution, executor=executor, progress=quiet)
+        solution = dataclasses.replace(solution, sharp=found)
     said, groups = fitted.attributes(), groups_of(task, fitted.prior, solution)
     laws = groups["posterior"].drop_vars("t2m")  # what was observed there
     found = {
@@ -147,6 +152,11 @@ def assert_same_bits(one, other):
         ),
         ({"train": WHOLE, "test": BLOCKS}, {"solver": {"name": "rings"}}, None),
         (
+            {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
+            {"recalibration": SHARP, "estimate": "ordinary"},
+            None,
+        ),
+        (
             {
                 "train": random_points(120),
                 "test": BLOCKS,
@@ -165,7 +175,16 @@ def assert_same_bits(one, other):
             None,
         ),
     ],
-    ids=["points", "ordinary mean", "gaps", "whole grid", "blocks", "sampled map", "conjugate gradients"],
+    ids=[
+        "points",
+        "ordinary mean",
+        "gaps",
+        "whole grid",
+        "blocks",
+        "sharp",
+        "sampled map",
+        "conjugate gradients",
+    ],
 )
 def test_no_bit_depends_on_values_that_are_held_out(field, design, settings, change):
     """Fitted numbers, mean, predictions at every iteration, and the laws that calibration made of them."""

@@ -8,7 +8,7 @@ import xarray as xr
 
 from cagp_dist.calibration import corrected
 from cagp_dist.calibration.local_scale import LocalScale
-from cagp_dist.calibration.method_names import METHOD_NAMES
+from cagp_dist.calibration.method_names import METHOD_NAMES, SHARP, SHARP_LEVELS
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.calibration.scores import scores_of
 from cagp_dist.errors import ConfigurationError
@@ -22,6 +22,7 @@ from cagp_dist.service.plan import plan_job, size_of_task
 from cagp_dist.service.recalibration import FEWEST_ERRORS
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
+from cagp_dist.service.sharp import sharpened
 from cagp_dist.service.strata import roughness_of_test, strata_of_test
 from cagp_dist.service.task import prepare
 from cagp_dist.store.arrays import read_group
@@ -157,13 +158,18 @@ def test_laws_of_a_map_do_not_depend_on_how_many_are_in_memory(done, monkeypatch
 
 
 def test_job_files_know_every_method():
-    assert tuple(RECALIBRATIONS) == METHOD_NAMES
+    assert {*RECALIBRATIONS, SHARP} == set(METHOD_NAMES)
 
 
-@pytest.mark.parametrize("method", RECALIBRATIONS)
+@pytest.mark.parametrize("method", METHOD_NAMES)
 def test_every_method_gives_groups_that_can_be_published(done, method):
     task, solution = done
     chosen = replace(task, recalibration=replace(task.recalibration, method=method))
+    if method == SHARP:
+        settings = replace(chosen.recalibration, levels=SHARP_LEVELS, split="three-way")
+        chosen = replace(chosen, recalibration=settings)
+        quiet = {"executor": SerialExecutor(), "progress": lambda *_: None}
+        solution = replace(solution, sharp=sharpened(chosen, chosen.prior, solution, **quiet))
     groups = groups_of(chosen, task.prior, solution)
     for name, group in groups.items():
         check(name, group)

@@ -13,18 +13,19 @@ from pydantic import (
     model_validator,
 )
 
-from cagp_dist.calibration.method_names import METHOD_NAMES
+from cagp_dist.calibration.fewest import fewest_of_split, outermost
+from cagp_dist.calibration.method_names import METHOD_NAMES, SHARP, SHARP_LEVELS
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
-from cagp_dist.service.jobfile.design import DesignTable
+from cagp_dist.service.jobfile.design import DesignTable, FoldPoints
 from cagp_dist.service.jobfile.observations import Observations
 from cagp_dist.service.jobfile.prior import PriorTable
 from cagp_dist.service.jobfile.runtime import RuntimeTable
 from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable, SolverTable
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.registry import SOLVERS
-from cagp_dist.text import alternatives
+from cagp_dist.text import alternatives, counted
 
 if TYPE_CHECKING:
     MethodName = str
@@ -49,6 +50,24 @@ class RecalibrationTable(Table):
             le=100_000,
         ),
     ] = None
+    levels: Annotated[
+        tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] | None,
+        BeforeValidator(values.as_tuple),
+        Field(
+            description='of "sharp", levels of the quantiles: ascending numbers above 0 and below 1, 2 to 99',
+            examples=[[0.05, 0.5, 0.95]],
+            min_length=2,
+            max_length=99,
+        ),
+    ] = None
+    split: Annotated[
+        Literal["three-way", "two-way"] | None,
+        Field(
+            description='of "sharp", "three-way": lengthscales are chosen with one half of the calibration '
+            'points, widths with the other; or "two-way": both with all of them',
+            examples=["three-way"],
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _history_is_of_a_scale(self) -> Self:
@@ -58,6 +77,46 @@ class RecalibrationTable(Table):
                 'leave it out, or write method = "local-scale"'
             )
         return self
+
+    @model_validator(mode="after")
+    def _levels_of_quantiles(self) -> Self:
+        given = [name for name in ("levels", "split") if getattr(self, name) is not None]
+        if given and self.method != SHARP:
+            raise ValueError(
+                f'{" and ".join(given)} came with method = "{self.method}", but only "{SHARP}" has them; '
+                f'leave them out, or write method = "{SHARP}"'
+            )
+        if self.levels is not None and list(self.levels) != sorted(set(self.levels)):
+            raise ValueError(f"levels = {list(self.levels)} do not ascend; sort them, and give none twice")
+        return self
+
+    @property
+    def sharp_levels(self) -> tuple[float, ...]:
+        """Levels of the quantiles of a sharp GP."""
+        return SHARP_LEVELS if self.levels is None else self.levels
+
+    @property
+    def sharp_split(self) -> Literal["three-way", "two-way"]:
+        """How the calibration points of a sharp GP are used."""
+        return self.split or "three-way"
+
+    @property
+    def fewest_points(self) -> int:
+        """Calibration points that a sharp GP needs."""
+        return fewest_of_split(self.sharp_levels, parts=1 if self.sharp_split == "two-way" else 2)
+
+    def check_points(self, count: int) -> None:
+        """Raise `ValueError` if so many calibration points are too few for the levels of a sharp GP."""
+        if count >= (needed := self.fewest_points):
+            return
+        fewer = "levels nearer to the middle"
+        if self.sharp_split == "three-way":
+            fewer += f', or split = "two-way", which needs {needed // 2} and guarantees nothing'
+        raise ValueError(
+            f"{counted(count, 'calibration point')} cannot resolve the level "
+            f"{outermost(self.sharp_levels):g}{' in each half' if self.sharp_split == 'three-way' else ''}; "
+            f"expected at least {needed}: raise count of [design] calibration, or ask for {fewer}"
+        )
 
     @property
     def asked(self) -> bool:
@@ -115,9 +174,9 @@ class Job(Table):
             examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
         ),
     ] = DEFAULT_SOLVER
-    recalibration: Annotated[RecalibrationTable, Field(description="the keys method, history")] = (
-        RecalibrationTable()
-    )
+    recalibration: Annotated[
+        RecalibrationTable, Field(description="the keys method, history, levels, split")
+    ] = RecalibrationTable()
     cluster: Annotated[ClusterTable, Field(description="the keys scheduler, workers, memory_limit")] = (
         ClusterTable()
     )
@@ -142,6 +201,26 @@ class Job(Table):
         if isinstance(source, str) and source.startswith("table:") and isinstance(design, dict):
             return {**tables, "design": {"train": {"kind": "all"}, **design}}
         return tables
+
+    @field_validator("recalibration", mode="after")
+    @classmethod
+    def _a_sharp_gp_has_points_of_its_own(
+        cls, table: RecalibrationTable, info: ValidationInfo
+    ) -> RecalibrationTable:
+        design = info.data.get("design")
+        if table.method != SHARP or design is None:
+            return table
+        if design.calibration is not None:
+            table.check_points(design.calibration.count)
+            return table
+        folds = ""
+        if isinstance(design.test, FoldPoints):
+            folds = ', and test = { kind = "random", count = 1000, seed = 1 } in place of a cross-validation'
+        raise ValueError(
+            f'method = "{SHARP}" learns from errors at points that are kept for it, and [design] keeps none; '
+            f'add calibration = {{ kind = "random", count = 1000, seed = 2 }} to it{folds}. For the levels '
+            f"asked for it takes at least {table.fewest_points} calibration points"
+        )
 
     @field_validator("solver", mode="after")
     @classmethod
@@ -194,10 +273,15 @@ class Job(Table):
         does not say depends on its points: the key of the run has it.
         """
         form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output"})
+        table = form["recalibration"]
+        sharp = {"levels": list(self.recalibration.sharp_levels), "split": self.recalibration.sharp_split}
+        for key, value in sharp.items():
+            if self.recalibration.method == SHARP:
+                table[key] = value
+            else:
+                del table[key]
         if self.recalibration.history is None:
-            del form["recalibration"][
-                "history"
-            ]  # jobs from before there were this key and table keep their form
+            del table["history"]  # jobs from before there were this key and table keep their form
             if self.recalibration.method in ("none", RecalibrationTable().method):
                 del form["recalibration"]
         observations = form["observations"]

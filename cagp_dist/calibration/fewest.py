@@ -1,0 +1,31 @@
+"""How many calibration points levels need: ``1 / min(level, 1 - level)``, in each part of a split."""
+
+from collections.abc import Sequence
+from math import ceil
+
+
+def fewest(level: float) -> int:
+    """Smallest number of calibration points that resolve a level: ``1 / min(level, 1 - level)``, rounded up.
+
+    Examples
+    --------
+    >>> fewest(0.05), fewest(0.9), fewest(0.99)
+    (20, 10, 100)
+    """
+    return max(2, ceil(1.0 / min(level, 1.0 - level) - 1e-9))
+
+
+def outermost(levels: Sequence[float]) -> float:
+    """Level that needs the most calibration points."""
+    return min(levels, key=lambda level: min(level, 1.0 - level))
+
+
+def fewest_of_split(levels: Sequence[float], *, parts: int) -> int:
+    """Smallest number of points that resolve all levels in each of so many equal parts.
+
+    Examples
+    --------
+    >>> fewest_of_split((0.025, 0.5, 0.9), parts=2)
+    80
+    """
+    return parts * fewest(outermost(levels))

@@ -1,0 +1,124 @@
+"""Errors of the predictions of a job that did not use the values that they are compared with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.local_scale import LocalScale
+from cagp_dist.calibration.past_errors import PastErrors
+from cagp_dist.calibration.recalibration import Fitted, Recalibration
+from cagp_dist.predictive import Gaussian
+from cagp_dist.service.solve import Solution
+from cagp_dist.service.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class KnownErrors:
+    """Predictions that did not use the values that they are compared with.
+
+    Attributes
+    ----------
+    law : Gaussian, shape (T, N)
+        Noise included.
+    observed : array, shape (T, N)
+        NaN where nothing was observed.
+    X : array, shape (N, 3)
+        Where, on the unit sphere.
+    folds : array of int, shape (N,), or None
+        Of a cross-validation, the fold of each place.
+    training : tuple of arrays, or None
+        Places (n, 3) and values (T, n) that the predictions were made from, where these points are none of
+        them.
+    blocks : array of int, shape (N,), or None
+        Which block each place lies in, where whole blocks were kept.
+    past : PastErrors or None
+        Of earlier times at the same places.
+    """
+
+    law: Gaussian
+    observed: Array
+    X: Array
+    folds: Indices | None = None
+    training: tuple[Array, Array] | None = None
+    blocks: Indices | None = None
+    past: PastErrors | None = None
+
+    def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
+        """Let a method learn from the errors, or from those of all folds but one."""
+        if without is None or self.folds is None:
+            if isinstance(method, LocalScale):
+                return method.fit(
+                    self.law,
+                    self.observed,
+                    self.X,
+                    training=self.training,
+                    past=self.past,
+                    groups=self.blocks,
+                )
+            return method.fit(self.law, self.observed, self.X)
+        others = self.folds != without
+        law, observed, X, folds = (
+            self.law[:, others],
+            self.observed[:, others],
+            self.X[others],
+            self.folds[others],
+        )
+        if isinstance(method, LocalScale):
+            past = None if self.past is None else self.past.at(np.flatnonzero(others))
+            several = np.unique(folds).size > 1
+            return method.fit(law, observed, X, past=past, groups=folds if several else None)
+        return method.fit(law, observed, X)
+
+
+def known_errors(
+    task: Task, solution: Solution, noise: float | Array, *, nugget: float
+) -> KnownErrors | None:
+    """Give the errors from which the laws of a job are to be corrected, None if they are not.
+
+    Parameters
+    ----------
+    task : Task
+        Points and values.
+    solution : Solution
+        The solve.
+    noise : float or array, shape (q,)
+        Noise variance at the test points.
+    nugget : float
+        Of the prior.
+    """
+    last, design, values = solution.steps[-1], task.design, task.points.values
+    history = task.recalibration.history
+    past = None if history is None else history.past
+    match task.recalibration.errors:
+        case "points":
+            chosen, at = task.calibrating, task.columns.calibration
+            std = predictive_std(task.noise_at(chosen, nugget), last.std[:, at])
+            law, places = Gaussian(last.mean[:, at], std), task.inputs_at(chosen)
+            training = task.inputs, values[:, design.train]
+            return KnownErrors(
+                law, values[:, chosen], places, training=training, blocks=design.calibration_blocks, past=past
+            )
+        case "folds":
+            at = task.columns.test
+            law = Gaussian(last.mean[:, at], predictive_std(noise, last.std[:, at]))
+            return KnownErrors(
+                law, values[:, design.test], task.inputs_at(design.test), design.folds, past=past
+            )
+        case "leave-one-out" if solution.left_out is not None:
+            found = solution.left_out
+            law, observed = _without_gaps(found.mean, found.std, values[:, design.train])
+            return KnownErrors(law, observed, task.inputs, past=past)
+    return None
+
+
+def predictive_std(noise_variance: float | Array, std: Array) -> Array:
+    """Add the noise of an observation to standard deviations of the latent field."""
+    return np.asarray(np.sqrt(std**2 + noise_variance), dtype=np.float64)
+
+
+def _without_gaps(mean: Array, std: Array, observed: Array) -> tuple[Gaussian, Array]:
+    """Gaussian laws (T, N) of predictions that are NaN where nothing was observed, and the observations."""
+    known = ~np.isnan(mean)
+    law = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
+    return law, np.where(known, observed, np.nan)

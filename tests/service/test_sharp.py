@@ -1,0 +1,340 @@
+"""Jobs with sharp GPs: against the class on dense matrices; kinds of targets, plans, executors, refusals."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.calibration.method_names import SHARP_LEVELS
+from cagp_dist.calibration.sharp import Sharp
+from cagp_dist.calibration.stretched import DenseModel, FieldByField, SolvedModel
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.predictive import Gaussian
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.service import sharp as service
+from cagp_dist.service.folds import solve_task
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.plan import plan_job
+from cagp_dist.service.results import groups_of
+from cagp_dist.service.run import run
+from cagp_dist.service.sharp import FACTORS, sharpened
+from cagp_dist.service.task import prepare
+from cagp_dist.store.arrays import read_group
+from cagp_dist.store.layout import QUANTILE_LEVELS, check
+
+from ..clusters import local_cluster
+from ..jobs import job_text, map_grid, random_points
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+TIMES = ["2020-01-01", "2020-01-02"]
+NUMBERS = {"lengthscale": 0.3, "variance": 9.0, "noise_variance": 0.4}
+DESIGN = {
+    "train": random_points(130),
+    "test": random_points(40, seed=1),
+    "calibration": random_points(90, seed=2),
+    "map": map_grid(30.0),
+}
+BLOCKS = {"name": "block-gauss-seidel", "iterations": 2, "block_size": 50}
+FEW = {"levels": [0.1, 0.5, 0.9]}
+
+
+def rough_field(*, gaps=False):
+    """Two times on a globe of 10 degrees: rough in the east, so that stretched kernels say more there."""
+    rng = np.random.default_rng(4)
+    latitude, longitude = np.arange(-85.0, 86.0, 10.0), np.arange(0.0, 360.0, 10.0)
+    waves = 3.0 * np.sin(np.deg2rad(3.0 * longitude)) * np.cos(np.deg2rad(latitude))[:, None]
+    rough = np.where(longitude < 180.0, 0.3, 3.0)
+    values = 280.0 + waves + rough * rng.standard_normal((2, latitude.size, longitude.size))
+    if gaps:
+        values[0, rng.random(values.shape[1:]) < 0.15] = np.nan
+    return xr.Dataset(
+        {"t2m": (("time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
+        coords={"time": np.array(TIMES, "datetime64[ns]"), "latitude": latitude, "longitude": longitude},
+    )
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    folder, found = tmp_path_factory.mktemp("field"), {}
+    for name, gaps in (("whole", False), ("gaps", True)):
+        found[name] = folder / f"{name}.zarr"
+        rough_field(gaps=gaps).to_zarr(found[name], zarr_format=3, consolidated=False)
+    return found
+
+
+def the_job(store, root, *, design=None, solver=BLOCKS, estimate="ordinary", settings=None, **others):
+    return parse_job(
+        job_text(
+            observations={"source": f"zarr:{store}", "times": TIMES},
+            design={**DESIGN, **(design or {})},
+            prior={**NUMBERS, "mean_estimate": estimate},
+            solver=solver,
+            recalibration={"method": "sharp", **(settings or {})},
+            output={"root": root},
+            **others,
+        )
+    )
+
+
+def solved(task, executor=None):
+    executor, quiet = executor or SerialExecutor(), {"progress": lambda *_: None}
+    solution = solve_task(
+        task,
+        task.prior,
+        executor=executor,
+        on_plan=lambda _: None,
+        X_mean=task.mean_inputs,
+        X_sampled=task.sampled_inputs,
+        **quiet,
+    )
+    return replace(solution, sharp=sharpened(task, task.prior, solution, executor=executor, **quiet))
+
+
+def task_of(job):
+    return prepare(job, ingest(job, report=lambda _: None))
+
+
+def fitted_by_hand(task, solution, model, **settings):
+    """The class itself, on predictions that were published."""
+    at = task.columns.calibration
+    last, kept = solution.steps[-1], task.design.calibration
+    law = Gaussian(last.mean[:, at], np.sqrt(last.std[:, at] ** 2 + NUMBERS["noise_variance"]))
+    sharp = Sharp(model, settings.pop("levels", SHARP_LEVELS), factors=FACTORS, **settings)
+    return sharp.fit(law, task.points.values[:, kept], task.inputs_at(kept))
+
+
+def expected_quantiles(fitted, group, X):
+    """Of the laws that the fitted class gives for a published group, (T, L, q)."""
+    mean, std = (
+        group[name].values.reshape(2, -1) if name in group else None for name in ("t2m_mean", "t2m_std")
+    )
+    law = Gaussian(mean, np.sqrt(std**2 + NUMBERS["noise_variance"]))
+    return np.moveaxis(fitted(law, X).quantile(QUANTILE_LEVELS), 0, 1)
+
+
+@pytest.mark.parametrize("store", ["whole", "gaps"])
+@pytest.mark.parametrize("split", ["three-way", "two-way"])
+def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp_path, store, split):
+    """At test points, map cells and places of a table; times with gaps have variances of their own."""
+    table = tmp_path / "places.csv"
+    table.write_text("latitude,longitude\n10.0,20.0\n-40.0,200.0\n")
+    design = {"targets": f"table:{table}"}
+    job = the_job(
+        stores[store], tmp_path, design=design, solver={"name": "cholesky"}, settings={"split": split}
+    )
+    task = task_of(job)
+    solution = solved(task)
+    groups = groups_of(task, task.prior, solution)
+    parts = [
+        DenseModel(cagp.Prior(task.prior.kernel, NUMBERS["noise_variance"]), task.inputs[~np.isnan(values)])
+        for values in task.targets.T
+    ]
+    assert (len(parts[0].X) < len(parts[1].X)) == (store == "gaps")
+    model = FieldByField(task.prior, tuple(parts)) if store == "gaps" else parts[0]
+    fitted = fitted_by_hand(task, solution, model, split=split)
+    assert len(fitted.different) > 1  # levels have lengthscales of their own
+    where = {
+        "posterior": task.inputs_at(task.design.test),
+        "map": cagp.unit_sphere(*task.design.cells.points()),
+        "targets": cagp.unit_sphere([10.0, -40.0], [20.0, 200.0]),
+    }
+    for name, X in where.items():
+        group = groups[name]
+        check(name, group)
+        found = group.t2m_quantile.values.reshape(2, len(QUANTILE_LEVELS), -1)
+        np.testing.assert_allclose(found, expected_quantiles(fitted, group, X), rtol=1e-9)
+        assert (np.diff(found, axis=1) >= 0.0).all()
+        plain = np.sqrt(group.t2m_std.values**2 + NUMBERS["noise_variance"])
+        assert (np.abs(group.t2m_predictive_std.values / plain - 1.0) > 0.01).any()
+    law = fitted(
+        Gaussian(
+            groups["posterior"].t2m_mean.values,
+            np.sqrt(groups["posterior"].t2m_std.values ** 2 + NUMBERS["noise_variance"]),
+        ),
+        where["posterior"],
+    )
+    there = ~np.isnan(groups["posterior"].t2m.values)
+    pit = law.cdf(np.nan_to_num(groups["posterior"].t2m.values))
+    np.testing.assert_allclose(groups["calibration"].pit.values[there], pit[there], rtol=1e-9)
+    assert np.isfinite(groups["calibration"].crps_plain)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [BLOCKS, {"name": "conjugate-gradient", "iterations": 6}],
+    ids=["one matrix for all times", "a solve for each time"],
+)
+def test_every_solver_has_variances_of_its_own_for_stretched_kernels(stores, tmp_path, solver):
+    """Beside a mean whose coefficients are estimated; each time by itself where the solver follows values."""
+    job = the_job(stores["whole"], tmp_path, solver=solver, estimate="generalised", settings=FEW)
+    task = task_of(job)
+    solution = solved(task)
+    prior, built = task.conditioned(task.prior), task.solver
+    by_time = tuple(SolvedModel(prior, task.inputs, column[:, None], built) for column in task.targets.T)
+    model = FieldByField(prior, by_time)
+    fitted = fitted_by_hand(task, solution, model, levels=(0.1, 0.5, 0.9))
+    group = groups_of(task, task.prior, solution)["map"]
+    expected = expected_quantiles(fitted, group, cagp.unit_sphere(*task.design.cells.points()))
+    np.testing.assert_allclose(group.t2m_quantile.values.reshape(expected.shape), expected, rtol=1e-8)
+
+
+def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
+    """Error bars within 4.5 standard errors of those of a column for each cell, for every lengthscale."""
+    maps = {}
+    for samples in (0, 400):
+        design = {"map": {**map_grid(30.0), "std_samples": samples}}
+        task = task_of(the_job(stores["whole"], tmp_path, design=design, settings=FEW))
+        assert (task.sampled_inputs is not None) == bool(samples)
+        solution = solved(task)
+        maps[samples] = solution.sharp
+        assert groups_of(task, task.prior, solution)["map"].t2m_quantile.shape == (2, 7, 6, 12)
+    np.testing.assert_allclose(maps[400].fitted.beta, maps[0].fitted.beta, rtol=1e-9)
+    ratio = maps[400].cells / maps[0].cells
+    assert ratio.shape == (len(maps[0].fitted.different), 2, 72)
+    assert np.abs(ratio - 1.0).max() < 4.5 * np.sqrt(0.5 / 400)  # the largest of some 150 normal numbers
+    assert np.abs(ratio - 1.0).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        pytest.param(lambda stack: stack.enter_context(ThreadExecutor(workers=3)), id="threads"),
+        pytest.param(
+            lambda stack: DaskExecutor(stack.enter_context(local_cluster(2))),
+            id="dask",
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+def test_every_executor_gives_the_same_bits(stores, tmp_path, opened):
+    task = task_of(the_job(stores["gaps"], tmp_path, settings=FEW))
+    serial = groups_of(task, task.prior, solved(task))
+    with ExitStack() as stack:
+        other = groups_of(task, task.prior, solved(task, opened(stack)))
+    for name in ("posterior", "map"):
+        xr.testing.assert_identical(other[name], serial[name])
+
+
+def test_a_run_is_planned_as_it_is_done_and_says_what_it_did(stores, tmp_path, monkeypatch):
+    job = the_job(stores["whole"], tmp_path)
+    planned = plan_job(job)
+    said = "\n".join(planned.lines())
+    assert "sharp quantiles: 18 more solves with 45 calibration points, then up to 7 with 157 points" in said
+    plan = planned.sharp
+    assert plan.seconds == 18 * plan.search.seconds + 7 * plan.last.seconds
+    assert plan.peak_bytes > plan.last.peak_bytes
+    columns, events = [], []
+    solve = SolvedModel.solve
+
+    def counted(self, targets, x, stretch):
+        columns.append(len(targets))
+        return solve(self, targets, x, stretch)
+
+    monkeypatch.setattr(SolvedModel, "solve", counted)
+    outcome = run(job, observe=events.append)
+    attributes = read_group(outcome.path).attrs
+    sharp = json.loads(attributes["sharp"])
+    chosen = len(set(sharp["lengthscale_factors"]))
+    assert columns == [90] + FACTORS * [plan.search.q] + chosen * [plan.last.q]
+    assert sharp["levels"] == list(QUANTILE_LEVELS) == list(SHARP_LEVELS)
+    assert attributes["recalibration"] == "sharp"
+    assert attributes["recalibration_statement"] == (
+        "Predictive laws are corrected (sharp) by errors at 90 calibration points, none of them observed: "
+        "quantiles at 7 levels from 0.025 to 0.975 have lengthscales of their own, chosen with one half of "
+        "these points and scaled by the errors at the other half."
+    )
+    fractions = [event.fraction for event in events if event.stage == "Sharp quantiles" and event.fraction]
+    assert fractions == sorted(fractions)
+    assert len(fractions) == FACTORS + chosen
+    assert run(job).already_done
+    two_way = the_job(stores["whole"], tmp_path, settings={"split": "two-way"})
+    assert "guarantees no probability" in task_of(two_way).recalibration.statement()
+    assert task_of(two_way).run_key != task_of(job).run_key
+    stated = the_job(stores["whole"], tmp_path, settings={"levels": list(SHARP_LEVELS)})
+    assert task_of(stated).run_key == task_of(job).run_key
+
+
+def test_long_plans_name_what_takes_less(stores, tmp_path):
+    """Of solves that take minutes; and a cell whose mean is wanted has no law, nor a column."""
+    design = {"map": {"kind": "cells", "resolution_degrees": 30.0}}
+    planned = plan_job(the_job(stores["whole"], tmp_path, design=design)).sharp
+    assert planned.last.q == 40 + 45
+    slow = replace(planned, search=replace(planned.search, seconds=10.0))
+    assert '[recalibration] method = "local-scale" learns' in slow.lines(solve_seconds=12.0)[-1]
+    assert len(planned.lines(solve_seconds=12.0)) == 1
+    task = task_of(the_job(stores["whole"], tmp_path, design=design))
+    assert len(service.points_of(task).cells) == 0
+
+
+@pytest.mark.parametrize(
+    ("design", "settings", "message"),
+    [
+        (
+            {"calibration": None},
+            {},
+            r"\[recalibration\]: method = \"sharp\" learns from errors at points that are kept for it, and "
+            r"\[design\] keeps none; add calibration = \{ kind = \"random\", count = 1000, seed = 2 \} to it"
+            r"\. For the levels asked for it takes at least 80 calibration points",
+        ),
+        (
+            {"calibration": None, "test": {"kind": "folds", "count": 5}},
+            {},
+            r"test = \{ kind = \"random\", count = 1000, seed = 1 \} in place of a cross-validation",
+        ),
+        (
+            {"calibration": random_points(79, seed=2)},
+            {},
+            r"79 calibration points cannot resolve the level 0\.025 in each half; expected at least 80: raise"
+            r" count of \[design\] calibration, or ask for levels nearer to the middle, or split = "
+            r"\"two-way\", which needs 40 and guarantees nothing",
+        ),
+        (
+            {"calibration": random_points(99, seed=2)},
+            {"levels": [0.01, 0.5], "split": "two-way"},
+            r"99 calibration points cannot resolve the level 0\.01; expected at least 100",
+        ),
+        ({}, {"levels": [0.5, 0.1]}, r"levels = \[0\.5, 0\.1\] do not ascend"),
+        (
+            {},
+            {"levels": [0.5, 1.5]},
+            r"levels = .* is not allowed; expected of \"sharp\", levels of the quant",
+        ),
+        ({}, {"levels": [0.5]}, r"levels = \[0\.5\] is not allowed"),
+        (
+            {},
+            {"split": "four-way"},
+            r'split = "four-way" is not allowed; expected of "sharp", "three-way": lengthscales are chosen',
+        ),
+        (
+            {},
+            {"method": "kuleshov", "levels": [0.1, 0.9]},
+            r"levels came with method = \"kuleshov\", but only \"sharp\" has them",
+        ),
+    ],
+)
+def test_jobs_that_cannot_be_are_refused_with_what_to_add(stores, tmp_path, design, settings, message):
+    given = {name: value for name, value in {**DESIGN, **design}.items() if value is not None}
+    with pytest.raises(ConfigurationError, match=message):
+        parse_job(
+            job_text(
+                observations={"source": f"zarr:{stores['whole']}", "times": TIMES},
+                design=given,
+                recalibration={"method": "sharp", **settings},
+            )
+        )
+
+
+def test_too_few_values_at_the_calibration_points_are_refused(stores, tmp_path):
+    """Points there are enough, but most of them have no value."""
+    task = task_of(the_job(stores["whole"], tmp_path))
+    values = task.points.values.copy()
+    values[:, task.design.calibration[10:]] = np.nan
+    with pytest.raises(ConfigurationError, match=r'method = "sharp": .* cannot resolve the level 0\.025'):
+        solved(replace(task, points=replace(task.points, values=values)))
