@@ -70,8 +70,9 @@ class QuantileNetwork:
     calibration points by steps of Adam over all points at once. Beyond the levels, tails as of
     `cagp_dist.calibration.sharp.table_with_tails`.
 
-    **Nothing is guaranteed at new points**: a network that is trained for long fits few calibration points
-    too closely, and its intervals are then too short.
+    **Nothing is guaranteed at new points**, and the more it is trained (``epochs`` times ``rate``), the
+    closer it fits the calibration points. With some hundred of them a rate of 0.01 makes intervals far too
+    short and the CRPS worse than that of one curve; 800 allow it.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class QuantileNetwork:
     >>> rng = np.random.default_rng(0)
     >>> std = rng.choice([1.0, 4.0], size=2000)
     >>> errors = std * np.where(std < 2.0, 0.5, 2.0) * rng.standard_normal(2000)
-    >>> fitted = QuantileNetwork().fit(Gaussian(np.zeros(2000), std), errors)  # doctest: +SKIP
+    >>> fitted = QuantileNetwork(rate=0.01).fit(Gaussian(np.zeros(2000), std), errors)  # doctest: +SKIP
     >>> fitted(Gaussian([0.0, 0.0], [1.0, 4.0])).interval(0.9)[1].round(0)  # doctest: +SKIP
     array([ 1., 13.])
     """
@@ -112,7 +113,7 @@ class QuantileNetwork:
     levels: tuple[float, ...] = LEVELS
     width: int = 32
     epochs: int = 200
-    rate: float = 0.01
+    rate: float = 3e-4
     seed: int = 0
 
     def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> FittedNetwork:

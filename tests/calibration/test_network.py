@@ -35,7 +35,7 @@ def test_untrained_it_gives_the_laws_that_were_predicted(torch):
 
 def test_it_learns_for_narrow_and_wide_laws_what_one_curve_cannot(torch):
     law, values = _draw(1, 800)
-    fitted = QuantileNetwork().fit(law, values)
+    fitted = QuantileNetwork(rate=0.01).fit(law, values)
     new, others = _draw(2, 4000)
     found, curve = fitted(new), Kuleshov().fit(law, values)(new)
     right = Gaussian(new.mean, new.std * np.where(new.std < 1.0, 0.5, 2.0)).crps(others).mean()
@@ -56,7 +56,9 @@ def test_it_learns_for_narrow_and_wide_laws_what_one_curve_cannot(torch):
 def test_seeds_repeat_and_leave_other_random_numbers_alone(torch):
     law, values = _draw(3, 60)
     state = torch.random.get_rng_state()
-    first, again, other = (QuantileNetwork(seed=seed, epochs=20).fit(law, values) for seed in (0, 0, 1))
+    first, again, other = (
+        QuantileNetwork(seed=seed, epochs=20, rate=0.01).fit(law, values) for seed in (0, 0, 1)
+    )
     assert torch.equal(state, torch.random.get_rng_state())
     np.testing.assert_array_equal(first(law).values, again(law).values)
     assert np.abs(first(law).values - other(law).values).max() > 1e-6
