@@ -189,12 +189,8 @@ def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
 
 
 def draw(path: Path, data: xr.Dataset) -> None:
-    """Draw the widths of 95 % intervals and the CRPS of every method, in units of those of one curve.
-
-    The network is left out: next to its CRPS the others could not be told apart.
-    """
-    shown = [method for method in METHODS if method != "network"]
-    colours = dict(zip(shown, COLOURS.values(), strict=True))
+    """Draw the widths of 95 % intervals and the CRPS of every method, in units of those of one curve."""
+    colours = dict(zip(METHODS, (*COLOURS.values(), "#b0508f"), strict=True))
     with drawn(path, width_inches=8.0, height_inches=3.0) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         places = np.arange(data.sizes["set"])[::-1]
@@ -202,7 +198,9 @@ def draw(path: Path, data: xr.Dataset) -> None:
             panels, ("width", "crps"), ("mean width of 95 % intervals", "CRPS"), strict=True
         ):
             ratio = (data[score] / data[score].sel(law="Kuleshov")).mean("repetition")
-            for method in shown:
+            for method in METHODS:
+                if bool(ratio.sel(law=method).isnull().all()):
+                    continue
                 axes.plot(
                     ratio.sel(law=method), places, "o", color=colours[method], label=method, markersize=5
                 )
@@ -210,7 +208,7 @@ def draw(path: Path, data: xr.Dataset) -> None:
             axes.set_title(f"{title}, times Kuleshov", loc="left", fontsize=9)
         panels[0].set_yticks(places, list(data["set"].values))
         figure.legend(
-            *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False
+            *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=7, frameon=False
         )
 
 
