@@ -40,7 +40,8 @@ $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 demo: install ## the main job on the built-in field: score table, maps, report
 	$(BIN)/cagp demo --output out/demo
 
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+# Two processes at once, of one BLAS thread each: more of them would wait for each other.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test: install-dev ## the tests
 	$(PYTEST) -m "not exhaustive" $(PYTEST_ARGS)

@@ -1,11 +1,18 @@
-"""Settings of the whole suite: Hypothesis profiles, and one BLAS thread for small dense formulas."""
+"""For the whole suite: Hypothesis profiles, one BLAS thread for small dense formulas, a Dask cluster."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
 
 # `ci`, the default, draws the same examples in every run; HYPOTHESIS_PROFILE=dev looks for new ones.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -19,3 +26,62 @@ def one_blas_thread() -> Iterator[None]:
     """For modules of many small dense products: threads that wait for each other make them much slower."""
     with threadpool_limits(limits=1, user_api="blas"):
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """A published run is put on the disk file by file; tests survive no power cut, and need not wait.
+
+    `tests.store` puts it there, and so does every other process.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)
+        yield
+
+
+_SAMPLES: dict[str, "xr.Dataset"] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sample_is_decoded_once() -> Iterator[None]:
+    """The built-in field, or the same part of it, is decoded by one child process for all tests.
+
+    In `tests.era5` every call has its own child process, and so it has in every other process.
+    """
+    from cagp_dist.era5 import sample
+    from cagp_dist.era5.files import open_file, scratch_folder
+
+    def opened(path: Path, *, scratch: Path, **selection: object) -> "xr.Dataset":
+        key = repr(sorted(selection.items()))
+        if key not in _SAMPLES:
+            _SAMPLES[key] = open_file(path, scratch=scratch, **selection)
+        with scratch_folder(scratch):
+            return _SAMPLES[key].copy(deep=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample, "open_file", opened)
+        yield
+
+
+@pytest.fixture(scope="session")
+def two_dask_workers() -> Iterator["Client"]:
+    """Client of a cluster of two processes for all tests that neither change nor lose its workers."""
+    from .clusters import local_cluster
+
+    with local_cluster(2) as client:
+        yield client
+
+
+@pytest.fixture
+def cluster_of(request: pytest.FixtureRequest) -> Iterator[Callable[[int], "Client"]]:
+    """A function that opens a cluster of so many processes; that of two is the one that tests share."""
+    from .clusters import local_cluster
+
+    with ExitStack() as stack:
+        yield (
+            lambda workers: (
+                request.getfixturevalue("two_dask_workers")
+                if workers == 2
+                else stack.enter_context(local_cluster(workers))
+            )
+        )

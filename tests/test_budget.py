@@ -343,13 +343,13 @@ ON_POINTS = [
 ]
 
 
-def with_workers(cases: list[tuple], *turns: tuple[int, ...]) -> list:
-    """Each case with one of two sets of numbers of workers in turn, and with the other at leisure."""
+def with_workers(cases: list[tuple], *turns: int) -> list:
+    """Each case with one of these numbers of workers in turn, and with the others at leisure."""
     found = []
     for number, case in enumerate(cases):
-        quick = turns[(number + number // 2) % 2]
-        for workers in sorted(turns[0] + turns[1]):
-            marks = () if workers in quick else pytest.mark.exhaustive
+        quick = turns[(number + number // len(turns)) % len(turns)]
+        for workers in turns:
+            marks = () if workers == quick else pytest.mark.exhaustive
             found.append(pytest.param(*case, workers, marks=marks))
     return found
 
@@ -357,7 +357,7 @@ def with_workers(cases: list[tuple], *turns: tuple[int, ...]) -> list:
 @pytest.mark.parametrize(
     ("n", "q", "fields", "solver", "covariance", "limit", "workers"),
     [
-        *with_workers(ON_POINTS, (0, 2), (1, 4)),
+        *with_workers(ON_POINTS, 0, 1, 2, 4),
         pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, 2, marks=pytest.mark.exhaustive),
     ],
 )
@@ -665,7 +665,7 @@ GRID_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("solver", "gaps", "targets", "workers"), with_workers(GRID_CASES, (0,), (2,)))
+@pytest.mark.parametrize(("solver", "gaps", "targets", "workers"), with_workers(GRID_CASES, 0, 2))
 def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, workers, warm):
     """Factors of the blocks, tables of distances and transforms included; poles and gaps too."""
     grid = cagp.LatLonGrid(np.linspace(-90.0, 89.0, 90), 120)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+from distributed import Client
 from scipy.linalg import cho_factor, cho_solve
 
 import cagp_dist as cagp
@@ -21,7 +22,6 @@ from cagp_dist.solvers import Problem, Solver, State
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.known_actions import KnownActions
 
-from ..clusters import local_cluster
 from ..oracle import Dense, assert_close, kernel_matrix
 from ..solvers.engine import LIMIT, states_of
 from ..solvers.stages import dense_cycles
@@ -54,16 +54,15 @@ EXECUTORS = ("serial", "threads", "dask")
 
 
 @contextmanager
-def opened(name: str) -> Iterator[Executor]:
-    """An executor by its name."""
+def opened(name: str, client: Callable[[], Client]) -> Iterator[Executor]:
+    """An executor by its name; Dask's is that of a client, which is asked for when it is needed."""
     if name == "serial":
         yield SerialExecutor()
     elif name == "threads":
         with ThreadExecutor(2) as executor:
             yield executor
     else:
-        with local_cluster(2) as client:
-            yield DaskExecutor(client)
+        yield DaskExecutor(client())
 
 
 @dataclass(frozen=True, eq=False)

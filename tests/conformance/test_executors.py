@@ -2,7 +2,7 @@
 
 import operator
 import time
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,22 +12,14 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor
 from cagp_dist.runtime.dask import DaskExecutor
 
-from ..clusters import local_cluster
 from ..oracle import assert_same_bits
 from ..problems import regression_problem
 
-
-@contextmanager
-def dask_executor():
-    with local_cluster(2) as client:
-        yield DaskExecutor(client)
-
-
 OPENERS = {
-    "serial": lambda: open_executor("serial"),
-    "one-thread": lambda: ThreadExecutor(1),
-    "three-threads": lambda: open_executor("local", workers=3),
-    "dask": dask_executor,
+    "serial": lambda client: open_executor("serial"),
+    "one-thread": lambda client: ThreadExecutor(1),
+    "three-threads": lambda client: open_executor("local", workers=3),
+    "dask": lambda client: nullcontext(DaskExecutor(client())),
 }
 
 
@@ -36,7 +28,7 @@ OPENERS = {
     params=[pytest.param(name, marks=pytest.mark.cluster if name == "dask" else ()) for name in OPENERS],
 )
 def executor(request):
-    with OPENERS[request.param]() as opened:
+    with OPENERS[request.param](lambda: request.getfixturevalue("two_dask_workers")) as opened:
         yield opened
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -130,10 +130,11 @@ TYPICAL = ("tiled", "rings", "masked rings")
 
 
 @pytest.fixture(scope="module")
-def places() -> Iterator[Callable[[str, str], Place]]:
+def places(request) -> Iterator[Callable[[str, str], Place]]:
     """Each Gram matrix on each executor, made when it is first asked for; it remembers its solves."""
     with ExitStack() as stack:
-        executors = cache(lambda name: stack.enter_context(opened(name)))
+        client = partial(request.getfixturevalue, "two_dask_workers")
+        executors = cache(lambda name: stack.enter_context(opened(name, client)))
         yield cache(lambda gram, executor: place(gram, executors(executor)))
 
 

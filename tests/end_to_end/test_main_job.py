@@ -172,17 +172,12 @@ def test_a_climatology_is_part_of_the_job(tmp_path):
 
 
 @pytest.mark.cluster
-def test_dask_processes_give_the_same_bits(serial, recalibrated, fitted, tmp_path, monkeypatch):
-    from distributed import LocalCluster
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
-    ) as cluster:
-        assert_same_bits(serial, run(job_in(tmp_path, scheduler=cluster.scheduler_address)).path)
-        other = run(job_in(tmp_path / "recalibrated", RECALIBRATED, scheduler=cluster.scheduler_address))
-        assert_same_bits(recalibrated, other.path)
-        assert_same_bits(fitted, run(fit_job(tmp_path / "fit", scheduler=cluster.scheduler_address)).path)
+def test_dask_processes_give_the_same_bits(serial, recalibrated, fitted, tmp_path, two_dask_workers):
+    scheduler = two_dask_workers.scheduler.address
+    assert_same_bits(serial, run(job_in(tmp_path, scheduler=scheduler)).path)
+    other = run(job_in(tmp_path / "recalibrated", RECALIBRATED, scheduler=scheduler))
+    assert_same_bits(recalibrated, other.path)
+    assert_same_bits(fitted, run(fit_job(tmp_path / "fit", scheduler=scheduler)).path)
 
 
 def test_the_run_is_the_posterior_of_the_published_observations(serial):

@@ -159,14 +159,13 @@ def test_the_default_executor(name, references):
         (2, ["mirrored", "not mirrored"]),
     ],
 )
-def test_dask(workers, names, references):
-    with local_cluster(workers) as client:
-        executor = DaskExecutor(client)
-        assert executor.workers == workers
-        for name in names:
-            rings = rings_of(LAYOUTS[name], executor)
-            assert_same_bits(by_factors(rings, executor), references[name])
-        assert_same_bits(by_sweeps(rings, executor), references[name])
+def test_dask(workers, names, references, cluster_of):
+    executor = DaskExecutor(cluster_of(workers))
+    assert executor.workers == workers
+    for name in names:
+        rings = rings_of(LAYOUTS[name], executor)
+        assert_same_bits(by_factors(rings, executor), references[name])
+    assert_same_bits(by_sweeps(rings, executor), references[name])
 
 
 @pytest.mark.exhaustive
@@ -190,14 +189,13 @@ def test_a_worker_killed_between_factors_and_solve_changes_no_bit(references):
 
 
 @pytest.mark.cluster
-def test_errors_of_workers_arrive():
-    with local_cluster(1) as client:
-        executor = DaskExecutor(client)
-        grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 9), 12)
-        rings = cagp.RingGram(grid, cagp.SquaredExponential(3.0), noise_variance=1e-25, executor=executor)
-        for _ in range(2):
-            with pytest.raises(NumericalError, match=r"not positive definite .* Raise noise_variance"):
-                rings.logdet()
-        executor.memory_bytes = 100
-        with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* that may be used"):
-            rings_of(LAYOUTS["mirrored"], executor).logdet()
+def test_errors_of_workers_arrive(two_dask_workers):
+    executor = DaskExecutor(two_dask_workers)
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 9), 12)
+    rings = cagp.RingGram(grid, cagp.SquaredExponential(3.0), noise_variance=1e-25, executor=executor)
+    for _ in range(2):
+        with pytest.raises(NumericalError, match=r"not positive definite .* Raise noise_variance"):
+            rings.logdet()
+    executor.memory_bytes = 100
+    with pytest.raises(BudgetError, match=r"factors of a 25 x 30 grid take .* that may be used"):
+        rings_of(LAYOUTS["mirrored"], executor).logdet()

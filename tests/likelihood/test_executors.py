@@ -1,6 +1,6 @@
 """The likelihoods that run on executors give the same bits on each."""
 
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -14,17 +14,9 @@ from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 
-from ..clusters import local_cluster
-
 GRID = cagp.LatLonGrid(np.linspace(-85.0, 85.0, 18), 36)
 FIELDS = np.random.default_rng(0).normal(size=(2, *GRID.shape))
 LIMIT = 2**30
-
-
-@contextmanager
-def dask_executor():
-    with local_cluster(2) as client:
-        yield DaskExecutor(client)
 
 
 @pytest.fixture(
@@ -35,7 +27,7 @@ def executor(request):
     openers = {
         "one-thread": lambda: ThreadExecutor(1),
         "three-threads": lambda: ThreadExecutor(3),
-        "dask": dask_executor,
+        "dask": lambda: nullcontext(DaskExecutor(request.getfixturevalue("two_dask_workers"))),
     }
     with openers[request.param]() as opened:
         yield opened

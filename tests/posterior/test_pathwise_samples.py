@@ -18,7 +18,6 @@ from cagp_dist.posterior.problem import Problems, demand_of, patterns
 from cagp_dist.posterior.sampling import Sampler, draw_groups
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor
 
-from ..clusters import local_cluster
 from ..oracle import KERNELS, assert_close, kernel_matrix, short_and_long
 from ..problems import Prescribed, regression_problem, unit_noise
 
@@ -255,8 +254,8 @@ def test_samples_do_not_depend_on_the_executor(two_workers):
 
 
 @pytest.fixture(scope="module")
-def two_workers():
-    with local_cluster(2) as client, open_executor(client.scheduler.address) as executor:
+def two_workers(two_dask_workers):
+    with open_executor(two_dask_workers.scheduler.address) as executor:
         yield executor
 
 

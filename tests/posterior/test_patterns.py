@@ -18,7 +18,6 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.affine import Affine
 
-from ..clusters import local_cluster
 from ..conformance.registered import POINT_SOLVERS, SOLVERS
 from ..oracle import assert_close, assert_same_bits, dense
 
@@ -206,11 +205,10 @@ def test_executors_change_no_bit(noise):
 
 @pytest.mark.cluster
 @pytest.mark.exhaustive
-def test_dask_changes_no_bit():
-    with local_cluster(2) as client:
-        for solver, noise in itertools.product(SOME, (0.05, GRID_NOISE)):
-            found = on_grid(solver, noise=noise, executor=DaskExecutor(client))
-            assert_same_bits(found, on_grid(solver, noise=noise))
+def test_dask_changes_no_bit(two_dask_workers):
+    for solver, noise in itertools.product(SOME, (0.05, GRID_NOISE)):
+        found = on_grid(solver, noise=noise, executor=DaskExecutor(two_dask_workers))
+        assert_same_bits(found, on_grid(solver, noise=noise))
 
 
 @sharing

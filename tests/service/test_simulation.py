@@ -17,7 +17,6 @@ from cagp_dist.service.task import Simulations, prepare
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import verify
 
-from ..clusters import local_cluster
 from ..jobs import job_text, random_points
 
 PRIOR = {"mean": "constant", "lengthscale": 0.4, "variance": 60.0, "noise_variance": 2.0}
@@ -137,15 +136,14 @@ def test_threads_give_the_same_bits(field, done, tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("solver", [SOLVER, {"name": "conjugate-gradient", "iterations": 4}])
-def test_a_cluster_gives_the_same_bits(field, tmp_path, solver):
-    with local_cluster(2) as client:
-        found = [
-            run(
-                job_of(field, tmp_path / str(number), solver=solver, cluster={"scheduler": scheduler}),
-                simulations=Simulations(50),
-            )
-            for number, scheduler in enumerate((client.scheduler.address, "serial"))
-        ]
+def test_a_cluster_gives_the_same_bits(field, tmp_path, solver, two_dask_workers):
+    found = [
+        run(
+            job_of(field, tmp_path / str(number), solver=solver, cluster={"scheduler": scheduler}),
+            simulations=Simulations(50),
+        )
+        for number, scheduler in enumerate((two_dask_workers.scheduler.address, "serial"))
+    ]
     same_simulation(*found)
 
 

@@ -27,7 +27,6 @@ from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
 from cagp_dist.store.publish import verify
 
-from ..clusters import local_cluster
 from ..jobs import job_text, map_grid
 from ..oracle import universal_kriging
 
@@ -241,12 +240,14 @@ def test_report_and_plan_of_a_station_job(stations):
     ],
 )
 @pytest.mark.exhaustive
-def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(stations, solver, prior):
+def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(
+    stations, solver, prior, two_dask_workers
+):
     tables = {"solver": solver} | ({} if prior is None else {"prior": prior})
     serial = run(job(stations, **tables)).path
-    with local_cluster(2) as client:
-        where = {"cluster": {"scheduler": client.scheduler.address}, "output": {"root": stations / "dask"}}
-        parallel = run(job(stations, **tables, **where)).path
+    scheduler = two_dask_workers.scheduler.address
+    where = {"cluster": {"scheduler": scheduler}, "output": {"root": stations / "dask"}}
+    parallel = run(job(stations, **tables, **where)).path
     assert parallel.stem == serial.stem
     assert read(parallel, None).attrs["executor"].startswith("Dask cluster")
     for group in ("posterior", "map", "targets", "calibration", "trace", "observations"):

@@ -108,7 +108,14 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
     ]
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+PLANNED = {(kind.plan, kind.__bases__): name for name, kind in reversed(SOLVERS.items())}
+"""One solver for each way to make a plan, which solvers of a family share."""
+EVERY_PLAN = [
+    pytest.param(name, marks=() if name in PLANNED.values() else pytest.mark.exhaustive) for name in SOLVERS
+]
+
+
+@pytest.mark.parametrize("name", EVERY_PLAN)
 def test_cagp_plan_foretells_the_plan_of_the_run_for_every_solver(name, tmp_path):
     keys = SOLVER_TABLES[name].model_fields
     settings = {key: field.examples[0] for key, field in keys.items() if field.examples}

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
@@ -17,7 +18,6 @@ from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers import spectrum
 from cagp_dist.solvers.tile_tasks import Solved, add_to_sums, no_sums
 
-from ..clusters import local_cluster
 from ..oracle import assert_same_bits
 from ..problems import RegressionProblem
 from .engine import weights
@@ -85,12 +85,18 @@ WIDE = {
 MOST_CASES = [(name, question) for name, question in CASES if question != "wide" or name in WIDE]
 FEW_CASES = [(name, "narrow") for name in SOLVERS if name != "eigenvectors"]
 FEW_CASES += [("blocks", "wide"), ("blocks", "cells"), ("blocks", "functionals")]
+SENT = {*WIDE, "preconditioned", "swept-gradients", "pseudo-inputs", "krylov-actions"}
+SENT_CASES = [(name, question) for name, question in FEW_CASES if name in SENT]
+"""Every kind of task is sent to other processes in every run."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_steps_to_bounds() -> Iterator[None]:
-    """Bounds of spectra from eight products: they need not be sharp here, but the same."""
-    with pytest.MonkeyPatch.context() as patch:
+def settings_of_this_process() -> Iterator[None]:
+    """Two BLAS threads outside of solves, as users have them, where bits must not depend on their number.
+
+    Bounds of spectra are from eight products: they need not be sharp here, but the same.
+    """
+    with threadpool_limits(limits=2, user_api="blas"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(spectrum, "LANCZOS_STEPS", 8)
         yield
 
@@ -251,28 +257,27 @@ def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
 @pytest.mark.parametrize(
     ("workers", "cases"),
     [
-        (2, FEW_CASES),
+        (2, SENT_CASES),
         pytest.param(1, CASES, marks=pytest.mark.exhaustive),
         pytest.param(2, CASES, marks=pytest.mark.exhaustive),
         pytest.param(3, CASES, marks=pytest.mark.exhaustive),
     ],
 )
-def test_dask(points, reference, grown, workers, cases):
+def test_dask(points, reference, grown, cluster_of, workers, cases):
     X, y, X_test = points
     problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)
     forward = [SOLVERS[name] for name in ("blocks", "there-and-back", "block-jacobi")]
-    with local_cluster(workers) as client:
-        executor = DaskExecutor(client)
-        assert executor.workers == workers
-        for case in cases:
-            posterior = solve(points, *case, executor)
-            assert_same_bits(posterior, reference(*case))
-            if case == ("blocks", "cells"):
-                expected = reference(*case).certificate.bounds(SerialExecutor())
-                np.testing.assert_array_equal(posterior.certificate.bounds(executor), expected)
-        for solver in forward:
-            np.testing.assert_array_equal(
-                weights(problem, solver, y[:, None], executor=executor), weights(problem, solver, y[:, None])
-            )
-        for found, expected in zip(grown_and_bounded(points, executor), grown, strict=True):
-            np.testing.assert_array_equal(found, expected)
+    executor = DaskExecutor(cluster_of(workers))
+    assert executor.workers == workers
+    for case in cases:
+        posterior = solve(points, *case, executor)
+        assert_same_bits(posterior, reference(*case))
+        if case == ("blocks", "cells"):
+            expected = reference(*case).certificate.bounds(SerialExecutor())
+            np.testing.assert_array_equal(posterior.certificate.bounds(executor), expected)
+    for solver in forward:
+        np.testing.assert_array_equal(
+            weights(problem, solver, y[:, None], executor=executor), weights(problem, solver, y[:, None])
+        )
+    for found, expected in zip(grown_and_bounded(points, executor), grown, strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,8 @@
+"""Every file is decoded by a child process of its own here, as it is outside of tests."""
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sample_is_decoded_once() -> None:
+    """The built-in field is decoded whenever it is opened."""

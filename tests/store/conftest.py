@@ -1,0 +1,8 @@
+"""What is stored is put on the disk here, as it is outside of tests."""
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_disks() -> None:
+    """Files are synchronised with the disk."""
