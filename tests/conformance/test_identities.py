@@ -22,7 +22,6 @@ from cagp_dist.posterior.problem import demand_of
 from cagp_dist.posterior.sampling import Sampler, draw_groups
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.known_actions import KnownActions
 from cagp_dist.solvers.preconditioners import find_preconditioner
 
 from ..oracle import (
@@ -37,6 +36,7 @@ from ..oracle import (
 )
 from ..problems import unit_noise
 from ..solvers.engine import LIMIT
+from ..solvers.policies import known, policies
 from ..solvers.stages import (
     Diverging,
     dense_cycles,
@@ -71,24 +71,9 @@ STAGES = {
     "diverging": Diverging(2, damping=0.7),
 }
 ACTIONS = 8
-POLICIES = {
-    "conjugate gradients": cagp.ConjugateGradient(ACTIONS),
-    "random": cagp.RandomActions(ACTIONS, seed=3),
-    "pivoted points": cagp.UnitVectors(ACTIONS),
-    "random points": cagp.UnitVectors(ACTIONS, order="random", seed=2),
-    "first points": cagp.UnitVectors(ACTIONS, order="given"),
-    "pseudo-inputs": cagp.PseudoInputs(ACTIONS),
-    "random pseudo-inputs": cagp.PseudoInputs(ACTIONS, placement="random", seed=5),
-    "eigenvectors": cagp.Eigenvectors(ACTIONS),
-    "Lanczos vectors": cagp.KrylovActions(ACTIONS, seed=1),
-    "pivoted Cholesky": cagp.ConjugateGradient(ACTIONS, "pivoted-cholesky", 9),
-    "Nystrom": cagp.ConjugateGradient(ACTIONS, "nystrom", 9),
-    "symmetric sweeps": cagp.ConjugateGradient(ACTIONS, "block-gauss-seidel", BLOCK),
-    "points, then gradients": cagp.MixedActions([cagp.UnitVectors(3), cagp.ConjugateGradient(5)]),
-    "two kinds": cagp.MixedActions([cagp.PseudoInputs(3), cagp.RandomActions(5, seed=1)]),
-}
+POLICIES = policies(ACTIONS, rank=9, block=BLOCK, first=(3, 3))
 GRADIENTS = {name: policy for name, policy in POLICIES.items() if isinstance(policy, cagp.ConjugateGradient)}
-KNOWN = {name: policy for name, policy in POLICIES.items() if isinstance(policy, KnownActions)}
+KNOWN = known(POLICIES)
 INDEPENDENT = {
     name: policy
     for name, policy in POLICIES.items()

@@ -11,35 +11,20 @@ from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Problem
 from cagp_dist.solvers.batch import DenseActions, belief_states
 from cagp_dist.solvers.eigenvectors import settled
-from cagp_dist.solvers.known_actions import KnownActions
 from cagp_dist.solvers.preconditioners import PRECONDITIONERS
 
 from ..oracle import assert_close, kernel_matrix
 from ..problems import RegressionProblem, regression_problem
 from .engine import tiled
+from .policies import known, policies
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 N, ACTIONS = 60, 12
 SERIAL = SerialExecutor()
-POLICIES = {
-    "conjugate gradients": cagp.ConjugateGradient(ACTIONS),
-    "random": cagp.RandomActions(ACTIONS, seed=3),
-    "pivoted points": cagp.UnitVectors(ACTIONS),
-    "random points": cagp.UnitVectors(ACTIONS, order="random", seed=2),
-    "first points": cagp.UnitVectors(ACTIONS, order="given"),
-    "pseudo-inputs": cagp.PseudoInputs(ACTIONS),
-    "random pseudo-inputs": cagp.PseudoInputs(ACTIONS, placement="random", seed=5),
-    "eigenvectors": cagp.Eigenvectors(ACTIONS),
-    "Lanczos vectors": cagp.KrylovActions(ACTIONS, seed=1),
-    "pivoted Cholesky": cagp.ConjugateGradient(ACTIONS, "pivoted-cholesky", 20),
-    "Nystrom": cagp.ConjugateGradient(ACTIONS, "nystrom", 20),
-    "symmetric sweeps": cagp.ConjugateGradient(ACTIONS, "block-gauss-seidel", 15),
-    "points, then gradients": cagp.MixedActions([cagp.UnitVectors(5), cagp.ConjugateGradient(7)]),
-    "two kinds": cagp.MixedActions([cagp.PseudoInputs(4), cagp.RandomActions(8, seed=1)]),
-}
+POLICIES = policies(ACTIONS, rank=20, block=15, first=(5, 4))
 PLAIN = {name: solver for name, solver in POLICIES.items() if not isinstance(solver, cagp.MixedActions)}
-KNOWN = {name: solver for name, solver in POLICIES.items() if isinstance(solver, KnownActions)}
+KNOWN = known(POLICIES)
 every_policy = pytest.mark.parametrize("solver", POLICIES.values(), ids=POLICIES)
 
 

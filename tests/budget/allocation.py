@@ -1,0 +1,41 @@
+"""What a solve allocates, problems that are planned and solved, and cases with numbers of workers."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+
+MIB = 2**20
+
+
+def gaussian_problem(n, q, fields):
+    rng = np.random.default_rng(0)
+    shape = n if fields == 1 else (n, fields)
+    return rng.uniform(size=(n, 3)), rng.normal(size=shape), rng.uniform(size=(q, 3))
+
+
+def with_workers(cases: list[tuple], *turns: int) -> list:
+    """Each case with one of these numbers of workers in turn, and with the others at leisure."""
+    found = []
+    for number, case in enumerate(cases):
+        quick = turns[(number + number // len(turns)) % len(turns)]
+        for workers in turns:
+            marks = () if workers == quick else pytest.mark.exhaustive
+            found.append(pytest.param(*case, workers, marks=marks))
+    return found
+
+
+def traced(solve):
+    """What ``solve`` returns, and the most that it allocated."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        found = solve()
+        return found, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+GRID = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 60), 120)

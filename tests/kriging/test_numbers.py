@@ -1,0 +1,211 @@
+"""Numbers of the prior: fitted, given, with a noise of each place, in other units."""
+
+import warnings
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, DataError
+
+
+def test_numbers_that_are_not_given_are_fitted(truth):
+    result = cagp.krige(truth, to={"lat": [1.0], "lon": [2.0]})
+    grid = cagp.LatLonGrid.from_axes(truth.lat, truth.lon)
+    latitude = np.repeat(truth.lat.values, truth.lon.size)
+    values = truth.values.reshape(2, -1)
+    mean = cagp.mean_family("constant").fit(latitude, np.tile(truth.lon, truth.lat.size), values.T)
+    centred = values - mean(grid.points).T
+    expected = cagp.fit(cagp.Matern32, grid, centred.reshape(truth.shape), mean=0.0)
+    assert result.attrs["fit_status"] == expected.status.value == "converged"
+    assert result.attrs["lengthscale_chord"] == expected.prior.kernel.lengthscale
+    errors = expected.standard_errors
+    assert result.attrs["lengthscale_chord_standard_error"] == errors.lengthscale
+
+
+def test_the_fit_to_a_large_grid_with_gaps_is_exact(gappy, monkeypatch):
+    """Its likelihood by rings is the dense one, which smaller sets of points have."""
+    dense = cagp.Kriging(mean=280.0).fit(gappy).fit_result_
+    monkeypatch.setattr("cagp_dist.kriging.learning.MOST_DENSE", 100)
+    result = cagp.Kriging(mean=280.0).fit(gappy).fit_result_
+    assert (dense.method, result.method) == ("dense", "rings")
+    assert result.points == dense.points == int(gappy.notnull().sum())
+    assert result.log_likelihood == pytest.approx(dense.log_likelihood, abs=1e-4)
+    # two searches end within a tenth of a standard error of the optimum
+    apart = result.prior.kernel.lengthscale - dense.prior.kernel.lengthscale
+    assert abs(apart) < 0.2 * dense.standard_errors.lengthscale
+    assert result.standard_errors.lengthscale == pytest.approx(dense.standard_errors.lengthscale, rel=0.05)
+
+
+def test_what_is_given_is_not_fitted(stations):
+    model = cagp.Kriging(lengthscale_km=3000.0, noise_std=0.2).fit(stations)
+    assert model.prior_.kernel.lengthscale == pytest.approx(2 * np.sin(1500.0 / 6371.0088), rel=1e-6)
+    assert model.prior_.noise_variance == pytest.approx(0.04, rel=1e-6)
+    assert model.fit_result_.standard_errors.variance > 0.0
+    kernel = cagp.Matern12(0.5, 4.0)
+    assert cagp.Kriging(kernel=kernel, noise_std=0.2).fit(stations).prior_.kernel == kernel
+
+
+def test_a_nugget_is_added_to_a_known_noise(truth):
+    settings = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.3}
+    exact = cagp.Kriging(**settings, nugget_std=0.4).fit(truth)
+    assert exact.prior_.noise_variance == pytest.approx(0.25)
+    fitted = cagp.Kriging(**settings, nugget_std=None).fit(truth)
+    error = fitted.fit_result_.standard_errors.noise_variance
+    assert abs(fitted.prior_.noise_variance - 0.25) < 3 * error < 0.15
+    # all of it is known, and there is no nugget: no reason to warn
+    none = cagp.Kriging(noise_std=0.7, nugget_std=None).fit(truth)
+    assert none.fit_result_.prior == cagp.Kriging(noise_std=0.7).fit(truth).fit_result_.prior
+    none = cagp.Kriging(**settings | {"noise_std": 0.7}, nugget_std=None).fit(truth)
+    assert none.prior_.noise_variance == pytest.approx(0.49)
+
+
+def test_a_prior_fixes_every_number(stations, prior):
+    with pytest.raises(ArgumentError, match="prior and noise_std were both given"):
+        cagp.krige(stations, to=30.0, prior=prior, noise_std=0.1)
+    with pytest.raises(ArgumentError, match="prior and nugget_std were both given"):
+        cagp.krige(stations, to=30.0, prior=prior, nugget_std=0.1)
+
+
+def test_a_prior_may_have_the_noise_of_each_place(truth, prior):
+    field, noise = truth[0], np.linspace(0.1, 2.0, truth[0].size)
+    own = cagp.Prior(prior.kernel, noise, mean=280.0)
+    places = {"lat": [10.0, -20.0], "lon": [5.0, 170.0]}
+    latitude, longitude = np.meshgrid(field.lat, field.lon, indexing="ij")
+    X = cagp.unit_sphere(latitude.ravel(), longitude.ravel())
+    X_test = cagp.unit_sphere(places["lat"], places["lon"])
+    expected = cagp.condition(own, X, field.values.ravel(), X_test, solver=cagp.Cholesky())
+    in_rows = cagp.Prior(prior.kernel, noise.reshape(field.shape), mean=280.0)
+    for given in (own, in_rows):
+        result = cagp.krige(field, to=places, prior=given)
+        np.testing.assert_array_equal(result["mean"], expected.mean)
+        np.testing.assert_array_equal(result["std"], np.sqrt(expected.variance))
+    with pytest.raises(ArgumentError, match=r"shape \(5,\); .* of shape \(198,\) or \(11, 18\)"):
+        cagp.krige(field, to=places, prior=cagp.Prior(prior.kernel, noise[:5]))
+
+
+def test_each_observation_has_its_own_noise(stations, prior):
+    noise = np.linspace(0.1, 2.0, 60)
+    places = {"lat": [10.0, -20.0], "lon": [5.0, 170.0]}
+    result = cagp.krige(stations | {"noise_std": noise}, to=places, kernel=prior.kernel, mean=280.0)
+    own = cagp.Prior(prior.kernel, noise_variance=noise**2, mean=280.0)
+    X, y = cagp.unit_sphere(stations["lat"], stations["lon"]), stations["temperature [K]"]
+    X_test = cagp.unit_sphere(places["lat"], places["lon"])
+    expected = cagp.condition(own, X, y, X_test, solver=cagp.Cholesky())
+    np.testing.assert_array_equal(result["mean"], expected.mean)
+    assert result.attrs["noise_std"] == "0.1 to 2, of each place"
+    fitted = cagp.Kriging(mean=280.0).fit(stations | {"noise_std": noise}).fit_result_
+    typical = float(np.mean(noise**2))
+    direct = cagp.fit(
+        cagp.Matern32, X, y - 280.0, mean=0.0, bounds={"noise_variance": (typical, typical)}, method="dense",
+        noise_deviations=noise**2 - typical,
+    )  # fmt: skip
+    assert fitted.prior.kernel == direct.prior.kernel
+    solver, order = cagp.BlockGaussSeidel(3, block_size=16), cagp.space_filling_order(X, block_size=16)
+    swept = cagp.krige(
+        stations | {"noise_std": noise}, to=places, kernel=prior.kernel, mean=280.0, solver=solver
+    )
+    ordered = cagp.Prior(prior.kernel, noise_variance=noise[order] ** 2, mean=280.0)
+    expected = cagp.condition(ordered, X[order], y[order], X_test, solver=solver)
+    np.testing.assert_array_equal(swept["mean"], expected.mean)
+
+
+@pytest.mark.parametrize(
+    ("noise_units", "units", "factor"), [("K", "degC", 1.0), ("Pa", "hPa", 0.01), ("", "hPa", 1.0)]
+)
+def test_a_noise_in_other_units_is_converted(truth, prior, noise_units, units, factor):
+    noise = np.linspace(0.5, 2.0, truth[0].size).reshape(truth[0].shape)
+    data = truth[0].assign_attrs(units=units).to_dataset(name="v")
+    given = data.assign(e=(("lat", "lon"), noise, {"units": noise_units} if noise_units else {}))
+    plain = data.assign(e=(("lat", "lon"), factor * noise))
+    settings = {
+        "value": "v",
+        "noise_std": "e",
+        "kernel": prior.kernel,
+        "mean": 280.0,
+        "to": {"lat": [1.0], "lon": [2.0]},
+    }
+    np.testing.assert_array_equal(
+        cagp.krige(given, **settings)["mean"], cagp.krige(plain, **settings)["mean"]
+    )
+    with pytest.raises(
+        DataError, match=rf"the noise 'e' is in 'm' and the values are in '{units}'; expected"
+    ):
+        cagp.krige(given.assign(e=given.e.assign_attrs(units="m")), **settings)
+
+
+def test_a_climatology_in_other_units_is_converted_or_refused(prior, tmp_path):
+    rng = np.random.default_rng(0)
+    latitude, longitude = np.arange(-90.0, 91.0, 15.0), np.arange(0.0, 360.0, 15.0)
+    usual = 101e3 + 500.0 * rng.standard_normal((latitude.size, longitude.size))
+    usual[[0, -1]] = 101e3
+    store = xr.Dataset(
+        {"msl": (("latitude", "longitude"), usual, {"units": "Pa"})},
+        coords={"latitude": latitude, "longitude": longitude},
+    )
+    store.to_zarr(tmp_path / "usual.zarr", zarr_format=2)
+    stations = {
+        "lat": rng.uniform(-60, 60, 20),
+        "lon": rng.uniform(0, 350, 20),
+        "msl": rng.normal(101e3, 400, 20),
+    }
+    settings = {
+        "to": {"lat": [1.0, 30.0], "lon": [2.0, 40.0]},
+        "mean": f"climatology:{tmp_path / 'usual.zarr'}",
+        "lengthscale": 0.3,
+    }
+    pascal = cagp.krige(stations, units="Pa", variance=400.0**2, noise_std=50.0, **settings)
+    hectopascal = stations | {"msl": stations["msl"] / 100.0}
+    result = cagp.krige(hectopascal, units="mbar", variance=16.0, noise_std=0.5, **settings)
+    np.testing.assert_allclose(result["mean"], pascal["mean"] / 100.0, rtol=1e-9)
+    for units, text in (
+        ("m", "the mean is in 'Pa' and the observations are in 'm'"),
+        (None, "state no units"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            cagp.krige(hectopascal, units=units, variance=16.0, noise_std=0.5, **settings)
+
+
+def test_a_sum_of_kernels_with_its_numbers(stations):
+    kernel = cagp.Matern32(0.2, 1.0) + cagp.Matern32(1.0, 4.0)
+    result = cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, kernel=kernel, noise_std=0.5)
+    assert result.attrs["lengthscale_chord"] == [0.2, 1.0]
+    assert result.attrs["fit_status"] == "given"
+    by_name = cagp.krige(
+        stations,
+        to={"lat": [0.0], "lon": [0.0]},
+        kernel="matern32 + matern32",
+        lengthscale=(0.2, 1.0),
+        variance=(1.0, 4.0),
+        noise_std=0.5,
+    )
+    np.testing.assert_array_equal(by_name["mean"], result["mean"])
+    fitted = cagp.Kriging(kernel=kernel).fit(stations)
+    assert fitted.prior_.kernel == kernel
+    assert fitted.fit_result_.standard_errors.noise_variance > 0.0
+    with pytest.raises(ArgumentError, match="the kernel has 2 parts: expected a number for each"):
+        cagp.Kriging(kernel="matern32 + matern32", lengthscale_km=300.0).fit(stations)
+    with pytest.raises(ArgumentError, match="whose numbers are kept, and variance were given"):
+        cagp.Kriging(kernel=kernel, variance=1.0).fit(stations)
+
+
+def test_both_lengthscales_of_a_sum_are_fitted(truth):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the field has one
+        model = cagp.Kriging(kernel="matern32 + matern12", noise_std=0.5).fit(truth[0])
+    parts = model.prior_.kernel.parts
+    assert [type(part) for part in parts] == [cagp.Matern32, cagp.Matern12]
+    assert "Matern32 + Matern12" in model.summary()
+
+
+def test_a_lengthscale_beyond_the_diameter_of_the_earth_is_explained(stations):
+    kernel = cagp.Matern32(lengthscale=3.0, variance=4.0)
+    model = cagp.Kriging(kernel=kernel, noise_std=0.3).fit(stations)
+    result = model.predict({"lat": [50.0], "lon": [10.0]})
+    assert np.isnan(result.attrs["lengthscale_km"])
+    assert "longer than the diameter of the Earth" in result.attrs["lengthscale_comment"]
+    assert "lengthscale  chord 3. A chord above 2" in model.summary()
+    assert "nan" not in model.summary()
+    short = cagp.Kriging(lengthscale=0.3, variance=4.0, noise_std=0.3).fit(stations)
+    assert "lengthscale_comment" not in short.predict({"lat": [50.0], "lon": [10.0]}).attrs
