@@ -16,13 +16,12 @@ def gaussian_problem(n, q, fields):
     return rng.uniform(size=(n, 3)), rng.normal(size=shape), rng.uniform(size=(q, 3))
 
 
-def with_workers(cases: list[tuple], *turns: int) -> list:
-    """Each case with one of these numbers of workers in turn, and with the others at leisure."""
+def with_workers(cases: list[tuple], *numbers: int, turns: tuple[int, ...]) -> list:
+    """Each case with one of the numbers of workers by ``turns``, and with the others at leisure."""
     found = []
     for number, case in enumerate(cases):
-        quick = turns[(number + number // len(turns)) % len(turns)]
-        for workers in turns:
-            marks = () if workers == quick else pytest.mark.exhaustive
+        for workers in numbers:
+            marks = () if workers == turns[number % len(turns)] else pytest.mark.exhaustive
             found.append(pytest.param(*case, workers, marks=marks))
     return found
 

@@ -101,7 +101,9 @@ GRID_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("solver", "gaps", "targets", "workers"), with_workers(GRID_CASES, 0, 2))
+@pytest.mark.parametrize(
+    ("solver", "gaps", "targets", "workers"), with_workers(GRID_CASES, 0, 2, turns=(0, 2, 2, 0))
+)
 def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, workers, warm):
     """Factors of the blocks, tables of distances and transforms included; poles and gaps too."""
     grid = cagp.LatLonGrid(np.linspace(-90.0, 89.0, 90), 120)

@@ -73,7 +73,7 @@ ON_POINTS = [
 @pytest.mark.parametrize(
     ("n", "q", "fields", "solver", "covariance", "limit", "workers"),
     [
-        *with_workers(ON_POINTS, 0, 1, 2, 4),
+        *with_workers(ON_POINTS, 0, 1, 2, 4, turns=(0, 4, 4)),
         pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, 2, marks=pytest.mark.exhaustive),
     ],
 )
