@@ -2,7 +2,7 @@
 
 Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
 nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 75 data not there
-yet or time over, 130 interrupted.
+yet or time over, 130 interrupted, 143 terminated.
 """
 
 from pathlib import Path

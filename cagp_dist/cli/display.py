@@ -26,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cagp_dist.errors import CagpError
+from cagp_dist.termination import TerminationError, orderly_termination
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from cagp_dist.service.runs import RunEntry
 
 UNEXPECTED = 1
-INTERRUPTED = 130
-"""What a shell reports of a program that was interrupted: 128 + SIGINT."""
+INTERRUPTED, TERMINATED = 130, 143
+"""What a shell reports of a program that was interrupted or terminated: 128 + SIGINT, 128 + SIGTERM."""
 
 KEY_DIGITS = 8
 """Of a key in a list; `cagp_dist.service.run.find_run` takes the first digits of a key."""
@@ -72,10 +73,17 @@ def reported_errors(*, debug: bool) -> Iterator[None]:
     console = Console(stderr=True)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     try:
-        yield
-    except KeyboardInterrupt:
-        _say(console, "Interrupted.", "What was published before is unchanged, and nothing is half written.")
-        raise typer.Exit(INTERRUPTED) from None
+        with orderly_termination():
+            yield
+    except KeyboardInterrupt as error:
+        terminated = isinstance(error, TerminationError)
+        _say(
+            console,
+            "Terminated." if terminated else "Interrupted.",
+            "What was published before is unchanged, and nothing is half written. The same command goes on "
+            "from the last checkpoint, if there is one.",
+        )
+        raise typer.Exit(TERMINATED if terminated else INTERRUPTED) from None
     except CagpError as error:
         if debug:
             console.print_exception()

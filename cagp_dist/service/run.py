@@ -36,6 +36,7 @@ from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
 from cagp_dist.store.publish import current_run, output_lock, publish, published, verify
+from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
@@ -263,6 +264,7 @@ def _solve(
     def report(fraction: float, text: str) -> None:
         stage.progress(fraction, text)
         deadlines.check()
+        check_termination()
 
     with _compilation_noted(stage):
         solution = solve_task(

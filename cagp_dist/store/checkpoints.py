@@ -29,6 +29,7 @@ from cagp_dist.errors import StoreError
 from cagp_dist.solvers.checkpoints import About, Draft, Kept
 from cagp_dist.store import manifest
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.termination import termination_requested
 
 _log = logging.getLogger(__name__)
 
@@ -154,8 +155,9 @@ class SolveCheckpoint:
         self._seen = True
 
     def due(self) -> bool:
-        """Whether the last checkpoint of the job is old enough."""
-        return self._seen and time.monotonic() - self._clock.last >= self._seconds
+        """Whether the last checkpoint of the job is old enough, or the process is about to end."""
+        old = time.monotonic() - self._clock.last >= self._seconds
+        return self._seen and (old or termination_requested())
 
     def latest(self) -> Kept | None:
         """Find the newest one that is whole and of this solve; others are named in the log."""

@@ -1,0 +1,120 @@
+"""A job that is asked to end keeps what it has, says so, and goes on when it is started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from cagp_dist.cli.display import reported_errors
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.run import run
+from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.store.arrays import read_group
+from cagp_dist.termination import TerminationError, orderly_termination
+
+from ..jobs import job_text, map_grid, random_points
+
+OBSERVED = {"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01"]}
+
+
+def job(root):
+    return parse_job(
+        job_text(
+            observations=OBSERVED,
+            design={"train": random_points(220), "test": random_points(20, seed=1)},
+            solver={"name": "block-gauss-seidel", "iterations": 4, "block_size": 50},
+            output={"root": root},
+        )
+    )
+
+
+def assert_same_posterior(path: Path, expected: Path) -> None:
+    """Means and error bars of two runs agree to the last bit."""
+    for name in ("t2m_mean", "t2m_std"):
+        np.testing.assert_array_equal(
+            read_group(path, "posterior")[name], read_group(expected, "posterior")[name]
+        )
+
+
+def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, monkeypatch):
+    read, swept = [TileSystem.read], []
+
+    def terminated_in_the_third(system, works):
+        swept.append("read")
+        if len(swept) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return read[0](system, works)
+
+    monkeypatch.setattr(TileSystem, "read", terminated_in_the_third)
+    with pytest.raises(TerminationError), orderly_termination():
+        run(job(tmp_path / "cut"))
+    kept = list((tmp_path / "cut" / ".checkpoints").rglob("manifest.json"))
+    assert len(kept) == 1
+    assert not (tmp_path / "cut" / "CURRENT").exists()
+    again = run(job(tmp_path / "cut"))
+    assert len(swept) == 4, "the third iteration ended within the grace and was kept"
+    assert_same_posterior(again.path, run(job(tmp_path / "whole")).path)
+    assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), "a published run needs none"
+
+
+def test_what_takes_longer_than_the_grace_is_cut_off(monkeypatch, capsys):
+    monkeypatch.setattr("cagp_dist.termination.GRACE_SECONDS", 0.1)
+    before, began = signal.getsignal(signal.SIGTERM), time.monotonic()
+
+    def work_on():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(20.0)
+
+    with pytest.raises(typer.Exit) as ended, reported_errors(debug=False):
+        work_on()
+    assert time.monotonic() - began < 10.0
+    assert ended.value.exit_code == 143
+    assert "Terminated. What was published before is unchanged" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+def test_the_same_command_goes_on_after_a_signal(number, tmp_path):
+    """A process of its own, ended twice at iterations that nobody chose; the third time it is left alone."""
+    text = job_text(
+        design={"train": random_points(3000), "test": random_points(200, seed=1), "map": map_grid(6.0)},
+        prior={"lengthscale": 0.05, "variance": 22.0, "noise_variance": 0.5},
+        solver={"name": "block-gauss-seidel", "iterations": 30, "block_size": 256},
+        cluster=None,
+        runtime={"checkpoint_seconds": 0.0},
+        output={"root": "out"},
+    )
+    for folder in ("cut", "whole"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "job.toml").write_text(text)
+    command = [Path(sys.executable).with_name("cagp"), "run", "job.toml"]
+    wanted = 0
+    for _ in range(2):
+        with subprocess.Popen(command, cwd=tmp_path / "cut", stderr=subprocess.PIPE, text=True) as process:
+            wanted, until = wanted + 3, time.monotonic() + 120.0
+            while newest(tmp_path / "cut") < wanted:
+                assert process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL), errors
+        wanted = newest(tmp_path / "cut")
+    for folder in ("cut", "whole"):
+        subprocess.run(command, cwd=tmp_path / folder, check=True, capture_output=True, timeout=240)
+    runs = [next((tmp_path / folder / "out" / "runs").glob("*.zarr")) for folder in ("cut", "whole")]
+    assert_same_posterior(*runs)
+
+
+def newest(folder: Path) -> int:
+    """Number of the newest checkpoint; 0 where there is none."""
+    found = (folder / "out" / ".checkpoints").glob("*/solve-0/times-0/fields-0/0*")
+    return max((int(path.name) for path in found), default=0)
