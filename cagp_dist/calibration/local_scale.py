@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.near_by import NearBy, Training
 from cagp_dist.calibration.past_errors import PastErrors
-from cagp_dist.calibration.scale_regression import ScaleRegression, regress_scale
+from cagp_dist.calibration.scale_regression import ScaleRegression, gain_elsewhere, regress_scale
 from cagp_dist.checks import as_numbers, as_points, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, StudentT
@@ -177,7 +177,11 @@ class LocalScale:
         plain = -0.5 * float(np.log(2.0 * np.pi) + np.mean(wanted[seen] ** 2))
         numbers = found.coefficients.size + 2 + (lean is not None)
         chance = 2.0 * numbers / np.count_nonzero(seen)
-        better = found.log_score - plain > WORTHWHILE + chance
+        better = bool(found.log_score - plain > WORTHWHILE + chance)
+        if better and training is not None and near.groups is not None:
+            group = np.broadcast_to(near.groups[chosen], seen.shape)[seen]
+            gain, error = gain_elsewhere(scale_terms, wanted[seen], group, lean=lean)
+            better = gain - error > WORTHWHILE
         return FittedLocalScale(
             near=near,
             regression=found if better else None,
