@@ -119,7 +119,7 @@ def draw(path: Path, found: xr.Dataset) -> None:
             place.set_yticks([-60, 0, 60])
         bar = figure.colorbar(mesh, ax=axes, ticks=[-1, 0, 1], shrink=0.9)
         bar.ax.set_yticklabels(["1/2", "1", "2"])
-    few_colours(path)
+    few_colours(path, count=256)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -70,12 +70,12 @@ def drawn(path: Path, *, width_inches: float = 9.0, height_inches: float = 3.4) 
     print(f"written to {path}", flush=True)
 
 
-def few_colours(path: Path) -> None:
-    """Save a picture again with 64 colours, a third of the bytes."""
+def few_colours(path: Path, *, count: int = 64) -> None:
+    """Save a picture again with so many colours, at most 256: a third of the bytes."""
     from PIL import Image
 
     with Image.open(path) as image:
-        reduced = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+        reduced = image.convert("RGB").quantize(count, dither=Image.Dither.NONE)
     reduced.save(path, optimize=True)
 
 

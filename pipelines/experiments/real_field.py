@@ -41,7 +41,7 @@ from cagp_dist.calibration.stretched import DenseModel
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian, Predictive, Steps, StudentT
-from pipelines.experiments.output import COLOURS, drawn, parser, print_table, save
+from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
 from pipelines.experiments.real_fields import (
     EUROPE,
     FIELDS,
@@ -367,6 +367,7 @@ def draw(path: Path, problem: Problem, found: dict[tuple[str, str, str], dict[st
             title = "the model's own error bars" if method == "none" else "with a local scale"
             place.set_title(f"share inside by level, {title}", loc="left", fontsize=9)
         axes[1, 1].text(0.35, 0.05, "from light to dark: fifths, smooth to rough", fontsize=8)
+    few_colours(path, count=256)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

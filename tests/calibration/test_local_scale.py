@@ -162,10 +162,10 @@ def test_blocks_are_left_out_as_wholes() -> None:
 
 
 def test_blocks_that_err_together_by_chance_leave_the_law_as_it_is() -> None:
-    """Half of the variance is one number for each of 40 blocks: 600 errors that say little more than 40.
+    """Four fifths of the variance are one number for each of 40 blocks: 600 errors say little more than 40.
 
-    The gain in blocks that were left out is above one standard error in 16 of 100 cases, and of those that
-    are adopted most are small; 4 of 12 happen once in 100.
+    Taken for independent ones they change 8 of 12 laws of the model. A gain in blocks that were left out is
+    above one standard error by chance in at most 16 of 100 cases, 5 of 12 or more once in 30.
     """
     changed = {True: 0, False: 0}
     for seed in range(12):
@@ -174,13 +174,14 @@ def test_blocks_that_err_together_by_chance_leave_the_law_as_it_is() -> None:
         groups = np.repeat(np.arange(40), 15)
         X, far = centres[groups] + 0.02 * _sphere(generator, 600), _sphere(generator, 300) * 1.2
         made_from = generator.standard_normal(300)
-        kind = np.sqrt(0.5) * (generator.standard_normal(40)[groups] + generator.standard_normal(600))
+        kind = np.sqrt(0.8) * generator.standard_normal(40)[groups]
+        kind = kind + np.sqrt(0.2) * generator.standard_normal(600)
         law = Gaussian(np.zeros(600), 1.0)
         for rough in (False, True):
             errors = kind * np.exp(1.2 * centres[groups, 2]) if rough else kind
             fitted = LocalScale().fit(law, errors, X, training=(far, made_from), groups=groups)
             changed[rough] += fitted.regression is not None
-    assert changed[False] <= 3
+    assert changed[False] <= 4
     assert changed[True] >= 9
 
 
