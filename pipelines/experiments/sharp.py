@@ -180,12 +180,13 @@ def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
     for name in data["set"].values:
         for method in METHODS:
             means = {score: float(data[score].sel(set=name, law=method).mean()) for score in SCORES}
+            if np.isnan(means["ece"]):
+                continue
             cells = [f"> {HOPELESS:g}" if mean > HOPELESS else f"{mean:.3g}" for mean in means.values()]
             if method in places:
                 theirs = PRINTED[name].split("|")[places[method]].split()
                 cells[:4] = [f"{ours} ({each})" for ours, each in zip(cells, theirs, strict=False)]
-            if cells[0] != "nan":
-                yield name, method, *cells
+            yield name, method, *cells
 
 
 def draw(path: Path, data: xr.Dataset) -> None:
