@@ -96,6 +96,12 @@ class StoreError(CagpError):
     """A store on disk is damaged, incomplete or cannot be written."""
 
 
+class BusyError(StoreError):
+    """Another process works in the output folder; the same job may be started again."""
+
+    exit_code = 75
+
+
 class NumericalError(CagpError, ArithmeticError):
     """A computation left its domain: not positive definite, negative variance, not finite."""
 

@@ -409,7 +409,9 @@ def test_version():
     assert (result.exit_code, result.stdout) == (0, f"cagp_dist {cagp_dist.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "plan", "fit", "ingest", "report", "verify", "example"])
+@pytest.mark.parametrize(
+    "command", ["demo", "run", "plan", "fit", "ingest", "report", "verify", "prune", "example"]
+)
 def test_every_command_helps_with_examples(command):
     result = cagp(command, "--help")
     assert result.exit_code == 0

@@ -2,7 +2,7 @@
 
 Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
 nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 75 data not there
-yet or time over, 130 interrupted, 143 terminated.
+yet, output folder in use or time over, 130 interrupted, 143 terminated.
 """
 
 from pathlib import Path
@@ -279,6 +279,7 @@ def verify(
 
 app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)
 app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
+app.command(epilog=runs.PRUNE_EXAMPLES)(runs.prune)
 app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
 

@@ -1,4 +1,4 @@
-"""Commands for runs that are published: `cagp list`, `cagp open`, `cagp index` and `cagp export`."""
+"""Commands for runs that are published: `cagp list`, `open`, `prune`, `index` and `export`."""
 
 import os
 import sys
@@ -18,6 +18,7 @@ EXPORT_EXAMPLES = examples(
 )
 LIST_EXAMPLES = examples("cagp list out")
 INDEX_EXAMPLES = examples("cagp index out")
+PRUNE_EXAMPLES = examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30")
 OPEN_EXAMPLES = examples("cagp open out", "cagp open out/KEY --no-browser")
 
 
@@ -59,6 +60,28 @@ def open_report(
             import webbrowser
 
             webbrowser.open(page.as_uri())
+
+
+def prune(
+    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    keep: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="How many of the newest runs stay.", show_default=False),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and stop.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Remove all but the newest runs of an output folder, with their reports; the current run always stays.
+
+    Observations and exported files are not touched. A job whose run was removed is done again when it is
+    asked for. Exit code 75 says that another process is writing there.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.store.prune import old_runs
+        from cagp_dist.store.prune import prune as remove
+
+        for path in old_runs(root, keep=keep) if dry_run else remove(root, keep=keep):
+            typer.echo(f"{'would be removed' if dry_run else 'removed'}  {path}")
 
 
 def index(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cagp_dist.errors import StoreError
+from cagp_dist.errors import BusyError, StoreError
 from cagp_dist.store.manifest import disk_errors
 
 _POLL_SECONDS = 0.2
@@ -31,8 +31,10 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
     Raises
     ------
-    StoreError
+    BusyError
         If another process holds the lock, naming it.
+    StoreError
+        If the file system has no locks.
     ConfigurationError
         If ``root`` cannot be created or written to.
     """
@@ -45,7 +47,7 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         while not _try_lock(descriptor, lock):
             if time.monotonic() >= deadline:
                 holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
-                raise StoreError(
+                raise BusyError(
                     f"{root} is in use by {holder}, and one process at a time may write there. "
                     "Wait until it ends, or choose another output root."
                 )

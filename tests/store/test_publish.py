@@ -17,7 +17,7 @@ import pytest
 import xarray as xr
 import zarr
 
-from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.errors import ArgumentError, BusyError, ConfigurationError, StoreError
 from cagp_dist.store import files
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import (
@@ -393,8 +393,9 @@ def test_a_second_process_is_told_who_holds_the_lock(tmp_path):
     try:
         assert process.stdout.readline() == "held\n"
         expected = rf"{tmp_path} is in use by process {process.pid} on .*Wait until it ends"
-        with pytest.raises(StoreError, match=expected), output_lock(tmp_path):
+        with pytest.raises(BusyError, match=expected) as caught, output_lock(tmp_path):
             pass
+        assert caught.value.exit_code == 75
         started = time.monotonic()
         with pytest.raises(StoreError, match=expected), output_lock(tmp_path, wait_seconds=0.3):
             pass

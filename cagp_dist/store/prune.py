@@ -1,0 +1,81 @@
+"""Removal of old runs from an output folder: the current one stays, and each is there whole or not at all."""
+
+import os
+import shutil
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.store import manifest
+from cagp_dist.store.arrays import open_group
+from cagp_dist.store.lock import output_lock
+from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.publish import current_run
+
+
+def old_runs(root: Path, *, keep: int) -> list[Path]:
+    """List the runs of an output folder beyond the newest, oldest first; the current one is never among them.
+
+    Parameters
+    ----------
+    root : path
+        Output folder.
+    keep : int
+        How many of the newest runs stay, by when they were made, at least 1. The current run is one of them,
+        or stays beside them.
+
+    Raises
+    ------
+    ArgumentError
+        If ``keep`` is below 1.
+    ConfigurationError
+        If nothing was published there.
+    StoreError
+        If ``CURRENT`` is damaged: which run readers see is not known then, and none is named.
+    """
+    if keep < 1:
+        raise ArgumentError(f"keep is {keep}; expected at least 1 run to keep.")
+    if not any((root / "runs").glob("*.zarr")):
+        raise ConfigurationError(
+            f"there is no published run in {root}; expected the folder that [output] root of a job names."
+        )
+    current = current_run(root)
+    runs = sorted((root / "runs").glob("*.zarr"), key=_made)
+    return [path for path in runs[:-keep] if path != current]
+
+
+def prune(root: Path, *, keep: int) -> list[Path]:
+    """Remove the runs that `old_runs` lists, with their manifests and reports, and return their paths.
+
+    Observations, downloads and exported files stay. A kill at any moment leaves each run whole or gone.
+
+    Raises
+    ------
+    ArgumentError, ConfigurationError, StoreError
+        As `old_runs`; or if another process writes there (`BusyError`), or the disk refuses.
+    """
+    old_runs(root, keep=keep)  # no folder is made where there is none
+    with output_lock(root):
+        found = old_runs(root, keep=keep)
+        for run in found:
+            with disk_errors(run):
+                os.rename(run, root / ".staging" / run.name)
+                manifest.manifest_path(run).unlink(missing_ok=True)
+        with disk_errors(root):
+            for left in (root / "runs").glob("*.sha256"):  # by a kill between the two lines above
+                if not left.with_suffix(".zarr").exists():
+                    left.unlink()
+        manifest.sync(root / "runs")
+        for run in found:
+            shutil.rmtree(root / ".staging" / run.name, ignore_errors=True)
+            shutil.rmtree(root / "report" / run.stem, ignore_errors=True)
+    return found
+
+
+def _made(run: Path) -> tuple[str, str]:
+    """When a run was made, as ISO 8601; by the date of its folder if it cannot be read."""
+    with suppress(StoreError, KeyError), open_group(run) as root:
+        return str(root.attrs["date_created"]), run.name
+    date = datetime.fromtimestamp(run.stat().st_mtime, UTC)
+    return date.strftime("%Y-%m-%dT%H:%M:%SZ"), run.name

@@ -1,0 +1,128 @@
+"""Old runs are removed, the current one never, and a kill leaves each of them whole or gone."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cagp_dist.cli import app
+from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.store import discovery
+from cagp_dist.store.prune import old_runs, prune
+from cagp_dist.store.publish import current_run, make_current, output_lock, verify
+
+from . import publisher
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """Four runs, made a day apart in this order: 3, 1, 2, 0; the last one is current."""
+    root = tmp_path_factory.mktemp("template") / "out"
+    for day, index in enumerate((3, 1, 2, 0)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(discovery, "datetime", _day(day))
+            publisher.publish_index(root, index)
+    for name in ("report", "export"):
+        for index in range(4):
+            (root / name / publisher.key_of(index)).mkdir(parents=True)
+    return root
+
+
+def _day(day):
+    class Day(discovery.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2019, 3, 1 + day, tzinfo=tz)
+
+    return Day
+
+
+@pytest.fixture
+def root(template, tmp_path):
+    return Path(shutil.copytree(template, tmp_path / "out"))
+
+
+def left(root, folder="runs", suffix=".zarr"):
+    names = {path.name for path in (root / folder).iterdir()}
+    return {index for index in range(4) if publisher.key_of(index) + suffix in names}
+
+
+def test_the_newest_runs_stay_with_their_manifests_and_reports(root):
+    gone = [root / "runs" / f"{publisher.key_of(index)}.zarr" for index in (3, 1)]
+    assert old_runs(root, keep=2) == gone
+    assert left(root) == {0, 1, 2, 3}
+    assert prune(root, keep=2) == gone
+    assert left(root) == left(root, suffix=".sha256") == left(root, "report", "") == {0, 2}
+    assert left(root, "export", "") == {0, 1, 2, 3}
+    assert list((root / ".staging").iterdir()) == []
+    assert prune(root, keep=2) == []
+    verify(current_run(root))
+
+
+def test_the_current_run_stays_however_old_it_is(root):
+    make_current(root, run_key=publisher.key_of(3))
+    prune(root, keep=1)
+    assert left(root) == {0, 3}
+    verify(current_run(root))
+
+
+def test_a_run_that_cannot_be_read_counts_by_the_date_of_its_folder(root):
+    damaged = root / "runs" / f"{publisher.key_of(1)}.zarr"
+    (damaged / "zarr.json").write_bytes(b"")
+    os.utime(damaged, (0, 0))
+    assert prune(root, keep=3) == [damaged]
+
+
+def test_nothing_is_removed_where_the_current_run_is_not_known(root):
+    (root / "CURRENT").write_text("no key")
+    with pytest.raises(StoreError, match="expected the hexadecimal key"):
+        prune(root, keep=1)
+    assert left(root) == {0, 1, 2, 3}
+
+
+def test_wrong_arguments_are_refused(root, tmp_path):
+    with pytest.raises(ArgumentError, match="keep is 0; expected at least 1"):
+        prune(root, keep=0)
+    with pytest.raises(ConfigurationError, match="there is no published run in"):
+        prune(tmp_path / "absent", keep=1)
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path):
+    for number in range(1, 60):
+        root = Path(shutil.copytree(template, tmp_path / str(number)))
+
+        def work(root: Path = root, number: int = number) -> None:
+            publisher.at_event(root, number, lambda path: os.kill(os.getpid(), signal.SIGKILL), every=3)
+            prune(root, keep=1)
+
+        _, status = os.waitpid(publisher.in_child(work), 0)
+        assert current_run(root).stem == publisher.key_of(0)
+        for run in (root / "runs").glob("*.zarr"):
+            verify(run)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+        prune(root, keep=1)
+        assert left(root) == left(root, suffix=".sha256") == {0}
+        assert list((root / ".staging").iterdir()) == []
+    assert number > 8
+
+
+def test_the_command_says_what_it_removes_and_waits_for_nobody(root):
+    def cagp(*arguments):
+        return CliRunner().invoke(app, ["prune", str(root), *arguments])
+
+    would = cagp("--keep", "3", "--dry-run")
+    gone = root / "runs" / f"{publisher.key_of(3)}.zarr"
+    assert (would.exit_code, would.stdout) == (0, f"would be removed  {gone}\n")
+    assert left(root) == {0, 1, 2, 3}
+    with output_lock(root):
+        busy = cagp("--keep", "3")
+    assert (busy.exit_code, busy.stdout) == (75, "")
+    assert "is in use by process" in busy.stderr
+    assert cagp("--keep", "3").stdout == f"removed  {gone}\n"
+    assert cagp("--keep", "0").exit_code == 2
