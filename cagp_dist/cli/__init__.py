@@ -259,7 +259,7 @@ def report(
         typer.echo(write_report(find_run(output), to))
 
 
-@app.command(epilog=_examples("cagp verify out", "cagp verify out/KEY"))
+@app.command(epilog=_examples("cagp verify out", "cagp verify out/KEY", "cagp verify out/KEY --solve 20"))
 def verify(
     output: Annotated[
         Path,
@@ -267,14 +267,31 @@ def verify(
             metavar="OUT", help="Output folder: all its runs; or OUT/KEY, one of them.", show_default=False
         ),
     ],
+    points: Annotated[
+        int,
+        typer.Option(
+            "--solve",
+            metavar="N",
+            min=0,
+            help="Also predict N test points of each run once more, from its job and observations; compare.",
+        ),
+    ] = 0,
     debug: Debug = False,
 ) -> None:
-    """Check every file of every published run against its checksum; exit code 1 says that one is damaged."""
+    """Check every file and value of every published run; exit code 1 says that one is damaged.
+
+    Files are compared with their checksums; no chunk may be missing and no value implausible. With --solve,
+    run it in the folder that the job was run in.
+    """
     with reported_errors(debug=debug):
         from cagp_dist.service.run import verify_runs
+        from cagp_dist.service.verification import solve_again
 
         for path in verify_runs(output):
             typer.echo(f"undamaged  {path}")
+            if points:
+                difference = solve_again(path, points=points)
+                typer.echo(f"solved again, at most {difference:.1e} standard deviations of the prior apart")
 
 
 app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)

@@ -31,11 +31,12 @@ from cagp_dist.service.simulation import simulate_task
 from cagp_dist.service.solve import Sharpened, Solution
 from cagp_dist.service.task import Simulations, Task, prepare
 from cagp_dist.service.times import resolved
+from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import memory_limit, workers_of
 from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
-from cagp_dist.store.publish import current_run, output_lock, publish, published, verify
+from cagp_dist.store.publish import current_run, output_lock, publish, published
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
 
@@ -418,17 +419,17 @@ def find_run(output: Path) -> Path:
 
 
 def verify_runs(output: Path) -> list[Path]:
-    """Check every file of a run, or of every run of an output folder, and return their paths.
+    """Check files and values of a run, or of every run of an output folder, and return their paths.
 
     Raises
     ------
     ConfigurationError
         If nothing was published there.
     StoreError
-        Naming the first file that is damaged, missing or too many.
+        As `cagp_dist.service.verification.verify_run`, of the first run with a fault.
     """
     found = find_run(output)
     runs = sorted((output / "runs").glob("*.zarr")) or [found]
     for path in runs:
-        verify(path)
+        verify_run(path)
     return runs

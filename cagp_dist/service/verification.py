@@ -1,0 +1,180 @@
+"""What a published run is checked for: its files, its values, and some of its points by another solve."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.runtime import open_executor
+from cagp_dist.service.ingest import peek
+from cagp_dist.service.jobfile.config import parse_job, with_listed_times
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.recalibration import NOT_ASKED
+from cagp_dist.service.solve import solve
+from cagp_dist.service.task import Task, prepare
+from cagp_dist.store import layout
+from cagp_dist.store.arrays import read_group
+from cagp_dist.store.publish import verify
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+TOLERANCE = 1e-6
+"""Of the standard deviation of the prior: what a solve on another machine may differ by."""
+
+
+def verify_run(run: Path) -> None:
+    """Check a published run: every file, that no chunk is missing, and that the values are plausible.
+
+    Parameters
+    ----------
+    run : path
+        ``OUT/runs/<run_key>.zarr``.
+
+    Raises
+    ------
+    StoreError
+        Naming the first file that is damaged, missing or too many, or the variable that is implausible.
+
+    Notes
+    -----
+    Cost: two reads of all files.
+    """
+    verify(run)
+    for path in sorted(run.glob("*/zarr.json")):
+        layout.check(path.parent.name, read_group(run, path.parent.name))
+
+
+def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
+    """Predict some test points of a run once more, from its job and its observations, and compare.
+
+    Parameters
+    ----------
+    run : path
+        ``OUT/runs/<run_key>.zarr``; its observations are in ``OUT/observations``, or where its job says.
+    points : int
+        How many test points, drawn at random; of a cross-validation, from its first fold.
+    seed : int
+        Of the draw.
+
+    Returns
+    -------
+    float
+        Largest difference of a mean or a standard deviation, over the standard deviation of the prior.
+
+    Raises
+    ------
+    StoreError
+        If one differs by more than `TOLERANCE`; names the point.
+    ConfigurationError
+        If the run cannot be solved again: its observations are others now or are not there, the number of its
+        iterations was chosen for all points together, or each of its folds has a fitted prior of its own.
+
+    Notes
+    -----
+    The same passes over the matrix as the run took, with fewer columns.
+    """
+    attributes, posterior = read_group(run).attrs, read_group(run, "posterior")
+    job = _job_of(run, attributes, posterior)
+    task = _task_of(run, job, attributes)
+    part = next(iter(task.folds()), task)
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.choice(part.design.test.size, size=min(points, part.design.test.size), replace=False))
+    places = np.searchsorted(task.design.test, part.design.test[drawn])
+    sample = _only(part, drawn)
+    if task.prior is None:  # the numbers are in the attributes of every run
+        raise StoreError(f"{run} does not say the numbers of its prior; it was written by another program.")
+    with open_executor("local") as executor:
+        solution = solve(
+            sample.conditioned(task.prior),
+            *sample.observations,
+            sample.new_inputs,
+            solver=sample.solver,
+            executor=executor,
+            on_plan=lambda plan: None,
+            progress=lambda fraction, text: None,
+        )
+    name, last = task.points.variable.name, solution.steps[-1]
+    scale = float(np.sqrt(task.prior.kernel.variance))
+    largest = 0.0
+    for said, found in ((f"{name}_mean", last.mean), (f"{name}_std", last.std)):
+        published = np.broadcast_to(_by_time(posterior[said])[:, places], found.shape)
+        differences = np.abs(published - found).max(axis=0) / scale
+        worst = int(np.argmax(differences))
+        if not differences[worst] <= TOLERANCE:
+            there = posterior.isel(point=places[worst])
+            where = f"latitude {float(there.latitude):g}, longitude {float(there.longitude):g}"
+            raise StoreError(
+                f"{said} of {run} at {where} differs from another solve by {differences[worst]:.2g} standard "
+                f"deviations of the prior; expected {TOLERANCE:g} at most. The run is not that of its job: "
+                "do the job again with another output root, and compare."
+            )
+        largest = max(largest, float(differences[worst]))
+    return largest
+
+
+def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> Job:
+    """Job of a run, at the times and with the numbers of the prior that it came to."""
+    job = parse_job(str(attributes["job"]), name=f"the job of {run}")
+    said = json.loads(attributes["prior"])
+    fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
+    if fitted and job.design.test.kind == "folds":
+        raise ConfigurationError(
+            f"{run} is not solved again: each of its folds has a fitted prior of its own."
+        )
+    names = ("lengthscale", "variance", "noise_variance")
+    numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
+    return with_listed_times(job, posterior["time"].values).model_copy(
+        update={
+            "prior": job.prior.model_copy(update=numbers),
+            "output": job.output.model_copy(update={"root": run.parents[1]}),
+        }
+    )
+
+
+def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
+    field = peek(job, report=lambda text: None)
+    if field is None:
+        raise ConfigurationError(
+            f"{run} is not solved again: its observations are not in {run.parents[1] / 'observations'}."
+        )
+    task = prepare(job, field)
+    if getattr(task.solver, "computational_share", None) is not None:
+        raise ConfigurationError(
+            f"{run} is not solved again: its computational_share chose the iterations for all points "
+            "together."
+        )
+    key = "content_sha256"
+    if task.provenance[key] != json.loads(attributes["provenance"])[key]:
+        raise ConfigurationError(
+            f"{run} is not solved again: {job.observations.source} holds other observations than those that "
+            "it was made from."
+        )
+    return task
+
+
+def _only(part: Task, drawn: Indices) -> Task:
+    """Give the task of some of the test points alone."""
+    design = replace(
+        part.design,
+        test=part.design.test[drawn],
+        test_weights=np.ones(drawn.size),
+        folds=None,
+        cells=None,
+        mean_cells=None,
+        regions=(),
+        region_means=None,
+        calibration=None,
+        calibration_blocks=None,
+        samples=0,
+    )
+    return replace(part, design=design, wanted=None, recalibration=NOT_ASKED)
+
+
+def _by_time(values: "xr.DataArray") -> Array:
+    """Give values a first axis of times; a standard deviation that all times share has none."""
+    return np.atleast_2d(values.values)
