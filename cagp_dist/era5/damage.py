@@ -163,9 +163,8 @@ def _is_equal(steps: Array, step: float, tolerance: float) -> bool:
 
 
 def _odd_end(last: float, step: float, tolerance: float) -> bool:
-    """Whether a step to an end is not whole, nor the half one that some grids have at the poles."""
-    whole = max(1.0, round(last / step)) * step
-    return min(abs(last - whole), abs(last - step / 2.0)) > tolerance
+    """Whether the step to an end is neither like the others nor half of one, as some grids have at poles."""
+    return min(abs(last - step), abs(last - step / 2.0)) > tolerance
 
 
 def _largest_jump(field: NDArray[np.float32]) -> tuple[tuple[int, int], float, float] | None:

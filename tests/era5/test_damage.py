@@ -73,7 +73,7 @@ def gaussian(count):
         (np.array([-90.0, *np.arange(-88.0, 89.0, 4.0), 90.0]), "latitude"),  # half cells at the poles
         (np.delete(LATITUDE, [7, 8, 20]), "latitude"),
         (np.sort(np.random.default_rng(0).uniform(-80.0, 80.0, 30)), "latitude"),
-        (np.append(np.arange(-60.0, 60.0, 2.0), [61.0, 65.0]), "longitude"),
+        (np.append(np.arange(-60.0, 60.0, 2.0), [61.0, 63.0]), "longitude"),
         (np.roll(np.arange(0.0, 360.0, 1.5), 40), "longitude"),
         (np.arange(0.0, 360.1, 0.703125), "longitude"),
         (np.round(np.arange(0.0, 360.0, 0.703125), 3), "longitude"),
@@ -87,7 +87,7 @@ def test_axes_of_whole_files_pass(degrees, name):
 
 @pytest.mark.parametrize(("axis", "name"), [(LATITUDE, "latitude"), (LONGITUDE, "longitude")])
 @pytest.mark.parametrize("at", [0, 1, 17, -2, -1])
-@pytest.mark.parametrize("change", [0.1, -0.3, 0.4, 4.0, -31.0])
+@pytest.mark.parametrize("change", [0.1, -0.3, 0.4, 4.0, -30.0, -31.0])
 def test_an_axis_with_one_value_out_of_line_is_refused(axis, name, at, change):
     changed = axis.copy()
     changed[at] += change

@@ -1,6 +1,8 @@
 import contextlib
 import json
+import time
 
+import numpy as np
 import pydantic
 import pytest
 from hypothesis import given, settings
@@ -376,6 +378,35 @@ JOB_LINES = written(
     output={"root": "out"},
 ).splitlines()
 ASSIGNMENTS = [index for index, line in enumerate(JOB_LINES) if "=" in line]
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.exhaustive])])
+def test_a_job_file_that_was_damaged_anywhere_is_a_job_or_a_configuration_error(tmp_path, count):
+    """Bits flipped, pieces cut out, doubled, put elsewhere, nested deeply, or replaced by noise; in time."""
+    rng = np.random.default_rng(0)
+    good, path = "\n".join(JOB_LINES).encode(), tmp_path / "job.toml"
+    deep = (b"a.", b"[", b"{a=", b'"', b"'''", b"\0")
+    ways = (
+        lambda a, b: good[:a] + bytes([good[a] ^ (1 << int(rng.integers(8)))]) + good[a + 1 :],
+        lambda a, b: good[:a] + good[b:],
+        lambda a, b: good[:b] + good[a:],
+        lambda a, b: good[:a] + rng.bytes(b - a) + good[b:],
+        lambda a, b: good[b:] + good[a:b] + good[:a],
+        lambda a, b: good[:a] + good[a:b] * int(rng.integers(1, 400)) + good[b:],
+        lambda a, b: good[:a] + deep[int(rng.integers(len(deep)))] * 9_000 + good[a:],
+    )
+    outcomes = set()
+    for number in range(count):
+        first, last = sorted(rng.integers(len(good), size=2).tolist())
+        path.write_bytes(ways[number % len(ways)](first, last))
+        started = time.monotonic()
+        try:
+            load_job(path)
+            outcomes.add("job")
+        except ConfigurationError as error:
+            outcomes.add("named" if str(path) in str(error) else str(error))
+        assert time.monotonic() - started < 10.0
+    assert outcomes == {"job", "named"}
 
 
 @settings(max_examples=300, deadline=None)
