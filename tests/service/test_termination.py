@@ -18,7 +18,7 @@ from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.store.arrays import read_group
 from cagp_dist.termination import TerminationError, orderly_termination
 
-from ..jobs import job_text, map_grid, random_points
+from ..jobs import job_text, random_points
 
 OBSERVED = {"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01"]}
 
@@ -85,9 +85,9 @@ def test_what_takes_longer_than_the_grace_is_cut_off(monkeypatch, capsys):
 def test_the_same_command_goes_on_after_a_signal(number, tmp_path):
     """A process of its own, ended twice at iterations that nobody chose; the third time it is left alone."""
     text = job_text(
-        design={"train": random_points(3000), "test": random_points(200, seed=1), "map": map_grid(6.0)},
+        design={"train": random_points(2000), "test": random_points(300, seed=1)},
         prior={"lengthscale": 0.05, "variance": 22.0, "noise_variance": 0.5},
-        solver={"name": "block-gauss-seidel", "iterations": 30, "block_size": 256},
+        solver={"name": "block-gauss-seidel", "iterations": 15, "block_size": 256},
         cluster=None,
         runtime={"checkpoint_seconds": 0.0},
         output={"root": "out"},
