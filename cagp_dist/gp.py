@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cagp_dist.solvers.affine import Affine
     from cagp_dist.solvers.base import State
     from cagp_dist.solvers.checkpoints import Checkpoints
+    from cagp_dist.solvers.kept_weights import WeightStore
 
 
 def condition(
@@ -53,6 +54,7 @@ def condition(
     computational_bounds: bool = False,
     lanczos_steps: int = 0,
     checkpoints: "Checkpoints | None" = None,
+    weights: "WeightStore | None" = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Posterior:
@@ -93,6 +95,12 @@ def condition(
     checkpoints : Checkpoints, optional
         Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
         from there after a loss, with the same bits; without full covariances.
+    weights : KeptWeights, optional
+        Where weights of the targets are kept (`cagp_dist.store.weights.KeptWeights`): an affine solver sweeps
+        once, without data, and from then on other observations at the same points, with the same prior,
+        targets and solver, cost one product. The trace has the prior and the last iteration alone; mean and
+        variance differ from those without it by rounding. Solves by whole rings, with full covariances, a
+        ``computational_share`` or ``lanczos_steps``, and by other solvers, are done as without it.
     progress : callable, optional
         Called with a `Progress` after every iteration.
     on_plan : callable, optional
@@ -138,6 +146,13 @@ def condition(
     from cagp_dist.gram.exact_variance import beside_posterior
     from cagp_dist.posterior.certificate import Certificate
     from cagp_dist.posterior.coefficients import joined_coefficients, with_weights
+    from cagp_dist.posterior.kept_weights import (
+        found_weights,
+        keeps_weights,
+        kept_coefficients,
+        made_weights,
+        plan_of_products,
+    )
     from cagp_dist.posterior.patterns import Solved, joined, plan_together
     from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_companions
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
@@ -147,6 +162,7 @@ def condition(
     from cagp_dist.solvers.affine import Affine
     from cagp_dist.solvers.base import check_one_field, check_solver
     from cagp_dist.solvers.checkpoints import fingerprint
+    from cagp_dist.solvers.kept_weights import kept_states
 
     check_solver(solver)
     if lanczos_steps > 0 and not isinstance(solver, Affine):
@@ -160,6 +176,8 @@ def condition(
         check_one_field(len(parts[0].y))
     targets = as_targets(X_test, columns=parts[0].columns)
     full, coefficients = covariance == "full", len(prior.coefficient_names)
+    if not keeps_weights(solver, full_covariance=full, lanczos_steps=lanczos_steps):
+        weights = None
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
         demands, plans, plan = plan_together(
@@ -169,18 +187,42 @@ def condition(
                     with_companions(demand_of(problems.of(part), executor, limit), coefficients=coefficients),
                     bounds=computational_bounds or lanczos_steps > 0,
                     lanczos_steps=lanczos_steps,
+                    keeps_weights=weights is not None,
                 )
                 for part in parts
             ],
         )
         estimates = plans_of_weights(solver, demands, coefficients=coefficients)
         plan = with_weights(plan, estimates, fields=len(parts[0].y))
+        there = [
+            found_weights(weights, prior, problems.of(part), solver, plans[number])
+            for number, part in enumerate(parts)
+        ]
+        if all(there):
+            plan = plan_of_products(plan)
         if on_plan is not None:
             on_plan(plan)
         ends, fitted, downdate_psd = [], [], True
         for number, part in enumerate(parts):
             problem = replace(problems.of(part), lanczos_steps=lanczos_steps)
-            mean = remove_mean(prior, problem, part, solver, plan=estimates[number], executor=executor)
+            kept = there[number] or made_weights(
+                weights,
+                prior,
+                problem,
+                solver,
+                plan=plans[number],
+                estimate=estimates[number],
+                executor=executor,
+            )
+            mean = remove_mean(
+                prior,
+                problem,
+                part,
+                solver,
+                plan=estimates[number],
+                executor=executor,
+                known=None if kept is None else kept_coefficients(kept),
+            )
             problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
             if checkpoints is not None and not full:  # all states are kept, and full ones would be too large
                 place = checkpoints.within(f"fields-{number}")
@@ -189,7 +231,11 @@ def condition(
                 fitted.append((part, *mean.fitted))
             status, residual, dropped = Status.COMPLETED, None, 0
             if solver.iterations > 0 and problem.q > 0:
-                for state in mean.states(solver.states(problem, executor=executor, plan=plans[number])):
+                if kept is None:
+                    states = solver.states(problem, executor=executor, plan=plans[number])
+                else:
+                    states = kept_states(kept, problem)
+                for state in mean.states(states):
                     trace.add(state)
                     status, residual, dropped = state.status, state.relative_residual, state.dropped
                     downdate_psd &= state.downdate_psd

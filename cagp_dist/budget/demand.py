@@ -58,6 +58,8 @@ class Demand:
         Whether bounds of the computational variance are wanted beside the posterior.
     lanczos_steps : int
         Steps of quadrature that tighten these bounds.
+    keeps_weights : bool
+        Whether sweeps keep what they add up: one more tall matrix.
     """
 
     n: int
@@ -73,6 +75,7 @@ class Demand:
     cell_nodes: int = 0
     bounds: bool = False
     lanczos_steps: int = 0
+    keeps_weights: bool = False
 
     @property
     def target_points(self) -> int:

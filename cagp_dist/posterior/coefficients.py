@@ -89,6 +89,8 @@ class Coefficients:
         W, and ``G W``.
     exact : bool
         Whether ``W = G^-1 H`` up to rounding.
+    seen : array of float64, shape (q, k), or None
+        ``V W``, where it is known already.
     """
 
     basis: Array
@@ -97,6 +99,7 @@ class Coefficients:
     weights: Array
     image: Array
     exact: bool
+    seen: Array | None = None
 
     def estimate(self, columns: Array) -> Array:
         """``c_hat = (W'H)^-1 W' y`` in the orthonormal basis, shape (k, T) for y (n, T)."""
@@ -126,9 +129,17 @@ class Coefficients:
         columns = np.concatenate([problem.residuals, self.basis, self.image], axis=1)
         return replace(problem, residuals=columns, companions=2 * self.basis.shape[1])
 
-    def counted(self, problem: Problem, *, executor: Executor) -> "CountedMean":
-        """Look at the weights from the targets: n q evaluations and 2 n q k flops."""
+    def seen_from(self, problem: Problem, *, executor: Executor) -> "Coefficients":
+        """Look at the weights from the targets, if that was not done: n q evaluations and 2 n q k flops."""
+        if self.seen is not None:
+            return self
         seen = problem.gram.cross(problem.targets, self.weights, executor=executor, product=self.image)
+        return replace(self, seen=seen)
+
+    def counted(self, problem: Problem, *, executor: Executor) -> "CountedMean":
+        """Say what variances are more for the estimate; costs as `seen_from`."""
+        seen = self.seen_from(problem, executor=executor).seen
+        assert seen is not None
         half = self._solved(np.eye(len(self.triangle)))
         return CountedMean(self.at_targets, seen, half, self.covariance(), problem.full_covariance)
 

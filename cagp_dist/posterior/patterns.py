@@ -145,7 +145,8 @@ def joined(parts: Sequence[Solved]) -> Solved:
         reached = [part.steps[min(position, len(part.steps) - 1)] for part in parts]
         means = [mean for _, mean, _ in reached]
         variances = [np.broadcast_to(variance[:, None], mean.shape) for _, mean, variance in reached]
-        steps.append((position, in_order(means, groups), in_order(variances, groups)))
+        iteration = max(iteration for iteration, _, _ in reached)
+        steps.append((iteration, in_order(means, groups), in_order(variances, groups)))
     covariances = [
         np.broadcast_to(part.covariance, (len(part.fields), *part.covariance.shape))
         for part in parts

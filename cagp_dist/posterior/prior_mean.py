@@ -74,6 +74,7 @@ def remove_mean(
     plan: Plan | None,
     executor: Executor,
     variances: bool = True,
+    known: Coefficients | None = None,
 ) -> PriorMean:
     """Take the prior mean off the data of a problem of `cagp_dist.posterior.problem.make_problem`.
 
@@ -85,6 +86,8 @@ def remove_mean(
         Of `plan_of_weights`.
     variances : bool
         Whether right-hand sides are to ride along from which variances count the estimate.
+    known : Coefficients, optional
+        How coefficients are estimated, where that was worked out before.
 
     Raises
     ------
@@ -94,7 +97,9 @@ def remove_mean(
     if not prior.estimates_mean:
         points = target_points(problem.targets)
         return PriorMean(problem, averaged(problem.targets, pattern.mean_at(prior, points)))
-    found, problem = coefficients_of(prior, problem, solver, plan=plan, executor=executor)
+    found = known
+    if found is None:
+        found, problem = coefficients_of(prior, problem, solver, plan=plan, executor=executor)
     fitted = found.of_given_basis(problem.residuals)
     residuals, mean = found.without_mean(problem.residuals)
     problem = replace(problem, residuals=np.ascontiguousarray(residuals))

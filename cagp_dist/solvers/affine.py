@@ -21,7 +21,9 @@ from cagp_dist.gram.targets import as_list, part
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.base import Calibrated, Problem, State, nothing_said
+from cagp_dist.solvers.checkpoints import About, Draft
 from cagp_dist.solvers.engine import System, adjoint_states, forward_passes
+from cagp_dist.solvers.kept_weights import adjoint_weights, write_weights
 from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.spectrum import admissible
@@ -179,7 +181,7 @@ class Affine(ABC):
             products=self.products,
             coarse=self.coarse_columns,
             projections=self.projections,
-            tall=self.tall,
+            tall=self.tall + demand.keeps_weights,
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 
@@ -203,6 +205,34 @@ class Affine(ABC):
             # what decides when a group has enough is not kept
             checkpoint=problem.checkpoint if enough is None else None,
         )
+
+    @final
+    def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
+        """Write ``W = A' V'`` and the downdates after all iterations, and say how they were made.
+
+        The sweeps of `states`, with one more tall matrix. The values of the residuals have no part in it.
+
+        Raises
+        ------
+        ArgumentError
+            If the plan is one of whole rings, which keep no weights of targets.
+        """
+        blank = replace(problem, residuals=problem.residuals[:, :0])
+        with single_threaded_blas():
+            system, cycle = self._system(blank, plan, executor)
+            if not isinstance(system, TileSystem):
+                raise ArgumentError(
+                    "a solve by whole rings keeps no weights of targets; expected a plan by blocks of points."
+                )
+            groups = write_weights(draft, adjoint_weights(system, cycle, iterations=self.iterations))
+            exact = system.solves_exactly(cycle[0])
+            status = _status(problem.gram, executor) if exact else Status.COMPLETED
+        return {
+            "groups": groups,
+            "iterations": self.iterations,
+            "status": status.name,
+            "downdate_psd": all(stage.weight_psd for stage in cycle),
+        }
 
     def _enough(self, problem: Problem, system: System[Any], executor: Executor) -> Enough | None:
         """Make what says of a group of targets whether the share is reached; None where nothing does."""

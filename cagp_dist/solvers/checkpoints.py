@@ -169,11 +169,22 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     gram = problem.gram
     for part in (solver, gram.kernel, plan.block_size, plan.rings_per_block, plan.batches, problem.first):
         found.update(repr(part).encode())
-    arrays = (coordinates(gram.X), gram.noise_variance, problem.residuals, *_of_targets(problem.targets))
-    for array in arrays:
-        found.update(repr(array.shape).encode())
-        found.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
+    X, noise, *targets = points_of(problem)
+    add_arrays(found, [X, noise, problem.residuals, *targets])
     return found.hexdigest()
+
+
+def points_of(problem: Problem) -> Sequence[Array | Indices]:
+    """Observed points, their noise, and targets."""
+    gram = problem.gram
+    return [coordinates(gram.X), gram.noise_variance, *_of_targets(problem.targets)]
+
+
+def add_arrays(digest: "hashlib._Hash", arrays: Sequence[Array | Indices]) -> None:
+    """Add shapes and values to a digest."""
+    for array in arrays:
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
 
 
 def _of_targets(targets: Targets) -> Sequence[Array | Indices]:

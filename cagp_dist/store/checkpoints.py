@@ -163,7 +163,7 @@ class SolveCheckpoint:
         """Find the newest one that is whole and of this solve; others are named in the log."""
         for path in reversed(self._all()):
             try:
-                about = _verified(path)
+                about = verified(path)
             except StoreError as error:
                 _log.warning("%s. The one before is taken, or the solve begins again.", error)
                 continue
@@ -197,7 +197,7 @@ class SolveCheckpoint:
                 )
                 return None
             with disk_errors(staged.path):
-                manifest.write_durably(staged.path / "manifest.json", _manifest(staged.path, about))
+                manifest.write_durably(staged.path / "manifest.json", folder_manifest(staged.path, about))
                 manifest.sync_tree(staged.path)
                 os.rename(staged.path, final)
             manifest.sync(self._folder)
@@ -213,7 +213,8 @@ class SolveCheckpoint:
         return sorted(self._folder.glob("[0-9]" * 6))
 
 
-def _manifest(path: Path, about: About) -> str:
+def folder_manifest(path: Path, about: About) -> str:
+    """Text of the manifest of a folder: what it is of, and the digest of every file."""
     files = {file: file_sha256(path / file) for file in sorted(manifest.files(path))}
     content = {"about": dict(about), "files": files}
     return json.dumps({**content, "sha256": _digest(content)}, indent=1)
@@ -223,22 +224,22 @@ def _digest(content: object) -> str:
     return text_sha256(json.dumps(content, sort_keys=True))
 
 
-def _verified(path: Path) -> About:
-    """Check every file of a checkpoint and return what it is about; `StoreError` names the damage."""
+def verified(path: Path, *, what: str = "the checkpoint") -> About:
+    """Check every file of a folder and return what it is about; `StoreError` names the damage."""
     listing = path / "manifest.json"
     try:
         content = json.loads(listing.read_text())
         found = content.pop("sha256")
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise StoreError(f"the checkpoint {path} is damaged: {listing.name} cannot be read") from error
+        raise StoreError(f"{what} {path} is damaged: {listing.name} cannot be read") from error
     if found != _digest(content):
-        raise StoreError(f"the checkpoint {path} is damaged: {listing.name} differs from its SHA-256")
+        raise StoreError(f"{what} {path} is damaged: {listing.name} differs from its SHA-256")
     there = set(manifest.files(path)) - {listing.name}
     for file in sorted(there | content["files"].keys()):
         if file not in there or file not in content["files"]:
             state = "missing" if file not in there else "not part of it"
-            raise StoreError(f"the checkpoint {path} is damaged: {file} is {state}")
+            raise StoreError(f"{what} {path} is damaged: {file} is {state}")
         if file_sha256(path / file) != content["files"][file]:
-            raise StoreError(f"the checkpoint {path} is damaged: {file} differs from its SHA-256")
+            raise StoreError(f"{what} {path} is damaged: {file} differs from its SHA-256")
     about: About = content["about"]
     return about

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
-from pipelines.benchmarks import grids, local_scales, maps, reference, sweeps
+from pipelines.benchmarks import grids, local_scales, maps, reference, second_hour, sweeps
 
 Figures = dict[str, float]
 
@@ -248,6 +248,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         maps.pathwise_variances,
         maps.map_job,
         maps.held_out_job,
+        second_hour.second_hour,
         sharp,
         local_scales.local_scale,
         startup,

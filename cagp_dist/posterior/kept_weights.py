@@ -1,0 +1,86 @@
+"""Solves at the same points whose weights are kept: those of the targets, and of coefficients of the mean."""
+
+from dataclasses import replace
+
+from cagp_dist.budget import Plan
+from cagp_dist.gram.targets import target_points
+from cagp_dist.posterior.coefficients import Coefficients, coefficients_of
+from cagp_dist.prior import Prior
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.base import Problem, Solver
+from cagp_dist.solvers.checkpoints import About, Draft, Kept
+from cagp_dist.solvers.kept_weights import WeightStore, weights_key
+
+ESTIMATE = ("basis", "at_targets", "triangle", "weights", "image", "seen")
+"""Arrays of the estimate of a mean."""
+
+READ_BYTES_PER_SECOND = 2.5e8
+"""Weights that are hashed, read and multiplied in a second, about."""
+
+
+def keeps_weights(solver: Solver, *, full_covariance: bool, lanczos_steps: int) -> bool:
+    """Whether the weights of a solver can be kept: those of an affine one that does all its iterations."""
+    plain = isinstance(solver, Affine) and solver.computational_share is None and solver.iterations > 0
+    return plain and not full_covariance and lanczos_steps == 0
+
+
+def found_weights(
+    store: WeightStore | None, prior: Prior, problem: Problem, solver: Solver, plan: Plan
+) -> Kept | None:
+    """Find the weights of a problem, if they are kept."""
+    key = _key_of(prior, problem, solver, plan)
+    return None if store is None or key is None else store.find(key)
+
+
+def made_weights(
+    store: WeightStore | None,
+    prior: Prior,
+    problem: Problem,
+    solver: Solver,
+    *,
+    plan: Plan,
+    estimate: Plan | None,
+    executor: Executor,
+) -> Kept | None:
+    """Sweep once without data and keep what comes of it, where that can be; costs as the solve does."""
+    key = _key_of(prior, problem, solver, plan)
+    if store is None or key is None:
+        return None
+    assert isinstance(solver, Affine)
+
+    def write(draft: Draft) -> About:
+        about: dict[str, object] = {"estimate": prior.estimates_mean}
+        if prior.estimates_mean:
+            found, _ = coefficients_of(prior, problem, solver, plan=estimate, executor=executor)
+            found = found.seen_from(problem, executor=executor)
+            for name in ESTIMATE:
+                draft.write(f"estimate/{name}", getattr(found, name))
+            about["exact_estimate"] = found.exact
+        return {**about, **solver.write_weights(problem, draft, executor=executor, plan=plan)}
+
+    return store.save(key, write)
+
+
+def plan_of_products(plan: Plan) -> Plan:
+    """Plan what is left to do where all weights are kept."""
+    flops = 2 * plan.n * plan.q * plan.fields
+    seconds = 8 * plan.n * plan.q / READ_BYTES_PER_SECOND
+    return replace(plan, tasks=0, gram_entries=0, flops=flops, seconds=seconds)
+
+
+def _key_of(prior: Prior, problem: Problem, solver: Solver, plan: Plan) -> str | None:
+    """Key of the weights of a problem; None where it is solved by whole rings, or has no targets."""
+    if plan.rings_per_block or problem.q == 0:
+        return None
+    points = (problem.gram.X, target_points(problem.targets))
+    basis = [prior.basis_at(X) for X in points] if prior.estimates_mean else []
+    return weights_key(problem, solver, plan, basis)
+
+
+def kept_coefficients(kept: Kept) -> Coefficients | None:
+    """How coefficients of the mean follow from the data, where they are estimated."""
+    if not kept.about["estimate"]:
+        return None
+    arrays = {name: kept.read(f"estimate/{name}") for name in ESTIMATE}
+    return Coefficients(**arrays, exact=kept.about["exact_estimate"])

@@ -1,0 +1,106 @@
+"""Weights of targets, kept for other data at the same points (math 14).
+
+The matrix A of an affine solver does not depend on the data, and so neither do the variances and::
+
+    W = A' V'         mean = V A b = W' b
+
+``W`` falls off the sweeps that the variances take: each stage adds its ``Z`` (`cagp_dist.solvers.engine`).
+Where it is kept, the mean of new data costs ``2 n q T`` flops and a read of 8 n q bytes in place of the
+sweeps. Where it is kept is not known here: `cagp_dist.store.weights` keeps it in a folder.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from typing import Protocol
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Plan
+from cagp_dist.runtime import single_threaded_blas
+from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.checkpoints import About, Draft, Kept, add_arrays, points_of
+from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.status import Status
+from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.tiling import COLUMN_GROUP, SMALLEST_ROW_TILE, Range
+
+FORMAT = 1
+"""Of what is kept; weights of another format are not found."""
+
+
+class WeightStore(Protocol):
+    """Where weights are kept, each under its key."""
+
+    def find(self, key: str) -> Kept | None:
+        """Find weights that are whole."""
+        ...
+
+    def save(self, key: str, write: Callable[[Draft], About]) -> Kept:
+        """Keep what ``write`` writes, with what it says of that."""
+        ...
+
+
+def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Array]) -> str:
+    """Digest of all that weights and variances depend on; 8 (n + q) (p + k) bytes to be read.
+
+    Points, noise, kernel, targets, settings of the solver, tiles, precision, version, and a basis of the
+    prior mean at both, where its coefficients are estimated. Not batches of targets, nor what was observed.
+    """
+    found, gram = hashlib.sha256(), problem.gram
+    tiles = (plan.block_size, COLUMN_GROUP, SMALLEST_ROW_TILE)
+    for part in (FORMAT, version("cagp-dist"), "float64", solver, gram.kernel, tiles):
+        found.update(repr(part).encode())
+    add_arrays(found, [*points_of(problem), *basis])
+    return found.hexdigest()
+
+
+def adjoint_weights(
+    system: TileSystem, cycle: Sequence[Stage], *, iterations: int
+) -> Iterator[tuple[Range, Array, Array]]:
+    """Yield each group of targets with ``W`` (n, c) and its downdate (c,), batch by batch."""
+    for batch in system.batches:
+        works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
+        for work in works:
+            work.keeps_weights = True
+        for iteration in range(1, iterations + 1):
+            for position in reversed(range(len(cycle))):
+                stage = cycle[position].at(iteration, place=iteration)
+                final = iteration == iterations and position == 0
+                for work in works:
+                    system.apply(stage, work, adjoint=True, final=final)
+        for columns, work in zip(batch, works, strict=True):
+            yield columns, system.weights(work), system.read([work])[1]
+            work.weights.clear()  # on the disk by now
+
+
+def write_weights(draft: Draft, groups: Iterator[tuple[Range, Array, Array]]) -> list[Range]:
+    """Write weights and downdates, one group of targets at a time, and return the groups."""
+    written = []
+    for columns, weights, downdate in groups:
+        draft.write(_name(columns, "weights"), np.ascontiguousarray(weights.T))
+        draft.write(_name(columns, "downdate"), downdate)
+        written.append(columns)
+    return written
+
+
+def kept_states(kept: Kept, problem: Problem) -> Iterator[State]:
+    """Yield the belief after the last iteration, one group of targets at a time: one product for each."""
+    about, residuals = kept.about, np.ascontiguousarray(problem.residuals)
+    for start, stop in about["groups"]:
+        weights = kept.read(_name((start, stop), "weights"))
+        with single_threaded_blas():
+            mean = weights @ residuals
+        yield State(
+            about["iterations"],
+            slice(start, stop),
+            mean,
+            kept.read(_name((start, stop), "downdate")),
+            Status[about["status"]],
+            downdate_psd=about["downdate_psd"],
+        )
+
+
+def _name(columns: Range, what: str) -> str:
+    return f"targets-{columns[0]}-{columns[1]}/{what}"

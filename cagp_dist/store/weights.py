@@ -1,0 +1,94 @@
+"""Weights of targets in a folder: whole or not at all, checked file by file before they are used.
+
+::
+
+    FOLDER/KEY/manifest.json    what they are of, and SHA-256 of each file
+              /NAME/            a Zarr array, float64
+
+They are written under another name, flushed to the disk and renamed. Those that are damaged are made again.
+"""
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cagp_dist.errors import StoreError
+from cagp_dist.solvers.checkpoints import About, Draft, Kept
+from cagp_dist.store import manifest
+from cagp_dist.store.checkpoints import Folder, FolderKept, folder_manifest, verified
+from cagp_dist.store.manifest import disk_errors
+
+_log = logging.getLogger(__name__)
+
+UNUSED_SECONDS = 30 * 24 * 3600.0
+"""Weights that were not used for so long are removed when others are made."""
+
+
+@dataclass(frozen=True)
+class KeptWeights:
+    """A folder of weights, each 8 bytes for every observed point and target.
+
+    One process at a time writes to it, as in the output folder of a job.
+
+    Parameters
+    ----------
+    folder : Path
+        Made when something is kept.
+    """
+
+    folder: Path
+
+    def find(self, key: str) -> Kept | None:
+        """Find weights that are whole; damaged ones are named in the log and removed."""
+        path = self.folder / key
+        if not path.is_dir():
+            return None
+        try:
+            about = verified(path, what="the folder of weights")
+            if about["key"] != key:
+                raise StoreError(f"the folder of weights {path} is that of other weights")
+        except StoreError as error:
+            _log.warning("%s. They are made again.", error)
+            shutil.rmtree(path, ignore_errors=True)
+            return None
+        with suppress(OSError):  # where nothing may be written they can be used all the same
+            os.utime(path)
+        return FolderKept(path, about)
+
+    def save(self, key: str, write: Callable[[Draft], About]) -> Kept:
+        """Keep what ``write`` writes, with what it says of that.
+
+        Raises
+        ------
+        StoreError, ConfigurationError
+            If the disk is full or fails, or this folder may not be written to.
+        """
+        final = self.folder / key
+        staged = Folder(self.folder / f".{key}-{os.getpid()}")
+        self._remove_left()
+        try:
+            with disk_errors(staged.path):
+                staged.path.mkdir(parents=True)
+            about = {**write(staged), "key": key}
+            with disk_errors(staged.path):
+                listing = folder_manifest(staged.path, about)
+                manifest.write_durably(staged.path / "manifest.json", listing)
+                manifest.sync_tree(staged.path)
+                os.rename(staged.path, final)
+            manifest.sync(self.folder)
+        finally:
+            shutil.rmtree(staged.path, ignore_errors=True)
+        return FolderKept(final, about)
+
+    def _remove_left(self) -> None:
+        """Remove what processes left that died, and what nobody used for a month."""
+        for path in self.folder.glob("*") if self.folder.is_dir() else ():
+            with suppress(OSError):
+                unused = time.time() - path.stat().st_mtime > UNUSED_SECONDS
+                if path.name.startswith(".") or unused:
+                    shutil.rmtree(path, ignore_errors=True)
