@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
-from cagp_dist.cli import runs
+from cagp_dist.cli import clusters, runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 from cagp_dist.cli.options import Debug, Output, PublishUnconverged
 from cagp_dist.cli.options import examples as _examples
@@ -73,6 +73,12 @@ TimeLimit = Annotated[
         show_default=False,
     ),
 ]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure", help="Allow connections to a cluster on other machines that are not encrypted (tcp://)."
+    ),
+]
 
 
 def main() -> None:
@@ -121,6 +127,7 @@ def cagp(
 def demo(
     output: Annotated[Path, typer.Option(metavar="DIR", help="Output folder.")] = Path("cagp-demo"),
     scheduler: Scheduler = None,
+    insecure: Insecure = False,
     debug: Debug = False,
 ) -> None:
     """Map the built-in global field: 10,000 points observed, 1,000 held out, in half a minute on two cores.
@@ -132,7 +139,7 @@ def demo(
     with reported_errors(debug=debug):
         from cagp_dist.service.demo import demo_job
 
-        _run(demo_job(output), scheduler, publish_unconverged=False)
+        _run(_placed(demo_job(output), scheduler, insecure), publish_unconverged=False)
 
 
 @app.command(
@@ -148,6 +155,7 @@ def run(
     job: JobFile,
     times: Times = None,
     scheduler: Scheduler = None,
+    insecure: Insecure = False,
     attempts: Attempts = None,
     time_limit: TimeLimit = None,
     publish_unconverged: PublishUnconverged = False,
@@ -159,7 +167,7 @@ def run(
     """
     with reported_errors(debug=debug):
         patient = _with_patience(_loaded(job, times), attempts, time_limit)
-        _run(patient, scheduler, publish_unconverged=publish_unconverged)
+        _run(_placed(patient, scheduler, insecure), publish_unconverged=publish_unconverged)
 
 
 @app.command(
@@ -180,6 +188,7 @@ def calibrate(
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the fields.")] = 0,
     times: Times = None,
     scheduler: Scheduler = None,
+    insecure: Insecure = False,
     attempts: Attempts = None,
     time_limit: TimeLimit = None,
     publish_unconverged: PublishUnconverged = False,
@@ -195,26 +204,37 @@ def calibrate(
         from cagp_dist.service.task import Simulations
 
         _run(
-            _with_patience(_loaded(job, times), attempts, time_limit),
-            scheduler,
+            _placed(_with_patience(_loaded(job, times), attempts, time_limit), scheduler, insecure),
             publish_unconverged=publish_unconverged,
             simulations=Simulations(simulations, seed),
         )
 
 
 @app.command(epilog=_examples("cagp plan job.toml", "cagp plan job.toml --scheduler serial"))
-def plan(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: Debug = False) -> None:
+def plan(
+    job: JobFile,
+    times: Times = None,
+    scheduler: Scheduler = None,
+    insecure: Insecure = False,
+    debug: Debug = False,
+) -> None:
     """Show what a job costs in points, tiles, tasks, bytes and seconds, and start nothing."""
     with reported_errors(debug=debug):
         from cagp_dist.service.plan import plan_job
 
-        found = plan_job(_placed(_loaded(job, times), scheduler))
+        found = plan_job(_placed(_loaded(job, times), scheduler, insecure))
         for line in [found.size.line(), *found.lines()]:
             typer.echo(line)
 
 
 @app.command(epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))
-def fit(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: Debug = False) -> None:
+def fit(
+    job: JobFile,
+    times: Times = None,
+    scheduler: Scheduler = None,
+    insecure: Insecure = False,
+    debug: Debug = False,
+) -> None:
     r"""Fit the three numbers of the prior to the observations and print them as a table for the job file.
 
     The observed points decide; with fit_to = "field" in \[prior] the whole field does, test points included.
@@ -224,7 +244,7 @@ def fit(job: JobFile, times: Times = None, scheduler: Scheduler = None, debug: D
     with reported_errors(debug=debug):
         from cagp_dist.service.run import fit as fit_job
 
-        placed = _placed(_loaded(job, times), scheduler)
+        placed = _placed(_loaded(job, times), scheduler, insecure)
         with Display() as display:
             fitted = fit_job(placed, observe=display)
         show_fit(placed, fitted)
@@ -299,6 +319,7 @@ app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
 app.command(epilog=runs.PRUNE_EXAMPLES)(runs.prune)
 app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
+app.command(epilog=clusters.CERTIFICATES_EXAMPLES)(clusters.certificates)
 
 
 @app.command(
@@ -330,7 +351,6 @@ def example(
 
 def _run(
     job: "Job",
-    scheduler: str | None,
     *,
     publish_unconverged: bool,
     simulations: "Simulations | None" = None,
@@ -342,7 +362,7 @@ def _run(
 
     with Display() as display:
         outcome = run_job(
-            _placed(job, scheduler),
+            job,
             simulations=simulations,
             publish_unconverged=publish_unconverged,
             observe=display,
@@ -372,7 +392,7 @@ def _with_patience(job: "Job", attempts: int | None, time_limit: float | None) -
     return with_runtime(job, attempts=attempts, total_seconds=time_limit)
 
 
-def _placed(job: "Job", scheduler: str | None) -> "Job":
+def _placed(job: "Job", scheduler: str | None, insecure: bool) -> "Job":
     from cagp_dist.service.jobfile.config import with_scheduler
 
-    return job if scheduler is None else with_scheduler(job, scheduler)
+    return with_scheduler(job, scheduler, insecure=insecure)

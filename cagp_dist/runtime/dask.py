@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import urlsplit
 
 from cagp_dist.errors import ClusterError, ClusterLostError, ConfigurationError
 from cagp_dist.memory import available_bytes
@@ -79,7 +81,7 @@ class DaskExecutor:
         self.description = (
             f"Dask cluster {address}, {counted(len(workers), 'worker')}, {counted(self.workers, 'thread')}"
         )
-        self.dashboard: str | None = client.dashboard_link
+        self.dashboard: str | None = _dashboard(client, address)
 
     def submit(
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
@@ -170,8 +172,12 @@ def connect(
     workers: int | None = None,
     memory_limit_bytes: int | None = None,
     deadlines: Deadlines | None = None,
+    insecure: bool = False,
 ) -> Iterator[DaskExecutor]:
     """Connect to a cluster by address or scheduler file, or start one through SLURM or PBS.
+
+    Beyond this machine connections are encrypted, and both sides show certificates: those of the Dask
+    configuration (``distributed.comm.tls``), or of SLURM and PBS such as are made for the one cluster.
 
     Parameters
     ----------
@@ -185,13 +191,16 @@ def connect(
         Memory per worker job (SLURM and PBS only; default 4 GiB).
     deadlines : Deadlines, optional
         When the cluster is given up.
+    insecure : bool
+        Allow plain TCP beyond this machine.
 
     Raises
     ------
     ClusterError
         If nothing answers within `CONNECT_SECONDS`, or workers have another version of the package.
     ConfigurationError
-        If SLURM or PBS is asked for and dask-jobqueue is not installed.
+        If SLURM or PBS is asked for and dask-jobqueue is not installed, or a connection would not be
+        encrypted.
     """
     from distributed import Client
 
@@ -205,36 +214,39 @@ def connect(
             _log.info("waiting for %d worker jobs of %s", wanted, scheduler)
             client.wait_for_workers(wanted)
         else:
-            client = stack.enter_context(_connected_client(scheduler))
+            client = stack.enter_context(_connected_client(scheduler, insecure))
         _wait_for_the_others(client)
         yield DaskExecutor(client, deadlines)
 
 
-def check(scheduler: str) -> None:
+def check(scheduler: str, insecure: bool = False) -> None:
     """Make sure that a cluster can be had, before any other work: its workers may still be starting.
 
     Parameters
     ----------
     scheduler : str
         As for `connect`. Of SLURM and PBS nothing is asked.
+    insecure : bool
+        As for `connect`.
 
     Raises
     ------
     ClusterError
         If no scheduler answers within `CONNECT_SECONDS`.
     ConfigurationError
-        If SLURM or PBS is asked for and dask-jobqueue is not installed.
+        If SLURM or PBS is asked for and dask-jobqueue is not installed, or the connection would not be
+        encrypted.
     """
     if scheduler in BATCH_SYSTEMS:
         _cluster_class(scheduler)
     else:
-        with _closing(_client(scheduler)):
+        with _closing(_client(scheduler, insecure)):
             pass
 
 
 @contextmanager
-def _connected_client(scheduler: str) -> "Iterator[Client]":
-    with _closing(_client(scheduler)) as client:
+def _connected_client(scheduler: str, insecure: bool) -> "Iterator[Client]":
+    with _closing(_client(scheduler, insecure)) as client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError as error:
@@ -255,11 +267,12 @@ def _closing(client: "Client") -> "Iterator[Client]":
             client.close(timeout=CLOSE_SECONDS)
 
 
-def _client(scheduler: str) -> "Client":
+def _client(scheduler: str, insecure: bool) -> "Client":
     """Connect to a scheduler that answers, whether it has workers or not."""
     from distributed import Client
 
     address = _address_in(Path(scheduler)) if scheduler.endswith(".json") else scheduler
+    _check_encryption(address, insecure)
     try:
         _greet(address)
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -268,6 +281,52 @@ def _client(scheduler: str) -> "Client":
             f"no Dask scheduler answers at {scheduler} ({error}). Check that `dask scheduler` runs there and "
             "that its port is open."
         ) from error
+
+
+def _check_encryption(address: str, insecure: bool) -> None:
+    """Raise `ConfigurationError` where plain TCP leaves this machine, or there is no certificate to show."""
+    from distributed import Security
+
+    protocol = address.partition("://")[0]
+    if protocol == "tcp" and not insecure and not on_loopback(address):
+        raise ConfigurationError(
+            f"connections to {address} are not encrypted, and leave this machine: others may read the data, "
+            "and whoever reaches that port can run programs as its owner. Start scheduler and workers with "
+            "certificates (`cagp certificates DIR` makes them) and write tls:// here; or, on a network where "
+            "you trust everybody, say --insecure."
+        )
+    if protocol == "tcp" and Security().require_encryption:
+        raise ConfigurationError(
+            "the Dask configuration requires encryption (distributed.comm.require-encryption), which "
+            f"{address} has not; write tls:// where scheduler and workers have certificates."
+        )
+    if protocol == "tls" and Security().get_connection_args("client")["ssl_context"] is None:
+        raise ConfigurationError(
+            f"{address} asks for a certificate and the Dask configuration names none; expected ca-file and "
+            "client.cert in distributed.comm.tls. `cagp certificates DIR` writes DIR/dask.yaml for scheduler "
+            "and workers; set DASK_CONFIG to that file here as well."
+        )
+
+
+def on_loopback(address: str) -> bool:
+    """Whether an address such as ``tcp://127.0.0.1:8786`` can be reached from its own machine alone."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _dashboard(client: "Client", address: str) -> str | None:
+    """Say where the dashboard is; that of another machine is on its loopback, at the end of a tunnel."""
+    link: str | None = client.dashboard_link
+    if link is None or address.startswith("inproc://") or on_loopback(address):
+        return link
+    there = urlsplit(link)
+    return (
+        f"http://127.0.0.1:{there.port}{there.path} after `ssh -N -L {there.port}:127.0.0.1:{there.port} "
+        f"{there.hostname}`"
+    )
 
 
 def _greet(address: str) -> None:

@@ -13,7 +13,7 @@ from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives
 
-Opener = Callable[[str, int | None, int | None, Deadlines | None], AbstractContextManager[Executor]]
+Opener = Callable[[str, int | None, int | None, Deadlines | None, bool], AbstractContextManager[Executor]]
 
 
 @contextmanager
@@ -23,20 +23,23 @@ def open_executor(
     workers: int | None = None,
     memory_limit_bytes: int | None = None,
     deadlines: Deadlines | None = None,
+    insecure: bool = False,
 ) -> Iterator[Executor]:
     """Open the executor that a scheduler name stands for.
 
     Parameters
     ----------
     scheduler : str
-        ``local`` (threads of this process), ``serial``, ``tcp://host:port``, the path of a Dask
-        scheduler file ending in ``.json``, ``slurm`` or ``pbs``.
+        ``local`` (threads of this process), ``serial``, ``tls://host:port`` (or ``tcp://``), the path of a
+        Dask scheduler file ending in ``.json``, ``slurm`` or ``pbs``.
     workers : int, optional
         Threads (``local``; default: all cores) or worker jobs (``slurm``, ``pbs``; default 2).
     memory_limit_bytes : int, optional
         Memory of a worker job (``slurm``, ``pbs``).
     deadlines : Deadlines, optional
         When a Dask cluster that does not answer, or does nothing, is given up.
+    insecure : bool
+        Allow connections without encryption (``tcp://``) that leave this machine.
 
     Yields
     ------
@@ -46,7 +49,7 @@ def open_executor(
     Raises
     ------
     ConfigurationError
-        If the name means nothing.
+        If the name means nothing, or connections that leave this machine would not be encrypted.
     ClusterError
         If the scheduler does not answer.
 
@@ -58,11 +61,13 @@ def open_executor(
     [1024]
     """
     check_memory_limit(memory_limit_bytes)
-    with find_scheduler(scheduler).open(scheduler, workers, memory_limit_bytes, deadlines) as executor:
+    with find_scheduler(scheduler).open(
+        scheduler, workers, memory_limit_bytes, deadlines, insecure
+    ) as executor:
         yield executor
 
 
-def _nothing(name: str) -> None:
+def _nothing(name: str, insecure: bool) -> None:
     """Check nothing: this process is always there."""
 
 
@@ -73,16 +78,17 @@ class Scheduler:
     Attributes
     ----------
     open : callable
-        Takes the name, and the number of workers, the bytes of a worker and the deadlines, which may be None;
-        returns the context manager of an executor.
+        Takes the name, and the number of workers, the bytes of a worker and the deadlines, which may be None,
+        and whether plain TCP may leave this machine; returns the context manager of an executor.
     check : callable
-        Takes the name; raises `ClusterError` or `ConfigurationError` if there is no such cluster to be had.
+        Takes the name, and whether plain TCP may leave this machine; raises `ClusterError` or
+        `ConfigurationError` if there is no such cluster to be had.
     batch : bool
         Whether the workers are jobs of a batch system, which wait in a queue and are paid for.
     """
 
     open: Opener
-    check: Callable[[str], None] = _nothing
+    check: Callable[[str, bool], None] = _nothing
     batch: bool = False
 
 
@@ -96,21 +102,35 @@ def find_scheduler(name: str) -> Scheduler:
 
 
 def _serial(
-    name: str, workers: int | None, memory_limit_bytes: int | None, deadlines: Deadlines | None
+    name: str,
+    workers: int | None,
+    memory_limit_bytes: int | None,
+    deadlines: Deadlines | None,
+    insecure: bool,
 ) -> AbstractContextManager[Executor]:
     return nullcontext(SerialExecutor())
 
 
 def _threads(
-    name: str, workers: int | None, memory_limit_bytes: int | None, deadlines: Deadlines | None
+    name: str,
+    workers: int | None,
+    memory_limit_bytes: int | None,
+    deadlines: Deadlines | None,
+    insecure: bool,
 ) -> AbstractContextManager[Executor]:
     return ThreadExecutor(workers)
 
 
 def _cluster(
-    name: str, workers: int | None, memory_limit_bytes: int | None, deadlines: Deadlines | None
+    name: str,
+    workers: int | None,
+    memory_limit_bytes: int | None,
+    deadlines: Deadlines | None,
+    insecure: bool,
 ) -> AbstractContextManager[Executor]:
-    return connect(name, workers=workers, memory_limit_bytes=memory_limit_bytes, deadlines=deadlines)
+    return connect(
+        name, workers=workers, memory_limit_bytes=memory_limit_bytes, deadlines=deadlines, insecure=insecure
+    )
 
 
 _RUNNING = Scheduler(_cluster, check)
@@ -122,5 +142,7 @@ SCHEDULERS: dict[str, Scheduler] = {
     **{name: Scheduler(_cluster, check, batch=True) for name in BATCH_SYSTEMS},
 }
 
-EXPECTED_SCHEDULER = alternatives([*SCHEDULERS, "tcp://HOST:PORT"], 'a scheduler file that ends in ".json"')
+EXPECTED_SCHEDULER = alternatives(
+    [*SCHEDULERS, "tcp://HOST:PORT", "tls://HOST:PORT"], 'a scheduler file that ends in ".json"'
+)
 """What a scheduler may be, for errors and references."""

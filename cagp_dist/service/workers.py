@@ -115,10 +115,10 @@ def workers_of(job: Job) -> Workers:
     ClusterError
         If the scheduler does not answer.
     ConfigurationError
-        If the scheduler is unknown.
+        If the scheduler is unknown, or connections to it would not be encrypted and leave this machine.
     """
     scheduler = scheduler_of(job)
-    find_scheduler(scheduler).check(scheduler)
+    find_scheduler(scheduler).check(scheduler, job.cluster.insecure)
     return Workers(job)
 
 
@@ -138,6 +138,7 @@ def _opened(job: Job, deadlines: Deadlines | None) -> AbstractContextManager[Exe
         workers=job.cluster.workers,
         memory_limit_bytes=job.cluster.memory_limit,
         deadlines=deadlines,
+        insecure=job.cluster.insecure,
     )
 
 

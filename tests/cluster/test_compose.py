@@ -37,6 +37,8 @@ def test_commands_run_the_main_job_with_the_serial_result(
 ) -> None:
     write_job(tmp_path / "jobs").rename(tmp_path / "jobs" / "sample.toml")
     services = compose["services"]
+    (configuration,) = {service["environment"]["DASK_CONFIG"] for service in services.values()}
+    environment = {**environment, "DASK_CONFIG": configuration.replace("/srv/cagp", str(tmp_path))}
     scheduler_port = free_port()
     with ExitStack() as stack:
         started: list[str] = []
@@ -50,7 +52,9 @@ def test_commands_run_the_main_job_with_the_serial_result(
                         services[name]["healthcheck"]["test"],
                     )
                 )
-                stack.enter_context(_process([*command, "--host", "127.0.0.1"], tmp_path, environment))
+                command[-1] += " --host 127.0.0.1" if command[0] == "sh" else ""
+                loopback = [] if command[0] == "sh" else ["--host", "127.0.0.1"]
+                stack.enter_context(_process([*command, *loopback], tmp_path, environment))
                 _wait_until_healthy(check, tmp_path, environment)
                 started.append(name)
         assert started == ["scheduler", "worker", "worker"]
@@ -59,6 +63,7 @@ def test_commands_run_the_main_job_with_the_serial_result(
             job, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=240
         )
     assert run.returncode == 0, run.stdout + run.stderr
+    assert f"on Dask cluster tls://127.0.0.1:{scheduler_port}" in run.stderr
     assert_same_result(tmp_path / "out")
 
 
@@ -89,7 +94,8 @@ def test_workers_stop_before_the_container_does(compose: dict[str, Any]) -> None
 
 def test_services_see_the_folders_that_the_job_names(compose: dict[str, Any], repository: Path) -> None:
     for service in compose["services"].values():
-        jobs, out = service["volumes"]
+        jobs, out, certificates = service["volumes"]
+        assert certificates == "certificates:/srv/cagp/certificates"
         assert jobs == "./deploy/jobs:/srv/cagp/jobs:ro"
         assert out.split(":")[0] in compose["volumes"]
         assert out.split(":")[1] == "/srv/cagp/out"
@@ -113,8 +119,8 @@ def _localised(words: Sequence[str], *, scheduler_port: int, health_port: int | 
     """A command of a container as one of this machine: loopback and free ports for names and fixed ports."""
     replaced = list(words[1:] if words[0] == "CMD" else words)
     for i, word in enumerate(replaced):
-        word = word.replace("tcp://scheduler:8786", f"tcp://127.0.0.1:{scheduler_port}")
-        word = str(scheduler_port) if word == "8786" else word
+        word = word.replace("tls://scheduler:8786", f"tls://127.0.0.1:{scheduler_port}")
+        word = re.sub(r"(?<![:\d])8786\b", str(scheduler_port), word)
         replaced[i] = re.sub(r"(?:127\.0\.0\.1)?:878[78]\b", f"127.0.0.1:{health_port}", word)
     if replaced[0] == "python":
         replaced[0] = sys.executable

@@ -105,6 +105,7 @@ def test_job_script_gives_the_serial_result_and_cleans_up(
     state = _submit(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path)
     log = (tmp_path / "cagp-job.log").read_text()
     assert state["JobState"] == "COMPLETED", log
+    assert "on Dask cluster tls://" in log
     assert state["NumTasks"] == "2", "one worker for each of the two tasks that the script asks for"
     assert_same_result(tmp_path / "out")
     _assert_nothing_left(tmp_path)

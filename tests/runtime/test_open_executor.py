@@ -28,7 +28,8 @@ def test_names():
 def test_unknown_names_are_refused_with_the_known_ones(name):
     with pytest.raises(
         ConfigurationError,
-        match=rf'scheduler is "{name}"; expected "local", "serial", "slurm", "pbs", "tcp://HOST:PORT" or',
+        match=rf'scheduler is "{name}"; expected "local", "serial", "slurm", "pbs", "tcp://HOST:PORT", '
+        '"tls://HOST:PORT" or',
     ):
         open_executor(name).__enter__()
 

@@ -190,7 +190,8 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         (
             '"local"',
             '"tcp://somewhere"',
-            'expected "local", "serial", "slurm", "pbs", "tcp://HOST:PORT" or a scheduler file',
+            'expected "local", "serial", "slurm", "pbs", "tcp://HOST:PORT", "tls://HOST:PORT" or a scheduler '
+            "file",
         ),
         ('"4GiB"', '"4"', "expected a number and a unit"),
         ('"4GiB"', "4", 'expected text with a unit, for example "4GiB"'),

@@ -64,7 +64,9 @@ def counted(opened):
 def asked(monkeypatch):
     """What a scheduler was asked, in order."""
     said = []
-    scheduler = Scheduler(lambda *settings: counted(said), check=lambda name: said.append(f"check {name}"))
+    scheduler = Scheduler(
+        lambda *settings: counted(said), check=lambda name, insecure: said.append(f"check {name}")
+    )
     monkeypatch.setitem(SCHEDULERS, "pbs", scheduler)
     return said
 

@@ -115,8 +115,8 @@ def _syntax(text: str, error: Exception) -> str:
     return f"{error}.\n  line {found[1]}: {lines[int(found[1]) - 1].strip()[:80]}"
 
 
-def with_scheduler(job: Job, scheduler: str) -> Job:
-    """Replace where a job is done, as ``--scheduler`` asks.
+def with_scheduler(job: Job, scheduler: str | None, *, insecure: bool = False) -> Job:
+    """Replace where a job is done, as ``--scheduler`` and ``--insecure`` ask.
 
     Raises
     ------
@@ -127,7 +127,10 @@ def with_scheduler(job: Job, scheduler: str) -> Job:
         checked = values.scheduler(scheduler)
     except ValueError as error:
         raise ConfigurationError(f'--scheduler "{scheduler}": {error}.') from error
-    return job.model_copy(update={"cluster": job.cluster.model_copy(update={"scheduler": checked})})
+    changes: dict[str, object] = {} if checked is None else {"scheduler": checked}
+    if insecure:
+        changes["insecure"] = True
+    return job.model_copy(update={"cluster": job.cluster.model_copy(update=changes)})
 
 
 def with_runtime(job: Job, *, attempts: int | None = None, total_seconds: float | None = None) -> Job:

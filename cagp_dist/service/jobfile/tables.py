@@ -143,6 +143,10 @@ class ClusterTable(Table):
         BeforeValidator(values.parse_bytes),
         Field(description="an amount of memory for each worker, with its unit", examples=["4GiB"]),
     ] = None
+    insecure: Annotated[
+        bool,
+        Field(description="true to allow plain TCP to other machines, or false", examples=[False]),
+    ] = False
 
 
 class OutputTable(Table):
@@ -177,9 +181,9 @@ class Job(Table):
     recalibration: Annotated[
         RecalibrationTable, Field(description="the keys method, history, levels, split")
     ] = RecalibrationTable()
-    cluster: Annotated[ClusterTable, Field(description="the keys scheduler, workers, memory_limit")] = (
-        ClusterTable()
-    )
+    cluster: Annotated[
+        ClusterTable, Field(description="the keys scheduler, workers, memory_limit, insecure")
+    ] = ClusterTable()
     runtime: Annotated[
         RuntimeTable,
         Field(
