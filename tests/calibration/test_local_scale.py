@@ -383,8 +383,25 @@ def test_regression_is_at_the_maximum_of_its_score() -> None:
         other = regress_scale(features, errors + 0.7 * lean - (leaning.share + step) * lean)
         assert other.log_score < leaning.log_score
     normal = regress_scale(features, stats.norm.ppf((np.arange(800) + 0.5) / 800))
-    assert normal.degrees > 100.0
+    assert normal.degrees == pytest.approx(np.sqrt(1.5 * 800))
     assert abs(normal.centre) < 1e-3
+
+
+def test_tails_are_no_lighter_than_so_many_errors_can_tell() -> None:
+    """1.5 is the information on 1 / degrees beside a scale; the law of 300 normal errors survives a 13th sigma."""
+    points, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    slope = 1e5 * (stats.t.logpdf(points, 1e5) - stats.norm.logpdf(points))
+    by_scale = points**2 - 1.0
+    explained = (weights @ (slope * by_scale)) ** 2 / (weights @ by_scale**2)
+    information = weights @ slope**2 - (weights @ slope) ** 2 - explained
+    assert information == pytest.approx(1.5, rel=1e-2)
+
+    normal = stats.norm.ppf((np.arange(300) + 0.5) / 300)
+    found = regress_scale(np.zeros((300, 0)), normal)
+    law = stats.t(found.degrees, loc=found.centre, scale=np.exp(found.coefficients[0]))
+    assert 300.0 * (stats.norm.logpdf(normal).mean() - law.logpdf(normal).mean()) < 1.0
+    assert law.logpdf(13.0) > stats.norm.logpdf(13.0) + 50.0
 
 
 def test_order_and_unit_do_not_matter() -> None:
