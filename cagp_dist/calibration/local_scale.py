@@ -33,6 +33,7 @@ depend on their scales: ``r = sin(pi / 2 mean(sign(z_i z_j)))`` over pairs of on
 that is negative. Of points that were kept out of training it is not.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,9 @@ class LocalScale:
         Numbers of calibration points around a place whose errors are averaged, ascending.
     contrast : int
         Number of values near by that are compared with the prediction.
+    terms : callable, optional
+        Takes places (n, p) and returns numbers (n, F), known of them beforehand, that the logarithm of the
+        scale may depend on, such as `cagp_dist.calibration.strata.surface_terms`.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class LocalScale:
 
     neighbours: tuple[int, ...] = (8, 40)
     contrast: int = 4
+    terms: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
         for count in self.neighbours:
@@ -172,7 +177,8 @@ class LocalScale:
         )
         wanted = errors[:, known[chosen]]
         seen = ~np.isnan(wanted)
-        scale_terms, lean = _apart(near, features[seen])
+        scale_terms, lean = _apart(near, features, _terms(self.terms, near.points[chosen]))
+        scale_terms, lean = scale_terms[seen], None if lean is None else lean[seen]
         found = regress_scale(scale_terms, wanted[seen], lean=lean)
         plain = -0.5 * float(np.log(2.0 * np.pi) + np.mean(wanted[seen] ** 2))
         numbers = found.coefficients.size + 2 + (lean is not None)
@@ -184,6 +190,7 @@ class LocalScale:
             better = gain - error > WORTHWHILE
         return FittedLocalScale(
             near=near,
+            terms=self.terms,
             regression=found if better else None,
             opposed=opposed,
             log_score=found.log_score if better else plain,
@@ -207,6 +214,7 @@ class FittedLocalScale:
     """
 
     near: NearBy
+    terms: Callable[[Array], Array] | None
     regression: ScaleRegression | None
     opposed: Array
     log_score: float
@@ -250,8 +258,11 @@ class FittedLocalScale:
         table = Gaussian(np.atleast_2d(law.location), np.atleast_2d(law.scale))
         coefficients = self.regression.coefficients
         scales, moves = [np.empty((times, 0))], [np.empty((times, 0))]
+        done = 0
         for part in self.near.features(table, points, own=own, opposed=self.opposed):
-            terms, lean = _apart(self.near, part)
+            known = _terms(self.terms, points[done : done + part.shape[1]])
+            done += part.shape[1]
+            terms, lean = _apart(self.near, part, known)
             scales.append(np.exp(coefficients[0] + terms @ coefficients[1:]))
             moves.append(np.zeros(part.shape[:-1]) if lean is None else self.regression.share * lean)
         scale, move = (np.concatenate(each, axis=1).reshape(law.shape) for each in (scales, moves))
@@ -265,9 +276,21 @@ class FittedLocalScale:
         return StudentT(centre, spread, np.array(self.regression.degrees))
 
 
-def _apart(near: NearBy, features: Array) -> tuple[Array, Array | None]:
-    """Terms of the scale, and what the errors near by lean to where they say it."""
-    return (features, None) if near.training is None else (features[..., :-1], features[..., -1])
+def _apart(near: NearBy, features: Array, known: Array) -> tuple[Array, Array | None]:
+    """Terms of the scale (T, n, F), and what the errors near by lean to where they say it."""
+    own, lean = (features, None) if near.training is None else (features[..., :-1], features[..., -1])
+    every = np.broadcast_to(known, (*own.shape[:-1], known.shape[-1]))
+    return np.concatenate([own, every], axis=-1), lean
+
+
+def _terms(terms: Callable[[Array], Array] | None, points: Array) -> Array:
+    """Give what is known of places (n, p) beforehand, (n, F)."""
+    if terms is None:
+        return np.empty((len(points), 0))
+    found = as_points("terms of the places", terms(points))
+    if len(found) != len(points):
+        raise ArgumentError(f"terms gave {len(found)} rows for {len(points)} places; expected one for each.")
+    return found
 
 
 def _given(X: ArrayLike | None) -> ArrayLike:

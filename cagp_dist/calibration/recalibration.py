@@ -7,7 +7,9 @@ values: ``method.fit(law, observed, X)`` learns from N of them, ``fitted(law, X_
 laws at others.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from numpy.typing import ArrayLike
@@ -15,6 +17,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.calibration.conformal import Conformal, SplitConformal
 from cagp_dist.calibration.curves import Kuleshov, Marx
 from cagp_dist.calibration.local_scale import LocalScale
+from cagp_dist.calibration.strata import surface_terms
 from cagp_dist.predictive import Gaussian, Predictive
 
 
@@ -46,11 +49,12 @@ class Unchanged:
         return law
 
 
-RECALIBRATIONS: dict[str, type[Recalibration]] = {
-    "local-scale": LocalScale,
+RECALIBRATIONS: dict[str, Callable[[], Recalibration]] = {
+    "local-scale": partial(LocalScale, terms=surface_terms),
     "kuleshov": Kuleshov,
     "conformal": Conformal,
     "split-conformal": SplitConformal,
     "marx": Marx,
     "none": Unchanged,
 }
+"""By their names in job files, as they correct laws at unit vectors: places on the globe."""

@@ -10,7 +10,7 @@ from scipy.special import betaln, digamma
 from cagp_dist.arrays import Array, Indices
 
 KNOWN_OF_TAILS = 1.5
-"""Fisher information on 1 / degrees in one error of a normal law whose centre and scale are estimated with it.
+"""Fisher information on 1 / degrees in one error of a normal law whose centre and scale are estimated too.
 
 Near the normal law its density has the factor ``1 + (z^4 - 2 z^2 - 1) / (4 degrees)``. The variance of that
 term is 3.5, of which 2.0 is also a change of scale.

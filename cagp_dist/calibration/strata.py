@@ -30,6 +30,7 @@ from cagp_dist.cartography.frame import degrees_label
 from cagp_dist.cartography.land import NEAR_KILOMETRES, SURFACES, surface_of
 from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import degrees
 
 ROUGHNESS_POINTS = 10
 """Observed points around a place that say how rough the field is there."""
@@ -156,6 +157,21 @@ def by_surface(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Str
     }
     member = surface_of(latitude_degrees, longitude_degrees)
     return Strata("surface", SURFACES, tuple(definitions[name] for name in SURFACES), member)
+
+
+def surface_terms(points: Array) -> Array:
+    """Whether unit vectors (n, 3) lie on land, and whether on a coast, as two columns of ones and zeros.
+
+    Examples
+    --------
+    >>> from cagp_dist.geometry import unit_sphere
+    >>> surface_terms(unit_sphere([23.0, 0.0, 38.7], [10.0, -150.0, 350.9]))
+    array([[1., 0.],
+           [0., 0.],
+           [0., 1.]])
+    """
+    member = surface_of(*degrees(points))
+    return np.stack([member == SURFACES.index(name) for name in ("land", "coast")], axis=1).astype(np.float64)
 
 
 def by_roughness(roughness: ArrayLike, *, units: str = "") -> Strata:

@@ -22,6 +22,7 @@ the one whose coverage is furthest from 90 %, bands of latitude, land, sea and c
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ from cagp_dist.calibration.curves import Kuleshov, Marx
 from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
 from cagp_dist.calibration.recalibration import Fitted, Recalibration, Unchanged
 from cagp_dist.calibration.sharp import Sharp
-from cagp_dist.calibration.strata import Strata, by_roughness, roughness_of, strata_of
+from cagp_dist.calibration.strata import Strata, by_roughness, roughness_of, strata_of, surface_terms
 from cagp_dist.calibration.stretched import DenseModel
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
@@ -71,7 +72,7 @@ METHODS: dict[str, Callable[[], Recalibration]] = {
     "vovk": lambda: Conformal(randomised=True),
     "marx": Marx,
     "split-conformal": lambda: SplitConformal(neighbours=40),
-    "local-scale": LocalScale,
+    "local-scale": partial(LocalScale, terms=surface_terms),
 }
 """What corrects laws. The system of Vovk et al. is the randomised one, whose laws have no density."""
 

@@ -12,6 +12,7 @@ from cagp_dist.calibration.local_scale import FEWEST_POINTS, FittedLocalScale, L
 from cagp_dist.calibration.near_by import without_own
 from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.scale_regression import gain_elsewhere, regress_scale
+from cagp_dist.calibration.strata import surface_terms
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian, StudentT
@@ -342,6 +343,35 @@ def test_past_errors_tell_the_scale_of_a_day_with_few() -> None:
     assert wrong < 0.6 * np.abs(np.log(alone.scale(plain, X_new)) - X_new[:, 2]).mean()
 
 
+def test_what_is_known_of_places_tells_of_their_scale() -> None:
+    """Errors on land are tripled: with terms of the surface the intervals hold there, and at sea."""
+    generator = np.random.default_rng(21)
+    X, X_new = _sphere(generator, 1500), _sphere(generator, 6000)
+    law, law_new = Gaussian(np.zeros(len(X)), 1.0), Gaussian(np.zeros(len(X_new)), 1.0)
+
+    def errors(points: Array) -> Array:
+        return np.asarray(3.0 ** surface_terms(points)[:, 0] * generator.standard_normal(len(points)))
+
+    values, new = errors(X), errors(X_new)
+    land = surface_terms(X_new)[:, 0] == 1.0
+    fitted = LocalScale(terms=surface_terms).fit(law, values, X)
+    lower, upper = fitted(law_new, X_new).interval(0.9)
+    inside = (lower <= new) & (new <= upper)
+    assert inside[land].mean() == pytest.approx(0.9, abs=0.04)  # 1,400 values: 0.008, and 350 errors to learn
+    assert inside[~land].mean() == pytest.approx(0.9, abs=0.025)
+    without = LocalScale().fit(law, values, X)
+    lower, upper = without(law_new, X_new).interval(0.9)
+    assert ((lower <= new) & (new <= upper))[land].mean() < 0.84
+    density = fitted.left_out(law).log_density(values)
+    assert density.mean() == pytest.approx(fitted.log_score, abs=1e-12)
+
+
+def test_terms_are_one_row_for_each_place() -> None:
+    X = _sphere(np.random.default_rng(0), 100)
+    with pytest.raises(ArgumentError, match="terms gave 3 rows for 100 places"):
+        LocalScale(terms=lambda points: points[:3]).fit(Gaussian(np.zeros(100), 1.0), X[:, 0], X)
+
+
 def test_score_is_that_of_the_laws_with_own_errors_left_out() -> None:
     generator = np.random.default_rng(12)
     X, values, law = _rough(generator, 500, times=2)
@@ -388,7 +418,7 @@ def test_regression_is_at_the_maximum_of_its_score() -> None:
 
 
 def test_tails_are_no_lighter_than_so_many_errors_can_tell() -> None:
-    """1.5 is the information on 1 / degrees beside a scale; the law of 300 normal errors survives a 13th sigma."""
+    """1.5 is the information on 1 / degrees beside a scale; the law of 300 normal errors survives 13 sigma."""
     points, weights = np.polynomial.hermite_e.hermegauss(40)
     weights = weights / weights.sum()
     slope = 1e5 * (stats.t.logpdf(points, 1e5) - stats.norm.logpdf(points))

@@ -10,6 +10,7 @@ import xarray as xr
 
 from cagp_dist.calibration.local_scale import LocalScale
 from cagp_dist.calibration.past_errors import PastErrors
+from cagp_dist.calibration.strata import surface_terms
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.history import with_history
@@ -134,7 +135,9 @@ def test_what_is_learnt_are_the_errors_of_earlier_times_at_the_same_places(days)
     values, X = task.points.values[:, kept], task.inputs_at(kept)
     own = read_group(with_it, "errors").standardised_error
     np.testing.assert_allclose(own, (values - law.location) / law.scale, rtol=1e-9)
-    learnt = LocalScale().fit(law, values, X, training=(task.inputs, task.targets.T), past=history.past)
+    learnt = LocalScale(terms=surface_terms).fit(
+        law, values, X, training=(task.inputs, task.targets.T), past=history.past
+    )
     plain = Gaussian(last.mean[:, columns.test], np.sqrt(last.std[:, columns.test] ** 2 + 2.0))
     expected = learnt.scale(plain, task.inputs_at(task.design.test))
     np.testing.assert_allclose(read_group(with_it, "posterior").local_scale, expected, rtol=1e-7)

@@ -11,6 +11,7 @@ from cagp_dist.calibration.local_scale import LocalScale
 from cagp_dist.calibration.method_names import METHOD_NAMES, SHARP, SHARP_LEVELS
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.calibration.scores import scores_of
+from cagp_dist.calibration.strata import surface_terms
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
 from cagp_dist.predictive import Gaussian, StudentT
@@ -109,7 +110,7 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
     assert columns.calibration == slice(150, 450)
     last = solution.steps[-1]
     std = np.sqrt(last.std[:, columns.calibration] ** 2 + NUMBERS["noise_variance"])
-    learnt = LocalScale().fit(
+    learnt = LocalScale(terms=surface_terms).fit(
         Gaussian(last.mean[:, columns.calibration], std),
         task.points.values[:, kept],
         task.inputs_at(kept),
