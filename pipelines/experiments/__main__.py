@@ -24,13 +24,13 @@ DRAWING = (
     *("h1_calibration", "actions", "crossings", "time_to_accuracy", "long_lengthscales", "hybrids"),
     *("robustness", "block_sizes", "held_out", "smooth_means", "simulation", "whole_grid", "sample_grid"),
     *("fit_size", "fit_density", "sum_kernel", "solvers_compared", "exported_maps", "itergp"),
+    *("real_field", "known_scale"),
 )
 """Scripts that need no more than a folder for what they draw and save."""
 
 ALL_OF_THEM: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(PRINTING, ()),
     **dict.fromkeys(DRAWING, ("--output", "OUTPUT")),
-    "real_field": ("--output", "OUTPUT", "--seeds", "1", "global"),
     "uci": ("--output", "OUTPUT", "--data", "DATA"),
     "sharp": ("--output", "OUTPUT", "--data", "DATA", "--repetitions", "100"),
     "sharp_bounds": ("--output", "OUTPUT", "--data", "DATA", "--repetitions", "100"),

@@ -418,7 +418,7 @@ def test_regression_is_at_the_maximum_of_its_score() -> None:
 
 
 def test_tails_are_no_lighter_than_so_many_errors_can_tell() -> None:
-    """1.5 is the information on 1 / degrees beside a scale; the law of 300 normal errors survives 13 sigma."""
+    """1.5 is the information on 1 / degrees beside a scale; that of 300 normal errors survives 13 sigma."""
     points, weights = np.polynomial.hermite_e.hermegauss(40)
     weights = weights / weights.sum()
     slope = 1e5 * (stats.t.logpdf(points, 1e5) - stats.norm.logpdf(points))
