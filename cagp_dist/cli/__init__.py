@@ -48,7 +48,7 @@ Times = Annotated[
         "--times",
         metavar="TIMES",
         help="Times in place of those of the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
-        "'from 2017-01-01 to 2017-01-31 every 6h', 'last 5d at 12:00', or all.",
+        "'from 2017-01-01 to 2017-01-31 every 6h', 'last 5d at 12:00', latest, or all.",
         show_default=False,
     ),
 ]

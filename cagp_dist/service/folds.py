@@ -16,6 +16,7 @@ from cagp_dist.service.solve import LeftOut, Solution, Step, solve
 from cagp_dist.service.task import Task
 from cagp_dist.solvers import Status
 from cagp_dist.solvers.checkpoints import Checkpoints
+from cagp_dist.solvers.kept_weights import WeightStore
 
 
 def solve_task(
@@ -30,6 +31,7 @@ def solve_task(
     X_sampled: Array | LinearFunctionals | None = None,
     fold_priors: Sequence[Prior] = (),
     checkpoints: Checkpoints | None = None,
+    weights: WeightStore | None = None,
 ) -> Solution:
     """Predict test points, map cells and places of a task.
 
@@ -47,6 +49,8 @@ def solve_task(
         As for `cagp_dist.service.solve.solve`; the plan is that of the first solve.
     fold_priors : sequence of Prior
         Kernel and nugget of each fold, where they differ (`cagp_dist.service.fold_fits`).
+    weights : WeightStore, optional
+        Where weights of the targets are kept, of all these solves.
     checkpoints : Checkpoints, optional
         As for `cagp_dist.condition`.
 
@@ -87,6 +91,7 @@ def solve_task(
                 X_sampled=X_sampled if number == len(parts) - 1 else None,
                 samples=task.design.samples,
                 checkpoints=None if checkpoints is None else checkpoints.within(f"solve-{number}"),
+                weights=weights,
             )
         )
     together = solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
@@ -121,6 +126,7 @@ def _together(task: Task, solutions: list[Solution], columns: list[Indices], tot
         states = [solution.steps[min(iteration, len(solution.steps) - 1)] for solution in solutions]
         steps.append(
             Step(
+                iteration=max(state.iteration for state in states),
                 mean=_placed([state.mean for state in states], columns, total),
                 std=_placed([state.std for state in states], columns, total),
                 seconds=sum(state.seconds for state in states),

@@ -118,7 +118,10 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             | laws.found.attributes()
         ),
         "trace": evaluation.trace_group(
-            trace, seconds=[step.seconds for step in solution.steps], variable=points.variable
+            trace,
+            seconds=[step.seconds for step in solution.steps],
+            iterations=[step.iteration for step in solution.steps],
+            variable=points.variable,
         ),
         "observations": schema.observations_group(
             times=points.times,

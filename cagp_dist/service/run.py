@@ -37,6 +37,7 @@ from cagp_dist.solvers import Status
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
 from cagp_dist.store.publish import current_run, output_lock, publish, published
+from cagp_dist.store.weights import KeptWeights
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
 
@@ -279,8 +280,9 @@ def _solve(
             X_sampled=task.sampled_inputs,
             fold_priors=fold_priors,
             checkpoints=checkpoints,
+            weights=KeptWeights(task.job.root / ".weights") if task.job.output.keep_weights else None,
         )
-    done = f"after {counted(len(solution.steps) - 1, 'iteration')}"
+    done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)
     stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
     return solution

@@ -23,6 +23,7 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.checkpoints import Checkpoints
+from cagp_dist.solvers.kept_weights import WeightStore
 
 SAMPLES_OF_MAP = 0x6D6170
 """Names the stream of random numbers of samples of maps."""
@@ -34,6 +35,8 @@ class Step:
 
     Attributes
     ----------
+    iteration : int
+        How many.
     mean : array, shape (T, q)
         In the unit of the observations.
     std : array, shape (T, q)
@@ -42,6 +45,7 @@ class Step:
         Wall time from the start of the solve.
     """
 
+    iteration: int
     mean: Array
     std: Array
     seconds: float
@@ -105,7 +109,7 @@ class Solution:
     Attributes
     ----------
     steps : tuple of Step
-        Iteration 0 (the prior) to m; the last one is the posterior.
+        Iteration 0 (the prior) to m; the last one is the posterior. These two alone where weights are kept.
     status : Status
         The worst among the times.
     plan : tuple of str
@@ -170,6 +174,7 @@ def solve(
     X_sampled: Array | LinearFunctionals | None = None,
     samples: int = 0,
     checkpoints: Checkpoints | None = None,
+    weights: WeightStore | None = None,
 ) -> Solution:
     """Condition on all times.
 
@@ -203,7 +208,7 @@ def solve(
         More points, or means, where error bars from ``samples`` samples are wanted, of an affine solver.
     samples : int
         How many.
-    checkpoints : Checkpoints, optional
+    checkpoints, weights
         As for `cagp_dist.condition`.
 
     Returns
@@ -259,6 +264,7 @@ def solve(
                 memory_limit_bytes=memory_limit_bytes,
                 computational_bounds=bounds_are_cheap(solver, observed=observed),
                 checkpoints=None if checkpoints is None else checkpoints.within(f"times-{number}"),
+                weights=weights,
                 on_plan=on_plan if number == 0 else None,
                 progress=report,
             )
@@ -273,7 +279,7 @@ def solve(
             X,
             y,
             X_mean,
-            solver=replace(solver, iterations=len(steps) - 1, computational_share=None),
+            solver=replace(solver, iterations=steps[-1].iteration, computational_share=None),
             iterations_by_target=_iterations(posteriors[0], mean_like),
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
@@ -365,6 +371,7 @@ def _steps(
         states = [posterior.trace[min(iteration, len(posterior.trace) - 1)] for posterior in posteriors]
         mean = np.concatenate([state.mean.T for state in states])
         std = _std_by_time([state.variance for state in states], fields=fields)
-        spent = sum(clock.get(iteration, max(clock.values())) for clock in seconds)
-        steps.append(Step(mean=mean, std=std, seconds=spent))
+        reached = max(state.iteration for state in states)
+        spent = sum(clock.get(reached, max(clock.values())) for clock in seconds)
+        steps.append(Step(iteration=reached, mean=mean, std=std, seconds=spent))
     return tuple(steps)

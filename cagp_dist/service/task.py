@@ -298,6 +298,8 @@ class Task:
                 **({} if self.simulations is None else {"simulations": asdict(self.simulations)}),
                 # of fine maps each cell had a column once
                 **({"samples_of_map": self.design.samples} if self.design.samples else {}),
+                # means are products with weights, and the trace has no iterations between
+                **({"weights": "kept"} if self.job.output.keep_weights else {}),
             },
             dtype="float64",
             code_version=version("cagp-dist"),

@@ -212,7 +212,11 @@ def _if_uniform(counted: Histogram) -> dict[str, str | float]:
 
 
 def trace_group(
-    scores: Sequence[Scores], *, seconds: Sequence[float], variable: Variable = T2M
+    scores: Sequence[Scores],
+    *,
+    seconds: Sequence[float],
+    iterations: Sequence[int] | None = None,
+    variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``trace``: the scores after each iteration, the prior first.
 
@@ -222,6 +226,8 @@ def trace_group(
         Iterations 0 to m, all with the same levels.
     seconds : sequence of float, length m + 1
         Wall time from the start of the solve to the end of each iteration.
+    iterations : sequence of int, optional
+        Which iterations they are, where they are not all of them.
     variable : Variable
         What is analysed.
 
@@ -239,7 +245,9 @@ def trace_group(
     if any(not np.array_equal(step.levels, levels) for step in scores):
         raise ArgumentError("levels differ between iterations; score every iteration with the same levels.")
     coordinates = {
-        "iteration": coordinate("iteration", "iteration", np.arange(len(scores))),
+        "iteration": coordinate(
+            "iteration", "iteration", np.arange(len(scores)) if iterations is None else np.asarray(iterations)
+        ),
         "level": coordinate("level", "level", levels),
     }
     return dataset(

@@ -7,7 +7,7 @@ about files they do not know.
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ConfigurationError, StoreError
 
 _LINE = "{digest}  {name}/{file}\n"
+_ADVICE = "Restore the run from a copy, or remove it and run the job again."
 _NOT_ALLOWED = {
     errno.EACCES,
     errno.EPERM,
@@ -32,15 +33,18 @@ def manifest_path(run_path: Path) -> Path:
     return run_path.with_suffix(".sha256")
 
 
-def build(run_path: Path, *, name: str) -> str:
+def build(run_path: Path, *, name: str, known: Mapping[str, str] | None = None) -> str:
     """Text of the manifest of all files below ``run_path``, sorted, listed as files of ``name``.
+
+    Digests that are ``known``, by the names of their files, are not worked out again.
 
     Raises
     ------
     StoreError
         If a file cannot be read.
     """
-    digests = {file: _digest(run_path / file) for file in sorted(files(run_path))}
+    known = known or {}
+    digests = {file: known.get(file) or _digest(run_path / file) for file in sorted(files(run_path))}
     return "".join(_LINE.format(digest=digest, name=name, file=file) for file, digest in digests.items())
 
 
@@ -54,8 +58,26 @@ def compare(run_path: Path) -> None:
     StoreError
         Naming the first file that is damaged, missing or not in the manifest, or the manifest itself.
     """
-    advice = "Restore the run from a copy, or remove it and run the job again."
-    where = manifest_path(run_path)
+    listed, where, advice = digests_of(run_path), manifest_path(run_path), _ADVICE
+    present = set(files(run_path))
+    for file in sorted(listed.keys() | present):
+        if file not in present:
+            raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {advice}")
+        if file not in listed:
+            raise StoreError(f"{run_path / file} does not belong there: {where} does not list it. {advice}")
+        if _digest(run_path / file) != listed[file]:
+            raise StoreError(f"{run_path / file} is damaged: its SHA-256 differs from {where}. {advice}")
+
+
+def digests_of(run_path: Path) -> dict[str, str]:
+    """Read the manifest of a run: the digest of each of its files, by their names.
+
+    Raises
+    ------
+    StoreError
+        If there is no run, or its manifest cannot be read.
+    """
+    where, advice = manifest_path(run_path), _ADVICE
     if not run_path.is_dir():
         raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {advice}")
     try:
@@ -71,14 +93,7 @@ def compare(run_path: Path) -> None:
         listed[file.removeprefix(prefix)] = digest
     if lines[-1] or not listed:
         raise StoreError(f"the manifest {where} is empty or cut off. {advice}")
-    present = set(files(run_path))
-    for file in sorted(listed.keys() | present):
-        if file not in present:
-            raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {advice}")
-        if file not in listed:
-            raise StoreError(f"{run_path / file} does not belong there: {where} does not list it. {advice}")
-        if _digest(run_path / file) != listed[file]:
-            raise StoreError(f"{run_path / file} is damaged: its SHA-256 differs from {where}. {advice}")
+    return listed
 
 
 def write_durably(path: Path, text: str) -> None:

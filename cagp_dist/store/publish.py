@@ -233,7 +233,7 @@ def _publish_new(
             write_group(staged, "/", xr.Dataset(attrs=attributes))
             for name, group in groups.items():
                 write_group(staged, name, group)
-            _consolidate(staged)
+            consolidate(staged)
             for name in groups:
                 layout.check(name, read_group(staged, name))
             manifest.write_durably(listing, manifest.build(staged, name=run.name))
@@ -250,7 +250,7 @@ def _publish_new(
     return run
 
 
-def _consolidate(staged: Path) -> None:
+def consolidate(staged: Path) -> None:
     """Copy all metadata into the root, so that readers open a group quickly and without a warning.
 
     Copies go stale in stores that change; a run never does, and the manifest covers both.

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from cagp_dist.store.publish import output_lock
+
 from ..jobs import job_text
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
@@ -82,6 +84,17 @@ def test_ingest_then_regress(job, tmp_path, capsys, caplog):
     np.testing.assert_allclose(test.t2m_std.values[0], np.sqrt(variance), rtol=1e-9)
 
 
+def test_daily_says_what_became_of_each_time(job, tmp_path, capsys, monkeypatch, caplog):
+    assert load("daily")([job]) == 0
+    assert capsys.readouterr().out == "2020-01-01T00:00: exact, in version 1 of the series\n"
+    assert load("daily")([job]) == 0
+    assert capsys.readouterr().out == "2020-01-01T00:00: in the series already\n"
+    assert xr.open_zarr(tmp_path / "out" / "series.zarr", group="scores").sizes["time"] == 1
+    with output_lock(tmp_path / "out"):
+        assert load("daily")([job]) == 75
+    assert "is in use by" in caplog.text
+
+
 def test_fit_prints_a_prior_that_regress_takes(tmp_path, capsys):
     drawn = {
         "source": "synthetic",
@@ -115,7 +128,7 @@ def test_fit_exits_with_3_when_it_does_not_end_well(job, capsys, monkeypatch, ca
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["ingest", "regress", "fit", "calibrate"])
+@pytest.mark.parametrize("name", ["ingest", "regress", "fit", "calibrate", "daily"])
 def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
     main = load(name)
     assert main([]) == 2

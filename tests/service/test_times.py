@@ -380,3 +380,10 @@ def test_eleven_years_of_hours_are_not_too_many():
     listed = resolved(found, report=quiet).observations.listed_times
     assert len(listed) == 4018 * 24 < MOST_TIMES
     assert listed[-1] == "2010-12-31T23:00"
+
+
+def test_latest_is_the_newest_time_alone(store, tmp_path):
+    assert parse_times("latest") == times("latest")
+    available = np.array(["2020-01-01", "2020-01-01T00:30", "2020-01-02T06:00"], dtype="M8[ns]")
+    np.testing.assert_array_equal(times("latest").times(available), available[-1:])
+    np.testing.assert_array_equal(times("latest").times(available[:2]), available[1:2])

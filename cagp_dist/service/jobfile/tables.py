@@ -150,13 +150,14 @@ class ClusterTable(Table):
 
 
 class OutputTable(Table):
-    """``[output]``: the folder of the results."""
+    """``[output]``: the folder of the results, and whether weights of the targets are kept there."""
 
     root: Annotated[
         str,
         AfterValidator(values.path),
         Field(description="the path of a folder", examples=["out"], min_length=1),
     ] = "out"
+    keep_weights: Annotated[bool, Field(description="true or false", examples=[True])] = False
 
 
 class Job(Table):
@@ -191,7 +192,7 @@ class Job(Table):
             "total_seconds, checkpoint_seconds"
         ),
     ] = RuntimeTable()
-    output: Annotated[OutputTable, Field(description="the key root")] = OutputTable()
+    output: Annotated[OutputTable, Field(description="the keys root, keep_weights")] = OutputTable()
     _text: str = PrivateAttr(default="")
 
     @model_validator(mode="before")

@@ -20,9 +20,11 @@ MOST_TIMES = 100_000
 """Times that a rule may come to: eleven years of hours."""
 
 EXPECTED = (
-    'a list of ISO 8601 times, UTC, or of months (["2017-04-27T12:00"], "2017-04"), or a table: '
+    'a list of ISO 8601 times, UTC, or of months (["2017-04-27T12:00"], "2017-04"), "latest", or a table: '
     '{ from = "2017-01-01", to = "2017-01-31", every = "6h" } or { last = "5d", at = "12:00" }'
 )
+LATEST = "latest"
+"""The newest time of the source, alone."""
 KEYS = ("from", "to", "last", "every", "at")
 
 _MINUTES = {"min": 1, "h": 60, "d": 1440, "w": 10080}
@@ -142,7 +144,11 @@ def times(value: object) -> tuple[str, ...] | TimeRule:
     ('2017-04-27T12:00', '2017-04-28T00:00')
     >>> times("2017-04")
     Months(months=('2017-04',))
+    >>> times("latest")
+    Newest(last='1h', every='1h', at=())
     """
+    if value == LATEST:
+        return Newest(last="1h", every="1h")  # with a step, no other time of the source is looked at
     if isinstance(value, str):
         if not _is_month(value):
             raise ValueError(f"expected {EXPECTED}")
@@ -177,7 +183,7 @@ def parse_times(text: str) -> tuple[str, ...] | TimeRule | None:
     ----------
     text : str
         ``2017-04-27T12:00,2017-04-28T12:00``, ``2017-04``, ``from 2017-01-01 to 2017-01-31 every 6h``,
-        ``last=5d,at=12:00`` (blanks, commas and = are all the same), or ``all``.
+        ``last=5d,at=12:00`` (blanks, commas and = are all the same), ``latest``, or ``all``.
 
     Returns
     -------
@@ -196,12 +202,14 @@ def parse_times(text: str) -> tuple[str, ...] | TimeRule | None:
     words = [word for word in re.split(r"[\s,=]+", text) if word]
     if words == ["all"]:
         return None
+    if words == [LATEST]:
+        return times(LATEST)
     if words and words[0] in KEYS:
         return times(_pairs(words))
     if words and not words[0][0].isdigit():
         raise ValueError(
             f"{words[0]!r} is neither a time nor one of {', '.join(KEYS)}{resembling(words[0], KEYS)}; "
-            "expected times with commas between them, months, all, or words as in "
+            "expected times with commas between them, months, latest, all, or words as in "
             '"from 2017-01-01 to 2017-01-31 every 6h" or "last 5d at 12:00"'
         )
     return times(words)

@@ -1,0 +1,127 @@
+"""The job of every day: each time of its rule is a run of its own, and all of them are one time series."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Times
+from cagp_dist.era5.selection import shown
+from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.service.events import Clock, Observer, silent
+from cagp_dist.service.history import with_history
+from cagp_dist.service.ingest import available_times, ingest
+from cagp_dist.service.jobfile.config import job_of_fit_times, with_listed_times
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.times import Newest
+from cagp_dist.service.run import run
+from cagp_dist.service.task import prepare
+from cagp_dist.service.times import resolved
+from cagp_dist.solvers import Status
+from cagp_dist.store.publish import output_lock, published
+from cagp_dist.store.series import append, run_of
+from cagp_dist.text import counted
+
+
+@dataclass(frozen=True)
+class Day:
+    """What became of a time.
+
+    Attributes
+    ----------
+    time : datetime64[ns]
+    status : Status or None
+        Of the solve; None if nothing was solved, because the series has this very result.
+    version : int or None
+        Of the series; None if the solve did not end well, and nothing was published.
+    replaced : str or None
+        Key of the run whose result stood in the series before.
+    """
+
+    time: np.datetime64
+    status: Status | None
+    version: int | None
+    replaced: str | None = None
+
+    def line(self) -> str:
+        """Say it in one line."""
+        if self.status is None:
+            return f"{shown(self.time)}: in the series already"
+        if self.version is None:
+            return f"{shown(self.time)}: {self.status.value}; not published. {self.status.advice}"
+        instead = "" if self.replaced is None else f", in place of that of run {self.replaced}"
+        return f"{shown(self.time)}: {self.status.value}, in version {self.version} of the series{instead}"
+
+
+def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
+    """Do what is new of a job, one time after the other, the earliest first.
+
+    Each time has a run of its own, as of a job that lists this time alone, and then its place in the time
+    series ``OUT/series.zarr`` (`cagp_dist.store.series`). A time whose observations, job and versions are
+    those of its run is not solved again; if they changed, its new run takes the place of the old one.
+
+    Parameters
+    ----------
+    job : Job
+        A checked job file.
+    observe : callable
+        Gets an `Event` for everything worth showing.
+
+    Yields
+    ------
+    Day
+        After each time; what was yielded is on the disk.
+
+    Raises
+    ------
+    CagpError
+        As `cagp_dist.service.run.run`: NotReadyError where a time is not there yet, after those before it.
+        ConfigurationError also where ``fit_times`` are the newest of several times: every day would be fitted
+        anew, and all of them change each day.
+    """
+    for time in _times(job, observe):
+        one = with_listed_times(job, np.array([time]))
+        key = _run_key(one, observe)
+        with output_lock(job.root):
+            done = run_of(job.root, time) == key and published(job.root, run_key=key) is not None
+        if done:
+            yield Day(time, None, None)
+            continue
+        outcome = run(one, observe=observe)
+        if outcome.path is None:
+            yield Day(time, outcome.status, None)
+            continue
+        with output_lock(job.root):
+            found = append(job.root, outcome.path)
+        yield Day(time, outcome.status, found.version, found.replaced)
+
+
+@in_words_of_the_job()
+def _times(job: Job, observe: Observer) -> Times:
+    """Work out the times of the job, ascending."""
+    with output_lock(job.root), Clock(observe).stage("Times") as stage:
+        found = resolved(job, report=stage.note).observations.listed_times
+        times: Times = np.array(
+            available_times(job, report=stage.note) if found is None else found, dtype="datetime64[ns]"
+        )
+        if times.size > 1 and isinstance(job.prior.fit_times, Newest):
+            raise ConfigurationError(
+                f"[prior] fit_times are the newest ones, and there are {times.size} times: the prior of all "
+                'of them would change each day. Take times = "latest", or give fit_times as a window (from, '
+                "to), or the numbers of the prior."
+            )
+        stage.summary = counted(times.size, "time")
+    return times
+
+
+@in_words_of_the_job()
+def _run_key(job: Job, observe: Observer) -> str:
+    """Ingest what is new, and work out the name of the run."""
+    with output_lock(job.root), Clock(observe).stage("Observations") as stage:
+        job = resolved(job, report=stage.note)
+        other = job_of_fit_times(job)
+        field = ingest(job, report=stage.note)
+        fit_field = None if other is None else ingest(other, report=stage.note)
+        key = with_history(prepare(job, field, fit_field)).run_key
+        stage.summary = f"run {key}"
+    return key

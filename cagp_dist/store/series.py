@@ -1,0 +1,362 @@
+"""One time series of all days: maps, regions and scores of runs of one time each, in one Zarr store.
+
+::
+
+    OUT/series.zarr             link to the version that readers open
+    OUT/.series/000012.zarr     a version, never changed once it is here; this one and the one before are kept
+    OUT/.series/000012.sha256   digest of each of its files
+
+A version is made beside the one before: maps have a chunk for each time, and chunks of times that stay are
+links to the same files. It is read back, flushed to the disk and renamed; then the link is replaced, in one
+step. Each time is there once: with the result of the run that came last, whose key stands beside it.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.store import manifest
+from cagp_dist.store.arrays import missing_chunks, open_group, read_group, write_group
+from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.publish import consolidate
+
+NAME = "series.zarr"
+VERSIONS = ".series"
+KEPT = 2
+
+GRIDDED = ("map", "map_std")
+SCORES, VERSION, RUN_KEY = "scores", "version", "run_key"
+_STATED = ("status", "calibration_status")
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What became of a time.
+
+    Attributes
+    ----------
+    version : int
+        Of the series that has it.
+    changed : bool
+        Whether that is a new version; False if the series had the run already.
+    replaced : str or None
+        Key of the run whose result was there before.
+    """
+
+    version: int
+    changed: bool
+    replaced: str | None = None
+
+
+def current_version(root: Path) -> Path | None:
+    """Path of the version that ``OUT/series.zarr`` links to; None if there is none.
+
+    Raises
+    ------
+    StoreError
+        If the link leads nowhere.
+    """
+    link = root / NAME
+    if not link.is_symlink():
+        return None
+    found = link.parent / os.readlink(link)
+    if not (found / "zarr.json").is_file():
+        raise StoreError(
+            f"{link} links to {found}, which is missing. Remove the link, and run the daily job again for "
+            "the times that are to be in the series."
+        )
+    return found
+
+
+def append(root: Path, run: Path) -> Appended:
+    """Put the time of a run into the series, in the place of an earlier run of this time if there is one.
+
+    Call it inside `cagp_dist.store.publish.output_lock`. A run that is there already changes nothing.
+
+    Parameters
+    ----------
+    root : path
+        Output root.
+    run : path
+        A published run of one time.
+
+    Returns
+    -------
+    Appended
+
+    Raises
+    ------
+    ArgumentError
+        If the run has several times: their scores are of all of them together.
+    ConfigurationError
+        If its maps, regions or scores do not continue those of the series, or ``root`` is not writable.
+    StoreError
+        If the run or the series is damaged, or the disk is full or fails. The series is then as it was.
+
+    Notes
+    -----
+    Cost: one pass over the new maps, all scores and regions; a link for each chunk of the other maps.
+    """
+    new = _of_run(run)
+    before = current_version(root)
+    number = 1 if before is None else int(before.stem) + 1
+    time = new[SCORES]["time"].values[0]
+    replaced = run_of(root, time)
+    if replaced == run.stem:
+        return Appended(number - 1, changed=False)
+    stage = root / ".staging" / f"series-{os.getpid()}"
+    staged, listing = stage / f"{number:06d}.zarr", stage / "manifest"
+    final = root / VERSIONS / staged.name
+    try:
+        with disk_errors(stage):
+            shutil.rmtree(stage, ignore_errors=True)
+            stage.mkdir(parents=True)
+            final.parent.mkdir(exist_ok=True)
+            known = _write(stage, staged, new, before, number)
+            _check(staged, new)
+            text = manifest.build(staged, name=staged.name, known=known)
+            manifest.write_durably(listing, text)
+            manifest.sync_tree(staged)
+        with disk_errors(final):
+            shutil.rmtree(final, ignore_errors=True)  # of a process that died before the link was replaced
+            os.replace(listing, manifest.manifest_path(final))
+            os.rename(staged, final)
+        manifest.sync(final.parent)
+        with disk_errors(root / NAME):
+            link = stage / NAME
+            link.symlink_to(Path(VERSIONS) / final.name)
+            os.replace(link, root / NAME)
+        manifest.sync(root)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    _remove_old(root, number)
+    return Appended(number, changed=True, replaced=replaced)
+
+
+def run_of(root: Path, time: np.datetime64) -> str | None:
+    """Key of the run whose result the series has for a time; None if it has none.
+
+    Raises
+    ------
+    StoreError
+        If the series cannot be read.
+    """
+    found = current_version(root)
+    if found is None:
+        return None
+    scores = read_group(found, SCORES)
+    place = np.flatnonzero(scores["time"].values == time)
+    return str(scores[RUN_KEY].values[place[0]]) if place.size else None
+
+
+def verify(root: Path) -> Path | None:
+    """Check every file of the series against its manifest, and return the version; None if there is none.
+
+    Raises
+    ------
+    StoreError
+        Naming the file that is damaged, missing or too many.
+    """
+    found = current_version(root)
+    if found is not None:
+        manifest.compare(found)
+    return found
+
+
+def _of_run(run: Path) -> dict[str, xr.Dataset]:
+    """Read the groups of a run as they stand in the series."""
+    calibration = read_group(run, "calibration")
+    times = calibration["time"].values
+    if times.size != 1:
+        raise ArgumentError(
+            f"the run {run} has {times.size} times, and its scores are of all of them together; expected "
+            "one. Run the job for each time, as `python -m pipelines.daily` does."
+        )
+    found = {name: read_group(run, name) for name in (*GRIDDED, "regions") if (run / name).is_dir()}
+    with open_group(run) as root:
+        stated = {name: str(root.attrs.get(name, "")) for name in _STATED}
+    scores = xr.Dataset(
+        {
+            name: (("time", *each.dims), each.values[None], each.attrs)
+            for name, each in calibration.data_vars.items()
+            if set(each.dims) <= {"level"}
+        },
+        {name: calibration[name].variable for name in ("time", "level")},
+    )
+    texts = {RUN_KEY: run.stem, **stated}
+    scores = scores.assign({name: ("time", np.array([text], dtype=object)) for name, text in texts.items()})
+    scores.attrs = {
+        "Conventions": "CF-1.13",
+        "title": "Scores of each time against its held-out observations",
+    }
+    return {**found, SCORES: scores}
+
+
+def _write(
+    stage: Path, staged: Path, new: Mapping[str, xr.Dataset], before: Path | None, number: int
+) -> dict[str, str]:
+    """Write a version, and return the digests of files that it shares with the one before."""
+    known: dict[str, str] = {}
+    time = new[SCORES]["time"].values[0]
+    listed = {} if before is None else manifest.digests_of(before)
+    _check_same_groups(new, before)
+    scores = new[SCORES].assign({VERSION: ("time", np.array([number], dtype=np.int64))})
+    scores[VERSION].attrs = {"long_name": "version of the series that has this result first"}
+    whole = {name: _joined(name, group, before) for name, group in {**new, SCORES: scores}.items()}
+    spans = root_attributes({SCORES: whole[SCORES]}, run_key="")
+    attributes = root_attributes(new, run_key="") | {
+        name: value for name, value in spans.items() if name.startswith("time_coverage")
+    }
+    for name in ("id", RUN_KEY):
+        del attributes[name]
+    write_group(staged, "/", xr.Dataset(attrs={**attributes, VERSION: number}))
+    for name, group in whole.items():
+        write_group(staged, name, group)
+        if name not in GRIDDED:
+            continue
+        written = stage / "new.zarr" / name
+        fields = new[name].drop_vars([each for each in new[name].data_vars if _written_anew(new[name][each])])
+        write_group(stage / "new.zarr", name, fields, chunks={"time": 1})
+        times = group["time"].values
+        old_times = np.empty(0, times.dtype) if before is None else _times(before, name)
+        for array in map(str, fields.data_vars):
+            _check_same_array(name, array, written, before)
+            (staged / name / array).mkdir()
+            described = json.loads((written / array / "zarr.json").read_text())
+            described["shape"][0] = times.size
+            (staged / name / array / "zarr.json").write_text(json.dumps(described))
+            for index, each in enumerate(times):
+                target = staged / name / array / "c" / str(index)
+                target.parent.mkdir(exist_ok=True)
+                if each == time:
+                    os.rename(written / array / "c" / "0", target)
+                    continue
+                assert before is not None
+                old = f"{name}/{array}/c/{int(np.flatnonzero(old_times == each)[0])}"
+                for file in sorted(manifest.files(before / old)):
+                    here = target / file
+                    here.parent.mkdir(parents=True, exist_ok=True)
+                    _link(before / old / file, here)
+                    known[here.relative_to(staged).as_posix()] = listed[f"{old}/{file}"]
+    consolidate(staged)
+    return known
+
+
+def _link(old: Path, new: Path) -> None:
+    """Make a second name for a file that never changes; a copy where the file system has no such thing."""
+    try:
+        os.link(old, new)
+    except OSError:
+        shutil.copyfile(old, new)
+
+
+def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
+    """Put what is not a map of its own after, or in the place of, what the version before has."""
+    if name in GRIDDED:
+        group = _without_fields(group)
+    if before is None:
+        return group
+    if name in GRIDDED:
+        with open_group(before, name) as opened:
+            old = _without_fields(opened).load()
+    else:
+        old = read_group(before, name)
+    kept = old.sel(time=old["time"].values != group["time"].values[0])
+    try:
+        found = xr.concat(
+            [kept, group],
+            dim="time",
+            data_vars="minimal",
+            coords="minimal",
+            compat="equals",
+            join="exact",
+            combine_attrs="override",
+        )
+    except ValueError as error:
+        raise _other(name, str(error)) from error
+    return found.sortby("time").assign_attrs(group.attrs)
+
+
+def _without_fields(group: xr.Dataset) -> xr.Dataset:
+    return group.drop_vars([name for name in group.data_vars if not _written_anew(group[name])])
+
+
+def _written_anew(variable: xr.DataArray) -> bool:
+    """Whether a variable is written anew: all but fields of each time."""
+    return variable.dims[:1] != ("time",) or variable.ndim < 2
+
+
+def _check_same_groups(new: Mapping[str, xr.Dataset], before: Path | None) -> None:
+    if before is None:
+        return
+    for name in (*GRIDDED, "regions", SCORES):
+        there, here = (before / name).is_dir(), name in new
+        if there != here:
+            which = "has no" if here else "has a"
+            raise _other(name, f"the series {which} group {name!r}, and the run differs")
+        if here:
+            with open_group(before, name) as opened:
+                old = set(map(str, opened.data_vars)) - {VERSION}
+            if old != (found := set(map(str, new[name].data_vars))):
+                raise _other(name, f"it has {', '.join(sorted(old))}, the run {', '.join(sorted(found))}")
+
+
+def _check_same_array(name: str, array: str, written: Path, before: Path | None) -> None:
+    if before is None:
+        return
+    ours, theirs = (
+        json.loads((place / array / "zarr.json").read_text()) for place in (written, before / name)
+    )
+    for each in (ours, theirs):
+        each["shape"][0] = 0
+        each["attributes"] = each["attributes"].get("units")
+    if ours != theirs:
+        raise _other(name, f"{array} has another shape, unit or encoding")
+
+
+def _other(name: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the run does not continue group {name!r} of the series in this output folder: {reason}. A series "
+        "is of one job: give this one an output root of its own, or remove OUT/series.zarr to begin anew."
+    )
+
+
+def _times(version: Path, name: str) -> np.ndarray:
+    with open_group(version, name) as opened:
+        return np.asarray(opened["time"].values)
+
+
+def _check(staged: Path, new: Mapping[str, xr.Dataset]) -> None:
+    """Read back what is new, and look that nothing is missing."""
+    if lost := missing_chunks(staged):
+        raise StoreError(
+            f"the new version of the series lacks {lost[0]}; the one before is intact. Run again."
+        )
+    for name, group in new.items():
+        with open_group(staged, name) as opened:
+            times = opened["time"].values
+            if not (np.diff(times) > np.timedelta64(0)).all():
+                raise StoreError(
+                    f"times of group {name!r} of the new version of the series are out of order."
+                )
+            found = opened.sel(time=group["time"].values)
+            for array in group.data_vars:
+                if not found[array].load().equals(group[array]):
+                    raise StoreError(
+                        f"{name}/{array} of the new version of the series is not what was written."
+                    )
+
+
+def _remove_old(root: Path, number: int) -> None:
+    for path in (root / VERSIONS).glob("*.zarr"):
+        if path.stem.isdigit() and not number - KEPT < int(path.stem) <= number:
+            shutil.rmtree(path, ignore_errors=True)
+            manifest.manifest_path(path).unlink(missing_ok=True)

@@ -1,0 +1,242 @@
+"""Every day: what is new is solved once, and stands once in the time series, with what its run says."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.errors import ArgumentError, ConfigurationError, NotReadyError, StoreError
+from cagp_dist.service import run as running
+from cagp_dist.service.daily import daily
+from cagp_dist.service.jobfile.config import parse_job, with_times
+from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.store import series
+from cagp_dist.store.publish import output_lock
+
+from ..jobs import job_text, map_grid, random_points
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+DAYS = ["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]
+
+
+def write_source(path: Path, days):
+    """Fields that are those of their day, in whichever order they come."""
+    latitude, longitude = np.arange(-85.0, 90.0, 10.0), np.arange(0.0, 360.0, 10.0)
+    values = [
+        280.0 + np.random.default_rng(int(day[-2:])).normal(size=(latitude.size, longitude.size))
+        for day in days
+    ]
+    shutil.rmtree(path, ignore_errors=True)
+    xr.Dataset(
+        {"t2m": (("time", "latitude", "longitude"), np.array(values, dtype="f4"), {"units": "K"})},
+        coords={"time": np.array(days, dtype="M8[ns]"), "latitude": latitude, "longitude": longitude},
+    ).to_zarr(path, zarr_format=3, consolidated=False)
+
+
+def the_job(folder: Path, *, times="latest", **tables):
+    return parse_job(
+        job_text(
+            **{
+                "observations": {"source": f"zarr:{folder / 'field.zarr'}", "times": times},
+                "design": {
+                    "train": random_points(200),
+                    "test": random_points(40, seed=1),
+                    "map": map_grid(30.0),
+                    "regions": [{"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}],
+                    "regions_resolution_degrees": 10.0,
+                },
+                "output": {"root": folder / "out", "keep_weights": True},
+                **tables,
+            }
+        )
+    )
+
+
+ALL = "2020-01"
+
+
+@pytest.fixture
+def solves(monkeypatch):
+    """How many solves of tasks there were."""
+    counted = []
+
+    def solve_task(*arguments, original=running.solve_task, **settings):
+        counted.append(arguments[0].run_key)
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr(running, "solve_task", solve_task)
+    return counted
+
+
+def opened(folder: Path, group: str) -> xr.Dataset:
+    with xr.open_zarr(folder / "out" / "series.zarr", group=group) as found:
+        return found.load()
+
+
+def test_every_day_one_time_is_solved_and_put_into_the_series(tmp_path, solves, monkeypatch):
+    applied, sweeps = [], []
+
+    def apply(self, stage, work, *, adjoint, final=False, original=TileSystem.apply):
+        applied.append(adjoint)
+        return original(self, stage, work, adjoint=adjoint, final=final)
+
+    monkeypatch.setattr(TileSystem, "apply", apply)
+    for count in range(1, 4):
+        write_source(tmp_path / "field.zarr", DAYS[:count])
+        (day,) = daily(the_job(tmp_path))
+        assert (str(day.time)[:10], day.version, day.replaced) == (DAYS[count - 1], count, None)
+        assert len(solves) == count
+        sweeps.append(len(applied))
+    assert sweeps[0] == sweeps[2] > 0, "the weights of the first day serve the others"
+    (again,) = daily(the_job(tmp_path))
+    assert "already" in again.line()
+    assert len(solves) == 3
+    runs = {
+        str(xr.open_zarr(p, group="map").time.values[0])[:10]: p
+        for p in (tmp_path / "out/runs").glob("*.zarr")
+    }
+    for name in ("map", "regions"):
+        found = opened(tmp_path, name)
+        assert [str(time)[:10] for time in found.time.values] == DAYS[:3]
+        for index, day in enumerate(DAYS[:3]):
+            xr.testing.assert_equal(found.isel(time=[index]), xr.open_zarr(runs[day], group=name).load())
+        assert found.t2m_mean.attrs["units"] == "K"
+    scores = opened(tmp_path, "scores")
+    for index, day in enumerate(DAYS[:3]):
+        of_run = xr.open_zarr(runs[day], group="calibration")
+        assert scores.rmse.values[index] == of_run.rmse.item()
+        np.testing.assert_array_equal(scores.coverage.values[index], of_run.coverage.values)
+        assert scores.run_key.values[index] == runs[day].stem
+    assert scores.version.values.tolist() == [1, 2, 3]
+    root = xr.open_zarr(tmp_path / "out/series.zarr")
+    assert (root.attrs["time_coverage_start"][:10], root.attrs["time_coverage_end"][:10]) == (
+        DAYS[0],
+        DAYS[2],
+    )
+    assert len(list((tmp_path / "out/.series").glob("*.zarr"))) == series.KEPT
+    assert series.verify(tmp_path / "out").name == "000003.zarr"
+
+
+def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves):
+    source = tmp_path / "field.zarr"
+    write_source(source, [DAYS[0], DAYS[2]])
+    assert [day.version for day in daily(the_job(tmp_path, times=ALL))] == [1, 2]
+    before = opened(tmp_path, "map")
+    write_source(source, DAYS[:3])
+    assert [day.version for day in daily(the_job(tmp_path, times=ALL))] == [None, 3, None]
+    assert len(solves) == 3
+    late = opened(tmp_path, "map")
+    assert [str(time)[:10] for time in late.time.values] == DAYS[:3]
+    xr.testing.assert_equal(late.isel(time=[0, 2]), before)
+    numbers = {"lengthscale": 0.3, "variance": 60.0, "noise_variance": 2.0}
+    days = list(daily(the_job(tmp_path, times=["2020-01-02"], prior=numbers)))
+    assert [(day.version, "in place of that of run" in day.line()) for day in days] == [(4, True)]
+    corrected, scores = opened(tmp_path, "map"), opened(tmp_path, "scores")
+    xr.testing.assert_equal(corrected.isel(time=[0, 2]), before)
+    assert not np.array_equal(corrected.t2m_mean.values[1], late.t2m_mean.values[1])
+    assert scores.version.values.tolist() == [1, 4, 2]
+    assert series.verify(tmp_path / "out").name == "000004.zarr"
+
+
+@pytest.mark.parametrize(
+    ("call", "step"),
+    [
+        ("symlink", 1),
+        pytest.param("rename", 1, marks=pytest.mark.exhaustive),
+        pytest.param("replace", 7, marks=pytest.mark.exhaustive),
+        pytest.param("fsync", 19, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(call, step, tmp_path, monkeypatch):
+    source, root = tmp_path / "field.zarr", tmp_path / "out"
+    write_source(source, DAYS[:1])
+    list(daily(the_job(tmp_path)))
+    write_source(source, DAYS[:2])
+    run = running.run(with_times(the_job(tmp_path), DAYS[1])).path
+    whole = getattr(os, call)
+    before, cuts = opened(tmp_path, "map"), 0
+    for after in range(0, 1000, step):
+        left = iter(range(after, -1, -1))
+
+        def cut(*arguments, left=left, **settings):
+            if next(left, -1) == 0:
+                raise OSError(5, "Input/output error")
+            return whole(*arguments, **settings)
+
+        with output_lock(root), monkeypatch.context() as patched:
+            patched.setattr(os, call, cut)
+            try:
+                done = series.append(root, run)
+            except StoreError:
+                cuts += 1
+            else:
+                break
+        series.verify(root)
+        if series.run_of(root, np.datetime64(DAYS[1])) is None:
+            xr.testing.assert_equal(opened(tmp_path, "map"), before)
+    assert cuts > 0
+    assert series.run_of(root, np.datetime64(DAYS[1])) == run.stem
+    assert opened(tmp_path, "map").time.size == 2
+    assert done.version == 2
+    series.verify(root)
+
+
+def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(tmp_path):
+    source, root = tmp_path / "field.zarr", tmp_path / "out"
+    write_source(source, DAYS[:2])
+    list(daily(with_times(the_job(tmp_path), DAYS[0])))
+    before = opened(tmp_path, "map")
+    finer = the_job(tmp_path, design={"train": random_points(200), "test": random_points(40, seed=1)})
+    with pytest.raises(ConfigurationError, match="does not continue group 'map' of the series"):
+        list(daily(finer))
+    other = the_job(
+        tmp_path,
+        design={**the_job(tmp_path).design.model_dump(mode="json", exclude_none=True), "map": map_grid(45.0)},
+    )
+    with pytest.raises(ConfigurationError, match="does not continue group 'map' of the series"):
+        list(daily(other))
+    both = running.run(with_times(the_job(tmp_path), ",".join(DAYS[:2]))).path
+    with pytest.raises(ArgumentError, match="has 2 times"), output_lock(root):
+        series.append(root, both)
+    xr.testing.assert_equal(opened(tmp_path, "map"), before)
+
+
+def test_a_prior_that_moves_with_the_newest_time_is_refused_for_several(tmp_path):
+    write_source(tmp_path / "field.zarr", DAYS)
+    moving = {"mean": "constant", "fit_times": {"last": "2d", "at": "00:00"}}
+    with pytest.raises(ConfigurationError, match="would change each day"):
+        list(daily(the_job(tmp_path, times=ALL, prior=moving)))
+
+
+def test_a_damaged_series_is_named(tmp_path):
+    write_source(tmp_path / "field.zarr", DAYS[:1])
+    list(daily(the_job(tmp_path)))
+    version = series.current_version(tmp_path / "out")
+    chunk = next(path for path in (version / "map/t2m_mean/c").rglob("*") if path.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(StoreError, match=r"t2m_mean.* is damaged"):
+        series.verify(tmp_path / "out")
+    shutil.rmtree(version)
+    with pytest.raises(StoreError, match="which is missing"):
+        list(daily(the_job(tmp_path)))
+
+
+def test_what_is_not_there_yet_is_waited_for(tmp_path, monkeypatch):
+    write_source(tmp_path / "field.zarr", DAYS[:2])
+
+    def run(job, original=running.run, **settings):
+        if job.observations.listed_times[0].startswith(DAYS[1]):
+            raise NotReadyError("not there yet")
+        return original(job, **settings)
+
+    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    done = []
+    with pytest.raises(NotReadyError):
+        done.extend(daily(the_job(tmp_path, times=ALL)))
+    assert opened(tmp_path, "scores").time.size == 1
