@@ -57,7 +57,9 @@ def make_certificates(folder: Path) -> Path:
 def _configuration(certificate: Path) -> str:
     """Write what lets every Dask process use the certificate, and speak to nobody without one."""
     path = json.dumps(str(certificate))  # which is YAML as well
-    roles = "".join(f"      {role}: {{cert: {path}}}\n" for role in ("scheduler", "worker", "client"))
+    roles = "".join(
+        f"      {role}: {{cert: {path}, key: {path}}}\n" for role in ("scheduler", "worker", "client")
+    )
     return f"distributed:\n  comm:\n    require-encryption: true\n    tls:\n      ca-file: {path}\n{roles}"
 
 

@@ -14,26 +14,26 @@ from urllib.parse import urlsplit
 
 from cagp_dist.errors import ClusterError, ClusterLostError, ConfigurationError
 from cagp_dist.memory import available_bytes
-from cagp_dist.remedies import Remedy, installation
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
+from cagp_dist.runtime.batch import (
+    BATCH_SYSTEMS,
+    WORKER_JOB_BYTES,
+    WORKER_JOBS,
+    check_batch_system,
+    wait_for_jobs,
+    worker_jobs,
+)
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.supervision import Call, Watch, connection_broke, within
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from distributed import Client
-    from distributed.deploy.cluster import Cluster
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-BATCH_SYSTEMS = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
-"""Batch systems that worker jobs are asked of, and their classes in dask-jobqueue."""
-
-WORKER_JOBS = 2
-WORKER_JOB_BYTES = 4 * 2**30
-"""Worker jobs that are asked for, and the memory of each, where nothing else is said."""
 
 CONNECT_SECONDS = 20
 """How long to wait for a scheduler to answer, and for its first worker."""
@@ -206,13 +206,13 @@ def connect(
 
     with ExitStack() as stack:
         if scheduler in BATCH_SYSTEMS:
-            wanted = WORKER_JOBS if workers is None else workers
+            jobs = WORKER_JOBS if workers is None else workers
+            memory = memory_limit_bytes or WORKER_JOB_BYTES
             cluster = stack.enter_context(
-                _job_queue(scheduler, wanted, memory_limit_bytes or WORKER_JOB_BYTES)
+                worker_jobs(scheduler, workers=jobs, memory_limit_bytes=memory, insecure=insecure)
             )
             client = stack.enter_context(_closing(Client(cluster, set_as_default=False)))
-            _log.info("waiting for %d worker jobs of %s", wanted, scheduler)
-            client.wait_for_workers(wanted)
+            wait_for_jobs(client, scheduler, jobs, deadlines or Deadlines())
         else:
             client = stack.enter_context(_connected_client(scheduler, insecure))
         _wait_for_the_others(client)
@@ -225,7 +225,7 @@ def check(scheduler: str, insecure: bool = False) -> None:
     Parameters
     ----------
     scheduler : str
-        As for `connect`. Of SLURM and PBS nothing is asked.
+        As for `connect`. SLURM and PBS are asked nothing, but must be there.
     insecure : bool
         As for `connect`.
 
@@ -238,7 +238,7 @@ def check(scheduler: str, insecure: bool = False) -> None:
         encrypted.
     """
     if scheduler in BATCH_SYSTEMS:
-        _cluster_class(scheduler)
+        check_batch_system(scheduler)
     else:
         with _closing(_client(scheduler, insecure)):
             pass
@@ -377,24 +377,3 @@ def _wait_for_the_others(client: "Client") -> None:
     while (found := len(client.scheduler_info(n_workers=-1)["workers"])) > known:
         known = found
         time.sleep(SETTLE_SECONDS)
-
-
-def _job_queue(scheduler: str, workers: int, memory_limit_bytes: int) -> "Cluster":
-    cluster: Cluster = _cluster_class(scheduler)(
-        cores=1, processes=1, memory=f"{memory_limit_bytes // 2**20}MiB"
-    )
-    cluster.scale(workers)
-    return cluster
-
-
-def _cluster_class(scheduler: str) -> "Callable[..., Cluster]":
-    """Find the class of a batch system."""
-    try:
-        import dask_jobqueue
-    except ImportError as error:
-        raise ConfigurationError(
-            f'scheduler = "{scheduler}" needs dask-jobqueue. In the clone of cagp_dist run: '
-            f"{installation('hpc')}"
-        ) from error
-    cluster_class: Callable[..., Cluster] = getattr(dask_jobqueue, BATCH_SYSTEMS[scheduler])
-    return cluster_class

@@ -25,6 +25,8 @@ class Deadlines:
         In which no task ends although workers work. Must be longer than any task takes.
     rejoin_seconds : float
         To wait for a scheduler and its first worker before a new attempt.
+    queue_seconds : float
+        To wait until worker jobs of a batch system begin. Those that have by then must do.
     attempts : int
         How often in all a stage of a job is begun, or gone on with, when its cluster is lost.
     total_seconds : float or None
@@ -36,6 +38,7 @@ class Deadlines:
     idle_seconds: float = 60.0
     stall_seconds: float = 3600.0
     rejoin_seconds: float = 120.0
+    queue_seconds: float = 14400.0
     attempts: int = 3
     total_seconds: float | None = None
     _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime.base import Executor
-from cagp_dist.runtime.dask import BATCH_SYSTEMS, check, connect
+from cagp_dist.runtime.batch import BATCH_SYSTEMS
+from cagp_dist.runtime.dask import check, connect
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor

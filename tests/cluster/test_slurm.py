@@ -5,6 +5,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+CAGP = Path(sys.executable).with_name("cagp")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "sinfo")
 # Daemons live in /usr/sbin, which is not on everybody's PATH.
 MISSING = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
@@ -163,6 +165,77 @@ def test_cluster_of_one_node_listens_on_loopback_alone_and_a_cancelled_job_leave
     )
     assert "Stopped scheduler" in both
     _assert_nothing_left(tmp_path)
+
+
+@pytest.fixture
+def worker_jobs(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The environment in which `--scheduler slurm` submits jobs, of which this node holds two."""
+    pytest.importorskip("dask_jobqueue")
+    configuration = tmp_path / "jobqueue.yaml"
+    configuration.write_text(
+        "jobqueue: {slurm: {queue: main, walltime: '00:10:00', log-directory: logs, "
+        # one of two takes leave after 25 s, the other after 60 s
+        "worker-extra-args: [--lifetime, $((25 + 35 * (SLURM_JOB_ID % 2)))s]}}\n"
+    )
+    return {**slurm, "DASK_CONFIG": str(configuration)}
+
+
+def test_worker_jobs_give_the_serial_result_and_leave_nothing(
+    worker_jobs: dict[str, str],
+    tmp_path: Path,
+    write_job: Callable[[Path], Path],
+    assert_same_result: Callable[[Path], None],
+) -> None:
+    write_job(tmp_path)
+    command = [CAGP, "run", "small.toml", "--scheduler", "slurm"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=240
+    )
+    assert run.returncode == 0, run.stderr
+    assert "on Dask cluster tls://" in run.stderr
+    assert_same_result(tmp_path / "out")
+    _wait_for(lambda: _output(["squeue", "--noheader"], worker_jobs) == "", tmp_path, 60)
+    _assert_nothing_left(tmp_path)
+
+
+OUTLIVES_ITS_WORKERS = """
+import os, time
+from cagp_dist.runtime import open_executor
+
+def work(i):
+    time.sleep(1.0)
+    return i, os.environ["SLURM_JOB_ID"]
+
+with open_executor("slurm", workers=2) as executor:
+    found = executor.gather([executor.submit(work, i, home=i) for i in range(70)])
+assert [i for i, _ in found] == list(range(70))
+print(len({job for _, job in found}))
+"""
+
+
+def test_work_outlives_the_jobs_of_its_workers(worker_jobs: dict[str, str], tmp_path: Path) -> None:
+    """70 s of work, on two workers of which one takes leave after 25 s."""
+    run = subprocess.run(
+        [sys.executable, "-c", OUTLIVES_ITS_WORKERS],
+        cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 2, "workers of later jobs did some of it"
+
+
+def test_a_partition_that_is_not_there_is_an_error_at_once(
+    worker_jobs: dict[str, str], tmp_path: Path, write_job: Callable[[Path], Path]
+) -> None:
+    write_job(tmp_path)
+    text = Path(worker_jobs["DASK_CONFIG"]).read_text().replace("queue: main", "queue: nowhere")
+    Path(worker_jobs["DASK_CONFIG"]).write_text(text)
+    command = [CAGP, "run", "small.toml", "--scheduler", "slurm"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 2, run.stderr
+    assert "SLURM did not take the worker jobs" in run.stderr
+    assert "invalid partition specified: nowhere" in run.stderr
 
 
 def _sbatch(repository: Path, environment: dict[str, str], folder: Path) -> str:

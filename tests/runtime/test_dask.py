@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
 from pathlib import Path
 
 import dask
@@ -247,32 +246,3 @@ def test_batch_systems_need_their_extra(scheduler, monkeypatch):
         r'\S+python\S* -m pip install --editable "\.\[hpc\]"$',
     ):
         open_executor(scheduler).__enter__()
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "settings", "workers", "memory"),
-    [
-        ("slurm", {}, 2, "4096MiB"),
-        ("pbs", {"workers": 3, "memory_limit_bytes": 2**30}, 3, "1024MiB"),
-    ],
-)
-def test_batch_systems_start_worker_jobs(scheduler, settings, workers, memory, monkeypatch):
-    """A stand-in for dask-jobqueue whose jobs are workers of this process."""
-    asked = {}
-
-    class Jobs(LocalCluster):
-        def __init__(self, *, cores, processes, memory):
-            asked.update(cores=cores, processes=processes, memory=memory)
-            super().__init__(n_workers=0, threads_per_worker=cores, processes=False, dashboard_address=":0")
-
-        def scale(self, count):
-            asked.setdefault("jobs", count)  # closing scales to none
-            super().scale(count)
-
-    name = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
-    module = types.SimpleNamespace(SLURMCluster=None, PBSCluster=None)
-    setattr(module, name[scheduler], Jobs)
-    monkeypatch.setitem(sys.modules, "dask_jobqueue", module)
-    with open_executor(scheduler, **settings) as executor:
-        assert executor.submit(abs, -3).result() == 3
-    assert asked == {"cores": 1, "processes": 1, "memory": memory, "jobs": workers}

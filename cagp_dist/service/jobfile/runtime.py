@@ -26,6 +26,7 @@ class RuntimeTable(Table):
     idle_seconds: Seconds = Deadlines.idle_seconds
     stall_seconds: Seconds = Deadlines.stall_seconds
     rejoin_seconds: Seconds = Deadlines.rejoin_seconds
+    queue_seconds: Seconds = Deadlines.queue_seconds
     total_seconds: Seconds | None = Deadlines.total_seconds
     checkpoint_seconds: Annotated[
         float,

@@ -189,7 +189,7 @@ class Job(Table):
         RuntimeTable,
         Field(
             description="the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
-            "total_seconds, checkpoint_seconds"
+            "queue_seconds, total_seconds, checkpoint_seconds"
         ),
     ] = RuntimeTable()
     output: Annotated[OutputTable, Field(description="the keys root, keep_weights")] = OutputTable()

@@ -1,0 +1,283 @@
+"""Worker jobs of a batch system, through dask-jobqueue: submitted, waited for, replaced when they end."""
+
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from cagp_dist.errors import ClusterError, ConfigurationError
+from cagp_dist.remedies import installation
+from cagp_dist.runtime.certificates import make_certificates
+from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.text import counted
+
+if TYPE_CHECKING:
+    from dask_jobqueue.core import JobQueueCluster
+    from distributed import Client, Security
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BatchSystem:
+    """A batch system that worker jobs are asked of.
+
+    Attributes
+    ----------
+    title : str
+        For people.
+    cluster_class : str
+        In dask-jobqueue.
+    submit : str
+        The program that takes jobs.
+    queue : str
+        The command that shows the jobs of a user.
+    unit_seconds : int
+        Of a walltime that is a single number.
+    """
+
+    title: str
+    cluster_class: str
+    submit: str
+    queue: str
+    unit_seconds: int
+
+
+BATCH_SYSTEMS = {
+    "slurm": BatchSystem("SLURM", "SLURMCluster", "sbatch", "squeue --me", unit_seconds=60),
+    "pbs": BatchSystem("PBS", "PBSCluster", "qsub", "qstat -u $USER", unit_seconds=1),
+}
+
+WORKER_JOBS = 2
+WORKER_JOB_BYTES = 4 * 2**30
+"""Worker jobs that are asked for, and the memory of each, where nothing else is said."""
+
+FIRST_LINE_SECONDS = 10.0
+"""How long to wait for worker jobs before that is said; then again after twice as long, and so on."""
+
+POLL_SECONDS = 0.5
+
+REPLACE_SECONDS = "1s"
+"""How long after a worker has gone its job is replaced."""
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def check_batch_system(name: str) -> None:
+    """Raise `ConfigurationError` unless jobs can be submitted from here."""
+    system = BATCH_SYSTEMS[name]
+    _cluster_class(name)
+    if shutil.which(system.submit) is None:
+        raise ConfigurationError(
+            f'scheduler = "{name}" submits jobs with {system.submit}, which is not on PATH. Run the same '
+            f"where jobs of {system.title} are submitted, such as on a login node."
+        )
+
+
+@contextmanager
+def worker_jobs(
+    name: str, *, workers: int, memory_limit_bytes: int, insecure: bool = False
+) -> "Iterator[JobQueueCluster]":
+    """Submit worker jobs; one that ends is replaced by another as long as the context is open.
+
+    Queue, account, walltime and all else comes from the Dask configuration (``jobqueue.slurm``,
+    ``jobqueue.pbs``). The scheduler is in this process.
+
+    Parameters
+    ----------
+    name : str
+        Of a batch system.
+    workers : int
+        Jobs, of one core and one single-threaded worker each.
+    memory_limit_bytes : int
+        Of a job.
+    insecure : bool
+        Speak plain TCP with the workers. Else connections are encrypted, with the certificates of the Dask
+        configuration, or one that is made for this cluster, in a folder that only this user can read.
+
+    Raises
+    ------
+    ClusterError
+        If the batch system does not take the jobs.
+    ConfigurationError
+        If dask-jobqueue is not installed, or no certificate can be made.
+    """
+    import dask
+
+    cluster_class = _cluster_class(name)  # which brings the defaults of the configuration
+    settings = dask.config.get(f"jobqueue.{name}", {})
+    with TemporaryDirectory(prefix=".cagp-", dir=_shared_folder(settings)) as folder:
+        cluster = cluster_class(
+            cores=1,
+            processes=1,
+            memory=f"{memory_limit_bytes // 2**20}MiB",
+            security=None if insecure else _security(Path(folder)),
+            worker_extra_args=worker_arguments(settings, BATCH_SYSTEMS[name].unit_seconds),
+            job_script_prologue=[
+                *(f"export {variable}=1" for variable in THREADS),
+                *(settings.get("job-script-prologue") or ()),
+            ],
+            scheduler_options={
+                "dashboard_address": "127.0.0.1:0",
+                **(settings.get("scheduler-options") or {}),
+            },
+        )
+        try:
+            with dask.config.set({"distributed.deploy.lost-worker-timeout": REPLACE_SECONDS}):
+                _submit(cluster, name, workers)
+                # replaces those that end, as scale alone does not
+                cluster.adapt(minimum_jobs=workers, maximum_jobs=workers)
+                yield cluster
+        finally:
+            with suppress(AssertionError):  # that of Dask about jobs that were not taken
+                cluster.close()
+
+
+def _submit(cluster: "JobQueueCluster", name: str, workers: int) -> None:
+    async def submit() -> None:
+        cluster.scale(jobs=workers)
+        await cluster._correct_state()  # else nobody would hear of its errors
+
+    try:
+        cluster.sync(submit)
+    except RuntimeError as error:
+        raise ClusterError(
+            f"{BATCH_SYSTEMS[name].title} did not take the worker jobs: {str(error).strip()}\nQueue, account "
+            f"and walltime come from jobqueue.{name} of the Dask configuration."
+        ) from error
+
+
+def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadlines) -> None:
+    """Wait until worker jobs have begun, and say so from time to time; those there by the deadline must do.
+
+    Raises
+    ------
+    ClusterError
+        If none has begun within ``deadlines.queue_seconds``.
+    TimeLimitError
+        If the time of the whole job is over.
+    """
+    system, began, line = BATCH_SYSTEMS[name], time.monotonic(), FIRST_LINE_SECONDS
+    while (here := len(client.scheduler_info(n_workers=-1)["workers"])) < workers:
+        deadlines.check()
+        waited = time.monotonic() - began
+        if waited > deadlines.queue_seconds:
+            break
+        if waited >= line:
+            _log.warning(
+                "waiting for worker jobs of %s: %d of %d have begun after %.0f s of at most %.0f s; `%s` "
+                "shows them",
+                *(system.title, here, workers, waited, deadlines.queue_seconds, system.queue),
+            )
+            line *= 2
+        time.sleep(POLL_SECONDS)
+    if here == 0:
+        raise ClusterError(
+            f"none of {counted(workers, 'worker job')} of {system.title} began within "
+            f"{deadlines.queue_seconds:g} s. `{system.queue}` shows those that wait; of others the logs "
+            "say why they ended. Ask for another queue or a shorter walltime in the Dask configuration "
+            f"(jobqueue.{name}), or wait longer: [runtime] queue_seconds."
+        )
+    if here < workers:
+        _log.warning("work begins on %d of %d worker jobs of %s", here, workers, system.title)
+
+
+def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str]:
+    """Give the options of a worker: it takes leave before its walltime is over, and has no dashboard.
+
+    Parameters
+    ----------
+    settings : dict
+        ``jobqueue.slurm`` or ``jobqueue.pbs`` of the Dask configuration.
+    unit_seconds : int
+        Of a walltime that is a single number.
+    """
+    configured = settings.get("worker-extra-args") or []
+    assert isinstance(configured, list)
+    given = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", *map(str, configured)]
+    walltime = walltime_seconds(str(settings.get("walltime")), unit_seconds)
+    if walltime is None or "--lifetime" in given:
+        return given
+    lifetime, stagger = lifetime_seconds(walltime)
+    return [*given, "--lifetime", f"{lifetime:.0f}s", "--lifetime-stagger", f"{stagger:.0f}s"]
+
+
+def lifetime_seconds(walltime: float) -> tuple[float, float]:
+    """Give the lifetime of a worker, and by how much it may differ, so that not all end at once.
+
+    A worker gives what it holds to the others when its lifetime is over, a twentieth of the walltime or five
+    minutes before its job is killed.
+
+    Examples
+    --------
+    >>> lifetime_seconds(3600)
+    (3060.0, 360.0)
+    """
+    stagger, farewell = min(walltime / 10, 600.0), min(walltime / 20, 300.0)
+    return walltime - farewell - stagger, stagger
+
+
+def walltime_seconds(text: str, unit_seconds: int) -> float | None:
+    """Read a walltime; None if it has no end, or is written in a way that is not known.
+
+    Parameters
+    ----------
+    text : str
+        ``SECONDS`` (PBS) or ``MINUTES`` (SLURM), ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or
+        ``D-HH:MM:SS``.
+    unit_seconds : int
+        Of a single number.
+
+    Examples
+    --------
+    >>> walltime_seconds("1-12", 60), walltime_seconds("00:30:00", 60), walltime_seconds("30", 60)
+    (129600.0, 1800.0, 1800.0)
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if found is None:
+        return None
+    days, *clock = found.groups()
+    numbers = [int(number) for number in clock if number is not None]
+    if days is not None:
+        units: tuple[int, ...] = (3600, 60, 1)
+    else:
+        units = {1: (unit_seconds,), 2: (60, 1), 3: (3600, 60, 1)}[len(numbers)]
+    return float(86400 * int(days or 0) + sum(n * unit for n, unit in zip(numbers, units, strict=False)))
+
+
+def _shared_folder(settings: dict[str, object]) -> str:
+    """Where the certificate is: in a folder that the nodes see as well."""
+    configured = settings.get("shared-temp-directory")
+    return os.path.expanduser(os.path.expandvars(str(configured))) if configured else os.getcwd()
+
+
+def _security(folder: Path) -> "Security":
+    """Take the certificates of the Dask configuration, or make one."""
+    import dask
+    from distributed import Security
+
+    if dask.config.get("distributed.comm.tls.ca-file"):
+        return Security(require_encryption=True)
+    certificate = str(make_certificates(folder))
+    roles = ("scheduler", "worker", "client")
+    files = {f"tls_{role}_{part}": certificate for role in roles for part in ("cert", "key")}
+    return Security(require_encryption=True, tls_ca_file=certificate, **files)
+
+
+def _cluster_class(name: str) -> "Callable[..., JobQueueCluster]":
+    """Find the class of a batch system."""
+    try:
+        import dask_jobqueue
+    except ImportError as error:
+        raise ConfigurationError(
+            f'scheduler = "{name}" needs dask-jobqueue. In the clone of cagp_dist run: {installation("hpc")}'
+        ) from error
+    found: Callable[..., JobQueueCluster] = getattr(dask_jobqueue, BATCH_SYSTEMS[name].cluster_class)
+    return found

@@ -1,0 +1,209 @@
+"""Worker jobs of SLURM and PBS: what is submitted, how long is waited, and when a worker takes leave."""
+
+import logging
+import re
+import sys
+import types
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import LocalCluster, Security
+
+from cagp_dist.errors import ClusterError, ConfigurationError, TimeLimitError
+from cagp_dist.runtime import batch, open_executor
+from cagp_dist.runtime.batch import (
+    BATCH_SYSTEMS,
+    check_batch_system,
+    lifetime_seconds,
+    walltime_seconds,
+    worker_arguments,
+    worker_jobs,
+)
+from cagp_dist.runtime.deadlines import Deadlines
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """A stand-in for dask-jobqueue whose jobs are workers of this process; what was asked of it."""
+    monkeypatch.chdir(tmp_path)
+    asked = {"most": 10}
+
+    class Jobs(LocalCluster):
+        def __init__(self, *, cores, processes, memory, security, **settings):
+            asked.update(settings, cores=cores, processes=processes, memory=memory, security=security)
+            super().__init__(
+                n_workers=0,
+                threads_per_worker=cores,
+                processes=False,
+                host="127.0.0.1",
+                protocol="tls" if security else "tcp",
+                security=security or Security(),
+                dashboard_address=settings["scheduler_options"]["dashboard_address"],
+            )
+
+        def scale(self, n=0, *, jobs=None):
+            if jobs is not None:
+                asked["jobs"] = jobs
+            super().scale(min(n if jobs is None else jobs, asked["most"]))
+
+        def _correct_state(self):
+            if "refusal" in asked and "jobs" in asked:
+                raise RuntimeError(asked.pop("refusal"))
+            return super()._correct_state()
+
+        def adapt(self, *, minimum_jobs, maximum_jobs):
+            asked["kept"] = (minimum_jobs, maximum_jobs)
+
+    module = types.SimpleNamespace(SLURMCluster=Jobs, PBSCluster=Jobs)
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", module)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "settings", "jobs", "memory"),
+    [
+        ("slurm", {}, 2, "4096MiB"),
+        ("pbs", {"workers": 3, "memory_limit_bytes": 2**30, "insecure": True}, 3, "1024MiB"),
+    ],
+)
+def test_batch_systems_start_worker_jobs_and_keep_their_number(
+    scheduler, settings, jobs, memory, asked, tmp_path
+):
+    with open_executor(scheduler, **settings) as executor:
+        assert executor.submit(abs, -3).result() == 3
+        assert executor.workers == jobs
+        encrypted = not settings.get("insecure", False)
+        assert executor.description.startswith(f"Dask cluster {'tls' if encrypted else 'tcp'}://")
+        assert len(list(tmp_path.glob(".cagp-*/cluster.pem"))) == encrypted
+    assert (asked["cores"], asked["processes"], asked["memory"]) == (1, 1, memory)
+    assert asked["jobs"] == jobs
+    assert asked["kept"] == (jobs, jobs)
+    assert asked["job_script_prologue"] == [f"export {variable}=1" for variable in batch.THREADS]
+    assert asked["scheduler_options"] == {"dashboard_address": "127.0.0.1:0"}
+    assert list(tmp_path.iterdir()) == [], "the certificate goes with the cluster"
+
+
+def test_jobs_that_are_not_taken_are_an_error_that_quotes_why(asked, monkeypatch, tmp_path):
+    asked["refusal"] = "sbatch: error: invalid partition specified: nowhere"
+    with pytest.raises(
+        ClusterError, match=r"SLURM did not take .*partition specified: nowhere(?s:.)*jobqueue.slurm"
+    ):
+        open_executor("slurm").__enter__()
+
+
+def test_the_wait_for_jobs_is_spoken_of_and_ends(asked, monkeypatch, caplog):
+    monkeypatch.setattr(batch, "FIRST_LINE_SECONDS", 0.1)
+    monkeypatch.setattr(batch, "POLL_SECONDS", 0.05)
+    asked["most"] = 0
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(
+            ClusterError, match=r"none of 2 worker jobs of PBS began within 1 s. `qstat .*queue_seconds"
+        ),
+    ):
+        open_executor("pbs", deadlines=Deadlines(queue_seconds=1.0)).__enter__()
+    said = [record.getMessage() for record in caplog.records if record.name == batch.__name__]
+    assert 1 <= len(said) <= 4, "after 0.1, 0.2, 0.4 and 0.8 s, or later"
+    assert re.fullmatch(
+        r"waiting for worker jobs of PBS: 0 of 2 have begun after [01] s of at most 1 s; `qstat -u \$USER` "
+        "shows them",
+        said[0],
+    )
+    with pytest.raises(TimeLimitError, match=r"not done after 0.2 s"):
+        open_executor("slurm", deadlines=Deadlines(total_seconds=0.2)).__enter__()
+
+
+def test_work_begins_on_the_jobs_that_have_begun(asked, caplog):
+    asked["most"] = 1
+    with open_executor("slurm", deadlines=Deadlines(queue_seconds=0.1)) as executor:
+        assert executor.submit(abs, -3).result() == 3
+    assert "work begins on 1 of 2 worker jobs of SLURM" in caplog.text
+
+
+@pytest.mark.parametrize("name", BATCH_SYSTEMS)
+def test_a_machine_that_submits_no_jobs_is_found_out_first(name, asked, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        ConfigurationError, match=f"jobs with {BATCH_SYSTEMS[name].submit}, which is not on PATH"
+    ):
+        check_batch_system(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "slurm", "pbs"),
+    [
+        ("90", 5400, 90),
+        ("30:15", 1815, 1815),
+        ("10:30:15", 37815, 37815),
+        ("2-3", 183600, 183600),
+        ("2-3:30", 185400, 185400),
+        ("2-3:30:05", 185405, 185405),
+        ("UNLIMITED", None, None),
+        ("None", None, None),
+    ],
+)
+def test_walltimes(text, slurm, pbs):
+    assert walltime_seconds(text, BATCH_SYSTEMS["slurm"].unit_seconds) == slurm
+    assert walltime_seconds(text, BATCH_SYSTEMS["pbs"].unit_seconds) == pbs
+
+
+@pytest.mark.parametrize("walltime", [60, 1800, 3600, 86400, 7 * 86400])
+def test_workers_leave_before_their_walltime_and_not_all_at_once(walltime):
+    lifetime, stagger = lifetime_seconds(walltime)
+    assert lifetime + stagger <= walltime - min(walltime / 20, 300)
+    assert lifetime - stagger >= 0.75 * walltime
+    assert stagger > 0
+
+
+def test_options_of_a_worker():
+    loopback = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+    given = worker_arguments({"walltime": "01:00:00", "worker-extra-args": ["--resources", "GPU=1"]}, 60)
+    assert given == [*loopback, "--resources", "GPU=1", "--lifetime", "3060s", "--lifetime-stagger", "360s"]
+    assert worker_arguments({"walltime": None}, 60) == loopback
+    own = ["--lifetime", "8s"]
+    assert worker_arguments({"walltime": "01:00:00", "worker-extra-args": own}, 60) == [*loopback, *own]
+
+
+PBS_SCRIPT = """#!/usr/bin/env bash
+
+#PBS -N dask-worker
+#PBS -q long
+#PBS -A climate
+#PBS -l select=1:ncpus=1:mem=2048MB
+#PBS -l walltime=02:00:00
+export OMP_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1
+export NUMBA_NUM_THREADS=1
+module load python
+PYTHON -m distributed.cli.dask_worker tls://ADDRESS --name dummy-name --nthreads 1 --memory-limit 2.00GiB \
+--nanny --death-timeout 60 --no-dashboard --dashboard-address 127.0.0.1:0 --lifetime 6300s \
+--lifetime-stagger 600s --protocol tls:// --tls-ca-file PEM --tls-cert PEM --tls-key PEM
+"""
+
+
+def test_the_script_of_a_pbs_job(tmp_path, monkeypatch):
+    pytest.importorskip("dask_jobqueue")
+    for command in ("qsub", "qdel"):  # takes every job, and never begins it
+        (tmp_path / command).write_text(f"#!/bin/sh\ncp $1 {tmp_path}/submitted 2>/dev/null\necho 1.server\n")
+        (tmp_path / command).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.chdir(tmp_path)
+    settings = {
+        "queue": "long",
+        "account": "climate",
+        "walltime": "02:00:00",
+        "job-script-prologue": ["module load python"],
+    }
+    with (
+        dask.config.set({f"jobqueue.pbs.{key}": value for key, value in settings.items()}),
+        worker_jobs("pbs", workers=2, memory_limit_bytes=2 * 2**30) as cluster,
+    ):
+        script = cluster.job_script()
+        (pem,) = map(str, tmp_path.glob(".cagp-*/cluster.pem"))
+        assert "tls://" in Path("submitted").read_text()
+    script = script.replace(sys.executable, "PYTHON").replace(pem, "PEM")
+    assert re.sub(r"tls://[0-9.]+:\d+", "tls://ADDRESS", script) == PBS_SCRIPT
