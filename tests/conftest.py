@@ -1,6 +1,8 @@
 """For the whole suite: Hypothesis profiles, one BLAS thread for small dense formulas, a Dask cluster."""
 
+import asyncio
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +38,25 @@ def no_waiting_for_disks() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def zarr_stays_in_its_thread() -> Iterator[None]:
+    """Zarr reads, writes and compresses where its event loop runs; hands each chunk to a thread no more.
+
+    The files are the same, and of the small runs of tests it takes half the time away. `tests.store` hands
+    chunks to threads, and so does every other process.
+    """
+    to_thread = asyncio.to_thread
+
+    async def here_or_there(function: Callable[..., object], /, *given: object, **named: object) -> object:
+        if threading.current_thread().name == "zarr_io":
+            return function(*given, **named)
+        return await to_thread(function, *given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "to_thread", here_or_there)
         yield
 
 

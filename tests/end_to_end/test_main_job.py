@@ -137,12 +137,11 @@ def test_threads_fit_and_solve_to_the_same_bits(fitted, tmp_path):
         assert xr.open_zarr(other).attrs[name] == xr.open_zarr(fitted).attrs[name]
 
 
-def test_a_fitted_job_is_done_once_without_fitting_again(tmp_path, monkeypatch):
-    first = run(fit_job(tmp_path))
+def test_a_fitted_job_is_done_once_without_fitting_again(fitted, monkeypatch):
     monkeypatch.setattr("cagp_dist.service.run.fit_prior", None)
-    again = run(fit_job(tmp_path, scheduler="local"))
+    again = run(fit_job(fitted.parents[1], scheduler="local"))
     assert again.already_done
-    assert again.path == first.path
+    assert again.path == fitted
 
 
 def test_a_climatology_is_part_of_the_job(tmp_path):

@@ -1,5 +1,7 @@
 """`cagp verify`: files, values, and test points that are solved once more."""
 
+import shutil
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -45,6 +47,12 @@ def plain(tmp_path_factory):
     return done(tmp_path_factory.mktemp("plain") / "out", design=design)
 
 
+@pytest.fixture
+def copied(plain, tmp_path):
+    """A copy of that run to change, whose observations are still where its job says."""
+    return shutil.copytree(plain, tmp_path / "out" / "runs" / plain.name)
+
+
 def test_a_run_is_solved_again_at_some_of_its_points(plain):
     verify_run(plain)
     assert solve_again(plain, points=7) < 1e-11
@@ -79,30 +87,27 @@ def test_the_command_says_what_was_compared(plain):
     assert second.startswith("solved again, at most ")
 
 
-def test_a_run_whose_values_are_not_those_of_its_job_is_found(tmp_path):
-    path = done(tmp_path / "out")
-
+def test_a_run_whose_values_are_not_those_of_its_job_is_found(copied):
     def shift(groups):
         groups["posterior"]["t2m_mean"][1, 3] += 0.01
 
-    rewrite(path, shift)
-    verify_run(path)  # files and ranges are in order
+    rewrite(copied, shift)
+    verify_run(copied)  # files and ranges are in order
     with pytest.raises(StoreError, match=r"t2m_mean of .* differs from another solve by 0\.0013 "):
-        solve_again(path, points=40)
+        solve_again(copied, points=40)
 
     def spoil(groups):
         groups["posterior"]["t2m_mean"][1, 3] = np.nan
 
-    rewrite(path, spoil)
+    rewrite(copied, spoil)
     with pytest.raises(StoreError, match="posterior/t2m_mean holds 1 NaN"):
-        verify_run(path)
+        verify_run(copied)
 
 
-def test_a_run_without_its_observations_or_with_others_is_not_solved_again(tmp_path, monkeypatch):
-    path = done(tmp_path / "out")
+def test_a_run_without_its_observations_or_with_others_is_not_solved_again(copied, monkeypatch):
     monkeypatch.setattr("cagp_dist.service.verification.peek", lambda job, report: None)
     with pytest.raises(ConfigurationError, match=r"its observations are not in .*observations"):
-        solve_again(path, points=1)
+        solve_again(copied, points=1)
     monkeypatch.undo()
 
     def other(groups):
@@ -110,9 +115,9 @@ def test_a_run_without_its_observations_or_with_others_is_not_solved_again(tmp_p
             time=groups["posterior"].time.values + np.timedelta64(1, "D")
         )
 
-    rewrite(path, other)
+    rewrite(copied, other)
     with pytest.raises(ConfigurationError, match="synthetic holds other observations"):
-        solve_again(path, points=1)
+        solve_again(copied, points=1)
 
 
 def test_folds_with_fitted_priors_and_shares_are_not_solved_again(plain, tmp_path):
