@@ -49,8 +49,8 @@ def plain(tmp_path_factory):
 
 @pytest.fixture
 def copied(plain, tmp_path):
-    """A copy of that run to change, whose observations are still where its job says."""
-    return shutil.copytree(plain, tmp_path / "out" / "runs" / plain.name)
+    """A copy of that run, and of its observations, to change."""
+    return shutil.copytree(plain.parents[1], tmp_path / "out") / "runs" / plain.name
 
 
 def test_a_run_is_solved_again_at_some_of_its_points(plain):
