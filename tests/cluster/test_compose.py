@@ -1,18 +1,24 @@
 """The commands of docker-compose.yml as local processes run the main job; the image holds what it needs."""
 
+import json
 import re
 import shlex
-import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.request import urlopen
 
+import jsonschema
 import pytest
 import yaml
+
+REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -27,7 +33,7 @@ def compose(repository: Path) -> dict[str, Any]:
 
 
 @pytest.mark.exhaustive
-def test_commands_run_the_main_job_with_the_serial_result(
+def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_is_killed(
     compose: dict[str, Any],
     environment: dict[str, str],
     free_port: Callable[[], int],
@@ -36,52 +42,115 @@ def test_commands_run_the_main_job_with_the_serial_result(
     assert_same_result: Callable[[Path], None],
 ) -> None:
     write_job(tmp_path / "jobs").rename(tmp_path / "jobs" / "sample.toml")
-    services = compose["services"]
-    (configuration,) = {service["environment"]["DASK_CONFIG"] for service in services.values()}
-    environment = {**environment, "DASK_CONFIG": configuration.replace("/srv/cagp", str(tmp_path))}
-    scheduler_port = free_port()
+    (tmp_path / "spill").mkdir()
+    services, scheduler_port = compose["services"], free_port()
+    containers: dict[str, list[_Container]] = {}
     with ExitStack() as stack:
-        started: list[str] = []
+
+        def start(name: str) -> _Container:
+            service, port = services[name], free_port()
+            for other in service.get("depends_on", {}):
+                assert all(container.is_healthy() for container in containers[other])
+            container = _Container(service, tmp_path, environment, scheduler_port, port)
+            stack.enter_context(container)
+            containers.setdefault(name, []).append(container)
+            return container
+
         for name in ("scheduler", "worker"):
-            for _ in range(services[name].get("deploy", {}).get("replicas", 1)):
-                health_port = free_port()
-                command, check = (
-                    _localised(words, scheduler_port=scheduler_port, health_port=health_port)
-                    for words in (
-                        shlex.split(services[name]["command"]),
-                        services[name]["healthcheck"]["test"],
-                    )
-                )
-                command[-1] += " --host 127.0.0.1" if command[0] == "sh" else ""
-                loopback = [] if command[0] == "sh" else ["--host", "127.0.0.1"]
-                stack.enter_context(_process([*command, *loopback], tmp_path, environment))
-                _wait_until_healthy(check, tmp_path, environment)
-                started.append(name)
-        assert started == ["scheduler", "worker", "worker"]
-        job = _localised(shlex.split(services["job"]["command"]), scheduler_port=scheduler_port)
-        run = subprocess.run(
-            job, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=240
-        )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert f"on Dask cluster tls://127.0.0.1:{scheduler_port}" in run.stderr
-    assert_same_result(tmp_path / "out")
+            for _ in range(services[name]["deploy"].get("replicas", 1)):
+                start(name).wait_until_healthy()
+        assert len(containers["worker"]) == 2
+        job, (scheduler,) = start("job"), containers["scheduler"]
+        job.wait_for(f"on Dask cluster tls://127.0.0.1:{scheduler_port}")
+        scheduler.kill()
+        assert job.exit_code(timeout=240.0) == 0, job.log() + scheduler.log()
+        assert scheduler.starts == 2
+        assert "attempt 1 of 3 ended" in job.log()
+        assert_same_result(tmp_path / "out")
+        schedule = start("schedule")
+        schedule.wait_for("exit code 0; the next one begins in 3600 s")
+        assert "This run was published before; nothing was computed." in schedule.log()
+        assert schedule.is_healthy()
+        viewer = start("viewer")
+        viewer.wait_until_healthy()
+        key = (tmp_path / "out" / "CURRENT").read_text().strip()
+        assert f"{key}/report.html" in viewer.page("index.html")
+        assert viewer.page(f"{key}/report.html").startswith("<!doctype html>")
+    assert schedule.exit_code(timeout=1.0) == 143
 
 
+def test_compose_file_keeps_to_the_schema(compose: dict[str, Any], repository: Path) -> None:
+    # docker/compose 1.29.2, compose/config/compose_spec.json, Apache License 2.0; later ones have "name"
+    schema = json.loads((repository / "tests" / "data" / "compose_spec.json").read_text())
+    schema["properties"]["name"] = {"type": "string"}
+    validator = jsonschema.Draft7Validator(schema)
+    assert [error.message for error in validator.iter_errors(compose)] == []
+    wrong = deepcopy(compose)
+    wrong["services"]["worker"]["cap_dropped"] = ["ALL"]
+    assert not validator.is_valid(wrong)
+
+
+@pytest.mark.parametrize("name", ["scheduler", "worker", "job", "schedule", "viewer"])
+def test_no_container_has_rights_that_it_does_not_need(compose: dict[str, Any], name: str) -> None:
+    service = compose["services"][name]
+    assert service["user"] == "10001:10001"
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert [mount.split(":")[0] for mount in service["tmpfs"]] == ["/tmp"]
+    assert "size=" in service["tmpfs"][0]
+    assert not {"privileged", "cap_add", "devices", "network_mode", "pid", "ipc"} & service.keys()
+    assert not any("docker.sock" in volume for volume in service["volumes"])
+    assert service["restart"] == ("no" if name == "job" else "unless-stopped")
+    assert ("test" in service["healthcheck"]) is (name != "job")
+    assert ("secrets" in service) == (name in ("job", "schedule"))
+    assert not any("KEY" in variable for variable in service.get("environment", {}))
+
+
+def test_all_that_is_named_is_there(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert services.keys() == {"scheduler", "worker", "job", "schedule", "viewer"}
+    for service in services.values():
+        assert set(service.get("secrets", [])) <= compose["secrets"].keys()
+        assert set(service.get("networks", [])) <= compose["networks"].keys()
+        for other, wanted in service.get("depends_on", {}).items():
+            assert wanted == {"condition": "service_healthy"}
+            assert "test" in services[other]["healthcheck"]
+    assert services["viewer"]["networks"] == ["viewer"]
+    assert services["viewer"]["volumes"] == ["out:/srv/cagp/out:ro"]
+    assert compose["secrets"] == {"cdsapirc": {"file": "/dev/null"}}
+    assert services["job"]["environment"]["CDSAPI_RC"] == "/run/secrets/cdsapirc"
+
+
+@pytest.mark.parametrize("name", ["scheduler", "worker", "viewer"])
 def test_health_check_fails_while_nobody_listens(
-    compose: dict[str, Any], environment: dict[str, str], free_port: Callable[[], int], tmp_path: Path
+    compose: dict[str, Any],
+    environment: dict[str, str],
+    free_port: Callable[[], int],
+    tmp_path: Path,
+    name: str,
 ) -> None:
-    check = _localised(
-        compose["services"]["worker"]["healthcheck"]["test"], scheduler_port=1, health_port=free_port()
-    )
-    assert not _is_healthy(check, tmp_path, environment)
+    assert not _Container(
+        compose["services"][name], tmp_path, environment, scheduler_port=1, port=free_port()
+    ).is_healthy()
+
+
+@pytest.mark.parametrize(("code", "healthy"), [("0", True), ("75", True), ("1", False), ("175", False)])
+def test_schedule_is_healthy_after_a_run_that_ended_well_or_has_no_data_yet(
+    compose: dict[str, Any], environment: dict[str, str], tmp_path: Path, code: str, healthy: bool
+) -> None:
+    schedule = _Container(compose["services"]["schedule"], tmp_path, environment, scheduler_port=1, port=1)
+    assert not schedule.is_healthy()
+    (tmp_path / "last-exit-code").write_text(code + "\n")
+    assert schedule.is_healthy() is healthy
 
 
 def test_only_loopback_is_published_and_every_service_has_limits(compose: dict[str, Any]) -> None:
     published = [port for service in compose["services"].values() for port in service.get("ports", [])]
-    assert published == ["127.0.0.1:8787:8787"]
+    assert published == ["127.0.0.1:8787:8787", "127.0.0.1:8080:8080"]
     for service in compose["services"].values():
         assert service["image"] == "cagp-dist"
-        assert re.fullmatch(r"\d+G", service["deploy"]["resources"]["limits"]["memory"])
+        assert re.fullmatch(r"\d+[GM]", service["deploy"]["resources"]["limits"]["memory"])
 
 
 def test_workers_stop_before_the_container_does(compose: dict[str, Any]) -> None:
@@ -93,8 +162,11 @@ def test_workers_stop_before_the_container_does(compose: dict[str, Any]) -> None
 
 
 def test_services_see_the_folders_that_the_job_names(compose: dict[str, Any], repository: Path) -> None:
-    for service in compose["services"].values():
-        jobs, out, certificates = service["volumes"]
+    for name, service in compose["services"].items():
+        if name == "viewer":
+            continue
+        jobs, out, certificates, *spill = service["volumes"]
+        assert spill == (["spill:/srv/cagp/spill"] if name == "worker" else [])
         assert certificates == "certificates:/srv/cagp/certificates"
         assert jobs == "./deploy/jobs:/srv/cagp/jobs:ro"
         assert out.split(":")[0] in compose["volumes"]
@@ -115,41 +187,121 @@ def test_image_has_no_rights_and_its_build_finds_every_file(repository: Path) ->
         assert f"!{name}" in let_through
 
 
-def _localised(words: Sequence[str], *, scheduler_port: int, health_port: int | None = None) -> list[str]:
-    """A command of a container as one of this machine: loopback and free ports for names and fixed ports."""
-    replaced = list(words[1:] if words[0] == "CMD" else words)
-    for i, word in enumerate(replaced):
-        word = word.replace("tls://scheduler:8786", f"tls://127.0.0.1:{scheduler_port}")
-        word = re.sub(r"(?<![:\d])8786\b", str(scheduler_port), word)
-        replaced[i] = re.sub(r"(?:127\.0\.0\.1)?:878[78]\b", f"127.0.0.1:{health_port}", word)
-    if replaced[0] == "python":
-        replaced[0] = sys.executable
-    return replaced
+class _Container:
+    """A service as processes of this machine, started again as it says; use as a context manager.
 
+    Loopback and free ports stand for names and fixed ports, one folder for the volumes and /tmp.
+    """
 
-@contextmanager
-def _process(command: Sequence[str], folder: Path, environment: dict[str, str]) -> Iterator[None]:
-    """A process for the length of a with block, stopped the way a container is."""
-    with (folder / "cluster.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGTERM)
+    def __init__(
+        self,
+        service: dict[str, Any],
+        folder: Path,
+        environment: dict[str, str],
+        scheduler_port: int,
+        port: int,
+    ) -> None:
+        self._folder, self._port, self._scheduler_port = folder, port, scheduler_port
+        own = {name: value.replace("/srv/cagp", str(folder)) for name, value in _variables(service)}
+        self._environment = {**environment, **own, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        self._command = self._localised(shlex.split(service["command"]))
+        self._check = self._localised(service["healthcheck"].get("test", ["CMD", "false"])[1:])
+        self._restarts = service["restart"] == "unless-stopped"
+        self._log = folder / f"{port}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._keeper = threading.Thread(target=self._keep)
+        self.starts = 0
+
+    def __enter__(self) -> Self:
+        self._keeper.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopping.set()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
             try:
-                process.wait(timeout=20)
+                self._process.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                self._process.kill()
+        self._keeper.join()
+
+    def _keep(self) -> None:
+        while not self._stopping.is_set():
+            with self._log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    self._command, cwd=self._folder, env=self._environment, stdout=log, stderr=log
+                )
+            self.starts += 1
+            self._process.wait()
+            if not self._restarts:
+                return
+            self._stopping.wait(0.5)
+
+    def kill(self) -> None:
+        """SIGKILL, as if out of memory."""
+        assert self._process is not None
+        self._process.kill()
+
+    def exit_code(self, *, timeout: float) -> int:
+        assert self._process is not None
+        return self._process.wait(timeout)
+
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    def is_healthy(self) -> bool:
+        run = subprocess.run(
+            self._check,
+            cwd=self._folder,
+            env=self._environment,
+            check=False,
+            capture_output=True,
+            timeout=30,
+        )
+        return run.returncode == 0
+
+    def wait_until_healthy(self) -> None:
+        self._wait(self.is_healthy)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a text stands in the log."""
+        self._wait(lambda: text in self.log())
+
+    def page(self, name: str) -> str:
+        """What a browser is shown."""
+        with urlopen(f"http://127.0.0.1:{self._port}/{name}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def _wait(self, there: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60.0
+        while not there():
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.1)
+
+    def _localised(self, words: Sequence[str]) -> list[str]:
+        replaced = [self._replaced(word) for word in words]
+        match replaced[0]:
+            case "python":
+                replaced[0] = sys.executable
+                if "http.server" in replaced:
+                    replaced += ["--bind", "127.0.0.1"]
+            case "dask":
+                replaced += ["--host", "127.0.0.1"]
+            case "sh" if "dask scheduler" in replaced[-1]:
+                replaced[-1] += " --host 127.0.0.1"
+        return replaced
+
+    def _replaced(self, word: str) -> str:
+        word = word.replace("tls://scheduler:8786", f"tls://127.0.0.1:{self._scheduler_port}")
+        word = re.sub(r"^/tmp\b", str(self._folder), word)
+        word = word.replace("/usr/local/share/cagp", str(REPOSITORY / "deploy"))
+        word = re.sub(r"(?<![:\d])8786\b", str(self._scheduler_port), word)
+        word = re.sub(r"(?:127\.0\.0\.1)?:878[78]\b", f"127.0.0.1:{self._port}", word)
+        return re.sub(r"\b8080\b", str(self._port), word)
 
 
-def _is_healthy(check: Sequence[str], folder: Path, environment: dict[str, str]) -> bool:
-    run = subprocess.run(check, cwd=folder, env=environment, check=False, capture_output=True, timeout=30)
-    return run.returncode == 0
-
-
-def _wait_until_healthy(check: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not _is_healthy(check, folder, environment):
-        assert time.monotonic() < deadline, (folder / "cluster.log").read_text()
-        time.sleep(0.3)
+def _variables(service: dict[str, Any]) -> list[tuple[str, str]]:
+    """The environment of a service, without the secret that is not mounted here."""
+    return [(name, value) for name, value in service.get("environment", {}).items() if name != "CDSAPI_RC"]
