@@ -1,5 +1,6 @@
 """The `cagp` command: what it prints, where, and with which exit code."""
 
+import json
 import os
 import re
 import shutil
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from typer.testing import CliRunner
 from cagp_dist.cli import app
 from cagp_dist.errors import NotReadyError, NumericalError
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.metrics import Metrics, _number
 
 from .jobs import job_text, map_grid, random_points
 
@@ -80,6 +83,69 @@ def test_run_prints_scores_and_paths(done):
     assert Path(page).read_text().startswith("<!doctype html>")
     rmse = float(xr.open_zarr(folder / "out" / "runs" / f"{run}.zarr", group="calibration").rmse)
     assert f"{rmse:.3f} K" in result.stdout
+
+
+def test_json_log_and_metrics_tell_programs_what_people_are_told(job, tmp_path):
+    file = tmp_path / "metrics" / "cagp.prom"
+    result = cagp("run", job, "--log-format", "json", "--metrics", file)
+    assert result.exit_code == 0, result.output
+    events = [json.loads(line) for line in result.stderr.splitlines()]
+    times = [datetime.fromisoformat(event["time"]) for event in events]
+    assert times == sorted(times)
+    assert all(time.utcoffset() == timedelta(0) for time in times)
+    stages = ["Observations", "Points", "Solve", "Scores", "Publication", "Report"]
+    for kind in ("start", "done"):
+        assert [event["stage"] for event in events if event["event"] == kind] == stages
+    solved = next(event for event in events if event["event"] == "done" and event["stage"] == "Solve")
+    assert solved["text"] == "completed after 2 iterations"
+    samples = metrics_of(file)
+    took = {stage: samples[f'cagp_stage_seconds{{job="job",stage="{stage}"}}'] for stage in stages}
+    assert took["Solve"] == pytest.approx(solved["seconds"], abs=0.01)
+    assert sum(took.values()) <= samples['cagp_run_seconds{job="job"}']
+    run = (tmp_path / "out" / "CURRENT").read_text().strip()
+    scores = xr.open_zarr(tmp_path / "out" / "runs" / f"{run}.zarr", group="calibration")
+    assert samples['cagp_score{job="job",score="rmse",units="K"}'] == float(scores.rmse)
+    covered = float(scores.coverage.sel(level=0.9))
+    assert samples['cagp_coverage_ratio{job="job",level="0.9"}'] == covered
+    assert any(f'run="{run}",status="completed"' in name for name in samples)
+    assert samples['cagp_run_exit_code{job="job"}'] == 0
+    assert samples['cagp_run_computed{job="job"}'] == 1
+    assert list(file.parent.iterdir()) == [file]
+    cagp("run", job, "--metrics", file)
+    assert metrics_of(file)['cagp_run_computed{job="job"}'] == 0
+
+
+def test_metrics_and_json_log_of_a_run_that_fails(job, tmp_path):
+    job.write_text(job.read_text().replace("field.zarr", "nowhere.zarr"))
+    file = tmp_path / "cagp.prom"
+    result = cagp("run", job, "--log-format", "json", "--metrics", file)
+    assert result.exit_code == 1
+    last = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")][-1]
+    assert (last["event"], last["stage"]) == ("error", "Observations")
+    assert "nowhere.zarr" in last["text"]
+    samples = metrics_of(file)
+    assert samples['cagp_run_exit_code{job="job"}'] == 1
+    assert not any(name.startswith(("cagp_score", "cagp_stage")) for name in samples)
+    (tmp_path / "folder").mkdir()
+    result = cagp("run", job, "--metrics", tmp_path / "folder")
+    assert result.exit_code == 2
+    assert str(tmp_path / "folder") in result.stderr
+
+
+def test_labels_and_numbers_of_metrics_are_written_as_the_format_asks():
+    metrics = Metrics('a"b\\c\nd')
+    assert 'cagp_run_exit_code{job="a\\"b\\\\c\\nd"} 75.0' in metrics.text(75).splitlines()
+    assert [_number(value) for value in (0.1, np.nan, np.inf, -np.inf)] == ["0.1", "NaN", "+Inf", "-Inf"]
+
+
+def metrics_of(file):
+    """Samples of a text file of Prometheus: each family has its help and type, and is there once."""
+    lines = file.read_text().splitlines()
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(set(families)) == len(families)
+    samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert {name.partition("{")[0] for name in samples} == set(families)
+    return {name: float(value) for name, value in samples.items()}
 
 
 def test_run_prints_both_weightings_and_the_verdict(done):

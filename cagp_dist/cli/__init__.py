@@ -13,11 +13,13 @@ from typer.core import TyperCommand
 
 from cagp_dist.cli import clusters, runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
+from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
 from cagp_dist.cli.options import Debug, Output, PublishUnconverged
 from cagp_dist.cli.options import examples as _examples
 
 if TYPE_CHECKING:
     from cagp_dist.service.jobfile.tables import Job
+    from cagp_dist.service.metrics import Metrics
     from cagp_dist.service.task import Simulations
 
 NOT_CONVERGED = 3
@@ -149,6 +151,7 @@ def demo(
         "cagp run job.toml --scheduler tcp://127.0.0.1:8786",
         "cagp run job.toml --times 'last 5d at 12:00'",
         "cagp run job.toml --publish-unconverged",
+        "cagp run job.toml --log-format json --metrics /var/lib/node_exporter/cagp.prom",
     ),
 )
 def run(
@@ -159,15 +162,22 @@ def run(
     attempts: Attempts = None,
     time_limit: TimeLimit = None,
     publish_unconverged: PublishUnconverged = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    metrics: MetricsOption = None,
     debug: Debug = False,
 ) -> None:
     """Do a job: observe, solve, score, publish the run, write its report.
 
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
-    with reported_errors(debug=debug):
+    with reported(job=job, metrics=metrics, debug=debug) as gathered:
         patient = _with_patience(_loaded(job, times), attempts, time_limit)
-        _run(_placed(patient, scheduler, insecure), publish_unconverged=publish_unconverged)
+        _run(
+            _placed(patient, scheduler, insecure),
+            publish_unconverged=publish_unconverged,
+            log_format=log_format,
+            metrics=gathered,
+        )
 
 
 @app.command(
@@ -354,24 +364,34 @@ def _run(
     *,
     publish_unconverged: bool,
     simulations: "Simulations | None" = None,
+    log_format: LogFormat = LogFormat.TEXT,
+    metrics: "Metrics | None" = None,
 ) -> None:
     """Do a job, show how it goes and what came of it, and leave with its exit code."""
     from cagp_dist.report import write_report
-    from cagp_dist.service.events import Clock
+    from cagp_dist.service.events import Clock, Event
     from cagp_dist.service.run import run as run_job
 
-    with Display() as display:
+    with log_of(log_format) as display:
+
+        def observe(event: Event) -> None:
+            if metrics is not None:
+                metrics(event)
+            display(event)
+
         outcome = run_job(
             job,
             simulations=simulations,
             publish_unconverged=publish_unconverged,
-            observe=display,
+            observe=observe,
         )
+        if metrics is not None:
+            metrics.outcome = outcome
         page = None
         if outcome.path is not None:
             page = job.root / "report" / outcome.path.stem / "report.html"
             if not (outcome.already_done and page.exists()):
-                with Clock(display).stage("Report"):
+                with Clock(observe).stage("Report"):
                     page = write_report(outcome.path, page.parent)
     show_outcome(outcome, page)
     if not outcome.status.ok:

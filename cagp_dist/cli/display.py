@@ -262,7 +262,7 @@ def show_runs(runs: "Sequence[RunEntry]") -> None:
     if not out.is_terminal:
         out = Console(highlight=False, width=240)  # a file or a pipe wants whole lines
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("", "run", "time", "source", "solver"):
+    for column in ("", "run", "made", "time", "source", "solver"):
         table.add_column(column)
     for column in ("points", "RMSE", "CRPS", "NLL", "in 90 %"):
         table.add_column(column, justify="right")
@@ -270,12 +270,13 @@ def show_runs(runs: "Sequence[RunEntry]") -> None:
         table.add_column(column)
     for run in runs:
         if run.fault:
-            table.add_row("", run.key[:KEY_DIGITS], "cannot be read", style="yellow")
+            table.add_row("", run.key[:KEY_DIGITS], "", "cannot be read", style="yellow")
             continue
         scores = run.scores
         table.add_row(
             "*" if run.current else "",
             run.key[:KEY_DIGITS],
+            run.created[:16].replace("T", " "),
             _span(run.times),
             escape(_file_name(run.source)),
             escape(run.solver.partition(",")[0]),

@@ -28,7 +28,7 @@ def list_all(
 ) -> None:
     """List the runs of an output folder, with times, source, solver, status and scores; * is the current one.
 
-    The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
+    When a run was made is in UTC. The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.runs import list_runs

@@ -1,6 +1,7 @@
 """The list of the runs of an output folder, what the command line makes of it, and how a run is named."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -57,7 +58,15 @@ def test_the_list_is_printed_whole_into_a_pipe(root):
     assert [row.split()[0] for row in rows] == ["*", KEYS[0][:8], KEYS[2][:8]]
     assert "2019-03-03 00:00 + 1" in rows[2]
     entry = list_runs(root)[1]
-    for words in (f"{entry.scores['rmse']:.3f} K", f"{entry.scores['coverage']:.1%}", "1,234", "completed"):
+    made = entry.created[:16].replace("T", " ")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d", made)
+    for words in (
+        made,
+        f"{entry.scores['rmse']:.3f} K",
+        f"{entry.scores['coverage']:.1%}",
+        "1,234",
+        "completed",
+    ):
         assert words in rows[1]
 
 

@@ -1,0 +1,107 @@
+"""What programs read of a running job: one line of JSON per event, and figures for monitoring at its end."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from cagp_dist.cli.display import Display, reported_errors
+
+if TYPE_CHECKING:
+    from cagp_dist.service.events import Event
+    from cagp_dist.service.metrics import Metrics
+
+
+class LogFormat(StrEnum):
+    """How progress is written to standard error."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        help="Progress on standard error as lines for people, or as one line of JSON per event.",
+    ),
+]
+MetricsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics",
+        metavar="FILE",
+        help="Write seconds, scores and exit code to this file at the end, as Prometheus reads them.",
+        show_default=False,
+    ),
+]
+
+
+class JsonLines:
+    """Writes each event as a line of JSON with its time (UTC); a context manager, as `Display` is.
+
+    The keys are ``time``, ``event`` ("start", "progress", "note", "done" or "error"), ``stage``, ``text``,
+    and, where they are known, ``fraction`` of the stage that is done and its ``seconds``.
+    """
+
+    def __init__(self) -> None:
+        self._stage, self._started = "", monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._write("error", self._stage, str(error) or type(error).__name__)
+
+    def __call__(self, event: "Event") -> None:
+        """Write an event."""
+        more: dict[str, float] = {}
+        if event.kind == "start":
+            self._stage, self._started = event.stage, monotonic()
+        if event.kind == "done":
+            more["seconds"] = round(monotonic() - self._started, 3)
+        if event.fraction is not None:
+            more["fraction"] = event.fraction
+        self._write(event.kind, event.stage, event.text, **more)
+
+    def _write(self, event: str, stage: str, text: str, **more: float) -> None:
+        line = {"time": now("milliseconds"), "event": event, "stage": stage, "text": text, **more}
+        typer.echo(json.dumps(line, ensure_ascii=False), err=True)
+
+
+def now(timespec: str = "seconds") -> str:
+    """Write the time, UTC: 2026-01-31T06:00:00Z."""
+    return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def log_of(log_format: LogFormat) -> Display | JsonLines:
+    """Give what shows the events of a job."""
+    return JsonLines() if log_format is LogFormat.JSON else Display()
+
+
+@contextmanager
+def reported(*, job: Path, metrics: Path | None, debug: bool) -> Iterator["Metrics"]:
+    """Report errors as `reported_errors` does, and write figures at the end, also of a run that failed."""
+    from cagp_dist.service.metrics import Metrics
+
+    gathered, code = Metrics(job.stem), 0
+    try:
+        with reported_errors(debug=debug):
+            yield gathered
+    except typer.Exit as leaving:
+        code = leaving.exit_code
+        raise
+    finally:
+        if metrics is not None:
+            with reported_errors(debug=debug):
+                gathered.write(metrics, code)

@@ -1,0 +1,123 @@
+"""What monitoring is told at the end of a run: a text file in the exposition format of Prometheus."""
+
+import time
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cagp_dist.service.events import Event
+from cagp_dist.store.files import whole_file
+
+if TYPE_CHECKING:
+    from cagp_dist.service.run import Outcome
+
+SCORES = ("rmse", "crps", "nll", "ks_statistic")
+
+Sample = tuple[Mapping[str, str], float]
+
+
+class Metrics:
+    """Figures of one run, gathered while it runs: it observes events, and is told the outcome.
+
+    Parameters
+    ----------
+    job : str
+        Name of the job; each sample has it as a label.
+    """
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._began, self._stage_began = time.monotonic(), time.monotonic()
+        self._seconds: dict[str, float] = {}
+        self.outcome: Outcome | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event; a stage that fails has no seconds."""
+        match event.kind:
+            case "start":
+                self._stage_began = time.monotonic()
+            case "done":
+                self._seconds[event.stage] = time.monotonic() - self._stage_began
+
+    def text(self, exit_code: int) -> str:
+        """Write all samples, each family with its help and type.
+
+        Parameters
+        ----------
+        exit_code : int
+            That of the command.
+
+        Returns
+        -------
+        str
+            Lines of the text format 0.0.4 of Prometheus, as the textfile collector of its node exporter
+            reads them. Scores are there if the run was scored, in the units of the variable.
+        """
+        lines: list[str] = []
+        for name, meaning, samples in self._families(exit_code):
+            if samples:
+                lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
+                lines += [
+                    f"{name}{_labels({'job': self._job, **labels})} {_number(value)}"
+                    for labels, value in samples
+                ]
+        return "\n".join(lines) + "\n"
+
+    def write(self, path: Path, exit_code: int) -> None:
+        """Write `text` to a file, which readers see whole or not at all.
+
+        Raises
+        ------
+        StoreError
+            If the disk refuses; the file is then as it was before.
+        """
+        with whole_file(path) as temporary:
+            temporary.write_text(self.text(exit_code), encoding="utf-8")
+
+    def _families(self, exit_code: int) -> Iterator[tuple[str, str, list[Sample]]]:
+        yield "cagp_run_exit_code", "Exit code of the last run; 0 is done.", [({}, exit_code)]
+        yield "cagp_run_end_time_seconds", "When the last run ended, Unix time.", [({}, time.time())]
+        yield "cagp_run_seconds", "How long the last run took.", [({}, time.monotonic() - self._began)]
+        stages: list[Sample] = [({"stage": name}, seconds) for name, seconds in self._seconds.items()]
+        yield "cagp_stage_seconds", "How long each stage took that was done.", stages
+        if self.outcome is None:
+            return
+        scores, path = self.outcome.calibration, self.outcome.path
+        run = {"run": "" if path is None else path.stem, "status": self.outcome.status.value}
+        verdict = {"error_bars": str(scores.attrs["calibration_status"])}
+        yield "cagp_run_info", "Key, status and verdict of the last run.", [({**run, **verdict}, 1.0)]
+        computed = not self.outcome.already_done
+        yield "cagp_run_computed", "0 if the same run had been published before.", [({}, float(computed))]
+        yield (
+            "cagp_score",
+            "Scores at held-out points, in the units of the variable.",
+            [
+                ({"score": name, "units": str(scores[name].attrs.get("units", "1"))}, float(scores[name]))
+                for name in SCORES
+            ],
+        )
+        yield (
+            "cagp_coverage_ratio",
+            "Share of held-out observations inside the error bars of a level.",
+            [
+                ({"level": f"{float(level):g}"}, float(covered))
+                for level, covered in zip(scores["level"].values, scores["coverage"].values, strict=True)
+            ],
+        )
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """Write labels; backslash, quote and line feed are escaped, as the format asks."""
+    escaped = {
+        name: value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        for name, value in labels.items()
+    }
+    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
+
+
+def _number(value: float) -> str:
+    """Write a number; what is not finite is written NaN, +Inf or -Inf."""
+    if isfinite(value):
+        return repr(float(value))
+    return "NaN" if value != value else f"{'+' if value > 0 else '-'}Inf"
