@@ -1,5 +1,6 @@
 """Every day: what is new is solved once, and stands once in the time series, with what its run says."""
 
+import configparser
 import os
 import shutil
 from pathlib import Path
@@ -240,3 +241,43 @@ def test_what_is_not_there_yet_is_waited_for(tmp_path, monkeypatch):
     with pytest.raises(NotReadyError):
         done.extend(daily(the_job(tmp_path, times=ALL)))
     assert opened(tmp_path, "scores").time.size == 1
+
+
+def test_a_job_that_keeps_weights_has_the_numbers_of_one_that_does_not(tmp_path):
+    write_source(tmp_path / "field.zarr", DAYS[:1])
+    finer = {**map_grid(10.0), "std_resolution_degrees": 30.0}
+    design = {"train": random_points(200), "test": random_points(40, seed=1), "map": finer}
+    kept, solved = (
+        running.run(
+            the_job(tmp_path, design=design, output={"root": tmp_path / "out", "keep_weights": keep})
+        ).path
+        for keep in (True, False)
+    )
+    for name in ("map", "map_std", "posterior"):
+        found, expected = (xr.open_zarr(path, group=name).load() for path in (kept, solved))
+        xr.testing.assert_allclose(found, expected, rtol=1e-12)
+    trace, whole = (xr.open_zarr(path, group="trace").load() for path in (kept, solved))
+    assert trace.iteration.values.tolist() == [0, 2]
+    xr.testing.assert_allclose(trace.rmse, whole.rmse.isel(iteration=[0, 2]), rtol=1e-12)
+
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def test_schedules_start_a_command_that_there_is():
+    lines = [
+        line
+        for name in ("cron/cagp-daily", "systemd/cagp-daily.service", "slurm/daily.scrontab")
+        for line in (DEPLOY / name).read_text().splitlines()
+        if not line.startswith("#") and "pipelines.daily" in line
+    ]
+    assert len(lines) == 3
+    assert all(".venv/bin/python -m pipelines.daily jobs/daily.toml" in line for line in lines)
+    assert lines[0].startswith("0 6-12 * * *  cagp  cd ")
+    assert lines[2].startswith("0 6-12 * * * cd ")
+    units = configparser.ConfigParser(interpolation=None)
+    units.optionxform = str
+    units.read(DEPLOY / "systemd" / "cagp-daily.service")
+    assert units["Service"]["SuccessExitStatus"] == str(NotReadyError.exit_code)
+    assert f"-E {NotReadyError.exit_code}" in lines[0]
+    assert (DEPLOY / "systemd" / "cagp-daily.timer").exists()
