@@ -7,6 +7,7 @@ Where checkpoints are kept is not known here: `cagp_dist.store.checkpoints` keep
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -144,23 +145,34 @@ class Recalled:
 
     def __init__(self, name: str, kept: Kept | None) -> None:
         self._name = name
-        self._known = None if kept is None else kept.read(name)
+        self._kept = kept
         self._found: list[Array] = []
         self._taken = 0
 
     def __call__(self, width: int, compute: Callable[[], Array]) -> Array:
         """Give the next columns, shape (n, width)."""
         start, self._taken = self._taken, self._taken + width
-        if self._known is not None and self._taken <= self._known.shape[1]:
-            found = np.ascontiguousarray(self._known[:, start : self._taken])
+        known = self._known
+        if known is not None and self._taken <= known.shape[1]:
+            found = np.ascontiguousarray(known[:, start : self._taken])
         else:
             found = compute()
         self._found.append(found)
         return found
 
+    @cached_property
+    def _known(self) -> Array | None:
+        """Results of the checkpoint, which has some wherever one is asked for."""
+        return None if self._kept is None else self._kept.read(self._name)
+
+    @property
+    def behind(self) -> bool:
+        """Whether the checkpoint has more results than were asked for so far."""
+        return self._known is not None and self._taken < self._known.shape[1]
+
     def write(self, draft: Draft) -> bool:
-        """Write all results so far, side by side."""
-        return draft.write(self._name, np.concatenate(self._found, axis=1))
+        """Write all results so far, side by side; nothing if there are none."""
+        return not self._found or draft.write(self._name, np.concatenate(self._found, axis=1))
 
 
 def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:

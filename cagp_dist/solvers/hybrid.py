@@ -34,6 +34,7 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
 from cagp_dist.solvers.affine import Affine, system_of
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, check_one_field
+from cagp_dist.solvers.checkpoints import Kept, Recalled, Record
 from cagp_dist.solvers.conditioning import condition_on
 from cagp_dist.solvers.engine import System
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
@@ -264,20 +265,54 @@ class Hybrid:
         yield from single_threaded_steps(self._states(problem, executor, plan))
 
     def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
-        system = system_of(problem, plan, executor)
-        stages, status, residual = self._stages(system, problem, executor)
+        system, checkpoint, record = system_of(problem, plan, executor), problem.checkpoint, Record()
+        kept = None if checkpoint is None else checkpoint.latest()
+        ended, begun = (0, 0) if kept is None else kept.about["done"]
+        if kept is not None:
+            yield from record.read(kept)
+        if ended == len(system.batches):
+            return
+        products = Recalled("products", kept)
+
+        def keep(works: Sequence[Any] = (), *, batches: int = 0, stages: int = 0) -> Kept | None:
+            """Keep all that is costly, if it is time to, but not less than there is already."""
+            if checkpoint is None or not checkpoint.due() or (batches, stages) < (ended, begun):
+                return None
+            return checkpoint.save(
+                {**record.about(), "done": [batches, stages]},
+                lambda draft: record.write(draft) and products.write(draft) and system.save(works, draft),
+            )
+
+        stages, status, residual = self._stages(system, problem, executor, products, keep)
         psd = all(stage.weight_psd for stage in stages)
-        for batch in system.batches:
-            works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
-            for position in reversed(range(len(stages))):
+        for number, batch in enumerate(system.batches):
+            if number < ended:
+                continue
+            done = begun if number == ended else 0
+            if kept is not None and done:
+                works = [system.restore(columns, place, kept) for place, columns in enumerate(batch)]
+            else:
+                works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
+            for position in reversed(range(len(stages) - done)):
                 for work in works:
                     system.apply(stages[position], work, adjoint=True, final=position == 0)
+                saved = keep(works, batches=number, stages=len(stages) - position) if position else None
+                if saved is not None and system.forgets:
+                    works = [system.restore(columns, place, saved) for place, columns in enumerate(batch)]
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
-            yield State(1, columns, mean, downdate, status, residual, downdate_psd=psd)
+            state = State(1, columns, mean, downdate, status, residual, downdate_psd=psd)
+            record.add(state)
+            keep(batches=number + 1)
+            yield state
 
     def _stages(
-        self, system: System[Any], problem: Problem, executor: Executor
+        self,
+        system: System[Any],
+        problem: Problem,
+        executor: Executor,
+        products: Recalled,
+        keep: Callable[[], object],
     ) -> tuple[list[Stage], Status, float | None]:
         """All stages in the order of the parts; those of actions are found by going through it once."""
         gram = problem.gram
@@ -302,7 +337,7 @@ class Hybrid:
                 # by tiles, as the stages: a grid would factor all its wavenumbers
                 tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
                 right = system.residual(work) if follows[position] else problem.residuals
-                actions = _actions(part, tiled, right, problem.companions, executor)
+                actions = _actions(part, tiled, right, problem.companions, executor, products, keep)
                 forward = stages = [] if actions.projection is None else [actions.projection]
                 status = Status.worst([status, actions.status])
                 left = actions.relative_residual * _size(right[:, : problem.fields])
@@ -347,14 +382,16 @@ def _actions(
     right: Array,
     companions: int,
     executor: Executor,
+    products: Recalled,
+    keep: Callable[[], object],
 ) -> _Actions:
-    """Take the actions of a part from a right-hand side (n, T)."""
+    """Take the actions of a part from a right-hand side (n, T); ``keep`` is called after each that is new."""
     n = gram.shape[0]
     steps = min(part.iterations, n)
     basis, image = np.empty((n, steps)), np.empty((n, steps))
     status, relative, taken = Status.COMPLETED, 1.0, 0
     for item in project(
-        lambda columns: gram.product(columns, executor=executor),
+        lambda columns: products(columns.shape[1], lambda: gram.product(columns, executor=executor)),
         right,
         policy=part.policy(gram, executor=executor),
         iterations=steps,
@@ -365,6 +402,8 @@ def _actions(
             root = np.sqrt(item.curvature)
             basis[:, taken], image[:, taken] = item.direction / root, item.image / root
             taken += 1
+            if not products.behind:
+                keep()
     if taken == 0:
         return _Actions(None, status, relative)
     used = np.ascontiguousarray(basis[:, :taken]), np.ascontiguousarray(image[:, :taken])

@@ -181,7 +181,7 @@ def projection_states(
             mean += np.outer(seen, item.step)
             downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / item.curvature
             done += 1
-            if problem.checkpoint is not None and problem.checkpoint.due():
+            if problem.checkpoint is not None and not views.behind and problem.checkpoint.due():
                 problem.checkpoint.save({}, lambda draft: products.write(draft) and views.write(draft))
         status = Status.EXACT if done == gram.shape[0] and item.status.ok else item.status
         residual = item.relative_residual if follows_residual else None

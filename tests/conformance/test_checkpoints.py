@@ -29,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 PROBLEM = regression_problem(140, q=30, lengthscale=0.25)
 AFFINE = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(solver, Affine)}
 ACTIONS = {name: POINT_SOLVERS[name] for name in ("conjugate-gradient", "random-actions", "mixed-actions")}
+HYBRIDS = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(solver, cagp.Hybrid)}
 
 
 class CutError(Exception):
@@ -123,6 +124,54 @@ def test_actions_go_on_without_the_products_that_are_kept(solver, tmp_path, monk
     columns.clear()
     assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
     assert sum(columns) <= total - 3
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(solver, id=name, marks=() if name.endswith("gradients last") else pytest.mark.exhaustive)
+        for name, solver in HYBRIDS.items()
+    ],
+)
+def test_hybrids_go_on_within_their_list_of_stages(solver, tmp_path, monkeypatch, applied):
+    """Cut off half-way, and before the last stage: what was kept is not done again."""
+    products, limit = [], [np.inf]
+    product_with = cagp.gram.tiled.TiledGram.product
+
+    def check():
+        if len(products) + len(applied) >= limit[0]:
+            raise CutError
+
+    def product_counted(self, v, **settings):
+        check()
+        products.append(v.shape[1])
+        return product_with(self, v, **settings)
+
+    monkeypatch.setattr(cagp.gram.tiled.TiledGram, "product", product_counted)
+    for system in (TileSystem, RingSystem):
+
+        def apply(self, stage, work, *, adjoint, final=False, original=system.apply):
+            if adjoint:
+                check()
+            return original(self, stage, work, adjoint=adjoint, final=final)
+
+        monkeypatch.setattr(system, "apply", apply)
+    condition = of_points(solver)
+    whole, total = condition(), len(applied) + len(products)
+    for cut in (total // 2, total - 1):
+        applied.clear(), products.clear()
+        limit[0], settings = cut, {"checkpoints": Checkpoints(tmp_path / str(cut), seconds=0.0)}
+        with pytest.raises(CutError):
+            condition(**settings)
+        applied.clear(), products.clear()
+        limit[0] = np.inf
+        assert_same_bits(condition(**settings), whole)
+        again = len(products) + len(applied)
+        if isinstance(solver.parts[-1], cagp.ConjugateGradient) and not solver.condition:
+            assert again == total - cut
+        else:  # preconditioners, and passes for what the actions condition on, are made again
+            assert again < total or cut < total - 1
+    assert_same_bits(condition(**settings), whole)
 
 
 @pytest.mark.parametrize(
