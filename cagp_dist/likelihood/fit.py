@@ -31,6 +31,7 @@ from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.observed import Gridded, Points, by_coordinate, observe
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
+from cagp_dist.likelihood.recalled import Evaluations, fingerprint
 from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle
@@ -38,6 +39,7 @@ from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, wit
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
+from cagp_dist.solvers.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
@@ -89,6 +91,7 @@ def fit(
     progress: Callable[[FitProgress], None] | None = None,
     seed: int = 0,
     noise_deviations: ArrayLike | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> FitResult:
     """Fit lengthscales, variances and noise variance by maximum marginal likelihood.
 
@@ -145,6 +148,9 @@ def fit(
         unit of y: where the errors of measurements are known, their variances minus the mean of these, with
         bounds of "noise_variance" from that mean upward. At points only, "dense" or "blocks", which is then
         what "auto" chooses beyond 12,000 points.
+    checkpoints : Checkpoints, optional
+        Where evaluations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
+        where it was cut off, with the same bits. Those of the pathwise method are not.
 
     Returns
     -------
@@ -214,6 +220,17 @@ def fit(
             and dense_bytes(data.size, data.fields) > min(memory, available_bytes())
         ):
             chosen = "blocks" if exactly else "pathwise"
+        kept = None
+        if checkpoints is not None:
+            digest = fingerprint(model, data, (chosen, limits, start, starts))
+            kept = Evaluations(checkpoints.within(digest[:16]).of(digest))
+
+        def likelihood_of(
+            model: Model, part: Points | Gridded, how: Method, curved: bool = False
+        ) -> Likelihood:
+            made = _likelihood(model, part, how, executor, memory, seed, curved=curved)
+            return made if kept is None or isinstance(made, PathwiseLikelihood) else kept.of(made)
+
         levels: list[Profile] = []
         spread: list[Array] = []
         if model.parts == 1:
@@ -226,14 +243,14 @@ def fit(
                 one = Model(model.families[:1], model.coordinates)
                 alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
                 single = best_climb(
-                    Profile(_likelihood(one, _alike(part), how, executor, memory, seed), alone, counter),
+                    Profile(likelihood_of(one, _alike(part), how), alone, counter),
                     make_starts(None, alone, scales, starts=starts),
                 )
                 mixed = len(set(model.families)) > 1
                 spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
             if isinstance(part, Points) and part.deviations is not None and not levels:
                 # the best place for one noise, which is soon found, is a good start
-                likelihood = _likelihood(model, _alike(part), how, executor, memory, seed)
+                likelihood = likelihood_of(model, _alike(part), how)
                 spread = [
                     best_climb(Profile(likelihood, within, counter), spread).x,
                     spread[0],
@@ -246,7 +263,7 @@ def fit(
                     ),
                 ]
             curved = bool(levels) and model.parts == 1 and not deviating and _has_squares(part, how)
-            likelihood = _likelihood(model, part, how, executor, memory, seed, curved=curved)
+            likelihood = likelihood_of(model, part, how, curved)
             levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
     lengthscales, variances, noise_variance = place.parts

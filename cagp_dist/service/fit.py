@@ -22,6 +22,7 @@ from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.task import Task, fit_mean
+from cagp_dist.solvers.checkpoints import Checkpoints
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
@@ -230,6 +231,7 @@ def fit_prior(
     executor: Executor,
     memory_limit_bytes: int | None = None,
     progress: Callable[[float | None, str], None],
+    checkpoints: Checkpoints | None = None,
 ) -> FittedPrior:
     """Fit lengthscale, variance and noise variance of a job's kernel (of a sum all of them), given its mean.
 
@@ -251,6 +253,8 @@ def fit_prior(
         What the fit may allocate.
     progress : callable
         Called with the part that is done, if it is known, and a line for people.
+    checkpoints : Checkpoints, optional
+        Where evaluations of the likelihood are kept.
 
     Returns
     -------
@@ -288,6 +292,7 @@ def fit_prior(
             memory_limit_bytes=memory_limit_bytes,
             progress=lambda state: progress(None, _shown(state)),
             noise_deviations=None if known is None else known - typical,
+            checkpoints=checkpoints,
         )
 
     if known is None:

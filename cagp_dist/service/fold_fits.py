@@ -16,6 +16,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.fit import fit_prior
 from cagp_dist.service.task import Task, fit_mean
+from cagp_dist.solvers.checkpoints import Checkpoints
 
 FEW_PLACES = 400
 """Observed places up to which each fold has a fit of its own: a second for all of them, or two."""
@@ -41,6 +42,7 @@ def fit_folds(
     executor: Executor,
     memory_limit_bytes: int | None = None,
     progress: Callable[[float | None, str], None],
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[Prior, ...]:
     """Fit the numbers of the prior for each fold, the mean of the prior among them.
 
@@ -51,7 +53,7 @@ def fit_folds(
     ----------
     task : Task
         With folds, observed points and values.
-    executor, memory_limit_bytes, progress
+    executor, memory_limit_bytes, progress, checkpoints
         As for `cagp_dist.service.fit.fit_prior`.
 
     Returns
@@ -81,6 +83,12 @@ def fit_folds(
             design=replace(design, train=train),
             mean=fit_mean(task.job, task.family, task.points, train),
         )
-        fitted = fit_prior(rest, executor=executor, memory_limit_bytes=memory_limit_bytes, progress=report)
+        fitted = fit_prior(
+            rest,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            progress=report,
+            checkpoints=checkpoints,
+        )
         priors += [fitted.prior] * group.size
     return tuple(priors)

@@ -128,12 +128,15 @@ def run(
         fold_priors: tuple[Prior, ...] = ()
         if prior is None:
             with clock.stage("Fit") as stage:
-                fitted = workers.attempt(partial(_fit, task, stage), stage.note)
+                fit_within = partial(_fit, task, stage, checkpoints.within("fit"))
+                fitted = workers.attempt(fit_within, stage.note)
             check_fit(job, fitted)
             prior = fitted.prior
             if task.design.folds is not None and job.prior.fit_to == "observed" and task.fit_points is None:
                 with clock.stage("Fits of folds") as stage:
-                    fold_priors = workers.attempt(partial(_fit_folds, task, stage), stage.note)
+                    fold_priors = workers.attempt(
+                        partial(_fit_folds, task, stage, checkpoints.within("fit")), stage.note
+                    )
         with clock.stage("Solve") as stage:
             solve = partial(_solve, task, prior, stage, workers.deadlines, fold_priors, checkpoints)
             solution = workers.attempt(solve, stage.note)
@@ -204,7 +207,7 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 task = prepare(job, field, fit_field)
                 stage.summary = size_of_task(task).line()
         with clock.stage("Fit") as stage:
-            return workers.attempt(partial(_fit, task, stage), stage.note)
+            return workers.attempt(partial(_fit, task, stage, None), stage.note)
 
 
 def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":
@@ -215,7 +218,7 @@ def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":
     return field, ingest(other, report=lambda text: stage.note(f"times of the fit: {text}"))
 
 
-def _fit(task: Task, stage: Stage, executor: Executor) -> FittedPrior:
+def _fit(task: Task, stage: Stage, checkpoints: Checkpoints | None, executor: Executor) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
     sites = sites_of(task)
     stage.note(f"to {sites.where}, on {executor.description}")
@@ -225,20 +228,28 @@ def _fit(task: Task, stage: Stage, executor: Executor) -> FittedPrior:
             task,
             executor=executor,
             memory_limit_bytes=memory_limit(task.job, executor),
-            progress=stage.progress,
+            progress=partial(_report_fit, stage),
+            checkpoints=checkpoints,
         )
     stage.summary = fitted.line()
     return fitted
 
 
-def _fit_folds(task: Task, stage: Stage, executor: Executor) -> tuple[Prior, ...]:
+def _report_fit(stage: Stage, fraction: float | None, text: str) -> None:
+    """Show how far a fit is; end it there where the process was asked to end."""
+    stage.progress(fraction, text)
+    check_termination()
+
+
+def _fit_folds(task: Task, stage: Stage, checkpoints: Checkpoints, executor: Executor) -> tuple[Prior, ...]:
     """Fit the numbers of each fold without its values."""
     with _compilation_noted(stage):
         priors = fit_folds(
             task,
             executor=executor,
             memory_limit_bytes=memory_limit(task.job, executor),
-            progress=stage.progress,
+            progress=partial(_report_fit, stage),
+            checkpoints=checkpoints,
         )
     stage.summary = f"{counted(len(set(map(id, priors))), 'fit')}, each without the folds that it predicts"
     return priors

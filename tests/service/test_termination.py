@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from cagp_dist.cli.display import reported_errors
+from cagp_dist.likelihood.exact import DenseLikelihood
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.solvers.tiles import TileSystem
@@ -61,6 +62,43 @@ def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, m
     assert len(swept) == 4, "the third iteration ended within the grace and was kept"
     assert_same_posterior(again.path, run(job(tmp_path / "whole")).path)
     assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), "a published run needs none"
+
+
+@pytest.mark.exhaustive
+def test_a_terminated_fit_keeps_its_evaluations_and_goes_on_from_there(tmp_path, monkeypatch):
+    evaluate, evaluated = DenseLikelihood.evaluate, []
+
+    def terminated_in_the_third(likelihood, *numbers):
+        evaluated.append(numbers)
+        if len(evaluated) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(likelihood, *numbers)
+
+    def to_fit(folder):
+        text = job_text(
+            **{
+                "observations": {"source": "synthetic", "grid_degrees": 10.0, "times": ["2020-01-01"]},
+                "observations.synthetic": {"lengthscale": 0.3, "noise_variance": 1.0, "seed": 5},
+            },
+            design={
+                "train": random_points(250, weight="equal"),
+                "test": random_points(20, seed=1, weight="equal"),
+            },
+            prior={"mean": "harmonic-latitude"},
+            output={"root": tmp_path / folder},
+        )
+        return parse_job(text)
+
+    monkeypatch.setattr(DenseLikelihood, "evaluate", terminated_in_the_third)
+    with pytest.raises(TerminationError), orderly_termination():
+        run(to_fit("cut"))
+    assert len(list((tmp_path / "cut" / ".checkpoints").rglob("manifest.json"))) == 1
+    again = run(to_fit("cut"))
+    way = list(evaluated)
+    evaluated[:] = [()] * 3
+    whole = run(to_fit("whole"))
+    assert evaluated[3:] == way, "the three that were kept were not worked out again"
+    assert_same_posterior(again.path, whole.path)
 
 
 def test_what_takes_longer_than_the_grace_is_cut_off(monkeypatch, capsys):
