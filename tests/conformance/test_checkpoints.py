@@ -1,6 +1,9 @@
 """A solve that is cut off goes on from its checkpoint: the same bits, without the work that is kept."""
 
+import errno
+import importlib
 import os
+import re
 import signal
 import warnings
 from itertools import product
@@ -16,7 +19,7 @@ from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.tiles import TileSystem
-from cagp_dist.store.checkpoints import Checkpoints
+from cagp_dist.store.checkpoints import Checkpoints, verified
 
 from ..clusters import local_cluster
 from ..oracle import assert_same_bits
@@ -279,6 +282,40 @@ def test_a_disk_that_refuses_is_an_error_that_names_the_path(tmp_path):
     (tmp_path / "fields-0").write_text("a file where a folder should be")
     with pytest.raises((StoreError, ConfigurationError), match=str(tmp_path / "fields-0")):
         of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["full", "failing"])
+def test_wherever_the_disk_fails_the_checkpoints_before_stay_whole(number, tmp_path, monkeypatch):
+    """An error at each array, flush and rename in turn names the path; later the solve goes on, same bits."""
+    condition = of_points(cagp.BlockGaussSeidel(3, 70))
+    whole, calls, failing = condition(), [], [np.inf]
+
+    def watched(original):
+        def call(*arguments, **settings):
+            calls.append(original)
+            if len(calls) == failing[0]:
+                raise OSError(number, os.strerror(number))
+            return original(*arguments, **settings)
+
+        return call
+
+    for place in ("zarr.create_array", "os.rename", "os.fsync"):
+        monkeypatch.setattr(place, watched(getattr(*_module_and_name(place))))
+    condition(checkpoints=Checkpoints(tmp_path / "all", seconds=0.0))
+    for failing[0] in range(1, len(calls) + 1):
+        folder = tmp_path / str(failing[0])
+        calls.clear()
+        with pytest.raises(StoreError, match=re.escape(f"cannot write {folder}")):
+            condition(checkpoints=Checkpoints(folder, seconds=0.0))
+        for kept in folder.rglob("[0-9]" * 6):
+            verified(kept)
+        assert_same_bits(condition(checkpoints=Checkpoints(folder, seconds=0.0)), whole)
+
+
+def _module_and_name(place):
+    module, name = place.split(".")
+    return importlib.import_module(module), name
 
 
 @pytest.mark.cluster
