@@ -161,6 +161,12 @@ def run(
     insecure: Insecure = False,
     attempts: Attempts = None,
     time_limit: TimeLimit = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Output folder in place of \\[output] root of the job.", show_default=False
+        ),
+    ] = None,
     publish_unconverged: PublishUnconverged = False,
     log_format: LogFormatOption = LogFormat.TEXT,
     metrics: MetricsOption = None,
@@ -171,7 +177,11 @@ def run(
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
     with reported(job=job, metrics=metrics, debug=debug) as gathered:
+        from cagp_dist.service.jobfile.config import with_output
+
         patient = _with_patience(_loaded(job, times), attempts, time_limit)
+        if output is not None:
+            patient = with_output(patient, output)
         _run(
             _placed(patient, scheduler, insecure),
             publish_unconverged=publish_unconverged,

@@ -167,6 +167,43 @@ def test_cluster_of_one_node_listens_on_loopback_alone_and_a_cancelled_job_leave
     _assert_nothing_left(tmp_path)
 
 
+def test_array_does_a_month_in_each_element(
+    slurm: dict[str, str], repository: Path, tmp_path: Path, write_job: Callable[[Path], Path]
+) -> None:
+    job = write_job(tmp_path)
+    environment = {**slurm, "CAGP_JOB": job.name, "CAGP_FROM": "2017-03"}
+    script = str(repository / "deploy" / "slurm" / "job.sbatch")
+    command = ["sbatch", "--parsable", "--array=0-1", "--output=month-%a.log", script]
+    number = _output(command, environment, tmp_path).strip()
+    _wait_for(lambda: _output(["squeue", "--noheader", f"--jobs={number}"], slurm) == "", tmp_path, 240)
+    assert "the source has no time in 2017-03" in (tmp_path / "month-0.log").read_text()
+    assert (tmp_path / "out" / "2017-04" / "CURRENT").is_file(), (tmp_path / "month-1.log").read_text()
+
+
+def test_a_job_whose_time_is_over_is_queued_again_with_its_checkpoints(
+    slurm: dict[str, str], repository: Path, tmp_path: Path, write_job: Callable[[Path], Path]
+) -> None:
+    job = write_job(tmp_path)
+    text = job.read_text().replace("iterations = 3", "iterations = 60")
+    job.write_text(f"{text}\n[runtime]\ncheckpoint_seconds = 0.0\n")
+    number = _sbatch(repository, {**slurm, "CAGP_JOB": job.name, "CAGP_REQUEUE": "1"}, tmp_path)
+    log = tmp_path / "cagp-job.log"
+    _wait_for(lambda: any((tmp_path / "out").glob(".checkpoints/*/*")), tmp_path, 120)
+    subprocess.run(["scancel", "--batch", "--signal=TERM", number], env=slurm, check=True, timeout=20)
+    _wait_for(lambda: _state(number, slurm).get("Restarts") == "1", tmp_path, 60)
+    assert "is queued again" in log.read_text()
+    assert any((tmp_path / "out").glob(".checkpoints/*/*")), "what the second attempt goes on from"
+    # SLURM waits two minutes before it begins a job again
+    _wait_for(lambda: _state(number, slurm)["JobState"] == "PENDING", tmp_path, 60)
+    subprocess.run(
+        ["scontrol", "update", f"JobId={number}", "StartTime=now"], env=slurm, check=True, timeout=20
+    )
+    _wait_for(lambda: _state(number, slurm)["JobState"] not in ALIVE, tmp_path, 240)
+    assert _state(number, slurm)["JobState"] == "COMPLETED", log.read_text()
+    assert (tmp_path / "out" / "CURRENT").is_file()
+    _assert_nothing_left(tmp_path)
+
+
 @pytest.fixture
 def worker_jobs(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """The environment in which `--scheduler slurm` submits jobs, of which this node holds two."""

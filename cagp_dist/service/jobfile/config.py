@@ -140,6 +140,11 @@ def with_runtime(job: Job, *, attempts: int | None = None, total_seconds: float 
     return job.model_copy(update={"runtime": job.runtime.model_copy(update=changes)})
 
 
+def with_output(job: Job, root: Path) -> Job:
+    """Replace the output folder of a job, as ``--output`` asks."""
+    return job.model_copy(update={"output": job.output.model_copy(update={"root": str(root)})})
+
+
 def with_times(job: Job, text: str) -> Job:
     """Replace the times of a job, as ``--times`` asks; its text says so.
 
