@@ -41,6 +41,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.near_by import NearBy, Training
+from cagp_dist.calibration.order_statistics import check_not_constant
 from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.scale_regression import ScaleRegression, gain_elsewhere, regress_scale
 from cagp_dist.checks import as_numbers, as_points, check_count
@@ -371,4 +372,6 @@ def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[A
             f"all errors of the calibration points are {np.nanmax(errors):g} standard deviations, which "
             "tells nothing of their scale; check what the predictions are compared with."
         )
+    there = ~np.isnan(values)
+    check_not_constant(law.location[there], values[there])
     return points, np.atleast_2d(values), errors

@@ -19,6 +19,9 @@ from cagp_dist.text import counted
 SMALLEST_LEVEL = 0.05
 """Tail probability that the points of a curve must resolve: 20 points at least."""
 
+ROUNDING = 1e-10
+"""Of the largest value: errors that differ by less are those of arithmetic."""
+
 
 def q_lin(levels: ArrayLike, scores: ArrayLike) -> Array:
     """Quantiles of scores, linear between order statistics (math 12).
@@ -93,7 +96,7 @@ def calibration_scores(law: Predictive, observed: ArrayLike, *, name: str = "obs
     Raises
     ------
     ArgumentError
-        If shapes differ, a value is infinite, or all scores are equal.
+        If shapes differ, a value is infinite, or all scores or all errors are equal up to rounding.
     """
     values = np.asarray(observed, dtype=np.float64)
     if values.shape != law.shape:
@@ -109,7 +112,22 @@ def calibration_scores(law: Predictive, observed: ArrayLike, *, name: str = "obs
             "their standard deviations: they tell no width. Look for calibration values that are copies "
             "of their predictions, or for a constant field."
         )
+    check_not_constant(law[there].quantile(0.5), values[there])
     return scores
+
+
+def check_not_constant(predicted: Array, observed: Array) -> None:
+    """Raise `ArgumentError` if all values differ from the predicted ones by one number, up to rounding.
+
+    What is left of a constant field after its mean is rounding, of which any scale can be learnt.
+    """
+    errors = observed - predicted
+    if errors.size > 1 and np.ptp(errors) <= ROUNDING * np.abs(observed).max():
+        raise ArgumentError(
+            f"the errors of all {errors.size} calibration values are {errors.mean():g}, up to rounding: they "
+            "tell no width. Look for calibration values that are copies of their predictions, or for a "
+            "constant field."
+        )
 
 
 def knots_through(scores: Array, *, most: int, smallest_level: float = SMALLEST_LEVEL) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ score, its inverse and the density, and all the rest follows::
 from abc import ABC, abstractmethod
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,6 +97,21 @@ class Predictive(ABC):
     def std(self) -> Array:
         """Standard deviation of each law, of `shape`, in the unit of the values."""
         return self._moments[1]
+
+    @property
+    def covariance(self) -> NoReturn:
+        """None: laws of single points have no joint law.
+
+        Raises
+        ------
+        ArgumentError
+            Always; it says which law has one.
+        """
+        raise ArgumentError(
+            f"{type(self).__name__} laws say nothing of how values at different points go together: they "
+            "have no joint covariance. The Gaussian posterior has one: cagp_dist.condition(..., "
+            'covariance="full"), without recalibration.'
+        )
 
     def crps(self, values: ArrayLike) -> Array:
         """Continuous ranked probability score ``int (F(x) - 1{x >= y})^2 dx``, in the unit of the values.

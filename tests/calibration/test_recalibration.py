@@ -223,3 +223,17 @@ VALUES = np.linspace(-1.0, 1.0, 30)
 def test_what_cannot_be_recalibrated_is_refused(call, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize("method", sorted(set(RECALIBRATIONS) - {"none"}))
+@pytest.mark.parametrize("offset", [0.0, 0.3])
+def test_errors_that_are_rounding_are_refused(method: str, offset: float) -> None:
+    """As of a constant field, whatever standard deviations were said; 1e-4 K is an error."""
+    rng = np.random.default_rng(0)
+    X, std = rng.uniform(-1.0, 1.0, (600, 3)), rng.uniform(1.0, 2.0, 600)
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    noise = rng.standard_normal(600)
+    values = np.full(600, 280.0)
+    with pytest.raises(ArgumentError, match=r"errors of all \d+ calibration values are .* up to rounding"):
+        RECALIBRATIONS[method]().fit(Gaussian(values - offset + 1e-12 * noise, std), values, X)
+    RECALIBRATIONS[method]().fit(Gaussian(values - offset + 1e-4 * noise, std), values, X)
