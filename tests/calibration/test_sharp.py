@@ -304,5 +304,5 @@ def test_wrong_problems_are_refused() -> None:
     twice = np.stack([values, values, values])
     with pytest.raises(ArgumentError, match=r"variances of shape \(2, 60\) .* have shape \(3, 60\)"):
         Sharp(SolvedModel(prior, X, gaps, cagp.Cholesky()), LEVELS).fit(
-            Gaussian(twice, np.stack([law.std] * 3)), twice + 0.1, targets
+            Gaussian(twice, np.stack([law.std] * 3)), twice + 0.1 * twice**2 + 0.1, targets
         )
