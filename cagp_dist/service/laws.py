@@ -152,7 +152,8 @@ def learnt(found: Recalibrating, errors: KnownErrors | None, sharp: FittedSharp 
     except ArgumentError as error:
         if found.asked:
             raise ConfigurationError(f'[recalibration] method = "{found.method}": {error}') from error
-        said = f"The error bars are those of the prior as it is: {found.method} cannot learn here. {error}"
+        why = f"{found.method} cannot learn here, because {error}"
+        said = f"The error bars are those of the prior as it is: {why}"
         return unchanged(Recalibrating(asked=False, why_not=said))
     if isinstance(everywhere, FittedLocalScale) and everywhere.regression is None:
         said = (
