@@ -112,7 +112,10 @@ def test_a_scheduler_that_goes_away_is_a_cluster_error(start, tmp_path):
     start("worker", "--scheduler-file", file, "--nthreads", "1", "--no-dashboard", "--no-nanny")
     while not Path(file).is_file():
         time.sleep(0.05)
-    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), open_executor(file) as executor:
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        open_executor(file, insecure=True) as executor,
+    ):
         handle = executor.submit(time.sleep, 60.0)
         scheduler.kill()
         with pytest.raises(
