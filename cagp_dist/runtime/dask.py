@@ -109,6 +109,13 @@ class DaskExecutor:
         turn, place = divmod(home, len(self._addresses))
         return self._addresses[place if turn % 2 == 0 else -1 - place]
 
+    def _replace_lost(self, workers: list[str]) -> None:
+        """Let new workers have the places of lost ones, so that all of them get their share again."""
+        new = [address for address in workers if address not in self._addresses]
+        for place, address in enumerate(self._addresses):
+            if address not in workers and new:
+                self._addresses[place] = new.pop(0)
+
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
         """Fetch the values, in order, as long as somebody computes them.
 
@@ -128,7 +135,7 @@ class DaskExecutor:
             call = Call(lambda: cast("list[T]", self._client.gather(futures)))
             self._watch.begin()
             while not call.done(WATCH_SECONDS):
-                self._watch.look()
+                self._replace_lost(self._watch.look())
             return call.value()
         except KilledWorker as error:
             raise ClusterLostError(

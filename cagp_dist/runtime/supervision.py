@@ -89,7 +89,7 @@ class Watch:
 
     def __init__(self, client: "Client", deadlines: Deadlines, addresses: list[str]) -> None:
         self._client, self._deadlines = client, deadlines
-        self._addresses = set(addresses)
+        self._known = set(addresses)
         self._scheduler: Any = client.scheduler
         self._heard: dict[str, tuple[float, float]] = {}
         self.begin()
@@ -99,9 +99,15 @@ class Watch:
         now = time.monotonic()
         self._fewest = float("inf")
         self._worked = self._ended = now
+        self._deserted = False
 
-    def look(self) -> None:
+    def look(self) -> list[str]:
         """Look at the cluster.
+
+        Returns
+        -------
+        list of str
+            Addresses of the workers that are there now.
 
         Raises
         ------
@@ -113,13 +119,19 @@ class Watch:
         self._deadlines.check()
         workers = self._workers()
         self._drop_silent(workers)
-        if not self._addresses & workers.keys() and not self._asked(self._anything_processed):
+        if not self._known.isdisjoint(workers) or self._asked(self._anything_processed):
+            self._known |= workers.keys()  # of which each may be lost in turn
+            self._deserted = False
+        elif self._deserted or not workers:
             raise ClusterLostError(
                 "all workers of the Dask cluster were lost, and with them what they had computed. Their logs "
                 "say why, often that memory ran out. Run the same job again, in that case with more memory "
                 "for each worker."
             )
+        else:  # new workers may be about to begin
+            self._deserted = True
         self._check_headway(workers)
+        return list(workers)
 
     def _workers(self) -> dict[str, dict[str, object]]:
         info = self._asked(lambda: self._client.scheduler_info(n_workers=-1))

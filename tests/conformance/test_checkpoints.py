@@ -5,6 +5,7 @@ import importlib
 import os
 import re
 import signal
+import time
 import warnings
 from itertools import product
 from pathlib import Path
@@ -331,7 +332,11 @@ def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path)
 
         def kill(progress):
             if progress.iteration in (2, 4):
-                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+                killed, process = next(iter(client.run(os.getpid).items()))
+                os.kill(process, signal.SIGKILL)
+                while killed in client.scheduler_info(n_workers=-1)["workers"]:
+                    time.sleep(0.01)
+                client.wait_for_workers(2, timeout=60)  # there is never a moment without any
 
         found = problem.condition(
             solver,

@@ -72,6 +72,25 @@ def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
+def test_a_new_worker_takes_the_place_of_a_lost_one():
+    with local_cluster(2) as client:
+        executor = DaskExecutor(client)
+        lost, process = next(iter(client.run(os.getpid).items()))
+        os.kill(process, signal.SIGKILL)
+        while lost in client.scheduler_info(n_workers=-1)["workers"]:
+            time.sleep(0.01)
+        client.wait_for_workers(2, timeout=60)
+        executor.gather([executor.submit(time.sleep, 1.5)])  # long enough for a look at the cluster
+        there = client.run(os.getpid)
+        assert lost not in there
+        for place in range(2):
+            assert executor.gather([executor.submit(os.getpid, home=place)]) == [
+                there[executor._address(place)]
+            ]
+        assert {executor._address(place) for place in range(2)} == set(there)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("solver", [cagp.GaussSeidel(1), cagp.RandomActions(2)], ids=["sweep", "action"])
 def test_a_task_that_kills_its_workers_is_a_cluster_error(solver, monkeypatch):
     """Out of memory looks like this: the worker is gone, and so is the next one that tries."""

@@ -103,6 +103,22 @@ def test_a_worker_without_a_sign_of_life_loses_its_tasks_to_the_others():
     assert set(client.dropped) == {"a"}
 
 
+def test_workers_that_are_replaced_one_after_the_other_are_no_lost_cluster():
+    """As those of batch jobs with a limited lifetime are; all at once is another matter."""
+    client = Stub({"a": worker(), "b": worker()})
+    watch = Watch(client, Deadlines(), ["a", "b"])
+    for workers in (["b", "c"], ["c", "d"]):
+        client.workers = {address: worker() for address in workers}
+        assert watch.look() == workers
+    client.workers = {"e": worker()}
+    assert watch.look() == ["e"], "it may be about to begin"
+    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+        watch.look()
+    client.workers = {}
+    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+        Watch(client, Deadlines(), ["a"]).look()
+
+
 def test_a_scheduler_that_does_not_answer_is_lost(monkeypatch):
     client = Stub({"a": worker()})
     monkeypatch.setattr(client, "scheduler_info", lambda n_workers: time.sleep(1.0))
