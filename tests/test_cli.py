@@ -99,10 +99,20 @@ def test_json_log_and_metrics_tell_programs_what_people_are_told(job, tmp_path):
     solved = next(event for event in events if event["event"] == "done" and event["stage"] == "Solve")
     assert solved["text"] == "completed after 2 iterations"
     samples = metrics_of(file)
+    assert {name: solved[name] for name in ("products", "moved_bytes")} == {
+        # sweeps of a column for each test point and map cell, and of one for each coefficient of the mean
+        "products": 2 * (40 + 32) + 3 * 3,
+        "moved_bytes": 0,
+    }
+    for name in ("tasks", "products", "moved_bytes"):
+        assert samples[f'cagp_stage_{name}{{job="job",stage="Solve"}}'] == solved[name]
+        assert samples[f'cagp_stage_{name}{{job="job",stage="Points"}}'] == 0
     took = {stage: samples[f'cagp_stage_seconds{{job="job",stage="{stage}"}}'] for stage in stages}
     assert took["Solve"] == pytest.approx(solved["seconds"], abs=0.01)
     assert sum(took.values()) <= samples['cagp_run_seconds{job="job"}']
     run = (tmp_path / "out" / "CURRENT").read_text().strip()
+    recorded = json.loads(xr.open_zarr(tmp_path / "out" / "runs" / f"{run}.zarr").attrs["work"])
+    assert recorded == {"Solve": {name: solved[name] for name in ("tasks", "products", "moved_bytes")}}
     scores = xr.open_zarr(tmp_path / "out" / "runs" / f"{run}.zarr", group="calibration")
     assert samples['cagp_score{job="job",score="rmse",units="K"}'] == float(scores.rmse)
     covered = float(scores.coverage.sel(level=0.9))

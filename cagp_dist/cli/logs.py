@@ -48,7 +48,8 @@ class JsonLines:
     """Writes each event as a line of JSON with its time (UTC); a context manager, as `Display` is.
 
     The keys are ``time``, ``event`` ("start", "progress", "note", "done" or "error"), ``stage``, ``text``,
-    and, where they are known, ``fraction`` of the stage that is done and its ``seconds``.
+    and, where they are known, ``fraction`` of the stage that is done, its ``seconds``, and what it took:
+    ``tasks``, ``products`` and ``moved_bytes`` (`cagp_dist.runtime.counting.Work`).
     """
 
     def __init__(self) -> None:
@@ -70,6 +71,8 @@ class JsonLines:
             self._stage, self._started = event.stage, monotonic()
         if event.kind == "done":
             more["seconds"] = round(monotonic() - self._started, 3)
+        if event.work is not None:
+            more |= event.work.counts()
         if event.fraction is not None:
             more["fraction"] = event.fraction
         self._write(event.kind, event.stage, event.text, **more)

@@ -12,6 +12,7 @@ from cagp_dist.gram.targets import Targets, averaged, covariance_with, target_po
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE, cholesky_in_place, inverse_diagonals
 from cagp_dist.runtime import Executor
+from cagp_dist.runtime.counting import count
 
 
 class DenseGram:
@@ -64,6 +65,7 @@ class DenseGram:
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
         """``G @ columns``, in this process, whatever the executor."""
+        count(products=1 if columns.ndim == 1 else columns.shape[1])
         return self @ columns
 
     def cross(

@@ -30,6 +30,7 @@ from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.runtime import Executor
+from cagp_dist.runtime.counting import count
 
 
 class MaskedRings:
@@ -242,6 +243,7 @@ class MaskedRings:
         )
 
     def _product(self, values: Array) -> Array:
+        count(products=len(values))
         prior = self._layout.restrict(self.rows_of_poles.prior_product(self._layout.embed(values)))
         return prior + self.noise_variance * values
 

@@ -39,6 +39,7 @@ from cagp_dist.latlon.tasks import (
 from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, ThreadExecutor, single_threaded_blas
+from cagp_dist.runtime.counting import count
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import Range
 
@@ -214,6 +215,7 @@ class RingGram:
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
         """``G @ columns``, on the executor that keeps the factors."""
+        count(products=1 if columns.ndim == 1 else columns.shape[1])
         return self @ columns
 
     def cross(

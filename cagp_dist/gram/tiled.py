@@ -17,6 +17,7 @@ from cagp_dist.gram.base import ExactSolve, check_noise
 from cagp_dist.gram.targets import Targets, averaged, target_points
 from cagp_dist.kernels import Kernel, Parameters, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
+from cagp_dist.runtime.counting import count
 from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
 
 STRIPS = 16
@@ -114,6 +115,7 @@ class TiledGram:
         if columns.ndim not in (1, 2) or len(columns) != n:
             raise ArgumentError(f"columns has shape {columns.shape}; expected ({n},) or ({n}, r).")
         tall = np.ascontiguousarray(columns[:, None] if columns.ndim == 1 else columns, dtype=np.float64)
+        count(products=tall.shape[1])
         if tall.shape[1] == 1:
             result = self._vector_product(tall[:, 0], executor)[:, None]
         else:

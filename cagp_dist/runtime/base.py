@@ -85,6 +85,10 @@ class Executor(Protocol):
         """Wait for the values, in order."""
         ...
 
+    def sent_bytes(self) -> int:
+        """Bytes that worker processes have sent so far, to each other and back."""
+        ...
+
 
 @lru_cache(maxsize=1)
 def _blas_controller() -> "ThreadpoolController":

@@ -24,12 +24,13 @@ from cagp_dist.runtime.batch import (
     wait_for_jobs,
     worker_jobs,
 )
+from cagp_dist.runtime.counting import array_bytes, count
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.supervision import Call, Watch, connection_broke, within
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Worker
 
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ class DaskExecutor:
             raise ClusterError(f"the Dask scheduler at {address} has no workers; start some.")
         _check_versions(client)
         self._addresses: list[str] = sorted(workers)
+        self._sent_bytes: dict[str, int] = {}
         self._watch = Watch(client, deadlines or Deadlines(), self._addresses)
         self.processes = len(workers)
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
@@ -89,6 +91,7 @@ class DaskExecutor:
         """Send ``function`` to the cluster; see `cagp_dist.runtime.base.Executor.submit`."""
         from distributed.client import ClosedClientError
 
+        count(tasks=1, moved_bytes=array_bytes(arguments))
         try:
             future = self._client.submit(
                 _run,
@@ -103,6 +106,16 @@ class DaskExecutor:
         except ClosedClientError as error:
             raise connection_broke(error) from error
         return cast("Handle[T]", future)
+
+    def sent_bytes(self) -> int:
+        """Bytes that the workers have sent since they were started; of those that were lost, when last asked.
+
+        Dask counts them as they lie in memory, whoever asked: another worker, or whoever gathers.
+        """
+        with suppress(TimeoutError, OSError):
+            found = within(CONNECT_SECONDS, lambda: self._client.run(_sent_bytes, on_error="ignore"))
+            self._sent_bytes |= found
+        return sum(self._sent_bytes.values())
 
     def _address(self, home: int) -> str:
         """Go through the workers there and back: work that falls or grows with ``home`` is shared evenly."""
@@ -165,6 +178,10 @@ def _check_versions(client: "Client") -> None:
             f"workers have other versions of cagp-dist than {here}: {others}. Install the same everywhere, "
             "or results would depend on which worker computed what."
         )
+
+
+def _sent_bytes(dask_worker: "Worker") -> int:
+    return int(dask_worker.transfer_outgoing_bytes_total)
 
 
 def _run(function: Callable[..., T], *arguments: object) -> T:

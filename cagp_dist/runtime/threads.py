@@ -19,6 +19,7 @@ from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime.base import Handle, single_threaded_blas
+from cagp_dist.runtime.counting import count
 
 T = TypeVar("T")
 
@@ -127,6 +128,7 @@ class ThreadExecutor:
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
     ) -> Handle[T]:
         """Queue ``function``; see `cagp_dist.runtime.base.Executor.submit`."""
+        count(tasks=1)
         task: Task[T] = Task(self, function, arguments)
         with self._changed:
             if not self._open:
@@ -145,6 +147,10 @@ class ThreadExecutor:
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
         """Wait for the values, in order."""
         return [handle.result() for handle in handles]
+
+    def sent_bytes(self) -> int:
+        """Return 0: threads share what they have."""
+        return 0
 
     def wait(self, task: Task[T]) -> None:
         """Block until ``task`` is done; a closed pool never gets to it."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
+from cagp_dist.runtime.counting import Work, counted_work
+
 _log = logging.getLogger(__name__)
 
 
@@ -24,12 +26,15 @@ class Event:
         One line for people.
     fraction : float or None
         Part of the stage that is done, 0 to 1, where it is known.
+    work : Work or None
+        What a stage that is done has taken.
     """
 
     stage: str
     kind: Literal["start", "progress", "note", "done"]
     text: str = ""
     fraction: float | None = None
+    work: Work | None = None
 
 
 Observer = Callable[[Event], None]
@@ -52,21 +57,30 @@ class Clock:
     ----------
     observer : callable
         Gets every event.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        How long each stage took that is done.
+    work : dict of str to Work
+        What it handed out.
     """
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self.seconds: dict[str, float] = {}
+        self.work: dict[str, Work] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator["Stage"]:
-        """Announce and time a stage; one that fails is never announced as done."""
+        """Announce and time a stage and count its work; one that fails is never announced as done."""
         started = perf_counter()
         self._observer(Event(name, "start"))
         stage = Stage(name, self._observer)
-        yield stage
-        self.seconds[name] = perf_counter() - started
-        self._observer(Event(name, "done", stage.summary))
+        with counted_work() as work:
+            yield stage
+        self.seconds[name], self.work[name] = perf_counter() - started, work
+        self._observer(Event(name, "done", stage.summary, work=work))
 
 
 class Stage:

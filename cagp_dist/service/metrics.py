@@ -6,6 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cagp_dist.runtime.counting import Work
 from cagp_dist.service.events import Event
 from cagp_dist.store.files import whole_file
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from cagp_dist.service.run import Outcome
 
 SCORES = ("rmse", "crps", "nll", "ks_statistic")
+
+WORK = {
+    "tasks": "Tasks that each stage handed to its workers.",
+    "products": "Columns that each stage multiplied by the Gram matrix, a sweep of a column being one.",
+    "moved_bytes": "Bytes of arrays that each stage moved from one process to another.",
+}
 
 Sample = tuple[Mapping[str, str], float]
 
@@ -30,6 +37,7 @@ class Metrics:
         self._job = job
         self._began, self._stage_began = time.monotonic(), time.monotonic()
         self._seconds: dict[str, float] = {}
+        self._work: dict[str, Work] = {}
         self.outcome: Outcome | None = None
 
     def __call__(self, event: Event) -> None:
@@ -39,6 +47,8 @@ class Metrics:
                 self._stage_began = time.monotonic()
             case "done":
                 self._seconds[event.stage] = time.monotonic() - self._stage_began
+                if event.work is not None:
+                    self._work[event.stage] = event.work
 
     def text(self, exit_code: int) -> str:
         """Write all samples, each family with its help and type.
@@ -69,6 +79,8 @@ class Metrics:
 
         Raises
         ------
+        ConfigurationError
+            If that is a folder.
         StoreError
             If the disk refuses; the file is then as it was before.
         """
@@ -81,6 +93,13 @@ class Metrics:
         yield "cagp_run_seconds", "How long the last run took.", [({}, time.monotonic() - self._began)]
         stages: list[Sample] = [({"stage": name}, seconds) for name, seconds in self._seconds.items()]
         yield "cagp_stage_seconds", "How long each stage took that was done.", stages
+        for name, meaning in WORK.items():
+            found = {stage: work.counts()[name] for stage, work in self._work.items()}
+            yield (
+                f"cagp_stage_{name}",
+                meaning,
+                [({"stage": stage}, number) for stage, number in found.items()],
+            )
         if self.outcome is None:
             return
         scores, path = self.outcome.calibration, self.outcome.path

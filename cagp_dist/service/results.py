@@ -14,6 +14,7 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
+from cagp_dist.service.events import Clock
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
 from cagp_dist.service.history import errors_group
@@ -301,12 +302,12 @@ def attributes_of(
     groups: "Mapping[str, xr.Dataset]",
     fitted: FittedPrior | None,
     executor: str,
-    seconds: Mapping[str, float],
+    clock: Clock,
 ) -> dict[str, object]:
     """Say where a run comes from and what was found.
 
-    The job as written, prior, fit, versions, plan, timings, how the solve ended, and whether the error bars
-    hold what they promise, from groups ``calibration`` and ``simulation``.
+    The job as written, prior, fit, versions, plan, timings, what each stage handed out, how the solve
+    ended, and whether the error bars hold what they promise, from groups ``calibration`` and ``simulation``.
     """
     calibration = groups["calibration"]
     job, points, cells = task.job, task.points, task.design.cells
@@ -346,7 +347,8 @@ def attributes_of(
         **({"map_cells_blank": blank} if blank else {}),
         "merged_pole_copies": points.merged_pole_copies,
         "plan": list(solution.plan),
-        "timings": {name: round(spent, 3) for name, spent in seconds.items()},
+        "timings": {name: round(spent, 3) for name, spent in clock.seconds.items()},
+        "work": {name: work.counts() for name, work in clock.work.items() if work.tasks},
         "executor": executor,
         "provenance": {
             **task.provenance,

@@ -159,7 +159,7 @@ def run(
             groups=groups,
             fitted=fitted,
             executor=workers().description,
-            seconds=clock.seconds,
+            clock=clock,
         )
         with clock.stage("Publication"):
             whole = self_contained(groups, attributes, task)

@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.runtime import Executor, open_executor
 from cagp_dist.runtime.batch import WORKER_JOB_BYTES, WORKER_JOBS
+from cagp_dist.runtime.counting import count
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import find_scheduler
 from cagp_dist.service.jobfile.tables import Job
@@ -76,7 +77,11 @@ class Workers:
         most = self.deadlines.attempts
         for attempt in range(1, most + 1):
             try:
-                return work(self._rejoined() if attempt > 1 else self())
+                executor = self._rejoined() if attempt > 1 else self()
+                before = executor.sent_bytes()
+                done = work(executor)
+                count(moved_bytes=executor.sent_bytes() - before)
+                return done
             except ClusterLostError as error:
                 self.leave()
                 if attempt == most:

@@ -10,6 +10,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.tiled import TiledGram, cross_product
 from cagp_dist.runtime import Executor
+from cagp_dist.runtime.counting import count
 from cagp_dist.solvers.low_rank import partial_cholesky
 from cagp_dist.solvers.spectrum import lanczos, random_column
 from cagp_dist.solvers.stages import Projection, Simultaneous
@@ -47,6 +48,7 @@ def projection_of(gram: Gram, S: Array, *, executor: Executor) -> Projection:
     from scipy.linalg import solve_triangular
 
     # by tiles, as the sweeps: a grid would factor all its wavenumbers for this one product
+    count(products=S.shape[1])
     image = cross_product(gram.kernel, gram.X, gram.X, S, executor=executor)
     image += gram.noise_variance[:, None] * S
     root = np.linalg.cholesky(S.T @ image)

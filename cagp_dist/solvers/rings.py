@@ -24,6 +24,7 @@ from cagp_dist.kernels import total_variance
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.runtime import Executor, Handle
+from cagp_dist.runtime.counting import count
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.checkpoints import Draft, Kept
 from cagp_dist.solvers.ring_coarse import (
@@ -254,6 +255,7 @@ class RingSystem:
         """``Z = Mt' Y`` (forward ``Mt Y``), sums with it, ``Y - G Z``; a range of wavenumbers is a task."""
         if isinstance(stage, RingProjection):
             return self._project(stage, work, adjoint=adjoint)
+        count(products=work.columns[1] - work.columns[0])
         spans = zip(self._whitened(), self._whitened_right(), self._ranges, strict=True)
         scales = self._scales(stage)
         for home, (sectors, right, (first, last)) in enumerate(spans):

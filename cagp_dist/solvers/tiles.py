@@ -23,6 +23,7 @@ from cagp_dist.gram.targets import Targets, as_list, averaged, part, target_poin
 from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_tile_row
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
+from cagp_dist.runtime.counting import count
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.checkpoints import Draft, Kept
 from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
@@ -222,6 +223,7 @@ class TileSystem:
         """
         if isinstance(stage, Projection | Conditioning):
             return self._project(stage, work, adjoint=adjoint, final=final)
+        count(products=work.width)
         if isinstance(stage, Sweep):
             blocks = self._sweep(stage, work, adjoint=adjoint, final=final)
         elif isinstance(stage, Recurrence):

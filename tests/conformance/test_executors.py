@@ -10,7 +10,9 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor
+from cagp_dist.runtime.counting import counted_work
 from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.solvers.panel_layout import PanelLayout
 
 from ..oracle import assert_same_bits
 from ..problems import regression_problem
@@ -149,3 +151,46 @@ def test_a_solve_that_fails_leaves_the_executor_usable(executor):
     with pytest.raises(NumericalError, match=r"not positive definite .* raise noise_variance"):
         cagp.condition(prior, X, np.ones(40), X, solver=cagp.BlockGaussSeidel(2, 40), executor=executor)
     assert executor.submit(int, 1).result() == 1
+
+
+@pytest.mark.parametrize(
+    "solver", [cagp.BlockGaussSeidel(3, 50), cagp.BlockGaussSeidel(1, 100), cagp.BlockJacobi(4, 50)]
+)
+def test_work_of_sweeps_is_what_the_plan_said(executor, solver):
+    problem = regression_problem(300, q=600, lengthscale=0.2)
+    with counted_work() as work:
+        plan = problem.condition(solver, executor=executor).stats.plan
+    assert work.products == plan.q * plan.iterations * solver.stages
+    groups, blocks = sum(map(len, plan.batches)), 300 // plan.block_size
+    points = plan.panels + 2 * blocks  # of panels and blocks, and the residuals of these
+    opened = len(plan.stored_rows) + plan.keep_factors * blocks + groups * (2 + plan.panels)
+    read = groups * plan.iterations
+    layout = PanelLayout.of(300, block_size=plan.block_size, panels=plan.panels)
+    last = layout.last_visits(list(reversed(range(blocks))))
+    done = [max(last[slice(*layout.tiles_of_panel[panel])]) for panel in range(plan.panels)]
+    left_out = 0 if solver.at_once else groups * sum(blocks - step for step in done)  # by the last sweep
+    assert work.tasks == plan.tasks + points + opened + read - left_out
+
+
+def test_actions_take_a_product_each(executor):
+    with counted_work() as work:
+        regression_problem(300, q=40).condition(cagp.ConjugateGradient(7), executor=executor)
+    assert work.products == 7
+
+
+def test_moved_bytes_are_those_of_arrays_that_leave_a_process(executor):
+    array = np.zeros(100_000)
+    with counted_work() as outer, counted_work() as work:
+        before = executor.sent_bytes()
+        handles = [executor.submit(np.negative, array), executor.submit(np.sum, [array, array])]
+        executor.gather(handles)
+        sent = executor.sent_bytes() - before
+    assert work == outer
+    assert work.tasks == 2
+    if executor.processes == 1:
+        assert (work.moved_bytes, sent) == (0, 0)
+    else:
+        assert work.moved_bytes == 3 * array.nbytes
+        assert array.nbytes <= sent < 1.01 * array.nbytes  # one result, and a number with its type
+    assert executor.gather([executor.submit(operator.add, 1, 1)]) == [2]
+    assert work.tasks == 2
