@@ -151,6 +151,7 @@ class DaskExecutor:
                 self._replace_lost(self._watch.look())
             return call.value()
         except KilledWorker as error:
+            self._watch.check_disks()
             raise ClusterLostError(
                 f"a task was lost with several workers in a row: {str(error).rstrip('.')}. Workers probably "
                 "run out of memory.",

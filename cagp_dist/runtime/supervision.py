@@ -9,12 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cagp_dist.errors import ClusterLostError
+from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.runtime.spilling import describe_full_disks, spilling_of
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ _log = logging.getLogger(__name__)
 BUSY = ("executing", "long-running", "flight")
 """States of tasks, in the metrics of a worker, in which something is done about them."""
 
+
+FULL_DISK_SECONDS = 10.0
+"""In which no worker works on a task, and one is paused whose disk is full, until that is an error."""
+
+ASK_SECONDS = 5.0
+"""How long to wait for what a worker says of itself."""
 
 POLL_SECONDS = 0.5
 """How often to see whether the connection still stands while an answer is waited for."""
@@ -100,6 +108,7 @@ class Watch:
         self._fewest = float("inf")
         self._worked = self._ended = now
         self._deserted = False
+        self._full_disks = ""
 
     def look(self) -> list[str]:
         """Look at the cluster.
@@ -119,10 +128,12 @@ class Watch:
         self._deadlines.check()
         workers = self._workers()
         self._drop_silent(workers)
+        self._look_at_disks(workers)
         if not self._known.isdisjoint(workers) or self._asked(self._anything_processed):
             self._known |= workers.keys()  # of which each may be lost in turn
             self._deserted = False
         elif self._deserted or not workers:
+            self.check_disks()
             raise ClusterLostError(
                 "all workers of the Dask cluster were lost, and with them what they had computed. Their logs "
                 "say why, often that memory ran out. Run the same job again, in that case with more memory "
@@ -183,6 +194,25 @@ class Watch:
             expected=True,  # the task was not what stopped it
         )
 
+    def _look_at_disks(self, workers: dict[str, dict[str, object]]) -> None:
+        """Ask paused workers whether their disks are full, and remember it: soon they may be gone."""
+        paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
+        if paused:
+            with suppress(TimeoutError, OSError):  # busy or gone; the next look is soon
+                found = within(
+                    ASK_SECONDS, lambda: self._client.run(spilling_of, workers=paused, on_error="ignore")
+                )
+                self._full_disks = describe_full_disks(found)
+
+    def check_disks(self) -> None:
+        """Raise `ClusterError` if the disk of a worker was seen to be full; another attempt would fill it."""
+        if self._full_disks:
+            raise ClusterError(
+                f"workers are out of memory, and so are the disks behind it: {self._full_disks}. Free space "
+                "there, or start the workers with another --local-directory; then run the same job again.",
+                remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
+            )
+
     def _check_headway(self, workers: dict[str, dict[str, object]]) -> None:
         """Raise if nothing was done for too long."""
         now = time.monotonic()
@@ -191,6 +221,8 @@ class Watch:
             self._fewest, self._ended = pending, now
         if now == self._ended or any(map(_busy, workers.values())):
             self._worked = now
+        if now - self._worked > min(FULL_DISK_SECONDS, self._deadlines.idle_seconds):
+            self.check_disks()
         if now - self._worked > self._deadlines.idle_seconds:
             paused = sum(worker["status"] == "paused" for worker in workers.values())
             raise ClusterLostError(

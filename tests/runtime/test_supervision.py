@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ClusterLostError, TimeLimitError
+from cagp_dist.errors import ClusterError, ClusterLostError, TimeLimitError
 from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.runtime.spilling import Spilling, free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Watch
 
 from ..oracle import assert_same_bits
@@ -37,6 +38,11 @@ class Stub:
         self.workers, self.status, self.dropped = dict(workers), "running", []
         self.scheduler = types.SimpleNamespace(address="tcp://stub", unregister="unregister")
         self.futures = {"a": types.SimpleNamespace(status="pending")}
+        self.disks = {}
+
+    def run(self, function, *, workers, on_error):
+        assert (function, on_error) == (spilling_of, "ignore")
+        return {address: disk for address, disk in self.disks.items() if address in workers}
 
     def scheduler_info(self, n_workers):
         return {"workers": dict(self.workers)}
@@ -75,6 +81,39 @@ def test_a_cluster_that_makes_no_headway_is_an_error_that_says_why(workers, text
     with pytest.raises(ClusterLostError, match=text):
         look_on(watch, seconds=5.0)
     assert time.monotonic() < began + 2.0
+
+
+FULL = Spilling("/spill/a", ("machine", 1), free_bytes=2**20, due_bytes=5 * 2**20)
+
+
+@pytest.mark.parametrize("then", ["paused", "lost"])
+def test_a_full_disk_of_a_worker_is_an_error_that_names_its_folder(then):
+    """While it is paused, and also where it is lost for it later. Another attempt would fill it, too."""
+    client = Stub({"a": worker(status="paused"), "b": worker()})
+    client.disks = {"a": FULL, "b": FULL}
+    watch = Watch(client, Deadlines(idle_seconds=0.2), ["a", "b"])
+    watch.look()
+    if then == "lost":
+        client.workers.clear()
+    text = (
+        r"/spill/a on worker a has 1 MiB free, and 5 MiB are to be put there\. Free space .* Give the workers"
+    )
+    with pytest.raises(ClusterError, match=text) as caught:
+        look_on(watch, seconds=5.0)
+    assert not isinstance(caught.value, ClusterLostError)
+    assert "worker b" not in str(caught.value), "which is not paused"
+
+
+def test_a_disk_that_takes_what_is_due_is_not_full():
+    client = Stub({"a": worker(status="paused")})
+    client.disks = {"a": Spilling("/spill/a", ("machine", 1), free_bytes=5 * 2**20, due_bytes=5 * 2**20)}
+    with pytest.raises(ClusterLostError, match="1 is paused because the memory is full"):
+        look_on(Watch(client, Deadlines(idle_seconds=0.2), ["a"]), seconds=5.0)
+
+
+def test_the_disk_of_several_workers_is_counted_once():
+    assert free_bytes([FULL, Spilling("/spill/b", ("machine", 1), 2**20, 0)]) == 2**20
+    assert free_bytes([FULL, Spilling("/spill/a", ("other", 1), 2**20, 0)]) == 2**21
 
 
 def test_headway_is_fewer_tasks_that_wait_than_ever():
