@@ -13,7 +13,7 @@ export MPLBACKEND := Agg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-all bench peers experiments docs lint clean
+.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test: install-dev ## the tests
 
 test-all: install-dev ## these and the exhaustive ones: simulation, recovery, other programs, uncompiled code
 	$(PYTEST) $(PYTEST_ARGS)
+
+torture: install-dev ## kill, freeze and damage what jobs run on, hours; TORTURE_ARGS="--scale 0.1" for less
+	$(BIN)/python -m tests.torture $(TORTURE_ARGS)
 
 bench: install ## speed and memory against NumPy and SciPy, as ratios of one run
 	$(BIN)/python -m pipelines.benchmarks $(BENCH_ARGS)

@@ -1,7 +1,16 @@
-"""A Dask cluster of worker processes on this machine."""
+"""Dask clusters on this machine: of worker processes with nannies, and of processes that a test may hit."""
 
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from distributed import Client, LocalCluster
 
@@ -16,3 +25,72 @@ def local_cluster(workers: int) -> Iterator[Client]:
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def closed_port() -> int:
+    """A port of this machine where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Processes:
+    """A scheduler and two workers without nannies, each a process of its own. Use as a context manager.
+
+    Parameters
+    ----------
+    file : Path
+        Where the scheduler says its address.
+    port : int
+        Of the scheduler; 0 lets it choose.
+    """
+
+    def __init__(self, file: Path, *, port: int = 0) -> None:
+        self.file, self._port = str(file), port
+        self.address = f"tcp://127.0.0.1:{port}"
+
+    def __enter__(self) -> Self:
+        self.scheduler = self._start_scheduler()
+        self.workers = [self.worker() for _ in range(2)]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in (self.scheduler, *self.workers):
+            _end(process)
+
+    def _start_scheduler(self) -> "subprocess.Popen[bytes]":
+        Path(self.file).unlink(missing_ok=True)
+        port = str(self._port)
+        started = self._start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+        while not Path(self.file).is_file():
+            time.sleep(0.05)
+        return started
+
+    def worker(self) -> "subprocess.Popen[bytes]":
+        """Start a worker."""
+        return self._start("worker", "--nthreads", "1", "--no-dashboard", "--no-nanny")
+
+    def replace(self, number: int) -> None:
+        """Kill a worker, frozen or not, and start another."""
+        _end(self.workers[number])
+        self.workers[number] = self.worker()
+
+    def restart_scheduler(self, *, pause: float) -> None:
+        """Kill the scheduler; after a pause start it at the same address, with workers as at first."""
+        _end(self.scheduler)
+        time.sleep(pause)
+        self.scheduler = self._start_scheduler()
+        for number in range(len(self.workers)):
+            self.replace(number)
+
+    def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        command = [Path(sys.executable).with_name("dask"), *arguments, "--scheduler-file", self.file]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait()

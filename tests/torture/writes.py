@@ -1,0 +1,218 @@
+"""Kills within what is written: before a file operation of a checkpoint, at any moment of a publication."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import cagp_dist as cagp
+from cagp_dist.errors import CagpError
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.store.checkpoints import Checkpoints, verified
+from cagp_dist.store.publish import current_run, verify
+
+from ..problems import regression_problem
+from ..store import publisher
+from .rows import Row
+
+PROBLEM = regression_problem(90, q=20)
+SOLVERS = {"sweeps": cagp.BlockGaussSeidel(4, 45), "gradients": cagp.ConjugateGradient(4)}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+EVENTS = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
+
+
+def killed_checkpoints(count: int, rng: np.random.Generator, folder: Path) -> Row:
+    """Kill a solve before ``count`` of the file operations of its checkpoints, drawn at random; go on."""
+    row = Row("SIGKILL before a write, flush, rename or removal of a checkpoint")
+    seed = str(rng.integers(2**31))
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.torture.writes", folder / "checkpoints", str(count), seed],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            line = json.loads(text)
+            if "operations" in line:
+                row.notes.append(
+                    f"{line['operations']} such operations in a solve by sweeps and one by gradients; at most "
+                    "the iteration of the kill is done again"
+                )
+                continue
+            row.begin(min(count, int(re.findall(r"\d+", row.notes[0])[0])))
+            for fault in line["faults"]:
+                row.expect(False, fault)
+            row.count(same=line["same"])
+    row.expect(process.returncode == 0, f"exit code {process.returncode}")
+    return row
+
+
+def killed_publications(count: int, rng: np.random.Generator, folder: Path) -> Row:
+    """Kill a process that publishes one run after the other, at random moments; a reader looks on."""
+    row = Row("SIGKILL of a publication, while a reader looks at the current run")
+    root, seed = folder / "publications", str(rng.integers(2**31))
+    seen: list[Path] = []
+    with subprocess.Popen(
+        [sys.executable, publisher.__file__, "random", root, str(count), seed],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None:
+            run = current_run(root)
+            if run is not None:
+                verify(run)
+                seen.append(run)
+            time.sleep(0.01)
+        output = process.communicate()[0]
+    for _ in range(output.count("killed")):
+        row.begin(count)
+        row.count(same=True)  # the publisher has verified the current run, and that none is lost
+    row.expect(process.returncode == 0 and row.runs == count, output[-500:])
+    row.notes.append(f"{len(seen)} looks, at {len(set(seen))} runs: each was whole")
+    return row
+
+
+def faults_of_checkpoints(solve: Path, reported: int) -> list[str]:
+    """What is wrong with the checkpoints of a solve that keeps every iteration and reported so many."""
+    faults, newest = [], 0
+    for kept in sorted(solve.rglob("[0-9]" * 6)):
+        try:
+            about = verified(kept)
+        except CagpError as error:
+            faults.append(str(error))
+            continue
+        if "states" not in about:  # actions: as many as products with G
+            newest = json.loads((kept / "products" / "zarr.json").read_text())["shape"][1]
+            continue
+        newest = len(about["states"])
+        if int(kept.name) != newest:  # they are numbered as they are written
+            faults.append(f"{kept} is of iteration {newest}: iterations that were kept were done again")
+    if newest < reported:
+        faults.append(f"{solve}: iteration {reported} was reported, and {newest} is kept")
+    return faults
+
+
+def digest(posterior: cagp.Posterior) -> str:
+    """Hash every number of a posterior and its trace."""
+    arrays = [posterior.mean, posterior.variance]
+    arrays += [array for step in posterior.trace for array in (step.mean, step.variance)]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
+
+
+def before_operation(root: Path, number: float, action: Callable[[], None]) -> Callable[[], int]:
+    """Act just before the ``number``-th file operation of this process below ``root``; returns a counter.
+
+    Opening for writing, making, renaming and removing files and folders, and flushing anything.
+    """
+    seen = 0
+
+    def count() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            action()
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
+        # removals of a tree name their files alone, below a folder that they opened
+        if (writes or event in EVENTS) and str(root) in str(arguments[0]) + os.getcwd():
+            count()
+
+    fsync = os.fsync
+
+    def counted_fsync(descriptor: int) -> None:
+        count()
+        fsync(descriptor)
+
+    sys.addaudithook(hook)
+    os.fsync = counted_fsync
+    return lambda: seen
+
+
+def _solve(solver: str, root: Path, report: int | None = None) -> cagp.Posterior:
+    """Solve with checkpoints; write the number of each iteration that is done to a descriptor."""
+
+    def progress(state: cagp.Progress) -> None:
+        if report is not None:
+            os.write(report, bytes([state.iteration]))
+
+    return PROBLEM.condition(
+        SOLVERS[solver],
+        covariance="diagonal",
+        executor=SerialExecutor(),
+        checkpoints=Checkpoints(root, seconds=0.0),
+        progress=progress,
+    )
+
+
+def _in_child(work: Callable[[int], None]) -> tuple[int, bytes]:
+    """Fork, work, exit: its status, and what it wrote to the descriptor that it is given."""
+    reader, writer = os.pipe()
+    child = publisher.in_child(lambda: work(writer))
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        said = stream.read()
+    return os.waitpid(child, 0)[1], said
+
+
+def _operations(solver: str, root: Path) -> int:
+    """How many file operations an undisturbed solve has."""
+
+    def work(writer: int) -> None:
+        counted = before_operation(root, np.inf, lambda: None)
+        _solve(solver, root)
+        os.write(writer, str(counted()).encode())
+
+    return int(_in_child(work)[1])
+
+
+def _kill_and_go_on(solver: str, root: Path, number: int, expected: str) -> dict[str, object]:
+    """Kill a solve before an operation, look at what is there, and go on; what was found."""
+
+    def cut(writer: int) -> None:
+        before_operation(root, number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        _solve(solver, root, writer)
+
+    def go_on(writer: int) -> None:
+        found = digest(_solve(solver, root, writer))
+        os.write(writer, b"\0" + found.encode())
+
+    status, reported = _in_child(cut)
+    faults = [] if os.WIFSIGNALED(status) else [f"operation {number} was not reached"]
+    faults += faults_of_checkpoints(root, max(reported, default=0))
+    status, said = _in_child(go_on)
+    again, _, found = said.partition(b"\0")
+    faults += faults_of_checkpoints(root, max(again, default=0))
+    if status:
+        faults.append(f"operation {number}: afterwards status {status}")
+    if left := [str(path) for path in root.rglob(".[0-9]*")]:
+        faults.append(f"operation {number}: {left} are left")
+    return {"faults": faults, "same": found.decode() == expected}
+
+
+def main(folder: Path, count: int, seed: int) -> None:
+    """Print a line of JSON for each kill; forks, and solves itself only what starts no thread."""
+    whole = {
+        name: digest(PROBLEM.condition(solver, covariance="diagonal", executor=SerialExecutor()))
+        for name, solver in SOLVERS.items()
+    }
+    operations = {name: _operations(name, folder / f"whole-{name}") for name in SOLVERS}
+    moments = [(name, number) for name, most in operations.items() for number in range(1, most + 1)]
+    print(json.dumps({"operations": len(moments)}), flush=True)
+    drawn = np.random.default_rng(seed).permutation(len(moments))[:count]
+    for which in sorted(drawn.tolist()):
+        name, number = moments[which]
+        found = _kill_and_go_on(name, folder / f"{name}-{number}", number, whole[name])
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
