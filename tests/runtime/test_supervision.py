@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.spilling import Spilling, free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Watch
 
+from ..clusters import Processes
 from ..oracle import assert_same_bits
 from ..problems import regression_problem
 
@@ -181,34 +180,10 @@ def test_the_time_of_a_whole_job_is_looked_at_whatever_the_cluster_does():
         watch.look()
 
 
-class Processes:
-    """A scheduler and two workers without nannies, each a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = str(folder / "scheduler.json")
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        self.workers = [self.worker() for _ in range(2)]
-
-    def worker(self) -> subprocess.Popen[bytes]:
-        return self._start("worker", "--nthreads", "1", "--no-dashboard", "--no-nanny")
-
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [Path(sys.executable).with_name("dask"), *arguments, "--scheduler-file", self.file]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def stop(self) -> None:
-        for process in (self.scheduler, *self.workers):
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
-    started = Processes(tmp_path)
-    while not Path(started.file).is_file():
-        time.sleep(0.05)
-    yield started
-    started.stop()
+    with Processes(tmp_path / "scheduler.json") as started:
+        yield started
 
 
 def signalled(processes: Processes, hit: Callable[[], None]):

@@ -24,12 +24,13 @@ from ..jobs import job_text, random_points
 OBSERVED = {"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01"]}
 
 
-def job(root):
+def job(root, *, test=None, **runtime):
     return parse_job(
         job_text(
             observations=OBSERVED,
-            design={"train": random_points(220), "test": random_points(20, seed=1)},
+            design={"train": random_points(220), "test": test or random_points(20, seed=1)},
             solver={"name": "block-gauss-seidel", "iterations": 4, "block_size": 50},
+            runtime=runtime,
             output={"root": root},
         )
     )
@@ -62,6 +63,29 @@ def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, m
     assert len(swept) == 4, "the third iteration ended within the grace and was kept"
     assert_same_posterior(again.path, run(job(tmp_path / "whole")).path)
     assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), "a published run needs none"
+
+
+def test_a_job_of_several_solves_goes_on_within_the_second(tmp_path, monkeypatch):
+    """The first fold is done, and is not done again; the second goes on after its second iteration."""
+    read, swept = TileSystem.read, []
+
+    def terminated_in_the_sixth(system, works):
+        swept.append("read")
+        if len(swept) == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return read(system, works)
+
+    def of_folds(root):
+        return job(root, test={"kind": "folds", "count": 2}, checkpoint_seconds=0.0)
+
+    monkeypatch.setattr(TileSystem, "read", terminated_in_the_sixth)
+    with pytest.raises(TerminationError), orderly_termination():
+        run(of_folds(tmp_path / "cut"))
+    kept = sorted(path.parent.name for path in (tmp_path / "cut" / ".checkpoints").rglob("fields-0"))
+    assert kept == ["times-0", "times-0"]
+    again = run(of_folds(tmp_path / "cut"))
+    assert len(swept) == 8, "two folds of four iterations, none of them twice"
+    assert_same_posterior(again.path, run(of_folds(tmp_path / "whole")).path)
 
 
 @pytest.mark.exhaustive

@@ -43,8 +43,8 @@ def killed_checkpoints(count: int, rng: np.random.Generator, folder: Path) -> Ro
             line = json.loads(text)
             if "operations" in line:
                 row.notes.append(
-                    f"{line['operations']} such operations in a solve by sweeps and one by gradients; at most "
-                    "the iteration of the kill is done again"
+                    f"{line['operations']} such operations in a solve by sweeps and one by gradients; at "
+                    "most the iteration of the kill is done again"
                 )
                 continue
             row.begin(min(count, int(re.findall(r"\d+", row.notes[0])[0])))
