@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -135,36 +137,46 @@ def kill(process: "subprocess.Popen[bytes]") -> bool:
 def killed_jobs(count: int, rng: np.random.Generator, folder: Path) -> Row:
     """Kill a job at random moments of its life, the same command again, until it gets through."""
     row = Row("SIGKILL of a whole job, then the same command")
-    kinds = [("sweeps", False), ("gradients", False), ("sweeps", True)]
-    done = 0
-    while row.runs < count:
-        solver, folds = kinds[done % len(kinds)]
+    kinds = [
+        ("sweeps", False, False),
+        ("sweeps", False, True),
+        ("gradients", False, False),
+        ("sweeps", True, False),
+    ]
+    for done, (solver, folds, on_cluster) in enumerate(cycle(kinds)):
+        if row.runs >= count:
+            break
         expected, seconds = _undisturbed(folder / "whole", solver, folds=folds)
         job = JobFolder(folder / f"cut-{done}", solver, folds=folds)
-        while True:
-            process = job.start()
-            delay = rng.uniform(0.2, 1.1) * seconds
-            try:
-                process.wait(delay if row.runs < count else SECONDS)
-            except subprocess.TimeoutExpired:
-                if kill(process):
-                    row.begin(count)
+        code: int | None = None
+        while code != 0:
+            with ExitStack() as stack:
+                options: tuple[str, ...] = ()
+                if on_cluster:  # killed with the job
+                    file = folder / f"cut-{done}.json"
+                    cluster = stack.enter_context(Processes(file, port=closed_port()))
+                    options = ("--scheduler", cluster.address)
+                process = job.start(*options)
+                delay = rng.uniform(0.2, 1.5 if on_cluster else 1.1) * seconds
+                try:
+                    process.wait(delay if row.runs < count else SECONDS)
+                except subprocess.TimeoutExpired:
+                    if kill(process):
+                        row.begin(count)
+            code = process.returncode
             for fault in job.faults_of_checkpoints():
                 row.expect(False, fault)
             verified_or_failed(row, job.runs())
-            if process.returncode == 0:
-                break
-            if process.returncode != -signal.SIGKILL:
-                row.failures.append(f"exit code {process.returncode}: {job.log.read_text()[-500:]}")
+            if code not in (0, -signal.SIGKILL):
+                row.failures.append(f"exit code {code}: {job.log.read_text()[-500:]}")
                 return row
         row.count(same=same_run(job.runs()[0], expected))
         left = list((job.folder / "out" / ".checkpoints").glob("*/*"))
         row.expect(not left, f"checkpoints are left: {left}")
         shutil.rmtree(job.folder)
-        done += 1
     row.notes.append(
-        f"{row.finished} jobs of one or two solves, killed until they were done; at most the iteration of a "
-        "kill was done again"
+        f"{row.finished} jobs of one or two solves, on threads or with a cluster that is killed as well, "
+        "each until it was done; at most the iteration of a kill was done again"
     )
     return row
 
