@@ -31,7 +31,7 @@ from .writes import killed_checkpoints, killed_publications
 SCENARIOS: dict[str, tuple[Scenario, int]] = {
     "workers": (partial(killed_workers, points=3000), 100),
     "jobs": (killed_jobs, 200),
-    "checkpoints": (killed_checkpoints, 10_000),  # all of them
+    "checkpoints": (killed_checkpoints, 1000),  # which is all
     "publications": (killed_publications, 200),
     "schedulers": (killed_schedulers, 20),
     "frozen": (frozen_workers, 10),
