@@ -138,7 +138,7 @@ def frozen_workers(count: int, rng: np.random.Generator, folder: Path) -> Row:
     return row
 
 
-def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: float = 15.0) -> Row:
+def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: float) -> Row:
     """Kill all workers as soon as they have begun: a result or a named error by the deadline.
 
     When the storm is over, the solve goes on from its checkpoints.
