@@ -14,7 +14,17 @@ from typer.core import TyperCommand
 from cagp_dist.cli import clusters, runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
-from cagp_dist.cli.options import Debug, Output, PublishUnconverged
+from cagp_dist.cli.options import (
+    Attempts,
+    Debug,
+    Insecure,
+    JobFile,
+    Output,
+    PublishUnconverged,
+    Scheduler,
+    TimeLimit,
+    Times,
+)
 from cagp_dist.cli.options import examples as _examples
 
 if TYPE_CHECKING:
@@ -33,54 +43,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-
-JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file.", show_default=False)]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Where to compute, as \\[cluster] scheduler of a job (`cagp run --help` lists the names); takes "
-        "precedence over the job file and DASK_SCHEDULER_ADDRESS.",
-        show_default=False,
-    ),
-]
-Times = Annotated[
-    str | None,
-    typer.Option(
-        "--times",
-        metavar="TIMES",
-        help="Times in place of those of the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
-        "'from 2017-01-01 to 2017-01-31 every 6h', 'last 5d at 12:00', latest, or all.",
-        show_default=False,
-    ),
-]
-Attempts = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=100,
-        help="How often a stage is begun or gone on with when its cluster is lost; takes precedence over "
-        "\\[runtime] attempts of the job (3).",
-        show_default=False,
-    ),
-]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS",
-        min=1.0,
-        help="Give up after so long, with exit code 75; takes precedence over \\[runtime] total_seconds of "
-        "the job (no limit).",
-        show_default=False,
-    ),
-]
-Insecure = Annotated[
-    bool,
-    typer.Option(
-        "--insecure", help="Allow connections to a cluster on other machines that are not encrypted (tcp://)."
-    ),
-]
 
 
 def main() -> None:

@@ -1,9 +1,57 @@
 """Arguments and options that several commands share, and how their help ends."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+_setting = partial(typer.Option, show_default=False)
+"""Takes precedence over the job file, which has the default."""
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file.", show_default=False)]
+Times = Annotated[
+    str | None,
+    _setting(
+        "--times",
+        metavar="TIMES",
+        help="Times in place of those of the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
+        "'from 2017-01-01 to 2017-01-31 every 6h', 'last 5d at 12:00', latest, or all.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    _setting(
+        metavar="NAME",
+        help="Where to compute, as \\[cluster] scheduler of a job (`cagp run --help` lists the names); takes "
+        "precedence over the job file and DASK_SCHEDULER_ADDRESS.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure", help="Allow connections to a cluster on other machines that are not encrypted (tcp://)."
+    ),
+]
+Attempts = Annotated[
+    int | None,
+    _setting(
+        metavar="N",
+        min=1,
+        max=100,
+        help="How often a stage is begun or gone on with when its cluster is lost; takes precedence over "
+        "\\[runtime] attempts of the job (3).",
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    _setting(
+        metavar="SECONDS",
+        min=1.0,
+        help="Give up after so long, with exit code 75; takes precedence over \\[runtime] total_seconds of "
+        "the job (no limit).",
+    ),
+]
 
 Output = Annotated[
     Path,

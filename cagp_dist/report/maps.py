@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.cartography.basemap import graticule, shade
-from cagp_dist.cartography.frame import Frame, coastlines, frame_of
+from cagp_dist.cartography.basemap import dots, graticule, shade
+from cagp_dist.cartography.frame import Frame, frame_of
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import Grid, MeanMap, Points, PublishedRun
@@ -276,21 +276,16 @@ def _field(
         return shade(axes, frame, rim, grid, values, colours=scale.colours, norm=limits, aspect="auto")
     # A fixed pale ground under diverging dots: on a dark page, too, small residuals are the quiet ones.
     axes.fill(*frame.outline(), facecolor=PANEL, edgecolor="none", zorder=0)
-    line = axes.plot(*coastlines(frame), color="#8d98a3", linewidth=0.55, zorder=2)[0]
-    line.set_clip_path(rim)
-    x, y = frame.project(points.longitude_degrees, points.latitude_degrees)
     furthest_last = drawing_order(values, scale)
-    return axes.scatter(
-        x[furthest_last],
-        y[furthest_last],
-        c=values[furthest_last],
-        s=float(np.clip(9000.0 / len(values), 5.0, 28.0)),
-        cmap=scale.colours,
+    return dots(
+        axes,
+        frame,
+        rim,
+        points.longitude_degrees[furthest_last],
+        points.latitude_degrees[furthest_last],
+        values[furthest_last],
+        colours=scale.colours,
         norm=limits,
-        linewidths=0.25,
-        edgecolors="#4a545e",
-        zorder=6,
-        clip_on=False,  # a point on the rim is a whole dot
     )
 
 

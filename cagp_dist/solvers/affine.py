@@ -27,7 +27,7 @@ from cagp_dist.solvers.kept_weights import adjoint_weights, write_weights
 from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.spectrum import admissible
-from cagp_dist.solvers.stages import Stage, Sweep
+from cagp_dist.solvers.stages import BlockStage, Stage, Sweep
 from cagp_dist.solvers.status import WORST_CONDITION, Status
 from cagp_dist.solvers.stopping import MOST_STEPS, Enough
 from cagp_dist.solvers.tiles import TileSystem
@@ -198,7 +198,7 @@ class Affine(ABC):
             system,
             cycle,
             iterations=self.iterations,
-            status=_status(problem.gram, executor) if system.solves_exactly(cycle[0]) else Status.COMPLETED,
+            status=_status(problem.gram, executor) if _solves(cycle[0], system) else Status.COMPLETED,
             start=problem.start,
             keep_leftover=problem.keep_leftover or (enough is not None and enough.reads_leftover),
             enough=enough,
@@ -225,8 +225,7 @@ class Affine(ABC):
                     "a solve by whole rings keeps no weights of targets; expected a plan by blocks of points."
                 )
             groups = write_weights(draft, adjoint_weights(system, cycle, iterations=self.iterations))
-            exact = system.solves_exactly(cycle[0])
-            status = _status(problem.gram, executor) if exact else Status.COMPLETED
+            status = _status(problem.gram, executor) if _solves(cycle[0], system) else Status.COMPLETED
         return {
             "groups": groups,
             "iterations": self.iterations,
@@ -330,6 +329,12 @@ def system_of(problem: Problem, plan: Plan, executor: Executor) -> System[Any]:
     if plan.rings_per_block:
         return RingSystem(problem, plan=plan, executor=executor)
     return TileSystem(problem, plan=plan, executor=executor)
+
+
+def _solves(stage: Stage, system: System[Any]) -> bool:
+    """Whether one such stage solves the whole system: a single block, solved as a whole."""
+    whole = isinstance(stage, BlockStage) and stage.whole_blocks and stage.relaxation == 1.0
+    return whole and system.blocks == 1
 
 
 def _status(gram: Gram, executor: Executor) -> Status:

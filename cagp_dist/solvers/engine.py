@@ -55,10 +55,6 @@ class System(Protocol[Work]):
     @property
     def batches(self) -> Sequence[Sequence[Range]]: ...
 
-    def solves_exactly(self, stage: Stage) -> bool:
-        """Whether one such stage solves the whole system."""
-        ...
-
     def coupling(self, stage: Simultaneous) -> float:
         """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole."""
         ...

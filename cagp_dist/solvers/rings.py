@@ -130,15 +130,6 @@ class RingSystem:
         """Groups of targets; those of the grid itself are one."""
         return self._plan.batches
 
-    def solves_exactly(self, stage: Stage) -> bool:
-        """Whether one such stage solves the whole system: one band of all rings."""
-        return (
-            isinstance(stage, BlockStage)
-            and stage.whole_blocks
-            and stage.relaxation == 1.0
-            and self.blocks == 1
-        )
-
     def coupling(self, stage: Simultaneous) -> float:
         """Largest eigenvalue of ``P^-1 G`` on the bands that a stage solves at once, of all wavenumbers."""
         found = [

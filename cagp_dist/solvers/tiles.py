@@ -117,15 +117,6 @@ class TileSystem:
         """Column groups of each batch of targets."""
         return self._plan.batches
 
-    def solves_exactly(self, stage: Stage) -> bool:
-        """Whether one such stage solves the whole system: one block, solved as a whole."""
-        return (
-            isinstance(stage, BlockStage)
-            and stage.whole_blocks
-            and stage.relaxation == 1.0
-            and self.blocks == 1
-        )
-
     def coupling(self, stage: Simultaneous) -> float:
         """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole.
 

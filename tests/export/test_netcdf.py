@@ -206,12 +206,18 @@ def test_the_compliance_checker_finds_no_error(netcdf, group):
     assert "All tests passed!" in shown
 
 
+def exported_map(folder, region):
+    """A run with a map of the region, and the file of that map."""
+    latitude, longitude = REGIONS[region]
+    run = publish_run(folder / "out", latitude=latitude, longitude=longitude)
+    return run, export_run(run, to="netcdf", groups=["map"], output=folder / "map.nc")[0]
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("region", REGIONS)
 def test_cdo_sees_the_same_cells(tmp_path, region):
     latitude, longitude = REGIONS[region]
-    run = publish_run(tmp_path / "out", latitude=latitude, longitude=longitude)
-    path = export_run(run, to="netcdf", groups=["map"], output=tmp_path / "map.nc")[0]
+    run, path = exported_map(tmp_path, region)
     lines = program("cdo", "-s", "griddes", path).splitlines()
     grid = dict(line.split("=", 1) for line in lines if "=" in line)
     grid = {name.strip(): value.strip() for name, value in grid.items()}
@@ -239,8 +245,7 @@ def test_nco_puts_files_in_a_row(netcdf, tmp_path):
 @pytest.mark.parametrize("region", REGIONS)
 def test_gdal_puts_the_map_where_it_is(tmp_path, region):
     latitude, longitude = REGIONS[region]
-    run = publish_run(tmp_path / "out", latitude=latitude, longitude=longitude)
-    path = export_run(run, to="netcdf", groups=["map"], output=tmp_path / "map.nc")[0]
+    _, path = exported_map(tmp_path, region)
     shown = json.loads(program("gdalinfo", "-json", f"NETCDF:{path}:t2m_mean"))
     dx, dy = longitude[1] - longitude[0], latitude[1] - latitude[0]
     west = longitude[0] - dx / 2

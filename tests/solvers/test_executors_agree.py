@@ -90,6 +90,12 @@ SENT_CASES = [(name, question) for name, question in FEW_CASES if name in SENT]
 """Every kind of task is sent to other processes in every run."""
 
 
+def by_workers(workers: int, cases: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Some cases on so many workers, and at leisure all of them on one, two and three."""
+    at_leisure = [pytest.param(number, CASES, marks=pytest.mark.exhaustive) for number in (1, 2, 3)]
+    return pytest.mark.parametrize(("workers", "cases"), [(workers, cases), *at_leisure])
+
+
 @pytest.fixture(scope="module", autouse=True)
 def settings_of_this_process() -> Iterator[None]:
     """Two BLAS threads outside of solves, as users have them, where bits must not depend on their number.
@@ -166,15 +172,7 @@ def test_the_problem_exercises_panels_groups_and_kept_tiles(points, reference):
     assert reference("blocks", "narrow").stats.plan.panels == 1
 
 
-@pytest.mark.parametrize(
-    ("workers", "cases"),
-    [
-        (2, MOST_CASES),
-        pytest.param(1, CASES, marks=pytest.mark.exhaustive),
-        pytest.param(2, CASES, marks=pytest.mark.exhaustive),
-        pytest.param(3, CASES, marks=pytest.mark.exhaustive),
-    ],
-)
+@by_workers(2, MOST_CASES)
 def test_threads(points, reference, grown, workers, cases):
     with ThreadExecutor(workers) as executor:
         for case in cases:
@@ -202,15 +200,7 @@ def test_sums_do_not_depend_on_where_a_solution_lies_in_memory(full):
     np.testing.assert_array_equal(here.downdate, there.downdate)
 
 
-@pytest.mark.parametrize(
-    ("workers", "cases"),
-    [
-        (3, FEW_CASES),
-        pytest.param(1, CASES, marks=pytest.mark.exhaustive),
-        pytest.param(2, CASES, marks=pytest.mark.exhaustive),
-        pytest.param(3, CASES, marks=pytest.mark.exhaustive),
-    ],
-)
+@by_workers(3, FEW_CASES)
 def test_threads_that_pretend_to_be_processes(points, reference, workers, cases):
     """Between processes the next block is solved before its panel is updated, and no tile is kept."""
     with ThreadExecutor(workers) as executor:
@@ -254,15 +244,7 @@ def test_memory_that_is_short_changes_the_plan_and_no_bit(points, reference):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(
-    ("workers", "cases"),
-    [
-        (2, SENT_CASES),
-        pytest.param(1, CASES, marks=pytest.mark.exhaustive),
-        pytest.param(2, CASES, marks=pytest.mark.exhaustive),
-        pytest.param(3, CASES, marks=pytest.mark.exhaustive),
-    ],
-)
+@by_workers(2, SENT_CASES)
 def test_dask(points, reference, grown, cluster_of, workers, cases):
     X, y, X_test = points
     problem = RegressionProblem(cagp.Prior(cagp.Matern32(0.1), 0.01), X, y, X_test)

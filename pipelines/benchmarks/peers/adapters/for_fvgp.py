@@ -1,5 +1,7 @@
 """fvGP: dense, and gp2Scale, which needs a kernel of compact support and works on Dask."""
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse
 from distributed import Client, LocalCluster
@@ -30,6 +32,19 @@ def _zero(X: Array, hyperparameters: Array) -> Array:
     return np.zeros(len(X))
 
 
+def _model(problem: Problem, kernel: Callable[..., object], **options: object) -> GP:
+    """Make the process of a problem; the dense way factors its matrix here."""
+    return GP(
+        problem.X,
+        problem.y,
+        init_hyperparameters=np.array([problem.variance, problem.lengthscale]),
+        noise_variances=np.full(len(problem.y), problem.noise_variance),
+        kernel_function=kernel,
+        prior_mean_function=_zero,
+        **options,
+    )
+
+
 def _predict(model: GP, problem: Problem, clock: Clock) -> Prediction:
     with clock("predict"):
         mean = model.posterior_mean(problem.X_test)["m(x)"]
@@ -40,14 +55,7 @@ def _predict(model: GP, problem: Problem, clock: Clock) -> Prediction:
 def cholesky(problem: Problem, clock: Clock) -> Prediction:
     """Exact, by a dense factor."""
     with clock("solve"):
-        model = GP(
-            problem.X,
-            problem.y,
-            init_hyperparameters=np.array([problem.variance, problem.lengthscale]),
-            noise_variances=np.full(len(problem.y), problem.noise_variance),
-            kernel_function=matern32,
-            prior_mean_function=_zero,
-        )
+        model = _model(problem, matern32)
     return _predict(model, problem, clock)
 
 
@@ -58,13 +66,9 @@ def gp2scale(problem: Problem, clock: Clock) -> Prediction:
         client = Client(cluster)
     with cluster, client:
         with clock("solve"):
-            model = GP(
-                problem.X,
-                problem.y,
-                init_hyperparameters=np.array([problem.variance, problem.lengthscale]),
-                noise_variances=np.full(len(problem.y), problem.noise_variance),
-                kernel_function=tapered,
-                prior_mean_function=_zero,
+            model = _model(
+                problem,
+                tapered,
                 gp2Scale=True,
                 gp2Scale_batch_size=BATCH,
                 linalg_mode="sparseLU",  # Krylov modes solve once for each variance: four times slower
