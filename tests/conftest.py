@@ -1,12 +1,17 @@
 """For the whole suite: Hypothesis profiles, one BLAS thread for small dense formulas, a Dask cluster."""
 
 import asyncio
+import io
+import json
 import os
+import subprocess
+import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +20,8 @@ from threadpoolctl import threadpool_limits
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
+
+T = TypeVar("T")
 
 # `ci`, the default, draws the same examples in every run; HYPOTHESIS_PROFILE=dev looks for new ones.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -60,6 +67,25 @@ def zarr_stays_in_its_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def traced() -> Iterator[Callable[[Callable[[], T]], tuple[T, int]]]:
+    """What a function returns, and the most bytes that NumPy and Python allocated meanwhile.
+
+    Tracing goes on until the test and its threads have ended: CPython 3.11 crashes where it stops while
+    compiled code of another thread asks for memory (python/cpython issue 128679).
+    """
+
+    def measured(function: Callable[[], T]) -> tuple[T, int]:
+        tracemalloc.start()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        found = function()
+        return found, tracemalloc.get_traced_memory()[1] - before
+
+    yield measured
+    tracemalloc.stop()
+
+
 _SAMPLES: dict[str, "xr.Dataset"] = {}
 
 
@@ -82,6 +108,28 @@ def sample_is_decoded_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample, "open_file", opened)
         yield
+
+
+@pytest.fixture
+def decoder_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a child process does with a file is done here: its start takes longer than small files.
+
+    `tests.era5.test_files` has that process, and what it costs when a file crashes or delays it.
+    """
+    from cagp_dist.era5 import _decode, files
+
+    start = subprocess.run
+
+    def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
+        if command[-1] != _decode.__name__:
+            return start(command, **settings)
+        job = json.loads(settings["input"])
+        del job["parent"]  # with which the child ends
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", io.StringIO(json.dumps(job)))
+            return subprocess.CompletedProcess(command, _decode.main(), "", "")
+
+    monkeypatch.setattr(files.subprocess, "run", run)
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,10 @@ from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError
 from cagp_dist.service.jobfile.config import parse_job
 
+from . import sources
 from .jobs import job_text, random_points
 from .regional import corrupted
+from .sources import save, smooth
 
 JOB = job_text(
     observations={"source": "file:field.nc"},
@@ -36,26 +38,17 @@ JOB = job_text(
 def temperature(*, units: str = "K") -> xr.Dataset:
     """A smooth field of 12 x 24 points in the layout of the Climate Data Store."""
     latitude, longitude = np.arange(82.5, -90.0, -15.0), np.arange(0.0, 360.0, 15.0)
-    phi, lam = np.deg2rad(latitude)[:, None], np.deg2rad(longitude)[None, :]
-    values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam)
-    return xr.Dataset(
-        {"t2m": (("valid_time", "latitude", "longitude"), values[None].astype("f4"), {"units": units})},
-        coords={
-            "valid_time": np.array(["2020-01-01T00:00"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
+    return sources.temperature(
+        smooth(latitude, longitude), latitude=latitude, longitude=longitude, time="valid_time", units=units
     )
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, decoder_in_this_process):
     """An empty current folder with a good field and a good job."""
     monkeypatch.chdir(tmp_path)
     temperature().to_netcdf("field.nc", engine="scipy")
-    temperature().sel(latitude=slice(70, 0), longitude=slice(0, 80)).to_zarr(
-        "europe.zarr", zarr_format=3, consolidated=False
-    )
+    save(temperature().sel(latitude=slice(70, 0), longitude=slice(0, 80)), Path("europe.zarr"))
     Path("job.toml").write_text(JOB)
     return tmp_path
 
@@ -185,7 +178,7 @@ def test_a_climatology_that_is_not_there_is_refused(folder):
 def test_a_climatology_with_gaps_is_refused(folder):
     holed = temperature()
     holed["t2m"][0, 3, 5:8] = np.nan
-    holed.to_zarr("holed.zarr", zarr_format=3, consolidated=False)
+    save(holed, Path("holed.zarr"))
     job = JOB.replace('"quadratic-latitude"', '"climatology:holed.zarr"')
     assert_refused(run(job=job), 1, "holed.zarr: 3 of 288 values of the climatology are missing", "Fill them")
 

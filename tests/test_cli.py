@@ -24,6 +24,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.metrics import Metrics, _number
 
 from .jobs import job_text, map_grid, random_points
+from .sources import save, smooth, temperature
 
 CAGP = Path(sys.executable).with_name("cagp")
 
@@ -34,18 +35,8 @@ JOB = job_text(design={"train": random_points(300), "test": random_points(40, se
 def field(tmp_path_factory):
     """A smooth field of 24 x 48 points as a Zarr store."""
     latitude, longitude = np.arange(-86.25, 90.0, 7.5), np.arange(0.0, 360.0, 7.5)
-    phi, lam = np.deg2rad(latitude)[None, :, None], np.deg2rad(longitude)[None, None, :]
-    values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam)
-    path = tmp_path_factory.mktemp("source") / "field.zarr"
-    xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
-        coords={
-            "time": np.array(["2020-01-01"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
-    ).to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    field = temperature(smooth(latitude, longitude), latitude=latitude, longitude=longitude)
+    return save(field, tmp_path_factory.mktemp("source") / "field.zarr")
 
 
 @pytest.fixture
@@ -62,6 +53,18 @@ def small(field) -> str:
 
 def cagp(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def page_not_drawn(monkeypatch):
+    """A report without figures, which take longer than the runs of tests."""
+
+    def write_report(run, to):
+        to.mkdir(parents=True)
+        (to / "report.html").touch()
+        return to / "report.html"
+
+    monkeypatch.setattr("cagp_dist.report.write_report", write_report)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +88,7 @@ def test_run_prints_scores_and_paths(done):
     assert f"{rmse:.3f} K" in result.stdout
 
 
-def test_json_log_and_metrics_tell_programs_what_people_are_told(job, tmp_path):
+def test_json_log_and_metrics_tell_programs_what_people_are_told(job, tmp_path, page_not_drawn):
     file = tmp_path / "metrics" / "cagp.prom"
     result = cagp("run", job, "--log-format", "json", "--metrics", file)
     assert result.exit_code == 0, result.output
@@ -242,7 +245,7 @@ def test_run_shows_its_stages_on_standard_error(done):
     assert any(line.startswith("done") and line.endswith("completed after 2 iterations") for line in lines)
 
 
-def test_a_single_iteration_is_said_in_the_singular(tmp_path, field):
+def test_a_single_iteration_is_said_in_the_singular(tmp_path, field, page_not_drawn):
     path = tmp_path / "job.toml"
     path.write_text(
         f'{small(field)}[output]\nroot = "{tmp_path}/out"\n'.replace("iterations = 2", "iterations = 1")
@@ -531,7 +534,7 @@ def test_every_error_is_one_block_with_its_exit_code(job, monkeypatch, error, co
         assert "Traceback" in debugged.stderr
 
 
-def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch):
+def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch, page_not_drawn):
     import dataclasses
 
     import cagp_dist.service.run as service

@@ -1,7 +1,6 @@
 """Data that grow: the posterior is that of all stages on all data, as they came (math 14)."""
 
 import dataclasses
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -201,7 +200,7 @@ def test_one_block_of_all_points_is_exact(problem):
     assert stream.posterior().status is cagp.Status.COMPLETED
 
 
-def test_the_plan_counts_what_it_takes():
+def test_the_plan_counts_what_it_takes(traced):
     problem = regression_problem(1500, q=300, lengthscale=0.3)
     stream = cagp.GrowingData(
         problem.prior,
@@ -211,12 +210,7 @@ def test_the_plan_counts_what_it_takes():
     )
     for start in range(0, 1500, 500):
         stream.append(problem.X[start : start + 500], problem.y[start : start + 500])
-    tracemalloc.start()
-    try:
-        posterior = stream.posterior()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    posterior, peak = traced(stream.posterior)
     assert 0.3 * posterior.stats.plan.peak_bytes < peak < posterior.stats.plan.peak_bytes
 
 

@@ -1,7 +1,5 @@
 """Conjugate gradients for several right-hand sides against dense solves, with any preconditioner."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -287,19 +285,16 @@ def test_values_that_are_not_finite_are_an_error(bad):
         solve(G, right, lambda rows: Preconditioned(np.full_like(rows, bad)))
 
 
-def test_memory_is_what_is_said():
+def test_memory_is_what_is_said(traced):
     """64 n r bytes: eight arrays, those that the product and the preconditioner return included."""
     diagonal, right = np.linspace(1.0, 50.0, 40_000), right_sides(40_000)
-    tracemalloc.start()
-    try:
-        conjugate_gradients(
+    _, peak = traced(
+        lambda: conjugate_gradients(
             lambda rows: rows * diagonal,
             right,
             precondition=lambda rows: Preconditioned(rows / (1.0 + diagonal)),
             tolerance=1e-8,
             iterations=5,
         )
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    )
     assert 0.8 * 64 * right.size < peak < 1.02 * 64 * right.size

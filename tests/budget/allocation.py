@@ -1,6 +1,4 @@
-"""What a solve allocates, problems that are planned and solved, and cases with numbers of workers."""
-
-import tracemalloc
+"""Problems that are planned and solved, and cases with numbers of workers."""
 
 import numpy as np
 import pytest
@@ -24,17 +22,6 @@ def with_workers(cases: list[tuple], *numbers: int, turns: tuple[int, ...]) -> l
             marks = () if workers == turns[number % len(turns)] else pytest.mark.exhaustive
             found.append(pytest.param(*case, workers, marks=marks))
     return found
-
-
-def traced(solve):
-    """What ``solve`` returns, and the most that it allocated."""
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        found = solve()
-        return found, tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
 
 
 GRID = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 60), 120)

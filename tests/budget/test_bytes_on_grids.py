@@ -11,7 +11,7 @@ from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers.affine import Affine
 
-from .allocation import GRID, MIB, gaussian_problem, traced, with_workers
+from .allocation import GRID, MIB, gaussian_problem, with_workers
 
 CELLS = cagp.cell_means(np.linspace(-90.0, 90.0, 10), np.linspace(3.0, 363.0, 13))
 ON_GRIDS = {
@@ -63,7 +63,7 @@ def with_gaps(cases: list[tuple]) -> list:
     ("solver", "q", "fields", "covariance", "gaps", "workers"), with_gaps(ON_A_GRID), ids=repr
 )
 def test_planned_bytes_bound_what_is_allocated_on_grids(
-    solver, q, fields, covariance, gaps, workers, warm_grids
+    solver, q, fields, covariance, gaps, workers, warm_grids, traced
 ):
     if gaps != "whole" and q is None and isinstance(solver, (cagp.BlockGaussSeidel, cagp.BlockJacobi)):
         q = 500  # all points of the grid in tiles take long
@@ -104,7 +104,7 @@ GRID_CASES = [
 @pytest.mark.parametrize(
     ("solver", "gaps", "targets", "workers"), with_workers(GRID_CASES, 0, 2, turns=(0, 2, 2, 0))
 )
-def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, workers, warm):
+def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, workers, warm, traced):
     """Factors of the blocks, tables of distances and transforms included; poles and gaps too."""
     grid = cagp.LatLonGrid(np.linspace(-90.0, 89.0, 90), 120)
     y = np.random.default_rng(0).normal(size=grid.shape)
@@ -131,7 +131,7 @@ TALL = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 1500), 2)
 
 @pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
 @pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1), cagp.SOR(1, 1.5)], ids=repr)
-def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids):
+def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids, traced):
     """They go by tiles, Jacobi where rings take too much: nothing of theirs takes the factors of the grid."""
     field = np.random.default_rng(0).normal(size=TALL.shape)
     if gaps:
@@ -156,7 +156,7 @@ def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids):
 
 @pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
 @pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1)], ids=repr)
-def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps, warm_grids):
+def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps, warm_grids, traced):
     field = np.random.default_rng(0).normal(size=TALL.shape)
     if gaps:
         field[700, 1] = np.nan
@@ -178,7 +178,7 @@ def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps,
     np.testing.assert_allclose(means[0].ravel()[at], expected, rtol=0.0, atol=1e-9)
 
 
-def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids):
+def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids, traced):
     """Its blocks of 512 points would take 8 MiB."""
     X, y, X_test = gaussian_problem(2000, 1, 1)
     prior, plans = cagp.Prior(cagp.Matern32(0.1), 0.1), []
@@ -193,7 +193,7 @@ def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids):
 
 @pytest.mark.parametrize("fields", [1, 12])
 @pytest.mark.parametrize("where", ["points", "a whole grid"])
-def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_grids):
+def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_grids, traced):
     """What does not fit is refused before any work."""
     rng, q = np.random.default_rng(0), 60_000
     targets = cagp.unit_sphere(rng.uniform(-80.0, 80.0, q), rng.uniform(0.0, 360.0, q))
@@ -220,7 +220,7 @@ def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_
     compute(12 * peak)
 
 
-def test_planned_bytes_bound_a_grid_under_loud_noise(warm_grids):
+def test_planned_bytes_bound_a_grid_under_loud_noise(warm_grids, traced):
     """Its variances come from solves, not from the inverse's diagonal; the plan knows no noise."""
     field, plans = np.random.default_rng(0).normal(size=GRID.shape), []
     prior = cagp.Prior(cagp.Matern32(0.1), 1e7)

@@ -12,7 +12,7 @@ from cagp_dist.errors import BudgetError
 from cagp_dist.gram import tiled
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
-from .allocation import GRID, MIB, gaussian_problem, traced, with_workers
+from .allocation import GRID, MIB, gaussian_problem, with_workers
 
 HYBRID = cagp.Hybrid(
     [cagp.TwoLevelBlockJacobi(1, 256, 50), cagp.ConjugateGradient(60), cagp.BlockGaussSeidel(1, 256)]
@@ -77,7 +77,9 @@ ON_POINTS = [
         pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, 2, marks=pytest.mark.exhaustive),
     ],
 )
-def test_planned_bytes_bound_what_is_allocated(n, q, fields, solver, covariance, limit, workers, warm):
+def test_planned_bytes_bound_what_is_allocated(
+    n, q, fields, solver, covariance, limit, workers, warm, traced
+):
     """Every array that NumPy allocates counts; buffers of compiled functions are below a MiB per worker."""
     X, y, X_test = gaussian_problem(n, q, fields)
     prior = cagp.Prior(cagp.Matern32(0.1), 0.1)
@@ -114,7 +116,7 @@ def sphere(generator, count, *, spread=np.inf):
     ids=repr,
 )
 def test_plans_count_the_bounds_of_the_computational_variance(
-    n, q, nodes, solver, spread, limit, workers, warm, warm_grids
+    n, q, nodes, solver, spread, limit, workers, warm, warm_grids, traced
 ):
     generator, prior = np.random.default_rng(0), cagp.Prior(cagp.Matern32(0.1), 0.1)
     targets = sphere(generator, q * nodes, spread=spread)

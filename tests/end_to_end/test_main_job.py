@@ -15,6 +15,7 @@ from cagp_dist.solvers import Status
 from cagp_dist.store.publish import verify
 
 from ..jobs import job_text, map_grid, random_points
+from ..sources import save, temperature
 
 GROUPS = ("posterior", "map", "calibration", "trace", "observations")
 
@@ -30,15 +31,9 @@ def two_times(path: Path) -> Path:
     phi, lam = np.deg2rad(latitude)[None, :, None], np.deg2rad(longitude)[None, None, :]
     drift = np.array([0.0, 1.0])[:, None, None]
     values = 285.0 - 40.0 * np.sin(phi) ** 2 + 5.0 * np.cos(phi) * np.sin(2.0 * lam + drift)
-    xr.Dataset(
-        {"t2m": (("valid_time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
-        coords={
-            "valid_time": np.array(["2020-01-01T00:00", "2020-01-01T06:00"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
-    ).to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    times = ["2020-01-01T00:00", "2020-01-01T06:00"]
+    field = temperature(values, latitude=latitude, longitude=longitude, times=times, time="valid_time")
+    return save(field, path)
 
 
 def small_job(folder: Path) -> str:

@@ -12,6 +12,7 @@ import xarray as xr
 from cagp_dist.store.publish import output_lock
 
 from ..jobs import job_text
+from ..sources import save, temperature
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 
@@ -38,15 +39,8 @@ def load(name: str):
 @pytest.fixture
 def job(tmp_path):
     latitude, longitude = np.arange(-78.75, 90.0, 22.5), np.arange(0.0, 360.0, 30.0)
-    values = np.random.default_rng(3).normal(280.0, 8.0, (1, 8, 12)).astype("f4")
-    xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})},
-        coords={
-            "time": np.array(["2020-01-01"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
-    ).to_zarr(tmp_path / "field.zarr", zarr_format=3, consolidated=False)
+    values = np.random.default_rng(3).normal(280.0, 8.0, (1, 8, 12))
+    save(temperature(values, latitude=latitude, longitude=longitude), tmp_path / "field.zarr")
     path = tmp_path / "job.toml"
     path.write_text(text_of(tmp_path))
     return str(path)

@@ -1,4 +1,7 @@
-"""Every file is decoded by a child process of its own here, as it is outside of tests."""
+"""Every file is decoded by a child process of its own here, as it is outside of tests.
+
+A test that is not about that process may ask for ``decoder_in_this_process``.
+"""
 
 import pytest
 

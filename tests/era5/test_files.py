@@ -22,6 +22,8 @@ from cagp_dist.errors import ConfigurationError, DataError
 from ..regional import EUROPE, GAPS, corrupted, day
 from .fields import grib, netcdf3, netcdf4, raw_dataset, zipped
 
+in_this_process = pytest.mark.usefixtures("decoder_in_this_process")
+
 
 @pytest.fixture
 def write(tmp_path):
@@ -48,6 +50,7 @@ def test_netcdf4_of_the_new_layout(write, scratch):
     assert list(scratch.iterdir()) == []
 
 
+@in_this_process
 def test_netcdf3_and_a_selection(write, scratch):
     raw = raw_dataset()
     field = open_file(
@@ -56,6 +59,7 @@ def test_netcdf3_and_a_selection(write, scratch):
     xr.testing.assert_equal(field, canonical(raw, times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0)))
 
 
+@in_this_process
 def test_a_zip_of_several_files_is_joined_and_other_members_are_ignored(write, scratch):
     raw = raw_dataset(times=("2020-01-01", "2020-01-02"))
     rain = raw.rename(t2m="tp")
@@ -71,6 +75,7 @@ def test_a_zip_of_several_files_is_joined_and_other_members_are_ignored(write, s
     assert list(scratch.iterdir()) == []
 
 
+@in_this_process
 def test_grib_times_are_found_by_their_headers(write, scratch):
     path = write(grib(["2020-02-01T06:00", "2020-01-31T18:00", "2020-02-01T00:00"]))
     (path.parent / f"{path.name}.idx").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")  # never unpickled
@@ -129,6 +134,7 @@ def test_a_truncated_file_is_an_error_that_names_it(write, scratch, make):
     assert list(scratch.iterdir()) == []
 
 
+@in_this_process
 def test_a_damaged_member_of_a_zip_is_found(write, scratch):
     data = bytearray(zipped(a=netcdf3(raw_dataset())))
     data[300] ^= 4
@@ -136,6 +142,7 @@ def test_a_damaged_member_of_a_zip_is_found(write, scratch):
         open_file(write(bytes(data)), scratch=scratch)
 
 
+@in_this_process
 def test_a_zip_without_data_is_an_error(write, scratch):
     with pytest.raises(DataError, match="the zip holds no GRIB or NetCDF file"):
         open_file(write(zipped(a=b"words", b=zipped(c=b"x"))), scratch=scratch)
@@ -147,6 +154,7 @@ def test_a_zip_that_would_fill_the_disk_is_not_unpacked(write, tmp_path, monkeyp
         list(_decode._unpacked(write(zipped(a=b"x" * 2000)), tmp_path))
 
 
+@in_this_process
 def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
     import eccodes
 
@@ -158,6 +166,7 @@ def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
         open_file(path, scratch=scratch)
 
 
+@in_this_process
 def test_errors_of_the_selection_keep_their_kind(write, scratch):
     path = write(netcdf3(raw_dataset()))
     with pytest.raises(ConfigurationError, match=f"{path}: grid_degrees is 3"):
@@ -232,6 +241,7 @@ def test_the_decoder_is_not_given_the_key(write, scratch, tmp_path, monkeypatch)
     assert str(caught.value).endswith(":/somewhere")
 
 
+@in_this_process
 def test_a_regional_file_across_greenwich_is_the_part_of_the_global_field(scratch):
     sample = open_source("sample", area=(60.0, -10.0, 30.0, 40.0), cache_directory=scratch)
     field = open_file(EUROPE, scratch=scratch)
@@ -246,6 +256,7 @@ def test_a_corrupted_grib_message_is_refused(write, scratch):
         open_file(write(corrupted(), "corrupted.grib"), scratch=scratch)
 
 
+@in_this_process
 def test_missing_values_of_grib_are_dropped_and_counted(scratch):
     points = observation_points(open_file(GAPS, scratch=scratch))
     assert points.values_kelvin.shape == (1, 2376)

@@ -1,6 +1,5 @@
 """Observed points in a window of a grid, with gaps in it: exact solves as those of the dense matrix."""
 
-import tracemalloc
 from contextlib import ExitStack
 
 import numpy as np
@@ -157,7 +156,7 @@ def test_a_window_is_solved_by_itself_where_that_is_cheap():
 @pytest.mark.parametrize(
     ("q", "fields", "covariance"), [(600, 1, "diagonal"), (150, 1, "full"), (20, 40, "diagonal")]
 )
-def test_planned_bytes_bound_what_is_allocated(q, fields, covariance, workers):
+def test_planned_bytes_bound_what_is_allocated(q, fields, covariance, workers, traced):
     rng = np.random.default_rng(0)
     region = cagp.LatLonWindow.from_axes(np.arange(30) * 0.25 + 40.0, np.arange(60) * 0.25)
     y = rng.normal(size=(fields, *region.shape))
@@ -168,11 +167,9 @@ def test_planned_bytes_bound_what_is_allocated(q, fields, covariance, workers):
     cagp.condition(prior, region.grid, field[:1], targets[:2], **settings)  # imports
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadExecutor(workers)) if workers else SerialExecutor()
-        tracemalloc.start()
-        stack.callback(tracemalloc.stop)
-        before = tracemalloc.get_traced_memory()[0]
-        posterior = cagp.condition(prior, region.grid, field, targets, executor=executor, **settings)
-        peak = tracemalloc.get_traced_memory()[1] - before
+        posterior, peak = traced(
+            lambda: cagp.condition(prior, region.grid, field, targets, executor=executor, **settings)
+        )
     planned = posterior.stats.plan.peak_bytes
     assert peak <= planned + 2**18
     assert planned <= 6 * peak

@@ -1,7 +1,5 @@
 """What an evaluation allocates stays below what is checked before it."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -17,19 +15,19 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 LIMIT = 2**32
 
 
-def peak_bytes(make):
+@pytest.fixture
+def peak_bytes(traced):
     """Most bytes that NumPy held during the second of two equal evaluations."""
-    make().evaluate(0.2, 0.1)  # compiles, imports
-    tracemalloc.start()
-    try:
-        make().evaluate(0.2, 0.1)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+
+    def measured(make):
+        make().evaluate(0.2, 0.1)  # compiles, imports
+        return traced(lambda: make().evaluate(0.2, 0.1))[1]
+
+    return measured
 
 
 @pytest.mark.parametrize(("fields", "top"), [(1, 88.0), (1, 80.0), (8, 80.0)])
-def test_rings(fields, top):
+def test_rings(fields, top, peak_bytes):
     grid = cagp.LatLonGrid(np.linspace(-88.0, top, 120), 160)
     residuals = np.random.default_rng(0).normal(size=(fields, *grid.shape))
     bound = ring_bytes(Wavenumbers(grid.latitude_degrees, 160, grid.mirrored), fields=fields, workers=1)
@@ -42,7 +40,7 @@ def test_rings(fields, top):
 
 
 @pytest.mark.parametrize(("n", "fields"), [(900, 1), (500, 60)])
-def test_dense(n, fields):
+def test_dense(n, fields, peak_bytes):
     rng = np.random.default_rng(0)
     X, residuals = rng.uniform(size=(n, 3)), rng.normal(size=(n, fields))
     peak = peak_bytes(lambda: DenseLikelihood(cagp.Matern32, X, residuals, memory_limit_bytes=LIMIT))
@@ -50,7 +48,7 @@ def test_dense(n, fields):
 
 
 @pytest.mark.parametrize("fields", [1, 30])
-def test_pathwise(fields, monkeypatch):
+def test_pathwise(fields, monkeypatch, peak_bytes):
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)
     rng = np.random.default_rng(0)
     X, residuals = rng.uniform(size=(1200, 3)), rng.normal(size=(1200, fields))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -372,7 +371,7 @@ def test_a_share_is_a_number_between_none_and_all(share):
             make(2, computational_share=share)
 
 
-def test_the_plan_counts_what_lanczos_steps_need():
+def test_the_plan_counts_what_lanczos_steps_need(traced):
     generator = np.random.default_rng(4)
     X, X_test = generator.uniform(-1.0, 1.0, (1100, 1)), generator.uniform(-1.0, 1.0, (100, 1))
     prior = cagp.Prior(cagp.SquaredExponential(lengthscale=2.0), noise_variance=1e-4)
@@ -385,19 +384,12 @@ def test_the_plan_counts_what_lanczos_steps_need():
 
     with ThreadExecutor(2) as executor:
         solve(X, 2)  # compiles
-        peaks = []
-        for steps in (0, 24):
-            tracemalloc.start()
-            try:
-                solve(X, steps)
-                peaks.append(tracemalloc.get_traced_memory()[1])
-            finally:
-                tracemalloc.stop()
+        peaks = [traced(lambda steps=steps: solve(X, steps))[1] for steps in (0, 24)]
     assert peaks[0] <= plans[1].peak_bytes < peaks[1] <= plans[2].peak_bytes
 
 
 @pytest.mark.parametrize("n", [1000, 3000])
-def test_the_plan_counts_what_the_share_needs(n):
+def test_the_plan_counts_what_the_share_needs(n, traced):
     generator = np.random.default_rng(4)
     X = np.sort(generator.uniform(-1.0, 1.0, (n, 1)), axis=0)
     X_test = generator.uniform(-1.0, 1.0, (100, 1))
@@ -406,12 +398,8 @@ def test_the_plan_counts_what_the_share_needs(n):
     plans = []
     with ThreadExecutor(2) as executor:
         cagp.condition(prior, X[:60], X[:60, 0], X_test[:2], solver=solver, executor=executor)  # compiles
-        tracemalloc.start()
-        try:
-            cagp.condition(prior, X, X[:, 0], X_test, solver=solver, executor=executor, on_plan=plans.append)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        settings = {"executor": executor, "on_plan": plans.append}
+        _, peak = traced(lambda: cagp.condition(prior, X, X[:, 0], X_test, solver=solver, **settings))
         assert peak <= plans[0].peak_bytes
         without = cagp.BlockGaussSeidel(1, block_size=50)
         cagp.condition(prior, X, X[:, 0], X_test, solver=without, executor=executor, on_plan=plans.append)

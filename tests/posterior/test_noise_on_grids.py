@@ -1,6 +1,5 @@
 """Noise that differs between the points of a grid: what is solved how, what it costs, and what poles have."""
 
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -131,15 +130,13 @@ def test_a_plan_counts_the_iteration_for_every_target():
 
 
 @pytest.mark.exhaustive
-def test_bytes_are_no_more_than_planned():
+def test_bytes_are_no_more_than_planned(traced):
     grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 60), 120)
     fields = np.random.default_rng(0).normal(size=(40, *grid.shape))
     noise = spread(10.0, grid.shape)
     solve(noise[:2], field=fields[:1, :2], grid=cagp.LatLonGrid([-10.0, 20.0], 120))  # imports, compilation
-    tracemalloc.start()
-    posterior = solve(noise, field=fields, grid=grid, targets=cagp.unit_sphere(np.zeros(30), np.arange(30.0)))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    targets = cagp.unit_sphere(np.zeros(30), np.arange(30.0))
+    posterior, peak = traced(lambda: solve(noise, field=fields, grid=grid, targets=targets))
     assert 0.2 * posterior.stats.plan.peak_bytes < peak <= posterior.stats.plan.peak_bytes
 
 

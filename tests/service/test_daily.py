@@ -18,6 +18,7 @@ from cagp_dist.store import series
 from cagp_dist.store.publish import output_lock
 
 from ..jobs import job_text, map_grid, random_points
+from ..sources import save, temperature
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -32,10 +33,7 @@ def write_source(path: Path, days):
         for day in days
     ]
     shutil.rmtree(path, ignore_errors=True)
-    xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), np.array(values, dtype="f4"), {"units": "K"})},
-        coords={"time": np.array(days, dtype="M8[ns]"), "latitude": latitude, "longitude": longitude},
-    ).to_zarr(path, zarr_format=3, consolidated=False)
+    save(temperature(np.array(values), latitude=latitude, longitude=longitude, times=days), path)
 
 
 def the_job(folder: Path, *, times="latest", **tables):

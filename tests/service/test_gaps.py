@@ -23,6 +23,7 @@ from cagp_dist.store.publish import run_key
 
 from ..jobs import job_text, map_grid, random_points
 from ..oracle import universal_kriging
+from ..sources import save, temperature
 
 LENGTHSCALE, VARIANCE, NOISE = 0.3, 30.0, 0.4
 ALL = {"kind": "all"}
@@ -45,19 +46,9 @@ def field(tmp_path):
 
 
 def write(values, times, latitude, longitude, folder, *, name="field", missing=np.nan):
-    dataset = xr.Dataset(
-        {
-            "t2m": (
-                ("time", "latitude", "longitude"),
-                np.where(np.isnan(values), missing, values).astype("f4"),
-                {"units": "K"},
-            )
-        },
-        coords={"time": times, "latitude": latitude, "longitude": longitude},
-    )
-    path = folder / f"{name}.zarr"
-    dataset.to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    filled = np.where(np.isnan(values), missing, values)
+    field = temperature(filled, latitude=latitude, longitude=longitude, times=times)
+    return save(field, folder / f"{name}.zarr")
 
 
 def job(path, *, solver="cholesky", prior=True, observations=None, cluster=None, **design):

@@ -14,6 +14,7 @@ from cagp_dist.service.workers import scheduler_of
 from cagp_dist.store.observations import append
 
 from ..jobs import job_text, map_grid, random_points
+from ..sources import save, temperature
 
 POINTS = random_points(40)
 
@@ -22,17 +23,10 @@ POINTS = random_points(40)
 def store(tmp_path):
     """A Zarr store of three times on a grid of 8 x 12 points."""
     latitude, longitude = np.arange(-78.75, 90.0, 22.5), np.arange(0.0, 360.0, 30.0)
-    values = np.random.default_rng(3).normal(280.0, 8.0, (3, 8, 12)).astype("f4")
-    path = tmp_path / "field.zarr"
-    xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})},
-        coords={
-            "time": np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
-    ).to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    values = np.random.default_rng(3).normal(280.0, 8.0, (3, 8, 12))
+    times = ["2020-01-01", "2020-01-02", "2020-01-03"]
+    field = temperature(values, latitude=latitude, longitude=longitude, times=times)
+    return save(field, tmp_path / "field.zarr")
 
 
 @pytest.fixture

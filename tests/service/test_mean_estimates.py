@@ -17,6 +17,7 @@ from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
 
 from ..jobs import job_text, random_points
+from ..sources import save, temperature
 
 NUMBERS = {"lengthscale": 0.4, "variance": 60.0, "noise_variance": 2.0}
 
@@ -31,13 +32,9 @@ def field(tmp_path_factory):
     points = cagp.unit_sphere(*(each.ravel() for each in np.meshgrid(latitude, longitude, indexing="ij")))
     covariance = cagp.Matern32(0.4, 60.0)(points, points) + 2.0 * np.eye(200)
     drawn = np.linalg.cholesky(covariance) @ np.random.default_rng(3).normal(size=200) + 280.0
-    path = tmp_path_factory.mktemp("source") / "field.zarr"
-    values = drawn.reshape(1, latitude.size, longitude.size).astype("f4")
-    axes = {"time": np.array(["2020-01-01"], dtype="datetime64[ns]")}
-    axes |= {"latitude": latitude, "longitude": longitude}
-    dataset = xr.Dataset({"t2m": (tuple(axes), values, {"units": "K"})}, coords=axes)
-    dataset.to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    values = drawn.reshape(1, latitude.size, longitude.size)
+    field = temperature(values, latitude=latitude, longitude=longitude)
+    return save(field, tmp_path_factory.mktemp("source") / "field.zarr")
 
 
 @pytest.fixture

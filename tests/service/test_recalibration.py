@@ -30,6 +30,7 @@ from cagp_dist.store.arrays import read_group
 from cagp_dist.store.layout import QUANTILE_LEVELS, check
 
 from ..jobs import job_text, map_grid, random_points
+from ..sources import save, temperature
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -50,17 +51,8 @@ def field(tmp_path_factory):
     latitude, longitude = np.arange(-87.0, 88.0, 6.0), np.arange(0.0, 360.0, 6.0)
     rough = np.where(longitude < 180.0, 0.2, 3.0)
     values = 280.0 + rough * rng.standard_normal((2, latitude.size, longitude.size))
-    dataset = xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
-        coords={
-            "time": np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
-    )
-    path = tmp_path_factory.mktemp("field") / "field.zarr"
-    dataset.to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    field = temperature(values, latitude=latitude, longitude=longitude, times=["2020-01-01", "2020-01-02"])
+    return save(field, tmp_path_factory.mktemp("field") / "field.zarr")
 
 
 def the_job(field, root, *, method=None, design=DESIGN, solver=BLOCKS):

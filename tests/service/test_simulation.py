@@ -18,6 +18,7 @@ from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import verify
 
 from ..jobs import job_text, random_points
+from ..sources import save, temperature
 
 PRIOR = {"mean": "constant", "lengthscale": 0.4, "variance": 60.0, "noise_variance": 2.0}
 SOLVER = {"name": "block-gauss-seidel", "iterations": 1, "block_size": 30}
@@ -30,16 +31,8 @@ def field(tmp_path_factory):
     """Two times of 10 x 20 points; the second lacks some of them."""
     latitude, longitude = np.arange(-81.0, 82.0, 18.0), np.arange(0.0, 360.0, 18.0)
     values = np.random.default_rng(3).normal(280.0, 8.0, (2, latitude.size, longitude.size)).astype("f4")
-    path = tmp_path_factory.mktemp("source") / "field.zarr"
-    xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})},
-        coords={
-            "time": np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]"),
-            "latitude": latitude,
-            "longitude": longitude,
-        },
-    ).to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    field = temperature(values, latitude=latitude, longitude=longitude, times=["2020-01-01", "2020-01-02"])
+    return save(field, tmp_path_factory.mktemp("source") / "field.zarr")
 
 
 def job_of(field, root, **tables):

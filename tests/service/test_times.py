@@ -24,6 +24,7 @@ from cagp_dist.service.times import resolved
 
 from ..jobs import job_text as job_of
 from ..jobs import random_points
+from ..sources import save, temperature
 
 HOURS = np.arange(
     np.datetime64("2017-03-30", "ns"), np.datetime64("2017-05-03T06:00", "ns"), 6 * 3600 * 10**9
@@ -41,11 +42,8 @@ def stamps(*texts):
 def field(moments=HOURS, seed=0):
     """A field of 6 x 12 points at each time."""
     latitude, longitude = np.arange(-75.0, 90.0, 30.0), np.arange(0.0, 360.0, 30.0)
-    values = np.random.default_rng(seed).normal(280.0, 5.0, (moments.size, 6, 12)).astype("f4")
-    return xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})},
-        coords={"time": moments, "latitude": latitude, "longitude": longitude},
-    )
+    values = np.random.default_rng(seed).normal(280.0, 5.0, (moments.size, 6, 12))
+    return temperature(values, latitude=latitude, longitude=longitude, times=moments)
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +55,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    path = tmp_path_factory.mktemp("store") / "field.zarr"
-    field().to_zarr(path, zarr_format=3, consolidated=False)
-    return path
+    return save(field(), tmp_path_factory.mktemp("store") / "field.zarr")
 
 
 def job(source, rule, root="out"):
