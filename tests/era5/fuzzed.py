@@ -39,14 +39,18 @@ def damaged(good: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     return bytes(bad), way
 
 
+def decode_here(path: Path, folder: Path) -> int:
+    sys.stdin = io.StringIO(json.dumps({"path": str(path), "folder": str(folder), "selection": {}}))
+    return _decode.main()
+
+
 def decode(path: Path, folder: Path) -> int:
     """Decode in a fork; its exit status as `os.waitpid` gives it, or -1 where it was stopped."""
     child = os.fork()
     if child == 0:
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        sys.stdin = io.StringIO(json.dumps({"path": str(path), "folder": str(folder), "selection": {}}))
-        os._exit(_decode.main())
+        os._exit(decode_here(path, folder))
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         found, status = os.waitpid(child, os.WNOHANG)
@@ -89,7 +93,7 @@ def main(source: Path, folder: Path, count: int, seed: int) -> None:
     good = source.read_bytes()
     scratch, copy = folder / "scratch", folder / f"copy{source.suffix}"
     scratch.mkdir()
-    assert decode(source, scratch) == 0
+    assert decode_here(source, scratch) == 0  # what decoders read and set up at first, forks find done
     whole = arrays(scratch)
     rng = np.random.default_rng(seed)
     for _ in range(count):
