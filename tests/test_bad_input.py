@@ -1,6 +1,7 @@
 """Bad input: each case is one clear error with its exit code, and nothing is left half-written."""
 
 import os
+import re
 import socket
 import time
 from pathlib import Path
@@ -65,7 +66,8 @@ def assert_refused(result, code: int, *said: str) -> None:
     message = " ".join(result.stderr.split())
     for words in said:
         assert words in message
-    assert sum(line.startswith("Error: ") for line in result.stderr.splitlines()) == 1
+    timed = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ Error: ")
+    assert len([line for line in result.stderr.splitlines() if timed.match(line)]) == 1
     assert "Traceback" not in result.output
     assert result.stdout == ""
     left = {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}

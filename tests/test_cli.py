@@ -1,6 +1,7 @@
 """The `cagp` command: what it prints, where, and with which exit code."""
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
+from cagp_dist.cli.records import listen
 from cagp_dist.errors import NotReadyError, NumericalError
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.metrics import Metrics, _number
@@ -228,9 +230,44 @@ def test_calibrate_prints_what_error_bars_do_on_fields_of_the_prior(tmp_path, fi
         assert "should be greater than or equal to" in refused.output
 
 
+def timed_lines(text):
+    """Lines of a log file without their times: each has one, and none is earlier than the one before."""
+    found = [re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) (.*)", line) for line in text.splitlines()]
+    times = [datetime.fromisoformat(match[1]) for match in found]
+    assert times == sorted(times)
+    return [match[2] for match in found]
+
+
+def test_what_is_logged_is_a_line_with_its_time_and_a_cluster_is_quiet(capsys):
+    def say():
+        try:
+            raise OSError("connection reset")
+        except OSError:
+            logging.getLogger("distributed.client").exception("failed to reconnect")
+        logging.getLogger("cagp_dist.runtime").warning("worker %s is silent", "tcp://a")
+        logging.getLogger("cagp_dist.runtime").info("nobody asked")
+
+    listen(as_json=False, debug=False)
+    say()
+    assert timed_lines(capsys.readouterr().err) == ["WARNING: worker tcp://a is silent"]
+    listen(as_json=False, debug=True)
+    say()
+    shown = capsys.readouterr().err
+    assert "ERROR: failed to reconnect\nTraceback" in shown
+    assert "OSError: connection reset" in shown
+    listen(as_json=True, debug=False)
+    say()
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(event["event"], event["level"], event["logger"], event["text"]) for event in events] == [
+        ("log", "error", "distributed.client", "failed to reconnect (OSError: connection reset)"),
+        ("log", "warning", "cagp_dist.runtime", "worker tcp://a is silent"),
+    ]
+    assert all(datetime.fromisoformat(event["time"]).utcoffset() == timedelta(0) for event in events)
+
+
 def test_run_shows_its_stages_on_standard_error(done):
     _, result = done
-    lines = result.stderr.splitlines()
+    lines = timed_lines(result.stderr)
     assert [line.split()[1] for line in lines if line.startswith("done")] == [
         "Observations",
         "Points",
@@ -342,7 +379,7 @@ def test_fit_prints_numbers_and_a_table_to_paste(fit_job, tmp_path):
 def test_run_fits_first_and_finds_its_run_without_fitting_again(fit_job, monkeypatch):
     first = cagp("run", fit_job)
     assert first.exit_code == 0, first.output
-    stages = [line.split()[1] for line in first.stderr.splitlines() if line.startswith("done")]
+    stages = [line.split()[1] for line in timed_lines(first.stderr) if line.startswith("done")]
     assert stages == ["Observations", "Points", "Fit", "Solve", "Scores", "Publication", "Report"]
     page = Path(first.stdout.split("report  ")[1].strip()).read_text()
     assert "Prior, fitted to the 100 observed points" in page

@@ -138,7 +138,7 @@ def run(
 
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
-    with reported(job=job, metrics=metrics, debug=debug) as gathered:
+    with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
         from cagp_dist.service.jobfile.config import with_output
 
         patient = _with_patience(_loaded(job, times), attempts, time_limit)

@@ -1,6 +1,5 @@
 """What the command line shows: progress while a job runs, its scores, and errors as one clear block."""
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from cagp_dist.cli.records import listen, now, stamp
 from cagp_dist.errors import CagpError
 from cagp_dist.termination import TerminationError, orderly_termination
 from cagp_dist.variables.units import amount, decimals, squared, symbol
@@ -65,13 +65,13 @@ _SCORES = (
 
 
 @contextmanager
-def reported_errors(*, debug: bool) -> Iterator[None]:
+def reported_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     """Turn every error into one block of text on standard error and its exit code.
 
-    ``debug`` shows the traceback in place of the block.
+    ``debug`` shows the traceback in place of the block; with ``as_json`` warnings are lines of JSON.
     """
     console = Console(stderr=True)
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    listen(as_json=as_json, debug=debug)
     try:
         with orderly_termination():
             yield
@@ -100,11 +100,15 @@ def reported_errors(*, debug: bool) -> Iterator[None]:
 
 
 def _say(console: Console, headline: str, text: str) -> None:
-    console.print(f"[bold red]{headline}[/bold red] {escape(text)}", soft_wrap=True, highlight=False)
+    said = f"{stamp()}[bold red]{headline}[/bold red] {escape(text)}"
+    console.print(said, soft_wrap=True, highlight=False)
 
 
 class Display:
-    """Shows the stages of a job: a bar in a terminal, plain lines in a log file. Use as a context manager."""
+    """Shows the stages of a job: a bar in a terminal, lines with their times (UTC) in a log file.
+
+    Use as a context manager.
+    """
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -159,7 +163,8 @@ class Display:
             self._line(f"  {fraction:4.0%}  {event.text}", style="dim")
 
     def _line(self, text: str, *, style: str = "") -> None:
-        self._console.print(text, style=style, soft_wrap=True, highlight=False, markup=style == "")
+        when = now() + " " if self._bars.disable else ""
+        self._console.print(when + text, style=style, soft_wrap=True, highlight=False, markup=style == "")
 
 
 class _TimeLeft(ProgressColumn):

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from cagp_dist.cli.display import Display, reported_errors
+from cagp_dist.cli.records import now
 
 if TYPE_CHECKING:
     from cagp_dist.service.events import Event
@@ -82,29 +82,25 @@ class JsonLines:
         typer.echo(json.dumps(line, ensure_ascii=False), err=True)
 
 
-def now(timespec: str = "seconds") -> str:
-    """Write the time, UTC: 2026-01-31T06:00:00Z."""
-    return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
-
-
 def log_of(log_format: LogFormat) -> Display | JsonLines:
     """Give what shows the events of a job."""
     return JsonLines() if log_format is LogFormat.JSON else Display()
 
 
 @contextmanager
-def reported(*, job: Path, metrics: Path | None, debug: bool) -> Iterator["Metrics"]:
+def reported(*, job: Path, metrics: Path | None, log_format: LogFormat, debug: bool) -> Iterator["Metrics"]:
     """Report errors as `reported_errors` does, and write figures at the end, also of a run that failed."""
     from cagp_dist.service.metrics import Metrics
 
     gathered, code = Metrics(job.stem), 0
+    as_json = log_format is LogFormat.JSON
     try:
-        with reported_errors(debug=debug):
+        with reported_errors(debug=debug, as_json=as_json):
             yield gathered
     except typer.Exit as leaving:
         code = leaving.exit_code
         raise
     finally:
         if metrics is not None:
-            with reported_errors(debug=debug):
+            with reported_errors(debug=debug, as_json=as_json):
                 gathered.write(metrics, code)

@@ -245,5 +245,6 @@ def _busy(worker: dict[str, object]) -> bool:
 
 
 def connection_broke(error: object) -> ClusterLostError:
-    """Make the error of a connection that broke."""
-    return ClusterLostError(f"the connection to the Dask scheduler broke: {error}. Run the same job again.")
+    """Make the error of a connection that broke, from the first line of what Dask says."""
+    said = str(error).partition("\n")[0].rstrip(".")
+    return ClusterLostError(f"the connection to the Dask scheduler broke: {said}. Run the same job again.")

@@ -65,6 +65,7 @@ def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_i
         scheduler.kill()
         assert job.exit_code(timeout=240.0) == 0, job.log() + scheduler.log()
         assert scheduler.starts == 2
+        assert "Traceback" not in job.log()
         assert "attempt 1 of 3 ended" in job.log()
         assert_same_result(tmp_path / "out")
         schedule = start("schedule")
