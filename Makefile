@@ -13,7 +13,7 @@ export MPLBACKEND := Agg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint clean
+.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,7 +71,23 @@ lint: install-dev ## style, types and import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+AUDIT := .audit/bin
+AUDIT_INSTALLED := .audit/.installed
+
+$(AUDIT_INSTALLED): requirements-audit.lock
+	$(PYTHON) -m venv .audit
+	$(AUDIT)/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement requirements-audit.lock
+	@touch $@
+
+audit: $(AUDIT_INSTALLED) ## known vulnerabilities of the locked versions; asks the Python Package Index
+	$(AUDIT)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement requirements.lock
+
+sbom: $(AUDIT_INSTALLED) ## what is installed to run the package, as dist/sbom.cdx.json (CycloneDX)
+	@mkdir -p dist
+	@PYTHONWARNINGS=ignore $(AUDIT)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.cdx.json requirements.lock
+	@echo "wrote dist/sbom.cdx.json"
+
 clean: ## remove what was built, keep results in out/
-	rm -rf .venv docs/_build docs/reference/generated docs/jupyter_execute dist build
+	rm -rf .venv .audit docs/_build docs/reference/generated docs/jupyter_execute dist build
 	find cagp_dist tests -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

@@ -1,5 +1,6 @@
 """What holds for the project as a whole: quick imports, layers, lock file, packaging, plain language."""
 
+import ast
 import os
 import re
 import resource
@@ -29,6 +30,9 @@ HEAVY = (
     "xarray",
     "zarr",
 )
+
+
+UNPICKLERS = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 
 
 def test_import_is_quick() -> None:
@@ -72,7 +76,7 @@ def test_modules_import_only_from_the_layers_below_them() -> None:
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "requirements-audit.lock"])
 def test_lock_files_hold_names_and_versions_only(name: str) -> None:
     lines = _text(name).splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.!+]*", line) for line in lines)
@@ -174,6 +178,37 @@ def test_text_has_no_open_ends_and_no_paths_of_somebodys_machine() -> None:
     assert found == []
 
 
+def test_every_promise_of_the_security_policy_names_a_test_that_is_there() -> None:
+    table = [line for line in _text("SECURITY.md").splitlines() if line.startswith("| ")][1:]
+    for promise, place in (re.findall(r"[^|]+", line) for line in table):
+        named = re.fullmatch(r" `(tests/[\w/]+\.py)::(test_\w+)` ", place)
+        assert named is not None, promise
+        assert f"def {named[2]}(" in _text(named[1]), promise
+    assert len(table) > 10
+
+
+def test_no_code_unpickles_or_evaluates_text() -> None:
+    for path in (REPOSITORY / "cagp_dist").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not {name.partition(".")[0] for name in names} & UNPICKLERS, path
+            if not isinstance(node, ast.Call):
+                continue
+            called, arguments = ast.unparse(node.func), {word.arg: word.value for word in node.keywords}
+            assert called not in ("eval", "exec", "os.system", "yaml.load", "torch.load", "pd.read_pickle"), (
+                path
+            )
+            assert "shell" not in arguments, path
+            if called in ("np.load", "numpy.load"):
+                allowed = arguments.get("allow_pickle")
+                assert isinstance(allowed, ast.Constant), path
+                assert allowed.value is False, path
+
+
 def _text(name: str) -> str:
     return (REPOSITORY / name).read_text()
 
@@ -193,7 +228,10 @@ def _text_files() -> Iterator[Path]:
             made = {"_build", "generated", "jupyter_execute", "__pycache__"} & set(path.parts)
             if path.is_file() and not made and b"\0" not in path.read_bytes()[:8192]:
                 yield path
-    yield from (REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"))
+    yield from (
+        REPOSITORY / name
+        for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "Makefile", "pyproject.toml")
+    )
 
 
 def _cpu_seconds(code: str) -> float:

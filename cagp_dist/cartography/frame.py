@@ -229,7 +229,7 @@ def degrees_label(value: float, *, axis: str) -> str:
 def coastline_degrees() -> Array:
     """Longitude and latitude of all coastlines, shape (5255, 2); a NaN row ends each line."""
     with (resources.files("cagp_dist.cartography") / "data" / "coastline_110m.npy").open("rb") as file:
-        return np.asarray(np.load(file), dtype=np.float64)
+        return np.asarray(np.load(file, allow_pickle=False), dtype=np.float64)
 
 
 def _equal_earth_ordinate(t: Array) -> tuple[Array, Array]:
