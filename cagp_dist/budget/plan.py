@@ -85,6 +85,13 @@ class Plan:
         return max((stop - start for batch in self.batches for start, stop in batch), default=0)
 
     @property
+    def checkpoint_bytes(self) -> int:
+        """Bytes of a checkpoint, at most: columns twice, as for a recurrence, products, states."""
+        widest = max((batch[-1][1] - batch[0][0] for batch in self.batches if batch), default=0)
+        products = (self.n + self.q) * self.iterations
+        return DOUBLE * (2 * self.n * widest + products + self.q * (self.fields + 1) * self.iterations)
+
+    @property
     def cached_tiles(self) -> int:
         """Tiles in the stored rows."""
         return sum(row + 1 for row in self.stored_rows)

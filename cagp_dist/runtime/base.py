@@ -41,6 +41,8 @@ class Executor(Protocol):
         Processes that hold data: 1, or the number of Dask workers.
     memory_bytes : int
         What a solve may allocate, over all processes, where nothing else was said.
+    spill_bytes : int
+        What workers may put on disks where their memory does not hold it.
     shares_memory : bool
         Whether handles cost nothing to pass around (then tiles may be kept, see `cagp_dist.budget`).
     """
@@ -59,6 +61,9 @@ class Executor(Protocol):
 
     @property
     def memory_bytes(self) -> int: ...
+
+    @property
+    def spill_bytes(self) -> int: ...
 
     @property
     def shares_memory(self) -> bool: ...

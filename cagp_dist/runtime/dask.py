@@ -26,6 +26,7 @@ from cagp_dist.runtime.batch import (
 )
 from cagp_dist.runtime.counting import array_bytes, count
 from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.runtime.spilling import free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Call, Watch, connection_broke, within
 from cagp_dist.text import counted
 
@@ -79,6 +80,7 @@ class DaskExecutor:
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
         # Dask spills to disk above six tenths of a worker's limit
         self.memory_bytes = sum(limits) * 6 // 10
+        self.spill_bytes = free_bytes(_asked(client, spilling_of).values())
         self.workers = sum(worker["nthreads"] for worker in workers.values())
         self.description = (
             f"Dask cluster {address}, {counted(len(workers), 'worker')}, {counted(self.workers, 'thread')}"
@@ -165,11 +167,7 @@ def _check_versions(client: "Client") -> None:
     """Raise `ClusterError` unless all workers have this version of the package."""
     here = version("cagp-dist")
     try:
-        found = within(CONNECT_SECONDS, lambda: client.run(version, "cagp-dist"))
-    except (TimeoutError, OSError) as error:
-        raise ClusterLostError(
-            f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."
-        ) from error
+        found = _asked(client, version, "cagp-dist")
     except ImportError as error:
         raise ClusterError(
             f"a worker has no cagp-dist ({error}); install version {here} in the environment of the workers."
@@ -179,6 +177,16 @@ def _check_versions(client: "Client") -> None:
             f"workers have other versions of cagp-dist than {here}: {others}. Install the same everywhere, "
             "or results would depend on which worker computed what."
         )
+
+
+def _asked(client: "Client", question: Callable[..., T], *arguments: object) -> dict[str, T]:
+    """Ask all workers; `ClusterLostError` if one does not answer."""
+    try:
+        return dict(within(CONNECT_SECONDS, lambda: client.run(question, *arguments)))
+    except (TimeoutError, OSError) as error:
+        raise ClusterLostError(
+            f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."
+        ) from error
 
 
 def _sent_bytes(dask_worker: "Worker") -> int:

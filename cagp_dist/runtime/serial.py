@@ -31,6 +31,7 @@ class SerialExecutor:
     description: ClassVar[str] = "serial"
     dashboard: ClassVar[str | None] = None
     shares_memory: ClassVar[bool] = True
+    spill_bytes: ClassVar[int] = 0
 
     @property
     def memory_bytes(self) -> int:

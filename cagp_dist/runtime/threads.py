@@ -94,6 +94,7 @@ class ThreadExecutor:
         self.dashboard: str | None = None
         self.processes = 1
         self.shares_memory = True
+        self.spill_bytes = 0
         self._ready: list[Entry] = []
         self._submitted = 0
         self._changed = threading.Condition()

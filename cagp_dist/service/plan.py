@@ -18,6 +18,7 @@ from cagp_dist.posterior.prior_draws import wave_bytes
 from cagp_dist.posterior.prior_mean import plans_of_weights, with_companions
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.service.design import Design
+from cagp_dist.service.disk import DiskNeed, check_disk, disk_need
 from cagp_dist.service.fit import at_fit_times, fit_sites, fitted_to
 from cagp_dist.service.grids import places_on_grid, size_of_grid
 from cagp_dist.service.ingest import peek
@@ -160,6 +161,8 @@ class JobPlan:
         Of the samples of the map, which are drawn before; of the solve with the most observed points.
     sharp : SharpPlan or None
         Of the solves of a sharp GP, which come after.
+    disk : str
+        What the job takes of the disk of its output folder, in a line; empty where that is not asked for.
     """
 
     size: Size
@@ -167,17 +170,31 @@ class JobPlan:
     fit: str = ""
     sampled: Plan | None = None
     sharp: SharpPlan | None = None
+    disk: str = ""
 
     @property
     def solves(self) -> int:
         """How often the plan is carried out."""
         return self.size.times // self.plan.fields
 
+    def disk_need(self, checkpoint_seconds: float) -> DiskNeed:
+        """Estimate what the job takes of the disk, with so many seconds between its checkpoints."""
+        size = self.size
+        return disk_need(
+            self.plan,
+            observed=size.observed,
+            predicted=size.tested + size.mapped + size.mean_mapped + size.places + size.regions,
+            times=size.times,
+            solves=self.solves * size.solves,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
         text = [self.fit] * bool(self.fit)
         text += [] if self.sampled is None else self.sampled.lines()
         text += self.plan.lines()
+        text += [self.disk] * bool(self.disk)
         if self.solves > 1:
             text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
         if self.size.left_out:
@@ -217,7 +234,8 @@ def plan_job(job: Job) -> JobPlan:
     Raises
     ------
     BudgetError
-        If the solve does not fit into the memory that was allowed; the text has the numbers.
+        If the solve does not fit into the memory that was allowed, or the job into what is free on the disk
+        of its output folder; the text has the numbers.
     ConfigurationError
         If the design is impossible, or depends on a remote field that was not ingested yet.
     DataError
@@ -231,6 +249,9 @@ def plan_job(job: Job) -> JobPlan:
     solver = job.solver.build()
     with workforce_of(job) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
+    need = found.disk_need(job.runtime.checkpoint_seconds)
+    check_disk(job.root, need, there=job.root / ".checkpoints")
+    found = replace(found, disk=need.line())
     if job.prior.numbers is not None:
         return found
     return replace(

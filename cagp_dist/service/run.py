@@ -16,6 +16,7 @@ from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.service.disk import check_disk, check_spilling
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
@@ -270,8 +271,12 @@ def _solve(
         stage.note(f"Dask dashboard: {executor.dashboard}")
 
     def show(plan: Plan) -> None:
-        for line in JobPlan(size_of_task(task), plan).lines():
+        found = JobPlan(size_of_task(task), plan)
+        need = found.disk_need(task.job.runtime.checkpoint_seconds)
+        for line in replace(found, disk=need.line()).lines():
             stage.note(line)
+        check_disk(task.job.root, need, there=checkpoints.folder)
+        check_spilling(plan, executor)
         stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
     def report(fraction: float, text: str) -> None:

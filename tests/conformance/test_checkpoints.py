@@ -265,6 +265,30 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(damage, tmp_path, appl
     assert f"{kept[1].parent} is damaged" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(
+            solver,
+            id=name,
+            marks=() if name in (*OFTEN, "conjugate-gradient") else pytest.mark.exhaustive,
+        )
+        for name, solver in {**AFFINE, **ACTIONS, **HYBRIDS}.items()
+    ],
+)
+def test_a_checkpoint_takes_what_its_plan_says(solver, tmp_path):
+    """No more, and half of it at least: of most solvers columns are kept once, and twice of some."""
+    plans, sizes = [], []
+
+    def measure(state):
+        for kept in tmp_path.rglob("[0-9]" * 6):
+            chunks = (path for path in kept.rglob("*") if path.is_file() and "c" in path.parts)
+            sizes.append(sum(path.stat().st_size for path in chunks))
+
+    of_points(solver)(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=measure, on_plan=plans.append)
+    assert 0.4 * plans[0].checkpoint_bytes < max(sizes) <= plans[0].checkpoint_bytes
+
+
 def test_checkpoints_of_another_solve_are_not_gone_on_from(tmp_path, applied):
     cut_off(of_points(cagp.BlockGaussSeidel(4, 40)), tmp_path)
     other = of_points(cagp.BlockGaussSeidel(4, 50))

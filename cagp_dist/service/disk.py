@@ -1,0 +1,106 @@
+"""What a job takes of the disk of its output folder and of those of its workers, and what is free there."""
+
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from cagp_dist.budget import Plan
+from cagp_dist.errors import BudgetError
+from cagp_dist.runtime import Executor
+from cagp_dist.store.checkpoints import KEPT
+from cagp_dist.text import bytes_text
+
+RUN_BYTES = 8 * 2**20
+"""A run without its values, and its report: some hundred files, most smaller than a block of the disk."""
+
+VALUE_ARRAYS = 8
+"""Numbers that a run has for each value that is predicted, about: means, standard deviations, scores."""
+
+
+@dataclass(frozen=True)
+class DiskNeed:
+    """Disk that a job takes below its output folder.
+
+    Attributes
+    ----------
+    run_bytes : int
+        Of the run, about. It is written beside what was published before.
+    checkpoint_bytes : int
+        Of all checkpoints that are there at once, at most.
+    """
+
+    run_bytes: int
+    checkpoint_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Of both."""
+        return self.run_bytes + self.checkpoint_bytes
+
+    def line(self) -> str:
+        """Say it in one line."""
+        kept = f" and {bytes_text(self.checkpoint_bytes)} of checkpoints" if self.checkpoint_bytes else ""
+        return f"disk: about {bytes_text(self.run_bytes)} of the run{kept}"
+
+
+def disk_need(
+    plan: Plan, *, observed: int, predicted: int, times: int, solves: int, checkpoint_seconds: float
+) -> DiskNeed:
+    """Estimate what a job takes of the disk.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one solve.
+    observed, predicted, times : int
+        Points that are observed and predicted, map cells among them, and times.
+    solves : int
+        How often the plan is carried out. Checkpoints of each solve stay until the run is published.
+    checkpoint_seconds : float
+        Between two checkpoints. A job that is done before that, by the estimate of the plan, has none.
+    """
+    values = times * (observed + VALUE_ARRAYS * predicted)
+    most = KEPT * solves * plan.solves
+    seconds = solves * plan.seconds
+    kept = min(most, math.floor(seconds / checkpoint_seconds)) if checkpoint_seconds else most
+    # the one that is written is there beside those that are kept
+    return DiskNeed(RUN_BYTES + 8 * values, (kept + 1) * plan.checkpoint_bytes if kept else 0)
+
+
+def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None:
+    """Raise `BudgetError` if a job takes more than is free.
+
+    Parameters
+    ----------
+    root : path
+        Output folder, which need not be there yet.
+    need : DiskNeed
+        What the job takes.
+    there : path, optional
+        Folder of its checkpoints: those that are there already take no more.
+    """
+    existing = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(existing).free
+    kept = 0 if there is None else sum(path.stat().st_size for path in there.rglob("*") if path.is_file())
+    if need.run_bytes + max(need.checkpoint_bytes - kept, 0) > free:
+        checkpoints = f", and {bytes_text(need.checkpoint_bytes)} for checkpoints" * bool(
+            need.checkpoint_bytes
+        )
+        remedy = ", or raise [runtime] checkpoint_seconds above the time of the solve: then none are kept"
+        raise BudgetError(
+            f"the job takes about {bytes_text(need.run_bytes)} of disk for its run{checkpoints}, and "
+            f"{bytes_text(free)} are free in {root}. Free space there, or choose another [output] root"
+            f"{remedy if need.run_bytes <= free else ''}."
+        )
+
+
+def check_spilling(plan: Plan, executor: Executor) -> None:
+    """Raise `BudgetError` if a solve fits neither into the memory of workers nor on the disks behind it."""
+    memory, disk = executor.memory_bytes, executor.spill_bytes
+    if not executor.shares_memory and plan.peak_bytes > memory + disk:
+        raise BudgetError(
+            f"the solve takes about {bytes_text(plan.peak_bytes)}. The workers hold {bytes_text(memory)} in "
+            f"memory, and the disks on which they put the rest have {bytes_text(disk)} free. Lower [cluster] "
+            "memory_limit, and it is done in smaller parts; or free space there, or give workers more memory."
+        )

@@ -1,0 +1,113 @@
+"""The disk that a job takes: stated before it begins, enough for it, and refused where it is not free."""
+
+import shutil
+import types
+from pathlib import Path
+
+import pytest
+
+from cagp_dist.errors import BudgetError
+from cagp_dist.report import write_report
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.disk import DiskNeed, check_disk, check_spilling
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.plan import plan_job
+from cagp_dist.service.run import run
+
+from ..jobs import job_text, map_grid, random_points
+
+MIB = 2**20
+
+
+def job(root, **runtime):
+    return parse_job(
+        job_text(
+            observations={"source": "synthetic", "grid_degrees": 6.0, "times": ["2020-01-01", "2020-01-02"]},
+            design={"train": random_points(300), "test": random_points(50, seed=1), "map": map_grid(12.0)},
+            runtime=runtime,
+            output={"root": root},
+        )
+    )
+
+
+def blocks(folder: Path) -> int:
+    return sum(512 * path.stat().st_blocks for path in folder.rglob("*"))
+
+
+def free(monkeypatch, count):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=count))
+
+
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(60.0, marks=pytest.mark.exhaustive)])
+def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds):
+    """With its report, and as much as there ever is of checkpoints."""
+    found, kept = plan_job(job(tmp_path / "out", checkpoint_seconds=seconds)), [0]
+    need = found.disk_need(seconds)
+    assert need.line() in found.lines()
+
+    def measure(event):
+        folder = tmp_path / "out" / ".checkpoints"
+        kept[0] = max(kept[0], sum(path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file()))
+
+    outcome = run(job(tmp_path / "out", checkpoint_seconds=seconds), observe=measure)
+    write_report(outcome.path)
+    taken = sum(blocks(tmp_path / "out" / folder) for folder in ("runs", "report"))
+    assert 0.2 * need.run_bytes < taken <= need.run_bytes
+    assert kept[0] <= need.checkpoint_bytes
+    assert (kept[0] > 0) == (need.checkpoint_bytes > 0) == (seconds == 0.0)
+
+
+def test_a_job_that_does_not_fit_on_the_disk_is_refused_before_it_begins(tmp_path, monkeypatch):
+    asked, text = (
+        job(tmp_path / "out", checkpoint_seconds=0.0),
+        r"8\.\d* MiB of disk for its run, and 6\.\d* MiB for",
+    )
+    free(monkeypatch, 8 * MIB)
+    with pytest.raises(
+        BudgetError, match=rf"takes about {text} checkpoints, and 8 MiB are free in {tmp_path}/out"
+    ):
+        plan_job(asked)
+    assert not (tmp_path / "out").exists()
+    begun = []
+    with pytest.raises(BudgetError, match=f"takes about {text} checkpoints"):
+        run(asked, observe=lambda event: begun.append(event.fraction))
+    assert not any(begun), "no iteration was done"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (
+            9 * MIB,
+            r"takes about 10 MiB of disk for its run, and 20 MiB for checkpoints, and 9 MiB .* root\.$",
+        ),
+        (
+            29 * MIB,
+            r"or choose another \[output\] root, or raise \[runtime\] checkpoint_seconds above the time",
+        ),
+    ],
+)
+def test_the_error_says_what_helps(tmp_path, monkeypatch, count, text):
+    free(monkeypatch, count)
+    with pytest.raises(BudgetError, match=text):
+        check_disk(tmp_path, DiskNeed(10 * MIB, 20 * MIB))
+    free(monkeypatch, 30 * MIB)
+    check_disk(tmp_path / "not" / "there", DiskNeed(10 * MIB, 20 * MIB))
+
+
+def test_checkpoints_that_are_there_take_no_more(tmp_path, monkeypatch):
+    free(monkeypatch, 29 * MIB)
+    (tmp_path / "kept").write_bytes(bytes(MIB))
+    check_disk(tmp_path, DiskNeed(10 * MIB, 20 * MIB), there=tmp_path)
+
+
+def test_what_workers_can_hold_neither_in_memory_nor_on_disks_is_refused():
+    class Workers(SerialExecutor):
+        shares_memory, memory_bytes, spill_bytes = False, 100 * MIB, 20 * MIB
+
+    check_spilling(types.SimpleNamespace(peak_bytes=120 * MIB), Workers())
+    text = (
+        r"about 121 MiB\. The workers hold 100 MiB in memory, .* have 20 MiB free\. Lower \[cluster\] memory"
+    )
+    with pytest.raises(BudgetError, match=text):
+        check_spilling(types.SimpleNamespace(peak_bytes=121 * MIB), Workers())
