@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from .damage import damaged_stores
+from .disks import failing_disks, full_disks
 from .jobs import jobs_at_once, killed_jobs, killed_schedulers
 from .rows import Row, Scenario, table
 from .workers import frozen_workers, kill_storms, killed_workers
@@ -36,6 +37,8 @@ SCENARIOS: dict[str, tuple[Scenario, int]] = {
     "schedulers": (killed_schedulers, 20),
     "frozen": (frozen_workers, 10),
     "storms": (partial(kill_storms, seconds=120.0), 5),
+    "failing-disks": (failing_disks, 200),
+    "full-disks": (full_disks, 60),
     "damage": (damaged_stores, 2000),
     "at-once": (jobs_at_once, 100),
 }

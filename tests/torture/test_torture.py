@@ -5,7 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from ..mounts import needs_mounts
 from .__main__ import SCENARIOS, machine, main
+from .disks import failing_disks, full_disks
 from .rows import Row, table
 from .workers import kill_storms, killed_workers
 
@@ -16,6 +18,8 @@ SHORT = {
     "schedulers": (SCENARIOS["schedulers"][0], 3),
     "frozen": (SCENARIOS["frozen"][0], 2),
     "storms": (partial(kill_storms, seconds=8.0), 1),
+    "failing-disks": (partial(failing_disks, alike=1_000_000), 20),
+    "full-disks": (full_disks, 5),
     "damage": (SCENARIOS["damage"][0], 100),
     "at-once": (SCENARIOS["at-once"][0], 5),
 }
@@ -28,7 +32,9 @@ Publications are killed in `tests.store`.
 @pytest.mark.exhaustive
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_mounts) if name == "full-disks" else name for name in SHORT]
+)
 def test_what_was_promised_holds(name, tmp_path):
     scenario, count = SHORT[name]
     row = scenario(count, np.random.default_rng(0), tmp_path)

@@ -1,0 +1,295 @@
+"""Disks that fail at an operation, or are full, below a job that is run through the command line.
+
+Both scenarios fork children that do what ``cagp`` does, from a process in which everything is imported, so
+that each costs about a second. An operation is one that takes space or can find the disk broken: where a file
+or folder is made, written to, put on the disk, linked or renamed.
+"""
+
+import builtins
+import contextlib
+import errno
+import io
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import matplotlib.backends.backend_agg  # noqa: F401 - imported here for all children, as are the next three
+import numpy as np
+
+import cagp_dist.report.maps
+import cagp_dist.service.run
+import cagp_dist.service.verification
+import cagp_dist.solvers.registry
+from cagp_dist.cli import app
+from cagp_dist.digest import file_sha256
+
+from ..jobs import job_text, random_points
+from .rows import Row
+
+EVENTS = ("os.mkdir", "os.rename", "os.link")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+ALIKE = ("/batch/", "/.checkpoints/", ".zarr/", ".png")
+"""In the paths of what is made of many files that are written alike."""
+
+REASON = "(No space left on device|Input/output error)"
+ERRORS = (
+    (1, rf"cannot write (group '.*' of )?{{root}}.*: {REASON}\. "),
+    (2, rf"cannot write the report into {{root}}/report/.* \({REASON}\)"),
+    (2, r"the job takes about [\d.]+ MiB of disk .* are free in {root}\. Free space"),
+)
+"""Exit codes, and what errors then say."""
+
+
+class Disk:
+    """The operations of this process below a folder, counted; the one with a number fails, once.
+
+    Those inside one Zarr hierarchy, or one figure, are alike; of each kind the first counts, and then one in
+    ``alike``.
+    """
+
+    def __init__(self, root: Path, *, alike: int, number: int = 0, code: int = 0) -> None:
+        self._root, self._number, self._code, self._alike = f"{root}/", number, code, alike
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self.count = 0
+        self.failed = ""
+
+    def install(self) -> None:
+        """Look at what this process does from now on."""
+        self._open_file, self._sync = io.open, os.fsync
+        sys.addaudithook(self._audit)
+        builtins.open = io.open = self._opened
+        os.fsync = self._synced
+
+    def _happens(self, what: str, name: str | bytes) -> None:
+        path = os.path.abspath(os.fsdecode(name))
+        if not path.startswith(self._root):
+            return
+        for place in ALIKE:
+            if place in path:
+                self._seen[what, place] += 1
+                if self._seen[what, place] % self._alike != 1:
+                    return
+                break
+        self.count += 1
+        if self.count == self._number:
+            self.failed = f"{what} {path}"
+            raise OSError(self._code, os.strerror(self._code), path)
+
+    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        name = arguments[0] if arguments else ""
+        if event == "open":
+            counts = isinstance(name, str | bytes) and arguments[2] & WRITING
+        else:
+            counts = event in EVENTS and not (event == "os.mkdir" and os.path.isdir(name))
+        if counts:
+            self._happens(event, name)
+
+    def _opened(self, file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, **rest):
+        """Open as `open` does; where it is to write, what is written is seen."""
+        plain = isinstance(file, str | os.PathLike) and not rest
+        if not (plain and set(mode) & set("wxa")):
+            return self._open_file(file, mode, buffering, encoding, errors, newline, **rest)
+        raw = _File(os.fspath(file), mode.replace("b", "").replace("t", ""))
+        raw.happens = self._happens
+        stream = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+        return stream if "b" in mode else io.TextIOWrapper(stream, encoding, errors, newline)
+
+    def _synced(self, descriptor: int) -> None:
+        self._happens("fsync", os.readlink(f"/proc/self/fd/{descriptor}"))
+        self._sync(descriptor)
+
+
+class _File(io.FileIO):
+    happens: Callable[[str, str], None]
+
+    def write(self, data) -> int:
+        self.happens("write", self.name)
+        return super().write(data)
+
+
+def cagp(*arguments: object, log: Path, disk: Disk | None = None, report: bool = True) -> tuple[int, str]:
+    """Exit code of a command in a child, and what it says; the disk has the last line."""
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(descriptor, 1), os.dup2(descriptor, 2)
+            sys.argv = ["cagp", *map(str, arguments)]
+            if not report:
+                cagp_dist.report.write_report = lambda run, *_: cagp_dist.report.report_page(run)
+            if disk is not None:
+                disk.install()
+            app()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        finally:
+            sys.stdout.flush(), sys.stderr.flush()
+            if disk is not None:
+                os.write(2, f"\n{disk.count} {disk.failed}".encode())
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), log.read_text()
+
+
+def posterior_of(root: Path) -> dict[str, str]:
+    """Key of the current run, and the digests of its posterior."""
+    key = (root / "CURRENT").read_text().strip()
+    group = root / "runs" / f"{key}.zarr" / "posterior"
+    chunks = (path for path in sorted(group.rglob("c/*")) if path.is_file())
+    return {"key": key, **{str(path.relative_to(group)): file_sha256(path) for path in chunks}}
+
+
+def write_job(path: Path, root: Path, *, day: int) -> Path:
+    """Write a small job for a day, which keeps every iteration."""
+    text = job_text(
+        observations={"source": "synthetic", "grid_degrees": 15.0, "times": [f"2020-01-0{day}"]},
+        design={"train": random_points(220), "test": random_points(20, seed=1)},
+        runtime={"checkpoint_seconds": 0.0},
+        output={"root": root},
+    )
+    path.write_text(text)
+    return path
+
+
+class Jobs:
+    """A job of yesterday that is done, and one of today that is to be done on a disk that fails.
+
+    Parameters
+    ----------
+    folder : Path
+        Theirs alone.
+    alike : int
+        Of operations that are alike, one in so many counts.
+    """
+
+    def __init__(self, folder: Path, *, alike: int) -> None:
+        self._log, self.root, self.template = folder / "log", folder / "out", folder / "template"
+        yesterday, self._today = (write_job(folder / f"{day}.toml", self.root, day=day) for day in (1, 2))
+        code, said = cagp("run", yesterday, log=self._log)
+        assert code == 0, said
+        self._old = posterior_of(self.root)
+        shutil.copytree(self.root, self.template)
+        code, said = cagp("run", self._today, log=self._log, disk=Disk(self.root, alike=alike))
+        assert code == 0, said
+        self._new, self.operations = posterior_of(self.root), int(said.splitlines()[-1])
+        shutil.rmtree(self.root)
+
+    def fail_and_go_on(self, disk: Disk | None, mend: Callable[[], object]) -> dict[str, object]:
+        """Let the job of today fail, verify what is there, mend the disk, and run the same command again."""
+        code, said = cagp("run", self._today, log=self._log, disk=disk)
+        current = [self._old, self._new].index(posterior_of(self.root))
+        verified, fault = cagp("verify", self.root, log=self._log)
+        mend()
+        again, trouble = cagp("run", self._today, log=self._log, report=False)
+        return {
+            **{"code": code, "said": said, "current": ["old", "new"][current]},
+            **{"verified": verified, "fault": fault, "again": again, "trouble": trouble},
+            "same": posterior_of(self.root) == self._new,
+        }
+
+
+def fail(jobs: Jobs, *, alike: int, count: int, rng: np.random.Generator) -> None:
+    """Let the job fail at so many of its operations, with either error in turn."""
+    drawn = np.sort(rng.permutation(jobs.operations)[:count]) + 1
+    for number, code in zip(drawn.tolist(), itertools.cycle((errno.ENOSPC, errno.EIO)), strict=False):
+        shutil.copytree(jobs.template, jobs.root)
+        disk = Disk(jobs.root, alike=alike, number=number, code=code)
+        print(json.dumps(jobs.fail_and_go_on(disk, lambda: None)), flush=True)
+        shutil.rmtree(jobs.root)
+
+
+def fill(jobs: Jobs, *, count: int, rng: np.random.Generator) -> None:
+    """Run the job where so much is free, or so many more files can be made; in its folder, or below."""
+    chosen: list[tuple[str, dict[str, int]]] = [
+        ("", {"size": 0}),
+        ("", {"size": 2**20}),
+        ("", {"nr_inodes": 40}),
+        ("", {"nr_inodes": 250}),
+        (".checkpoints", {"size": 2**13}),
+    ]
+    chosen += [("", {"nr_inodes": int(rng.integers(400))}) for _ in range(count - len(chosen))]
+    for below, free in chosen[:count]:
+        jobs.root.mkdir()
+        with small_file_system(jobs.root / below) as change:
+            shutil.copytree(jobs.template, jobs.root, dirs_exist_ok=True)
+            change(**free)
+            found = jobs.fail_and_go_on(None, lambda: change(size=2**27, nr_inodes=10_000))
+        print(json.dumps(found), flush=True)
+        shutil.rmtree(jobs.root)
+
+
+@contextlib.contextmanager
+def small_file_system(place: Path) -> Iterator[Callable[..., None]]:
+    """Mount a file system on a folder, and give a function that says what is to be free there."""
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", place], check=True)
+
+    def change(*, size: int = 2**27, nr_inodes: int = 10_000) -> None:
+        now = os.statvfs(place)
+        pages = now.f_blocks - now.f_bfree + size // now.f_frsize
+        options = f"remount,size={pages * now.f_frsize},nr_inodes={now.f_files - now.f_ffree + nr_inodes}"
+        subprocess.run(["mount", "-o", options, place], check=True)
+
+    try:
+        yield change
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def failing_disks(count: int, rng: np.random.Generator, folder: Path, *, alike: int = 1) -> Row:
+    """Let the disk fail at ``count`` of the operations of a job, drawn at random; run it again."""
+    return _row("EIO or ENOSPC at an operation of a whole job", "fail", count, rng, folder, alike)
+
+
+def full_disks(count: int, rng: np.random.Generator, folder: Path) -> Row:
+    """Run a job on ``count`` small file systems, which output or checkpoints fill; make room and go on."""
+    return _row("file system of output or checkpoints full", "fill", count, rng, folder, 1)
+
+
+def _row(name: str, what: str, count: int, rng: np.random.Generator, folder: Path, alike: int) -> Row:
+    row, seed = Row(name), str(rng.integers(2**31))
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.torture.disks", what, folder, str(count), seed, str(alike)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            found = json.loads(text)
+            row.begin(count)
+            row.count(same=found["same"])
+            row.expect(found["verified"] == 0, f"the run before does not verify: {found['fault']}")
+            row.expect(found["again"] == 0, found["trouble"][-500:])
+            if found["code"] == 0:
+                row.notes[:1] = ["where that was enough, or the error came when all was done, no error"]
+                continue
+            named = any(
+                code == found["code"]
+                and re.search(f"^Error: {error.format(root=folder.resolve() / 'out')}", found["said"], re.M)
+                for code, error in ERRORS
+            )
+            row.named_errors += named
+            row.expect(named, found["said"][-500:])
+    row.expect(process.returncode == 0, f"exit code {process.returncode}")
+    return row
+
+
+def main(what: str, folder: Path, count: int, seed: int, alike: int) -> None:
+    """Print a line of JSON for each failure."""
+    jobs, rng = Jobs(folder, alike=alike), np.random.default_rng(seed)
+    if what == "fail":
+        fail(jobs, alike=alike, count=count, rng=rng)
+    else:
+        fill(jobs, count=count, rng=rng)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]).resolve(), *map(int, sys.argv[3:]))
