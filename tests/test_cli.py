@@ -526,7 +526,7 @@ def test_version():
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "run", "plan", "fit", "ingest", "report", "verify", "prune", "example"]
+    "command", ["demo", "run", "plan", "fit", "ingest", "report", "verify", "prune", "drift", "example"]
 )
 def test_every_command_helps_with_examples(command):
     result = cagp(command, "--help")

@@ -1,8 +1,9 @@
 """The `cagp` command: it parses, calls the service and prints. The only package that prints.
 
 Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
-nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 75 data not there
-yet, output folder in use or time over, 130 interrupted, 143 terminated.
+nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 4 error bars that
+drifted (`cagp drift`), 75 data not there yet, output folder in use or time over, 130 interrupted, 143
+terminated.
 """
 
 from pathlib import Path
@@ -282,23 +283,30 @@ def verify(
 ) -> None:
     """Check every file and value of every published run; exit code 1 says that one is damaged.
 
-    Files are compared with their checksums; no chunk may be missing and no value implausible. With --solve,
-    run it in the folder that the job was run in.
+    Files are compared with their checksums; no chunk may be missing and no value implausible. The time series
+    of an output folder must have each time once, with the values of the run that it names. With --solve, run
+    it in the folder that the job was run in.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.run import verify_runs
         from cagp_dist.service.verification import solve_again
+        from cagp_dist.store.series_check import check_series
 
         for path in verify_runs(output):
             typer.echo(f"undamaged  {path}")
             if points:
                 difference = solve_again(path, points=points)
                 typer.echo(f"solved again, at most {difference:.1e} standard deviations of the prior apart")
+        if (found := check_series(output)) is not None:
+            typer.echo(
+                f"undamaged  {found.version}: {found.times} times, {found.compared} as their runs have them"
+            )
 
 
 app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)
 app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
 app.command(epilog=runs.PRUNE_EXAMPLES)(runs.prune)
+app.command(epilog=runs.DRIFT_EXAMPLES)(runs.drift)
 app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
 app.command(epilog=clusters.CERTIFICATES_EXAMPLES)(clusters.certificates)

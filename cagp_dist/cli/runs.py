@@ -1,4 +1,4 @@
-"""Commands for runs that are published: `cagp list`, `open`, `prune`, `index` and `export`."""
+"""Commands for runs that are published: `cagp list`, `open`, `prune`, `index`, `export` and `drift`."""
 
 import os
 import sys
@@ -19,7 +19,11 @@ EXPORT_EXAMPLES = examples(
 LIST_EXAMPLES = examples("cagp list out")
 INDEX_EXAMPLES = examples("cagp index out")
 PRUNE_EXAMPLES = examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30")
+DRIFT_EXAMPLES = examples("cagp drift out", "cagp drift out --last 60")
 OPEN_EXAMPLES = examples("cagp open out", "cagp open out/KEY --no-browser")
+
+
+DRIFTED = 4
 
 
 def list_all(
@@ -82,6 +86,27 @@ def prune(
 
         for path in old_runs(root, keep=keep) if dry_run else remove(root, keep=keep):
             typer.echo(f"{'would be removed' if dry_run else 'removed'}  {path}")
+
+
+def drift(
+    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    last: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many of the newest times are looked at.")
+    ] = 30,
+    debug: Debug = False,
+) -> None:
+    """Say whether the error bars of the last times of a series still hold; exit code 4 says they do not.
+
+    Errors at held-out observations are compared with the error bars, and with the band in which chance leaves
+    them; one look in a hundred is a false alarm. Twelve times are needed to decide.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.service.drift import drift_of_series
+
+        found = drift_of_series(root, last=last)
+        typer.echo(found.line())
+        if found.alarm:
+            raise typer.Exit(DRIFTED)
 
 
 def index(

@@ -105,7 +105,7 @@ def append(root: Path, run: Path) -> Appended:
     -----
     Cost: one pass over the new maps, all scores and regions; a link for each chunk of the other maps.
     """
-    new = _of_run(run)
+    new = of_run(run)
     before = current_version(root)
     number = 1 if before is None else int(before.stem) + 1
     time = new[SCORES]["time"].values[0]
@@ -157,22 +157,16 @@ def run_of(root: Path, time: np.datetime64) -> str | None:
     return str(scores[RUN_KEY].values[place[0]]) if place.size else None
 
 
-def verify(root: Path) -> Path | None:
-    """Check every file of the series against its manifest, and return the version; None if there is none.
+def of_run(run: Path) -> dict[str, xr.Dataset]:
+    """Read what the series has of a run: its maps, regions and scores, by the names of their groups.
 
     Raises
     ------
+    ArgumentError
+        If the run has several times: their scores are of all of them together.
     StoreError
-        Naming the file that is damaged, missing or too many.
+        If it is damaged.
     """
-    found = current_version(root)
-    if found is not None:
-        manifest.compare(found)
-    return found
-
-
-def _of_run(run: Path) -> dict[str, xr.Dataset]:
-    """Read the groups of a run as they stand in the series."""
     calibration = read_group(run, "calibration")
     times = calibration["time"].values
     if times.size != 1:
@@ -198,6 +192,20 @@ def _of_run(run: Path) -> dict[str, xr.Dataset]:
         "title": "Scores of each time against its held-out observations",
     }
     return {**found, SCORES: scores}
+
+
+def verify(root: Path) -> Path | None:
+    """Check every file of the series against its manifest, and return the version; None if there is none.
+
+    Raises
+    ------
+    StoreError
+        Naming the file that is damaged, missing or too many.
+    """
+    found = current_version(root)
+    if found is not None:
+        manifest.compare(found)
+    return found
 
 
 def _write(

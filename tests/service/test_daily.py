@@ -8,14 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from typer.testing import CliRunner
 
+from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError, ConfigurationError, NotReadyError, StoreError
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.solvers.tiles import TileSystem
-from cagp_dist.store import series
+from cagp_dist.store import manifest, series
+from cagp_dist.store.arrays import read_group, write_group
+from cagp_dist.store.prune import prune
 from cagp_dist.store.publish import output_lock
+from cagp_dist.store.series_check import check_series
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature
@@ -209,6 +214,49 @@ def test_a_prior_that_moves_with_the_newest_time_is_refused_for_several(tmp_path
     moving = {"mean": "constant", "fit_times": {"last": "2d", "at": "00:00"}}
     with pytest.raises(ConfigurationError, match="would change each day"):
         list(daily(the_job(tmp_path, times=ALL, prior=moving)))
+
+
+def rewritten(version: Path, name: str, change) -> None:
+    """Give a group of a version other content, with digests that fit it."""
+    group = change(read_group(version, name))
+    shutil.rmtree(version / name)
+    write_group(version, name, group)
+    manifest.manifest_path(version).write_text(manifest.build(version, name=version.name))
+
+
+def test_verify_compares_the_series_with_the_runs_that_it_names(tmp_path):
+    source, root = tmp_path / "field.zarr", tmp_path / "out"
+    write_source(source, DAYS[:2])
+    list(daily(the_job(tmp_path, times=ALL)))
+    verified = CliRunner().invoke(app, ["verify", str(root)])
+    assert verified.exit_code == 0
+    assert "000002.zarr: 2 times, 2 as their runs have them" in verified.stdout.replace("\n", "")
+    version = series.current_version(root)
+    kept = shutil.copytree(version, tmp_path / "kept")
+
+    def swapped(group):
+        return group.assign(t2m_mean=group.t2m_mean.copy(data=group.t2m_mean.values[::-1]))
+
+    def worse(group):
+        return group.assign(rmse=group.rmse * np.array([1.0, 1.0 + 1e-12]))
+
+    cases = {
+        "map/t2m_mean of .* is not that of the run": ("map", swapped),
+        "scores/rmse of .*000002.zarr at 2020-01-02": ("scores", worse),
+        "'regions' of .* has a time twice": ("regions", lambda group: group.isel(time=[0, 0])),
+        "'map' of .* does not have the times": ("map", lambda group: group.isel(time=[0])),
+    }
+    for text, (name, change) in cases.items():
+        rewritten(version, name, change)
+        with pytest.raises(StoreError, match=text):
+            check_series(root)
+        shutil.rmtree(version)
+        shutil.copytree(kept, version)
+    assert CliRunner().invoke(app, ["verify", str(root)]).exit_code == 1, "of other digests"
+    manifest.manifest_path(version).write_text(manifest.build(version, name=version.name))
+    prune(root, keep=1)
+    found = check_series(root)
+    assert (found.version, found.times, found.compared) == (version, 2, 1)
 
 
 def test_a_damaged_series_is_named(tmp_path):

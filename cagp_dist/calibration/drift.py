@@ -1,0 +1,125 @@
+"""Whether the errors of a row of times are as large as their error bars say, or have drifted from that.
+
+Each observation has a standardised error ``z = Phi^-1(PIT)``, of variance 1 if its law is right. The mean of
+``z^2`` over all times and points is compared with 1. What chance explains of the difference is measured as in
+`cagp_dist.calibration.verdict`, from the values themselves, and along both ways in which errors agree::
+
+    m      = mean z^2                                     over N values
+    V_c    = C / (C - 1) sum_cells   (sum z^2 - m)^2 / N^2   neighbours, and a place that errs every day
+    V_b    = B / (B - 1) sum_batches (sum z^2 - m)^2 / N^2   a day, and weather that lasts for some days
+    V_cb   =             sum_both    (sum z^2 - m)^2 / N^2   what both of them count
+    V      = max(V_c + V_b - V_cb, V_c, V_b, 2 / N)
+
+Cells are compact ones of places, with all times; batches are six runs of consecutive times, with all places;
+``2 / N`` is the variance for independent normal values. The alarm is raised if ``|m - 1|`` exceeds the
+quantile of Student's law with five degrees of freedom, one fewer than batches, times ``sqrt(V)``.
+Sums over clusters in two directions: Cameron, Gelbach and Miller 2011; batches: the method of batch means.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri, stdtrit
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError
+
+BATCHES = 6
+"""Runs of consecutive times; fewer times than these decide nothing."""
+
+FALSE_ALARMS = 0.01
+"""Probability of an alarm if nothing has drifted, of one look at one row of times."""
+
+_SMALLEST = 1e-16
+"""A PIT value that a law of no such observation rounds to 0 or 1 is taken for this far from them."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Size of errors over that of error bars, and the band in which chance leaves it.
+
+    Attributes
+    ----------
+    ratio : float
+        Root mean square of standardised errors: how many times as large errors are as stated.
+    low, high : float
+        Band of the ratio if the error bars are right; outside it there is an alarm.
+    values : int
+        Number of observations.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    values: int
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the ratio is outside the band."""
+        return not self.low <= self.ratio <= self.high
+
+
+def drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> Drift:
+    """Compare errors with their error bars over a row of times.
+
+    Parameters
+    ----------
+    pit : array_like, shape (N,)
+        PIT values of observations, in [0, 1].
+    times : array_like of int, shape (N,)
+        Number of the time of each, 0 to T - 1 in their order, T at least `BATCHES`.
+    cells : array_like of int, shape (N,)
+        Compact cell of the place of each, see `cagp_dist.calibration.verdict.compact_cells`.
+
+    Returns
+    -------
+    Drift
+
+    Raises
+    ------
+    ArgumentError
+        If there are fewer times than batches, or a PIT value lies outside [0, 1].
+
+    Notes
+    -----
+    The rate of false alarms, 1 %, is that of errors whose agreement ends within a cell, or within a sixth of
+    the times, in any mixture of the two. Errors that agree over half the globe for half of the times raise it
+    more often.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> times, cells = np.divmod(np.arange(3000), 100)
+    >>> found = drift(rng.uniform(size=3000), times=times, cells=cells // 5)
+    >>> found.alarm
+    False
+    >>> from scipy.special import ndtr
+    >>> drift(ndtr(1.3 * rng.normal(size=3000)), times=times, cells=cells // 5).alarm
+    True
+    """
+    values, when = np.asarray(pit, dtype=np.float64), np.asarray(times, dtype=np.intp)
+    count = int(when.max(initial=-1)) + 1
+    if count < BATCHES:
+        raise ArgumentError(f"there are {count} times; expected at least {BATCHES}, one for each batch.")
+    if not ((values >= 0.0) & (values <= 1.0)).all():
+        raise ArgumentError("a PIT value lies outside [0, 1]; expected values of a distribution function.")
+    squares = ndtri(np.clip(values, _SMALLEST, 1.0 - _SMALLEST)) ** 2
+    mean = float(squares.mean())
+    deviations = (squares - mean) / squares.size
+    batch = when * BATCHES // count
+    cell = np.asarray(cells, dtype=np.intp)
+    by_batch, by_cell = _variance(deviations, batch), _variance(deviations, cell)
+    both = _variance(deviations, cell * BATCHES + batch, corrected=False)
+    variance = max(by_cell + by_batch - both, by_cell, by_batch, 2.0 / squares.size)
+    margin = float(stdtrit(BATCHES - 1, 1.0 - 0.5 * FALSE_ALARMS)) * float(np.sqrt(variance))
+    low, high = np.sqrt(max(0.0, 1.0 - margin)), np.sqrt(1.0 + margin)
+    return Drift(float(np.sqrt(mean)), float(low), float(high), squares.size)
+
+
+def _variance(deviations: Array, clusters: Indices, *, corrected: bool = True) -> float:
+    """Variance of a sum of deviations that agree within clusters alone."""
+    sums = np.bincount(clusters, weights=deviations)
+    count = np.unique(clusters).size
+    factor = count / (count - 1) if corrected and count > 1 else 1.0
+    return factor * float(sums @ sums)

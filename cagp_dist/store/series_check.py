@@ -1,0 +1,108 @@
+"""Check of the time series against its own manifest, and against the published runs that it names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Times
+from cagp_dist.errors import StoreError
+from cagp_dist.store import series
+from cagp_dist.store.arrays import open_group, read_group
+
+_ADVICE = (
+    "Remove the link OUT/series.zarr, and run the daily job for all times that are to be in the series: "
+    "those whose runs are published are not solved again."
+)
+
+
+@dataclass(frozen=True)
+class CheckedSeries:
+    """A series that is whole.
+
+    Attributes
+    ----------
+    version : Path
+        What ``OUT/series.zarr`` links to.
+    times : int
+        How many it has.
+    compared : int
+        How many of them were compared with their runs; the runs of the others were removed.
+    """
+
+    version: Path
+    times: int
+    compared: int
+
+
+def check_series(root: Path) -> CheckedSeries | None:
+    """Check every file of the series, that it has each time once, and its values against those of its runs.
+
+    Parameters
+    ----------
+    root : path
+        Output folder.
+
+    Returns
+    -------
+    CheckedSeries or None
+        None if there is no series.
+
+    Raises
+    ------
+    StoreError
+        Naming the file that is damaged, missing or too many, or the time that is not as its run says.
+
+    Notes
+    -----
+    Cost: two reads of the series, and one of the maps, regions and scores of its runs.
+    """
+    version = series.verify(root)
+    if version is None:
+        return None
+    scores = read_group(version, series.SCORES)
+    times, keys = scores["time"].values, scores[series.RUN_KEY].values
+    names = [name for name in (*series.GRIDDED, "regions", series.SCORES) if (version / name).is_dir()]
+    for name in names:
+        with open_group(version, name) as group:
+            _check_times(version, name, group["time"].values, times)
+    compared = 0
+    for index, key in enumerate(keys):
+        run = root / "runs" / f"{key}.zarr"
+        if run.is_dir():
+            _check_time(version, names, times[index], run)
+            compared += 1
+    return CheckedSeries(version, len(times), compared)
+
+
+def _check_times(version: Path, name: str, found: Times, expected: Times) -> None:
+    """Look that a group has the times of the scores, ascending, each once."""
+    if not (np.diff(found) > np.timedelta64(0)).all():
+        raise StoreError(f"group {name!r} of {version} has a time twice, or out of order. {_ADVICE}")
+    if not np.array_equal(found, expected):
+        odd = np.setxor1d(found, expected)[0]
+        raise StoreError(
+            f"group {name!r} of {version} does not have the times of its scores: {odd} is in one of them "
+            f"only. {_ADVICE}"
+        )
+
+
+def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path) -> None:
+    """Compare all that the series has of a time with its run."""
+    published: Mapping[str, xr.Dataset] = series.of_run(run)
+    if list(published) != names:
+        raise StoreError(
+            f"{version} has the groups {', '.join(names)}, and the run {run.stem} {', '.join(published)}. "
+            f"{_ADVICE}"
+        )
+    for name, group in published.items():
+        with open_group(version, name) as opened:
+            there = opened.sel(time=[time]).load()
+        for array in map(str, group.data_vars):
+            if array not in there or not there[array].equals(group[array]):
+                raise StoreError(
+                    f"{name}/{array} of {version} at {time} is not that of the run {run.stem}, which it "
+                    f"names. {_ADVICE}"
+                )

@@ -1,0 +1,86 @@
+"""`cagp drift`: the line, the exit code, and which times have a part."""
+
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.special import ndtr
+from typer.testing import CliRunner
+
+from cagp_dist.calibration.drift import drift
+from cagp_dist.calibration.verdict import compact_cells
+from cagp_dist.cli import app
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.service.drift import drift_of_series
+from cagp_dist.store import series
+from cagp_dist.store.arrays import write_group
+
+DAYS, STATIONS = 14, 60
+
+
+def write_series(root, z, latitude, longitude):
+    """A series of the folder, as far as the alarm reads it, of errors with these standardised values."""
+    times = np.datetime64("2020-06-01", "ns") + np.arange(len(z)) * np.timedelta64(1, "D")
+    keys = [f"{number:032x}" for number in range(len(z))]
+    version = root / series.VERSIONS / "000001.zarr"
+    write_group(version, "/", xr.Dataset())
+    scores = xr.Dataset({series.RUN_KEY: ("time", np.array(keys, dtype=object))}, {"time": times})
+    write_group(version, series.SCORES, scores)
+    (root / series.NAME).symlink_to(version.relative_to(root))
+    for key, time, each in zip(keys, times, z, strict=True):
+        group = xr.Dataset(
+            {"pit": (("time", "point"), ndtr(each)[None])},
+            {"time": [time], "latitude": ("point", latitude), "longitude": ("point", longitude)},
+        )
+        run = root / "runs" / f"{key}.zarr"
+        write_group(run, "/", xr.Dataset())
+        write_group(run, "calibration", group)
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """Errors that are right until the fourth day and twice as large from then on, with gaps."""
+    rng = np.random.default_rng(5)
+    latitude, longitude = rng.uniform(-80.0, 80.0, STATIONS), rng.uniform(0.0, 360.0, STATIONS)
+    z = rng.normal(size=(DAYS + 4, STATIONS))
+    z[rng.random(z.shape) < 0.1] = np.nan
+    roots = tmp_path_factory.mktemp("right") / "out", tmp_path_factory.mktemp("drifted") / "out"
+    for root, size in zip(roots, (1.0, 2.0), strict=True):
+        write_series(root, np.where(np.arange(len(z))[:, None] < 4, 1.0, size) * z, latitude, longitude)
+    return *roots, z, latitude, longitude
+
+
+def test_errors_as_large_as_stated_are_no_alarm_and_larger_ones_are(history):
+    right, drifted, z, latitude, longitude = history
+    said = CliRunner().invoke(app, ["drift", str(right), "--last", str(DAYS)])
+    assert said.exit_code == 0
+    assert said.stdout.startswith(
+        "within chance: over 14 times, 2020-06-05T00:00 to 2020-06-18T00:00, errors"
+    )
+    said = CliRunner().invoke(app, ["drift", str(drifted), "--last", str(DAYS)])
+    assert said.exit_code == 4
+    assert said.stdout.startswith("drift: the error bars are too narrow: over 14 times")
+    day, place = np.nonzero(~np.isnan(z[4:]))
+    cells = compact_cells(unit_sphere(latitude, longitude)[np.lexsort((longitude, latitude))])
+    cell = np.empty(STATIONS, int)
+    cell[np.lexsort((longitude, latitude))] = cells
+    expected = drift(ndtr(2.0 * z[4:][day, place]), times=day, cells=cell[place])
+    assert drift_of_series(drifted, last=DAYS).found == expected
+
+
+def test_times_whose_runs_were_removed_have_no_part_and_few_times_decide_nothing(history, tmp_path):
+    right, *_ = history
+    kept = shutil.copytree(right, tmp_path / "out", symlinks=True)
+    shutil.rmtree(kept / "runs" / f"{DAYS:032x}.zarr")
+    assert len(drift_of_series(kept).times) == DAYS + 3
+    for number in range(7):
+        shutil.rmtree(kept / "runs" / f"{number:032x}.zarr")
+    said = CliRunner().invoke(app, ["drift", str(kept)])
+    assert (said.exit_code, said.stdout[:27]) == (0, "undecided: 10 of the 12 tim")
+
+
+def test_a_folder_without_a_series_is_named(tmp_path):
+    said = CliRunner().invoke(app, ["drift", str(tmp_path)])
+    assert said.exit_code == 2
+    assert "there is no time series in" in said.stderr
