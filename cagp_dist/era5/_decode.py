@@ -176,7 +176,35 @@ def _open_grib(path: Path, variable: str) -> xr.Dataset:
     dataset = xr.open_dataset(
         path, engine="cfgrib", chunks=None, decode_timedelta=False, backend_kwargs=options
     )
+    dataset = _with_versions(dataset, _grib_versions(path, found))
     return _in_scanning_order(dataset.rename({str(name): variable for name in dataset.data_vars}))
+
+
+def _with_versions(dataset: xr.Dataset, versions: dict[np.datetime64, str]) -> xr.Dataset:
+    """Put the versions of messages beside the times of the field, as NetCDF files of the store have them."""
+    if "valid_time" not in dataset.variables or dataset["valid_time"].ndim > 1:
+        return dataset
+    times = dataset["valid_time"]
+    found = [versions.get(time, "") for time in np.atleast_1d(times.values.astype("datetime64[m]"))]
+    return dataset.assign_coords(expver=(times.dims, np.array(found).reshape(times.shape)))
+
+
+def _grib_versions(path: Path, parameter: int) -> dict[np.datetime64, str]:
+    """Experiment version of each time of a parameter, where messages state one."""
+    import eccodes
+
+    found: dict[np.datetime64, str] = {}
+    with path.open("rb") as stream:
+        while (message := eccodes.codes_grib_new_from_file(stream, headers_only=True)) is not None:
+            if int(eccodes.codes_get(message, "paramId")) == parameter and eccodes.codes_is_defined(
+                message, "expver"
+            ):
+                day, clock = (int(eccodes.codes_get(message, f"validity{part}")) for part in ("Date", "Time"))
+                text = f"{day // 10_000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
+                time = np.datetime64(f"{text}T{clock // 100:02d}:{clock % 100:02d}", "m")
+                found[time] = str(eccodes.codes_get(message, "expver", ktype=str))
+            eccodes.codes_release(message)
+    return found
 
 
 def _in_scanning_order(dataset: xr.Dataset) -> xr.Dataset:

@@ -17,6 +17,7 @@ from cagp_dist.era5.damage import check_axis, check_jumps, check_times
 from cagp_dist.era5.layout import (
     LEVEL,
     STEPS,
+    VERSION_IS_PRELIMINARY,
     absent,
     fields_in,
     find_variable,
@@ -33,6 +34,7 @@ from cagp_dist.era5.selection import (
     time_positions,
 )
 from cagp_dist.errors import DataError
+from cagp_dist.store.preliminary import marked, still_preliminary
 from cagp_dist.tables import unmarked
 from cagp_dist.variables import T2M, Variable, canonical_name, described, range_error
 
@@ -86,7 +88,9 @@ def canonical(
         without encoding: a known one converted to it (degrees Celsius to kelvin, hPa to Pa; precipitation
         transformed, see its attributes), a free one as it is; ``time`` datetime64[ns] ascending without
         repetition; ``latitude`` and ``longitude`` float64, ascending, longitude in [0, 360); CF attributes.
-        Missing values are NaN.  Only the selection is read; peak memory is about three times the result.
+        Missing values are NaN.  The attribute ``preliminary_times`` lists the times of which there is the
+        preliminary field alone (``expver`` 0005), if there are any: `cagp_dist.store.preliminary`.  Only the
+        selection is read; peak memory is about three times the result.
 
     Raises
     ------
@@ -128,7 +132,7 @@ def canonical(
 
     for field in fields:
         check_times(field.time.values)
-    values, moments = _load(fields, scales, rows, columns, wanted, missing)
+    values, moments, preliminary = _load(fields, scales, rows, columns, wanted, missing)
     values, moments = _merge_times(values, moments)
     values, latitude = _ascending_rows(values, latitude[rows])
     values, longitude = _ascending_columns(values, longitude[columns])
@@ -137,7 +141,7 @@ def canonical(
         check_jumps(values, moments, latitude, longitude, found)
     if found.transform is not None:
         values = found.transform(values.astype(np.float64)).astype(np.float32)
-    return noting(assemble(values, moments, latitude, longitude, found), datasets)
+    return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
 
 
 def time_axis(*datasets: xr.Dataset, variable: str = "t2m") -> Times:
@@ -246,7 +250,8 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
         _check_same_grid((latitude, longitude), (part["latitude"].values, part["longitude"].values))
     values = np.concatenate([part[first.name].values for part in parts])
     moments = np.concatenate([part["time"].values for part in parts])
-    return noting(assemble(*_merge_times(values, moments), latitude, longitude, first), parts)
+    field = assemble(*_merge_times(values, moments), latitude, longitude, first)
+    return noting(marked(field, still_preliminary(parts)), parts)
 
 
 def _check_same(first: Variable, other: Variable) -> None:
@@ -304,32 +309,39 @@ def _load(
     columns: Indices,
     wanted: NDArray[np.datetime64] | None,
     missing: float | None,
-) -> tuple[Values, NDArray[np.datetime64]]:
-    """Read the selection, final values before preliminary ones, in the order of the sources."""
+) -> tuple[Values, Times, Times]:
+    """Read the selection, final values before preliminary ones, in the order of the sources.
+
+    The last of the three are the times of which no source has the final field.
+    """
     available = np.concatenate([field.time.values for field in fields])
     positions = time_positions(available, wanted)
     owner = np.repeat(np.arange(len(fields)), [field.time.size for field in fields])[positions]
     start = np.cumsum([0, *(field.time.size for field in fields)])
-    pieces, moments = [], []
+    pieces, moments, preliminary = [], [], []
     for number, (field, scale) in enumerate(zip(fields, scales, strict=True)):
         steps = positions[owner == number] - start[number]
         if not steps.size:
             continue
         box = field.isel(latitude=_runs(rows), longitude=_runs(columns), time=_runs(steps))
-        piece, times = _scaled(_best_version(unmarked(box.values, missing)), scale), field.time.values[steps]
+        versions = unmarked(box.values, missing)
+        piece, times = _scaled(_best_version(versions), scale), field.time.values[steps]
+        early = _preliminary(box, versions)
         if field.attrs.get(STEPS):  # of a table of starts and steps, what was never computed is empty
             there = ~np.isnan(piece).all(axis=(1, 2))
-            piece, times = piece[there], times[there]
+            piece, times, early = piece[there], times[there], early[there]
         pieces.append(piece)
         moments.append(times)
+        preliminary.append(early)
     values, found = np.concatenate(pieces), np.concatenate(moments)
+    only_early = np.concatenate(preliminary)
     if found.size == 0:
         raise DataError(
             f"no forecast step of the source has values at {shown(available[positions[0]])} or at another "
             "selected time; fetch these steps, or select other times."
         )
     time_positions(found, wanted)
-    return values, found
+    return values, found, np.setdiff1d(found[only_early], found[~only_early])
 
 
 def _scaled(values: NDArray[np.floating], scale: tuple[float, float]) -> Values:
@@ -353,6 +365,19 @@ def _best_version(values: NDArray[np.floating]) -> NDArray[np.floating]:
     for preliminary in values[1:]:
         best = np.where(np.isnan(best), preliminary, best)
     return best
+
+
+def _preliminary(box: xr.DataArray, values: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Tell at which times of a field a value is that of a preliminary version, for want of a final one."""
+    stated = box.coords.get(VERSION_IS_PRELIMINARY)
+    if stated is None:
+        return np.zeros(box.sizes["time"], dtype=bool)
+    if values.ndim == 3:
+        return np.asarray(stated.values)
+    final = ~np.isnan(values[~stated.values]).all(axis=0)
+    early = ~np.isnan(values[stated.values]).all(axis=0)
+    found: NDArray[np.bool_] = (early & ~final).any(axis=(1, 2))
+    return found
 
 
 def _merge_times(values: Values, moments: NDArray[np.datetime64]) -> tuple[Values, NDArray[np.datetime64]]:

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,10 @@ from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, times_
 from cagp_dist.era5.files import open_file
 from cagp_dist.era5.selection import Selection, shown
 from cagp_dist.errors import ConfigurationError, NotReadyError
+from cagp_dist.store.preliminary import preliminary_times
+
+FINAL_AFTER_DAYS = 60.0
+"""The final ERA5 comes two to three months after the preliminary one; sooner nobody asks for it."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +53,25 @@ class CacheEntry:
         Returns
         -------
         xarray.Dataset or None
-            None when nothing is there, or not what was once delivered.
+            None when nothing is there, or not what was once delivered; or when a time of it was preliminary
+            (ERA5T), the final field should be there by now, and it was not asked for within a day.
         """
         if not self._data.exists():
             return None
         if self._read().get("sha256") != file_sha256(self._data):
             logger.warning("the cached result %s is damaged; it is fetched again", self._data)
             return None
-        return self._decode(self._data)
+        field = self._decode(self._data)
+        return None if self._may_be_final(field) else field
+
+    def _may_be_final(self, field: xr.Dataset) -> bool:
+        """Whether the store may have the final field of a time of which this is the preliminary one."""
+        early = preliminary_times(field)
+        if not early.size:
+            return False
+        now = time.time()
+        age_days = (now - early[0].astype("datetime64[s]").astype(np.int64)) / 86_400.0
+        return bool(age_days > FINAL_AFTER_DAYS and now - self._data.stat().st_mtime > 86_400.0)
 
     def request_id(self) -> str | None:
         """Read the id under which the store queues the request, when it was submitted before."""

@@ -14,6 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.errors import DataError
+from cagp_dist.store.preliminary import is_preliminary
 from cagp_dist.variables import variable_named
 
 LEVEL = "cagp_level"
@@ -21,6 +22,9 @@ LEVEL = "cagp_level"
 
 STEPS = "cagp_steps"
 """Attribute of a standard field that is one of several forecast steps, some of which may be absent."""
+
+VERSION_IS_PRELIMINARY = "cagp_preliminary"
+"""Coordinate of a standard field: whether a version, or the version of a time, is preliminary."""
 
 _LATITUDE = ("latitude", "lat")
 _LONGITUDE = ("longitude", "lon", "long")
@@ -132,7 +136,8 @@ def standard_fields(dataset: xr.Dataset, variable: str, *, level: float | None =
     list of xarray.DataArray
         One, or one for each forecast step.  Coordinates ``time`` (datetime64[ns]), ``latitude`` and
         ``longitude`` (float64 degrees) in the order and convention of the dataset; ``expver`` sorted, final
-        before preliminary.
+        before preliminary. `VERSION_IS_PRELIMINARY` (bool) where the dataset states versions, along
+        ``expver`` if that is a dimension, else along ``time``.
 
     Raises
     ------
@@ -190,8 +195,11 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
         plain, time = plain.expand_dims("time"), time.reset_coords(drop=True).expand_dims("time")
     names = {latitude.dims[0]: "latitude", longitude.dims[0]: "longitude", time.dims[0]: "time"}
     plain = plain.rename({old: new for old, new in names.items() if old != new})
+    versions = _versions(dataset, time)
     if _VERSION in plain.dims:
-        plain = plain.isel({_VERSION: _final_first(dataset, plain.sizes[_VERSION])})
+        order = _final_first(dataset, plain.sizes[_VERSION])
+        plain = plain.isel({_VERSION: order})
+        versions = {name: (dims, values[order]) for name, (dims, values) in versions.items()}
     for dimension in set(plain.dims) - {_VERSION, "time", "latitude", "longitude"}:
         if plain.sizes[dimension] != 1:
             raise DataError(
@@ -200,11 +208,28 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
             )
         plain = plain.isel({dimension: 0})
     leading = [_VERSION] if _VERSION in plain.dims else []
-    return plain.transpose(*leading, "time", "latitude", "longitude").assign_coords(
-        time=_nanoseconds(time),
-        latitude=latitude.values.astype(np.float64),
-        longitude=longitude.values.astype(np.float64),
+    return (
+        plain.transpose(*leading, "time", "latitude", "longitude")
+        .assign_coords(
+            time=_nanoseconds(time),
+            latitude=latitude.values.astype(np.float64),
+            longitude=longitude.values.astype(np.float64),
+        )
+        .assign_coords(versions)
     )
+
+
+def _versions(dataset: xr.Dataset, time: xr.DataArray) -> dict[str, tuple[str, NDArray[np.bool_]]]:
+    """Which versions are preliminary, along their dimension, or along the time that they stand beside."""
+    if _VERSION not in dataset.variables:
+        return {}
+    stated = dataset.variables[_VERSION]
+    preliminary = is_preliminary(stated.values)
+    if stated.dims == (_VERSION,):
+        return {VERSION_IS_PRELIMINARY: (_VERSION, preliminary)}
+    if stated.ndim == 0 or stated.dims == time.dims:
+        return {VERSION_IS_PRELIMINARY: ("time", np.broadcast_to(preliminary, time.size).copy())}
+    return {}
 
 
 def listed(names: Iterable[Hashable]) -> str:

@@ -14,6 +14,7 @@ from cagp_dist.era5.sources import SOURCES, open_source, source_times
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.inputs import note_input
+from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.observations import Observations, SyntheticTable
 from cagp_dist.service.jobfile.tables import Job
 
@@ -30,8 +31,9 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     """Bring the observations of a job into their store and return them; a second time adds nothing.
 
     Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked, and a synthetic field
-    drawn, only for times that are not in the store yet; a file is always read, so that one that was replaced
-    is noticed: its observations go into a store of their own. A table is read and not stored.
+    drawn, only for times that are not in the store yet, or are there as preliminary ones (ERA5T), which the
+    final field replaces; a file is always read, so that one that was replaced is noticed: its observations go
+    into a store of their own. A table is read and not stored.
 
     Parameters
     ----------
@@ -61,9 +63,12 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 
 def _ingest(job: Job, report: Report) -> "xr.Dataset":
     from cagp_dist.store.observations import append, open_observations
+    from cagp_dist.store.preliminary import preliminary_times
+    from cagp_dist.store.superseded import set_aside_preliminary
 
     table = job.observations
-    if (stored := stored_observations(job)) is not None:
+    stored = stored_observations(job)
+    if stored is not None and not _final_now(job, stored, report):
         report(f"nothing to fetch, {_times(stored.sizes['time'])} in the store already")
         return stored
     field = _open(table, cache=job.root / "downloads", report=report)
@@ -72,12 +77,29 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
         return field
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
+    if (aside := set_aside_preliminary(path, field)) is not None:
+        report(f"preliminary fields that have final ones now are set aside in {aside}")
     added = append(path, field)
+    if (left := preliminary_times(field)).size:
+        report(f"{_times(left.size)} preliminary (ERA5T): the final fields will take their places")
     if table.kind == "file":
         reading = _store_path(job.root, table, content=table.source).stem
         note_input(path, field, reading=reading, report=report)
     report(f"{_times(added.times_added)} added, {added.times_present} there already")
     return open_observations(path, times=field["time"].values)
+
+
+def _final_now(job: Job, stored: "xr.Dataset", report: Report) -> bool:
+    """Whether the source has the final field of a time of which the store has the preliminary one."""
+    from cagp_dist.store.preliminary import preliminary_times
+
+    left = preliminary_times(stored)
+    if not left.size:
+        return False
+    report(f"{_times(left.size)} preliminary (ERA5T): asking the source for the final fields")
+    table = with_listed_times(job, left).observations
+    found = preliminary_times(_open(table, cache=job.root / "downloads", report=report))
+    return found.size < left.size
 
 
 def _healed(read: Callable[[], T], report: Report) -> T:

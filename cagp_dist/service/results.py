@@ -29,6 +29,7 @@ from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import evaluation, schema
 from cagp_dist.store.layout import ERRORS
+from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import amount, square_of
 
@@ -344,6 +345,7 @@ def attributes_of(
         },
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
+        **{name: said for name, said in task.provenance.items() if name == PRELIMINARY},
         **({"map_cells_blank": blank} if blank else {}),
         "merged_pole_copies": points.merged_pole_copies,
         "plan": list(solution.plan),

@@ -32,6 +32,7 @@ from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.store.arrays import content_sha256
+from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import run_key
 from cagp_dist.tables import Places, read_places
 
@@ -283,6 +284,7 @@ class Task:
             "covariates_sha256",
             "targets_sha256",
             "fit_content_sha256",
+            PRELIMINARY,
         )
         contents = (self.provenance.get(name) for name in names)
         return run_key(
@@ -343,6 +345,7 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
         "content_sha256": content_sha256(field),
+        **({PRELIMINARY: str(field.attrs[PRELIMINARY])} if PRELIMINARY in field.attrs else {}),
     }
     if family.content_sha256 is not None and job.prior.covariates:
         provenance |= {"covariates_sha256": family.content_sha256}

@@ -39,6 +39,7 @@ from cagp_dist.store.batches import (
     read_batch,
 )
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.preliminary import marked, still_preliminary
 from cagp_dist.variables import variable_of
 from cagp_dist.variables.units import cf_units
 
@@ -134,7 +135,8 @@ def open_observations(
     -------
     xarray.Dataset
         Canonical, in memory, times ascending.  Attributes: ``source`` and ``source_sha256`` of what was
-        ingested, and ``content_sha256``, the hash of the numbers that were read.
+        ingested, ``content_sha256``, the hash of the numbers that were read, and ``preliminary_times``, if
+        there are any (`cagp_dist.store.preliminary`).
 
     Raises
     ------
@@ -163,7 +165,7 @@ def open_observations(
     for variable in result.variables.values():
         variable.encoding = {}
     result.attrs = {"Conventions": "CF-1.13", **_origin(parts), "content_sha256": content_sha256(result)}
-    return result
+    return marked(result, still_preliminary(parts))
 
 
 def _check_canonical(field: xr.Dataset) -> str:

@@ -49,7 +49,7 @@ def set_aside(store: Path, *, now: datetime | None = None) -> Path | None:
         with disk_errors(store):
             for folder in damaged:
                 aside.mkdir(exist_ok=True)
-                os.rename(folder, _free_name(aside / folder.name))
+                os.rename(folder, free_name(aside / folder.name))
             try:
                 check_root(store)
             except DamagedStoreError:
@@ -67,7 +67,7 @@ def _is_damaged(batch: Path) -> bool:
     return False
 
 
-def _free_name(path: Path) -> Path:
+def free_name(path: Path) -> Path:
     """Give a name that is not taken: the same batch may be damaged twice within a second."""
     number = 2
     free = path

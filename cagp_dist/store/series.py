@@ -26,6 +26,7 @@ from cagp_dist.store import manifest
 from cagp_dist.store.arrays import missing_chunks, open_group, read_group, write_group
 from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import consolidate
 
 NAME = "series.zarr"
@@ -34,6 +35,7 @@ KEPT = 2
 
 GRIDDED = ("map", "map_std")
 SCORES, VERSION, RUN_KEY = "scores", "version", "run_key"
+IS_PRELIMINARY = "preliminary"
 _STATED = ("status", "calibration_status")
 
 
@@ -177,6 +179,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     found = {name: read_group(run, name) for name in (*GRIDDED, "regions") if (run / name).is_dir()}
     with open_group(run) as root:
         stated = {name: str(root.attrs.get(name, "")) for name in _STATED}
+        preliminary = PRELIMINARY in root.attrs
     scores = xr.Dataset(
         {
             name: (("time", *each.dims), each.values[None], each.attrs)
@@ -187,6 +190,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     )
     texts = {RUN_KEY: run.stem, **stated}
     scores = scores.assign({name: ("time", np.array([text], dtype=object)) for name, text in texts.items()})
+    scores[IS_PRELIMINARY] = _whether_preliminary(np.array([preliminary]))
     scores.attrs = {
         "Conventions": "CF-1.13",
         "title": "Scores of each time against its held-out observations",
@@ -277,6 +281,8 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
             old = _without_fields(opened).load()
     else:
         old = read_group(before, name)
+    if name == SCORES and IS_PRELIMINARY not in old:  # of a series that is older than this variable
+        old[IS_PRELIMINARY] = _whether_preliminary(np.zeros(old.sizes["time"], dtype=bool))
     kept = old.sel(time=old["time"].values != group["time"].values[0])
     try:
         found = xr.concat(
@@ -291,6 +297,11 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
     except ValueError as error:
         raise _other(name, str(error)) from error
     return found.sortby("time").assign_attrs(group.attrs)
+
+
+def _whether_preliminary(of_times: np.ndarray) -> xr.Variable:
+    said = "1 if the observations of the time were preliminary (ERA5T), 0 if they were final"
+    return xr.Variable("time", of_times.astype(np.int64), {"long_name": said})
 
 
 def _without_fields(group: xr.Dataset) -> xr.Dataset:
@@ -312,8 +323,8 @@ def _check_same_groups(new: Mapping[str, xr.Dataset], before: Path | None) -> No
             raise _other(name, f"the series {which} group {name!r}, and the run differs")
         if here:
             with open_group(before, name) as opened:
-                old = set(map(str, opened.data_vars)) - {VERSION}
-            if old != (found := set(map(str, new[name].data_vars))):
+                old = set(map(str, opened.data_vars)) - {VERSION, IS_PRELIMINARY}
+            if old != (found := set(map(str, new[name].data_vars)) - {IS_PRELIMINARY}):
                 raise _other(name, f"it has {', '.join(sorted(old))}, the run {', '.join(sorted(found))}")
 
 

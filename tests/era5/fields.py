@@ -43,14 +43,15 @@ def raw_dataset(
     )
 
 
-def grib(times):
-    """The built-in sample's message, once for each time."""
+def grib(times, *, version="0001"):
+    """The built-in sample's message, once for each time, of an experiment version."""
     message = (files("cagp_dist.era5") / "data" / SAMPLE_FILE).read_bytes()
     handle = eccodes.codes_new_from_message(message)
     parts = []
     for time in times:
         eccodes.codes_set(handle, "dataDate", int(time[:10].replace("-", "")))
         eccodes.codes_set(handle, "dataTime", int(time[11:13]) * 100)
+        eccodes.codes_set(handle, "expver", version)
         parts.append(eccodes.codes_get_message(handle))
     eccodes.codes_release(handle)
     return b"".join(parts)

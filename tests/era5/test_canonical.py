@@ -6,9 +6,10 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.canonical import canonical, joined
 from cagp_dist.era5.layout import standard_fields
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.store.preliminary import PRELIMINARY
 
 from .fields import raw_dataset
 
@@ -48,7 +49,24 @@ def test_the_old_layout_gives_the_same_field_and_final_values_win(versions, prel
         old.t2m.loc[{"expver": versions[1], "time": old.time[0]}] = 333.0  # there is a final value too
     if preliminary_first:
         old = old.isel(expver=[1, 0])
-    xr.testing.assert_identical(canonical(old), canonical(raw))
+    expected = canonical(raw)
+    if versions is not None:
+        expected.attrs[PRELIMINARY] = "2020-01-01T12:00:00"
+        xr.testing.assert_identical(canonical(raw.assign_coords(expver=("valid_time", versions))), expected)
+    xr.testing.assert_identical(canonical(old), expected)
+
+
+def test_a_time_is_final_if_a_source_has_it_as_final():
+    raw = raw_dataset(times=("2020-01-01", "2020-01-02", "2020-01-03"))
+    early = raw.assign_coords(expver=("valid_time", ["0001", "0005", "0005"]))
+    late = raw.isel(valid_time=[1]).assign_coords(expver=("valid_time", ["0001"]))
+    assert canonical(early).attrs[PRELIMINARY] == "2020-01-02T00:00:00 2020-01-03T00:00:00"
+    for field in (canonical(early, late), joined([canonical(early), canonical(late)])):
+        assert field.attrs[PRELIMINARY] == "2020-01-03T00:00:00"
+    assert canonical(raw.isel(valid_time=0).assign_coords(expver="0005")).attrs[PRELIMINARY] == (
+        "2020-01-01T00:00:00"
+    )
+    assert PRELIMINARY not in canonical(early, times=["2020-01-01"]).attrs
 
 
 def test_packed_values_are_decoded_and_their_encoding_is_gone(tmp_path):

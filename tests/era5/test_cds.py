@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,24 @@ def test_a_request_is_queued_delivered_checked_and_cached(server, tmp_path):
     xr.testing.assert_identical(fetch(tmp_path), field)
     assert len(server.calls) == calls
     assert len(cache_files(tmp_path, "")) == 2
+
+
+def test_a_preliminary_field_is_asked_for_again_when_the_final_one_should_be_there(server, tmp_path):
+    """At most once a day, and not for fields that are younger than the delay."""
+    server.behaviour.states = ["successful"]
+    server.behaviour.deliver = lambda request: grib(asked(request), version="0005")
+    early = fetch(tmp_path)
+    assert early.attrs["preliminary_times"] == "2020-01-01T00:00:00 2020-01-01T12:00:00"
+    server.behaviour.deliver = lambda request: grib(asked(request))
+    xr.testing.assert_identical(fetch(tmp_path), early)
+    (data,) = cache_files(tmp_path, ".data")
+    two_days_ago = time.time() - 2 * 86_400.0
+    os.utime(data, (two_days_ago, two_days_ago))
+    assert "preliminary_times" not in fetch(tmp_path).attrs
+    assert len(server.jobs) == 2
+    os.utime(data, (two_days_ago, two_days_ago))
+    fetch(tmp_path)
+    assert len(server.jobs) == 2
 
 
 def test_grib_of_two_months_is_two_requests_queued_together(server, tmp_path):

@@ -264,6 +264,7 @@ def test_hours_of_final_and_preliminary_versions(tmp_path, layout):
     mixed.to_netcdf(tmp_path / "field.nc", engine="h5netcdf")
     field = open_files(str(tmp_path / "field.nc"), scratch=tmp_path)
     np.testing.assert_array_equal(field.t2m, canonical(raw).t2m)
+    assert field.attrs["preliminary_times"] == "2020-03-31T23:00:00 2020-04-01T00:00:00"
 
 
 def counted(calendar, days):

@@ -1,0 +1,70 @@
+"""Batches of a store of observations whose preliminary fields have final ones now, moved out of their way.
+
+::
+
+    OUT/observations/cds-DIGEST.zarr/                          what is final, or has no final field yet, stays
+    OUT/observations/cds-DIGEST.preliminary-20200703T060000Z/  what was used until then
+"""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.store import manifest
+from cagp_dist.store.arrays import open_group
+from cagp_dist.store.batches import list_batches
+from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.observations import writing
+from cagp_dist.store.preliminary import preliminary_times
+from cagp_dist.store.repair import free_name
+
+
+def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | None = None) -> Path | None:
+    """Move batches out of a store that have a time as preliminary that a field has as final.
+
+    All times of such a batch are gone from the store then, and are to be added again.
+
+    Parameters
+    ----------
+    store : path
+        A store of observations; nothing is done if it is not there.
+    field : xarray.Dataset
+        Canonical.
+    now : datetime, optional
+        The date in the name of the folder that takes the batches; the present when omitted.
+
+    Returns
+    -------
+    path or None
+        That folder; None if there is no such batch.
+
+    Raises
+    ------
+    StoreError
+        If another process writes to the store, a batch is damaged, or the disk refuses.
+
+    Notes
+    -----
+    A kill at any moment leaves a store in which each batch is, or is not.
+    """
+    if not store.is_dir():
+        return None
+    final = np.setdiff1d(field["time"].values, preliminary_times(field))
+    date = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    aside = store.with_name(f"{store.stem}.preliminary-{date}")
+    with writing(store):
+        over = []
+        for name, times in list_batches(store).items():
+            if np.isin(times, final).any():
+                with open_group(store / name) as batch:
+                    over += [name] if np.isin(preliminary_times(batch), final).any() else []
+        with disk_errors(store):
+            for name in over:
+                aside.mkdir(exist_ok=True)
+                os.rename(store / name, free_name(aside / name))
+        for changed in (store, store.parent) if over else ():
+            manifest.sync(changed)
+    return aside if over else None
