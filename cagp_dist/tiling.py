@@ -25,6 +25,9 @@ POINT_TILE = 512
 SMALLEST_ROW_TILE = 256
 """Small blocks are gathered into row tiles of about this many rows."""
 
+STRIPS = 16
+"""Tasks of a symmetric product; a constant, so that the order of its sums never changes."""
+
 COLUMN_GROUP = 512
 """Widest column group: wide enough that a kernel evaluation costs under a tenth of its products."""
 

@@ -310,6 +310,19 @@ def test_plan_prints_the_plan_and_writes_nothing(tmp_path, monkeypatch):
     assert os.listdir() == ["job.toml"]
 
 
+def test_plan_says_how_a_job_scales(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(JOB)
+    result = cagp("plan", job, "--workers", "256", "--bandwidth", "10Gb", "--latency", "50us")
+    assert result.exit_code == 0, result.output
+    assert "on 256 workers" in result.stdout
+    assert "model of 256 workers: about 1 s, efficiency" in result.stdout
+    assert "fastest of 1, 2, 4 ... 1,024 workers: " in result.stdout
+    refused = cagp("plan", job, "--workers", "256", "--bandwidth", "10")
+    assert refused.exit_code == 2
+    assert "bandwidth '10' is no number with a unit" in refused.stderr
+
+
 def test_plan_of_a_source_that_is_far_away_comes_from_the_job(job):
     assert "300 points observed, 40 held out, 32 map cells, 1 time" in cagp("plan", job).stdout
     assert not (job.parent / "out").exists()

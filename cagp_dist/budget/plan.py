@@ -20,6 +20,31 @@ CELL_ENTRIES = 2 * 2**20
 
 
 @dataclass(frozen=True)
+class Cycle:
+    """How the tasks of a plan wait for each other; see `cagp_dist.budget.scaling`.
+
+    Attributes
+    ----------
+    stages, projections : int
+        Stages over all blocks and projections of one iteration.
+    barriers : int
+        Of a stage whose blocks are solved at once: its colours, or one; 0: blocks follow each other.
+    depth, coarse : int
+        Rows of the factor of a block that a solve reads, and columns of the coarse space.
+    products : int
+        Products of G with one column that follow each other: of a solver without blocks, or before the first
+        iteration, each after a solve with every block.
+    """
+
+    stages: int = 0
+    projections: int = 0
+    barriers: int = 0
+    depth: int = 0
+    coarse: int = 0
+    products: int = 0
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a solve is going to do.
 
@@ -52,6 +77,8 @@ class Plan:
         that of the pattern with the most observed points, blocks and memory those of the largest solve.
     direct : bool
         Whether the solve is no iteration; ``iterations`` is then 1.
+    cycle : Cycle or None
+        How its tasks wait for each other, where that is modelled.
     """
 
     method: str
@@ -73,6 +100,7 @@ class Plan:
     rings_per_block: int = 0
     solves: int = 1
     direct: bool = False
+    cycle: Cycle | None = None
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from cagp_dist.budget.demand import DOUBLE, Demand
-from cagp_dist.budget.plan import Plan, common_bytes, plan_without_tiles, rough_seconds, too_large
+from cagp_dist.budget.plan import Cycle, Plan, common_bytes, plan_without_tiles, rough_seconds, too_large
 from cagp_dist.errors import BudgetError
 from cagp_dist.remedies import Remedy
 from cagp_dist.text import bytes_text
-from cagp_dist.tiling import Range, block_ranges, column_groups, panel_count, row_tile_size, split
+from cagp_dist.tiling import STRIPS, Range, block_ranges, column_groups, panel_count, row_tile_size, split
 
 TILE_CACHE_BYTES = 340 * 2**20
 """Tiles kept between sweeps, at most: a constant, however many points there are."""
@@ -146,9 +146,14 @@ def plan_sweeps(
     )
     entries += n * n + n * coarse if coarse else 0
     flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * projections * iterations)
+    # of half the evaluations, each after a solve with every block, whose factor is not kept
+    estimates = 2 * products if coarse else 0
+    entries += estimates * n * size
+    flops += estimates * n * (size * size // 3 + 2 * size)
     tasks = (
         len(groups) * iterations * (stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2))
     )
+    tasks += estimates * (STRIPS + blocks) if groups else 0
     if colours:
         alike = blocks // min(colours, blocks)
         flops += 3 * n * size * size * alike
@@ -170,6 +175,14 @@ def plan_sweeps(
         peak_bytes=fixed + together * group_bytes + stored * DOUBLE * size * size,
         workers=workers,
         seconds=rough_seconds(demand, entries, flops, tasks) if groups else 0.0,
+        cycle=Cycle(
+            stages=stages,
+            projections=projections,
+            barriers=min(max(colours, 1), blocks) if at_once else 0,
+            depth=depth,
+            coarse=coarse,
+            products=estimates,
+        ),
     )
 
 
@@ -225,7 +238,7 @@ def plan_actions(
         raise too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
     working = used > 0 and q > 0
     entries, flops = entries + made.entries, flops + made.flops + 2 * n * q * used + 4 * n * used**2
-    tasks = products * 16 + made.tasks
+    tasks = products * STRIPS + made.tasks
     return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, tasks)
 
 
@@ -245,7 +258,7 @@ def plan_known_actions(demand: Demand, *, method: str, iterations: int, cost: Ac
         if demand.cell_nodes:
             peak += DOUBLE * 2 * demand.cell_nodes * used
         if not cost.has_images:
-            product, tasks = n * n // (2 if used == 1 else 1), tasks + 16
+            product, tasks = n * n // (2 if used == 1 else 1), tasks + STRIPS
             flops += 2 * n * n * used + 4 * n * used**2
         flops += 2 * n * used**2 + 2 * n * used * q
         entries += (n - used) * demand.target_points if used else 0

@@ -193,20 +193,45 @@ def calibrate(
         )
 
 
-@app.command(epilog=_examples("cagp plan job.toml", "cagp plan job.toml --scheduler serial"))
+@app.command(
+    epilog=_examples(
+        "cagp plan job.toml",
+        "cagp plan job.toml --scheduler serial",
+        "cagp plan job.toml --workers 256 --bandwidth 10Gb --latency 50us",
+    )
+)
 def plan(
     job: JobFile,
     times: Times = None,
     scheduler: Scheduler = None,
     insecure: Insecure = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Plan for N Dask workers of one core, which need not be there; say how it scales.",
+            show_default=False,
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        str, typer.Option(metavar="RATE", help="Of each such worker, b for bits and B for bytes per second.")
+    ] = "10Gb",
+    latency: Annotated[str, typer.Option(metavar="TIME", help="Of a message between such workers.")] = "50us",
     debug: Debug = False,
 ) -> None:
     """Show what a job costs in points, tiles, tasks, bytes and seconds, and start nothing."""
     with reported_errors(debug=debug):
+        from cagp_dist.budget.network import Network
+        from cagp_dist.budget.scaling import scaling_lines
         from cagp_dist.service.plan import plan_job
 
-        found = plan_job(_placed(_loaded(job, times), scheduler, insecure))
-        for line in [found.size.line(), *found.lines()]:
+        network = Network.parsed(bandwidth, latency)
+        found = plan_job(_placed(_loaded(job, times), scheduler, insecure), workers=workers)
+        lines = [found.size.line(), *found.lines()]
+        if workers is not None:
+            lines += scaling_lines(found.plan, workers, network, solves=found.solves)
+        for line in lines:
             typer.echo(line)
 
 

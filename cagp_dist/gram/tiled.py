@@ -18,10 +18,7 @@ from cagp_dist.gram.targets import Targets, averaged, target_points
 from cagp_dist.kernels import Kernel, Parameters, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.runtime.counting import count
-from cagp_dist.tiling import POINT_TILE, Range, block_ranges, subtile_shape, triangle_strips
-
-STRIPS = 16
-"""Tasks of a symmetric product; a constant, so that the order of its sums never changes."""
+from cagp_dist.tiling import POINT_TILE, STRIPS, Range, block_ranges, subtile_shape, triangle_strips
 
 NOT_STORED = np.empty(0)
 """In place of a stored tile: evaluate it where it is used."""

@@ -1,6 +1,7 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -39,7 +40,7 @@ from cagp_dist.service.task import (
     targets_of,
 )
 from cagp_dist.service.times import resolved
-from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
+from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Cholesky, Solver
 from cagp_dist.tables import Places
 from cagp_dist.text import counted, rough_duration
@@ -218,7 +219,7 @@ class JobPlan:
 
 
 @in_words_of_the_job()
-def plan_job(job: Job) -> JobPlan:
+def plan_job(job: Job, *, workers: int | None = None) -> JobPlan:
     """Plan a job without writing anything.
 
     Parameters
@@ -226,6 +227,8 @@ def plan_job(job: Job) -> JobPlan:
     job : Job
         A checked job file. Local sources are read, remote ones are never asked; of a batch system no
         worker is asked for.
+    workers : int, optional
+        Plan for so many worker processes with the usual memory, which need not be there.
 
     Returns
     -------
@@ -247,7 +250,7 @@ def plan_job(job: Job) -> JobPlan:
     seen = _seen(job)
     size = _size(job, seen)
     solver = job.solver.build()
-    with workforce_of(job) as workforce:
+    with workforce_of(job) if workers is None else nullcontext(Crew(workers)) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
     need = found.disk_need(job.runtime.checkpoint_seconds)
     check_disk(job.root, need, there=job.root / ".checkpoints")

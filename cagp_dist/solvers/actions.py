@@ -1,10 +1,11 @@
 """Solvers of the action family, as users write them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.plan import Cycle
 from cagp_dist.budget.points import ActionCost, plan_actions
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
@@ -74,6 +75,8 @@ class ConjugateGradient:
             products=min(self.iterations, demand.n),
             beside=self.cost(demand),
         )
+        if self.preconditioner is None and demand.grid is None and plan.iterations > 0:
+            plan = replace(plan, cycle=Cycle(products=plan.iterations))
         return with_bounds(plan, demand)
 
     def cost(self, demand: Demand) -> ActionCost:

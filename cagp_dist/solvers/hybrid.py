@@ -230,7 +230,8 @@ class Hybrid:
         )
         flops = 2 * demand.n**2 * actions * passes
         seconds = plan.seconds + rough_seconds(demand, 0, flops, 0)
-        return with_bounds(replace(plan, flops=plan.flops + flops, seconds=seconds), demand)
+        plan = replace(plan, flops=plan.flops + flops, seconds=seconds, cycle=None)
+        return with_bounds(plan, demand)
 
     @property
     def _by_rings(self) -> bool:

@@ -1,0 +1,126 @@
+"""The model of more workers against measured runs, and to 1,000 workers: a table, and ``scaling.png``.
+
+    python -m pipelines.benchmarks.scaling [--quick] [--output FOLDER]
+
+Solves run with Dask worker processes of one thread on this machine, n = 16,384, q = 100, 2 sweeps, no tile
+skipped. The work is that of the plan, times one factor for this machine: the processor time of the serial
+solve over what the plan says. Where there are more workers than cores, work takes longer by their ratio,
+waiting does not. Other processes make wall clocks longer, so the load average stands beside them, and the
+processor time of the busiest worker and of the driver, with the scheduler. All in seconds. As root on Linux
+``chrt -r 5`` before the command keeps other processes off.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+import cagp_dist as cagp
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.network import Network
+from cagp_dist.budget.plan import DASK_TASK_SECONDS
+from cagp_dist.budget.scaling import HOP_SECONDS, WORKER_TASK_SECONDS, scaling
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.solvers import Solver
+from pipelines.experiments.output import COLOURS, drawn, parser, print_table
+
+TARGETS, FIELDS, SWEEPS, BLOCK, COARSE = 100, 1, 2, 1024, 256
+LENGTHSCALE = 1.0
+LOOPBACK = Network(4e8, 1e-4)
+CLUSTER = Network.parsed("10Gb", "50us")
+WORKERS = tuple(1 << power for power in range(11))
+
+
+def solvers(block: int) -> dict[str, Solver]:
+    """Solvers that are measured."""
+    return {
+        "block Gauss-Seidel": cagp.BlockGaussSeidel(SWEEPS, block),
+        "two-level block Jacobi": cagp.TwoLevelBlockJacobi(SWEEPS, block, COARSE),
+        "conjugate gradients": cagp.ConjugateGradient(2 * SWEEPS),
+    }
+
+
+def plan_of(solver: Solver, n: int, q: int, workers: int) -> Plan:
+    """Plan for Dask workers whose memory suffices."""
+    return solver.plan(Demand(n, q, FIELDS, False, workers, False, 2**50))
+
+
+def measured(n: int, block: int) -> None:
+    """Print what was measured with 1, 2 and 4 workers, and what the model says."""
+    from distributed import Client, LocalCluster
+
+    generator = np.random.default_rng(0)
+    X, X_test = (generator.standard_normal((count, 3)) for count in (n, TARGETS))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    X_test /= np.linalg.norm(X_test, axis=1)[:, None]
+    prior, y = cagp.Prior(cagp.Matern32(LENGTHSCALE), 0.024), generator.standard_normal(n)
+    head = ("solver", "workers", "serial", "model", "wall clock", "model / wall", "busiest worker", "driver")
+    print(f"| {' | '.join((*head, 'load'))} |")
+    for name, solver in solvers(block).items():
+        cagp.condition(prior, X[:2048], y[:2048], X_test, solver=solver, executor=SerialExecutor())
+        started = time.process_time()
+        cagp.condition(prior, X, y, X_test, solver=solver, executor=SerialExecutor())
+        serial = time.process_time() - started
+        for workers in (1, 2, 4):
+            plan = plan_of(solver, n, TARGETS, workers)
+            share = min(1.0, (os.cpu_count() or 1) / workers)  # of a core that a worker has
+            factor = serial / scaling(plan, workers, LOOPBACK).serial_seconds / share
+            found = scaling(
+                plan,
+                workers,
+                LOOPBACK,
+                task_seconds=DASK_TASK_SECONDS / factor,
+                worker_task_seconds=WORKER_TASK_SECONDS / share / factor,
+                hop_seconds=HOP_SECONDS / factor,
+            )
+            model = factor * found.seconds
+            with (
+                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+                Client(cluster, set_as_default=False) as client,
+                cagp.open_executor(cluster.scheduler_address) as executor,
+            ):
+                cagp.condition(prior, X[:2048], y[:2048], X_test, solver=solver, executor=executor)
+                before = client.run(time.process_time)
+                began, driver = time.perf_counter(), time.process_time()
+                cagp.condition(prior, X, y, X_test, solver=solver, executor=executor)
+                wall, driver = time.perf_counter() - began, time.process_time() - driver
+                busiest = max(end - before[worker] for worker, end in client.run(time.process_time).items())
+            seconds = [f"{each:.2f}" for each in (serial, model, wall, model / wall, busiest, driver)]
+            row = (name, str(workers), *seconds, f"{os.getloadavg()[0]:.1f}")
+            print(f"| {' | '.join(row)} |", flush=True)
+    print(flush=True)
+
+
+def draw(path: Path) -> None:
+    """Draw time and efficiency to 1,000 workers, and print them."""
+    rows = []
+    chosen = {
+        "block Gauss-Seidel": (cagp.BlockGaussSeidel(5, BLOCK), COLOURS["block Gauss-Seidel"]),
+        "two-level block Jacobi": (cagp.TwoLevelBlockJacobi(5, BLOCK, COARSE), COLOURS["random actions"]),
+    }
+    with drawn(path) as figure:
+        for place, n in enumerate((10**5, 10**6), start=1):
+            axes = figure.add_subplot(1, 2, place)
+            for name, (solver, colour) in chosen.items():
+                found = [scaling(plan_of(solver, n, 1000, p), p, CLUSTER) for p in WORKERS]
+                axes.loglog(WORKERS, [each.seconds / 60 for each in found], color=colour, label=name)
+                fastest = min(found, key=lambda each: each.seconds)
+                for each in (found[4], found[8], found[10], fastest):
+                    minutes, part = f"{each.seconds / 60:.3g}", f"{each.efficiency:.0%}"
+                    rows.append((f"{n:,}", name, str(each.workers), minutes, part, each.limit))
+            axes.set(title=f"n = {n:,}", xlabel="workers", ylabel="minutes, by the model")
+            axes.legend()
+    print_table(("n", "solver", "workers", "minutes", "efficiency", "limit"), rows)
+
+
+def main() -> None:
+    """Measure, then draw."""
+    chosen = parser(__doc__).parse_args()
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    measured(*((4096, 512) if chosen.quick else (16_384, BLOCK)))
+    draw(chosen.output / "scaling.png")
+
+
+if __name__ == "__main__":
+    main()
