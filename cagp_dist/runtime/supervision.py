@@ -185,6 +185,7 @@ class Watch:
                 )
                 self._asked(partial(self._unregister, address))
                 del workers[address], self._heard[address]
+                self._worked = now  # only now can the others begin with them
 
     def _unregister(self, address: str) -> None:
         self._client.sync(

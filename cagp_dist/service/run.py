@@ -121,10 +121,11 @@ def run(
         with clock.stage("Points") as stage:
             task = with_history(replace(prepare(job, field, fit_field), simulations=simulations))
             stage.summary = size_of_task(task).line()
+        checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
         done = published(job.root, run_key=task.run_key)
         if done is not None:
+            checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(job.root, done, task)
-        checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
         prior, fitted = task.prior, None
         fold_priors: tuple[Prior, ...] = ()
         if prior is None:
@@ -296,7 +297,9 @@ def _solve(
             X_sampled=task.sampled_inputs,
             fold_priors=fold_priors,
             checkpoints=checkpoints,
-            weights=KeptWeights(task.job.root / ".weights") if task.job.output.keep_weights else None,
+            weights=KeptWeights(task.job.root.absolute() / ".weights")
+            if task.job.output.keep_weights
+            else None,
         )
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)

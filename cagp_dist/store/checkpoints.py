@@ -79,8 +79,11 @@ class Checkpoints:
 
 
 def checkpoints_of_run(root: Path, run_key: str, *, seconds: float) -> Checkpoints:
-    """Give the checkpoints of a run; those of other runs that are a month old are removed."""
-    folder = root / ".checkpoints"
+    """Give the checkpoints of a run; those of other runs that are a month old are removed.
+
+    Workers, which may have been started in other folders, get an absolute path.
+    """
+    folder = root.absolute() / ".checkpoints"
     for other in folder.glob("*") if folder.is_dir() else ():
         if other.name != run_key and time.time() - other.stat().st_mtime > OLD_SECONDS:
             shutil.rmtree(other, ignore_errors=True)

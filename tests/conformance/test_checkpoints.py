@@ -20,7 +20,7 @@ from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.tiles import TileSystem
-from cagp_dist.store.checkpoints import Checkpoints, verified
+from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run, verified
 
 from ..clusters import local_cluster
 from ..oracle import assert_same_bits
@@ -301,6 +301,16 @@ def test_checkpoints_of_another_solve_are_not_gone_on_from(tmp_path, applied):
 def test_checkpoints_keep_their_distance_in_time(tmp_path):
     of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=Checkpoints(tmp_path, seconds=60.0))
     assert not list(tmp_path.iterdir())
+
+
+def test_workers_in_other_folders_find_the_checkpoints_of_a_relative_root(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = checkpoints_of_run(Path("out"), "ab" * 16, seconds=0.0)
+    condition = of_points(cagp.BlockGaussSeidel(2, 70))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    condition(checkpoints=kept)
+    assert len(list((tmp_path / "out" / ".checkpoints" / ("ab" * 16)).rglob("manifest.json"))) == 2
 
 
 def test_a_disk_that_refuses_is_an_error_that_names_the_path(tmp_path):

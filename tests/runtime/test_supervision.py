@@ -52,6 +52,7 @@ class Stub:
     def sync(self, function, *, address, **_):
         assert function == "unregister"
         self.dropped.append(address)
+        del self.workers[address]
 
 
 def look_on(watch, *, seconds):
@@ -139,6 +140,22 @@ def test_a_worker_without_a_sign_of_life_loses_its_tasks_to_the_others():
         watch.look()
         time.sleep(0.1)
     assert set(client.dropped) == {"a"}
+
+
+def test_the_others_have_time_to_begin_with_the_tasks_of_a_silent_worker():
+    client, began = Stub({"a": worker(), "b": worker()}), time.monotonic()
+    watch = Watch(client, Deadlines(silence_seconds=0.3, idle_seconds=0.4), ["a", "b"])
+
+    def look_while_b_is_heard():
+        for beat in range(1000):
+            client.workers["b"]["last_seen"] = beat
+            watch.look()
+            time.sleep(0.02)
+
+    with pytest.raises(ClusterLostError, match=r"no worker worked on one: of 1 worker"):
+        look_while_b_is_heard()
+    assert set(client.dropped) == {"a"}
+    assert time.monotonic() - began > 0.7, "0.4 s after the tasks were given to the other one"
 
 
 def test_workers_that_are_replaced_one_after_the_other_are_no_lost_cluster():

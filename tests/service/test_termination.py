@@ -54,6 +54,7 @@ def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, m
         return read[0](system, works)
 
     monkeypatch.setattr(TileSystem, "read", terminated_in_the_third)
+    monkeypatch.setattr("cagp_dist.termination.GRACE_SECONDS", 60.0)  # on a busy machine
     with pytest.raises(TerminationError), orderly_termination():
         run(job(tmp_path / "cut"))
     kept = list((tmp_path / "cut" / ".checkpoints").rglob("manifest.json"))
@@ -63,6 +64,11 @@ def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, m
     assert len(swept) == 4, "the third iteration ended within the grace and was kept"
     assert_same_posterior(again.path, run(job(tmp_path / "whole")).path)
     assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), "a published run needs none"
+    (tmp_path / "cut" / ".checkpoints" / again.path.stem / "solve-0").mkdir(parents=True)
+    assert run(job(tmp_path / "cut")).already_done
+    assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), (
+        "left by a kill after publication"
+    )
 
 
 def test_a_job_of_several_solves_goes_on_within_the_second(tmp_path, monkeypatch):
@@ -79,6 +85,7 @@ def test_a_job_of_several_solves_goes_on_within_the_second(tmp_path, monkeypatch
         return job(root, test={"kind": "folds", "count": 2}, checkpoint_seconds=0.0)
 
     monkeypatch.setattr(TileSystem, "read", terminated_in_the_sixth)
+    monkeypatch.setattr("cagp_dist.termination.GRACE_SECONDS", 60.0)  # on a busy machine
     with pytest.raises(TerminationError), orderly_termination():
         run(of_folds(tmp_path / "cut"))
     kept = sorted(path.parent.name for path in (tmp_path / "cut" / ".checkpoints").rglob("fields-0"))

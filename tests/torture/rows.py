@@ -63,6 +63,7 @@ class Row:
         """Note a failure unless something holds."""
         if not holds:
             self.failures.append(f"run {self.runs}: {text}")
+            _log.error("%s: %s", self.name, self.failures[-1])
 
     @property
     def held(self) -> bool:

@@ -27,7 +27,7 @@ from .rows import Row
 
 SOLVERS = (cagp.BlockGaussSeidel(6, 150), cagp.ConjugateGradient(8), cagp.Chebyshev(6))
 POINTS = 1200
-IMPATIENT = Deadlines(silence_seconds=3.0, idle_seconds=6.0, stall_seconds=12.0)
+IMPATIENT = Deadlines(silence_seconds=3.0, idle_seconds=12.0, stall_seconds=20.0)
 PATIENCE_SECONDS = 120.0
 """The deadlines, two of 20 s for connections, and time for processes to start on a busy machine."""
 
