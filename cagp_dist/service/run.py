@@ -307,6 +307,11 @@ def _solve(
     return solution
 
 
+def _kept_weights(job: Job) -> KeptWeights | None:
+    """Where a job keeps its weights, if it does; workers may have been started in other folders."""
+    return KeptWeights(job.root.absolute() / ".weights") if job.output.keep_weights else None
+
+
 def _sharpened(
     task: Task, prior: Prior, solution: Solution, stage: Stage, deadlines: Deadlines, executor: Executor
 ) -> Sharpened:
