@@ -61,6 +61,7 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
         undisturbed = []
         for solver in SOLVERS:
             times = []
@@ -72,7 +73,7 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
         for which in cycle(range(len(SOLVERS))):
             if row.runs == count:
                 break
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
             victim = list(cluster.workers.values())[rng.integers(2)].pid
             struck: list[float] = []
 

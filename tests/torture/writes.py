@@ -16,7 +16,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.errors import CagpError
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.store.checkpoints import Checkpoints, verified
+from cagp_dist.store.checkpoints import KEPT, Checkpoints, verified
 from cagp_dist.store.publish import current_run, verify
 
 from ..problems import regression_problem
@@ -83,7 +83,7 @@ def killed_publications(count: int, rng: np.random.Generator, folder: Path) -> R
 def faults_of_checkpoints(solve: Path, reported: int) -> list[str]:
     """What is wrong with the checkpoints of a solve that keeps every iteration and reported so many."""
     faults, newest = [], 0
-    for kept in sorted(solve.rglob("[0-9]" * 6)):
+    for kept in sorted(solve.rglob("[0-9]" * 6))[-KEPT:]:  # one more may be about to be removed
         try:
             about = verified(kept)
         except CagpError as error:
@@ -122,8 +122,13 @@ def before_operation(root: Path, number: float, action: Callable[[], None]) -> C
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
-        # removals of a tree name their files alone, below a folder that they opened
-        if (writes or event in EVENTS) and str(root) in str(arguments[0]) + os.getcwd():
+        if not (writes or event in EVENTS):
+            return
+        folder = arguments[-1] if event in ("os.remove", "os.rmdir") else None
+        path = str(arguments[0])
+        if isinstance(folder, int) and folder >= 0:  # a name within a folder that is open
+            path = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), path)
+        if path.startswith(str(root)):
             count()
 
     fsync = os.fsync
