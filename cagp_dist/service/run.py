@@ -297,9 +297,7 @@ def _solve(
             X_sampled=task.sampled_inputs,
             fold_priors=fold_priors,
             checkpoints=checkpoints,
-            weights=KeptWeights(task.job.root.absolute() / ".weights")
-            if task.job.output.keep_weights
-            else None,
+            weights=_kept_weights(task.job),
         )
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)

@@ -267,10 +267,7 @@ def killed_schedulers(count: int, rng: np.random.Generator, folder: Path) -> Row
         shutil.rmtree(job.folder)
     longest, again_after = max(detected, default=np.inf), max(rejoined, default=np.inf)
     row.expect(longest <= DETECTED, f"noticed after {longest:.1f} s")
-    row.notes.append(
-        f"noticed within {longest:.1f} s; work goes on up to {again_after:.1f} s later, most of which new "
-        "processes take to start"
-    )
+    row.notes.append(f"noticed within {longest:.1f} s; work goes on up to {again_after:.1f} s later")
     return row
 
 
