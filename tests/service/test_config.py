@@ -15,6 +15,7 @@ from cagp_dist.service.jobfile.prior import Numbers
 
 from ..jobs import job_text as written
 from ..jobs import map_grid, random_points
+from .damaged_jobs import damaged_job
 
 
 def refusal(text):
@@ -386,20 +387,9 @@ def test_a_job_file_that_was_damaged_anywhere_is_a_job_or_a_configuration_error(
     """Bits flipped, pieces cut out, doubled, put elsewhere, nested deeply, or replaced by noise; in time."""
     rng = np.random.default_rng(0)
     good, path = "\n".join(JOB_LINES).encode(), tmp_path / "job.toml"
-    deep = (b"a.", b"[", b"{a=", b'"', b"'''", b"\0")
-    ways = (
-        lambda a, b: good[:a] + bytes([good[a] ^ (1 << int(rng.integers(8)))]) + good[a + 1 :],
-        lambda a, b: good[:a] + good[b:],
-        lambda a, b: good[:b] + good[a:],
-        lambda a, b: good[:a] + rng.bytes(b - a) + good[b:],
-        lambda a, b: good[b:] + good[a:b] + good[:a],
-        lambda a, b: good[:a] + good[a:b] * int(rng.integers(1, 400)) + good[b:],
-        lambda a, b: good[:a] + deep[int(rng.integers(len(deep)))] * 9_000 + good[a:],
-    )
     outcomes = set()
     for number in range(count):
-        first, last = sorted(rng.integers(len(good), size=2).tolist())
-        path.write_bytes(ways[number % len(ways)](first, last))
+        path.write_bytes(damaged_job(good, number, rng))
         started = time.monotonic()
         try:
             load_job(path)

@@ -24,6 +24,7 @@ import numpy as np
 
 from .damage import damaged_stores
 from .disks import failing_disks, full_disks
+from .inputs import damaged_files, damaged_job_files
 from .jobs import jobs_at_once, killed_jobs, killed_schedulers
 from .rows import Row, Scenario, table
 from .workers import frozen_workers, kill_storms, killed_workers
@@ -41,6 +42,10 @@ SCENARIOS: dict[str, tuple[Scenario, int]] = {
     "full-disks": (full_disks, 60),
     "damage": (damaged_stores, 2000),
     "at-once": (jobs_at_once, 100),
+    "netcdf-4": (partial(damaged_files, kind="netcdf-4"), 5000),
+    "netcdf-3": (partial(damaged_files, kind="netcdf-3"), 5000),
+    "grib": (partial(damaged_files, kind="grib"), 5000),
+    "job-files": (damaged_job_files, 10_000),
 }
 """Each scenario with its repetitions at scale 1."""
 

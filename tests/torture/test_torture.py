@@ -22,10 +22,13 @@ SHORT = {
     "full-disks": (full_disks, 5),
     "damage": (SCENARIOS["damage"][0], 100),
     "at-once": (SCENARIOS["at-once"][0], 5),
+    "netcdf-4": (SCENARIOS["netcdf-4"][0], 20),
+    "grib": (SCENARIOS["grib"][0], 20),
+    "job-files": (SCENARIOS["job-files"][0], 100),
 }
 """Repetitions of the tests; `make torture` has more of them, and longer solves and storms.
 
-Publications are killed in `tests.store`.
+Publications are killed in `tests.store`, and more files damaged in `tests.era5` and `tests.service`.
 """
 
 

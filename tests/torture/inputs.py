@@ -1,0 +1,86 @@
+"""Damage to what comes from outside: fields in NetCDF and GRIB files, and job files."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.service.jobfile.config import load_job
+
+from ..era5.test_damage import temperature
+from ..jobs import job_text
+from ..regional import EUROPE
+from ..service.damaged_jobs import damaged_job
+from .rows import Row
+
+JOB_SECONDS = 10.0
+"""What reading a job file may take."""
+
+CHECKED = "netcdf-4"
+"""The format with checksums: nothing of it is ever taken for other data."""
+
+
+def damaged_files(count: int, rng: np.random.Generator, folder: Path, *, kind: str) -> Row:
+    """Decode damaged copies of a file: refused by name, the same data, or values that damage left near."""
+    row = Row(f"{kind} files damaged")
+    source, copies = _source(kind, folder), folder / "copies"
+    copies.mkdir()
+    command = [sys.executable, "-m", "tests.era5.fuzzed", source, copies, count, rng.integers(2**31)]
+    shown = subprocess.run(
+        list(map(str, command)),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: Counter[str] = Counter()
+    for line in shown.stdout.splitlines():
+        row.begin(count)
+        way, outcome = line.split(" ", 1)
+        found[outcome.split()[0]] += 1
+        if outcome == "same":
+            row.count(same=True)
+        elif outcome.startswith("other"):
+            seen = kind != CHECKED and way in ("flip", "header")
+            row.expect(seen, f"{way}: taken for other data, {outcome}")
+        else:
+            row.named_errors += outcome in ("refused DataError", "crashed")
+            row.expect(outcome in ("refused DataError", "crashed"), f"{way}: {outcome}")
+    if found["crashed"]:
+        row.notes.append(f"{found['crashed']} children died, which is an error of the parent by name")
+    if found["other"]:
+        row.notes.append(f"{found['other']} flips, which no checksum shows, changed values or an axis")
+    return row
+
+
+def _source(kind: str, folder: Path) -> Path:
+    if kind == "grib":
+        return EUROPE
+    path = folder / "field.nc"
+    if kind == CHECKED:
+        temperature(units="K").to_netcdf(path, engine="h5netcdf", encoding={"t2m": {"zlib": True}})
+    else:
+        temperature(units="K").to_netcdf(path, engine="scipy")
+    return path
+
+
+def damaged_job_files(count: int, rng: np.random.Generator, folder: Path) -> Row:
+    """Read damaged job files: each is a job, or refused by the name of the file, in time."""
+    row, path = Row("job files damaged"), folder / "job.toml"
+    good = job_text(output={"root": "out"}).encode()
+    for number in range(count):
+        row.begin(count)
+        path.write_bytes(damaged_job(good, number, rng))
+        began = time.monotonic()
+        try:
+            load_job(path)
+            row.count(same=True)
+        except ConfigurationError as error:
+            row.named_errors += 1
+            row.expect(str(path) in str(error), str(error))
+        row.expect(time.monotonic() - began < JOB_SECONDS, "reading took too long")
+    return row
