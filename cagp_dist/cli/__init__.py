@@ -125,9 +125,11 @@ def run(
     attempts: Attempts = None,
     time_limit: TimeLimit = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="DIR", help="Output folder in place of \\[output] root of the job.", show_default=False
+            metavar="OUT",
+            help="Output folder, or s3://BUCKET/PATH, in place of \\[output] root of the job.",
+            show_default=False,
         ),
     ] = None,
     publish_unconverged: PublishUnconverged = False,
@@ -292,7 +294,9 @@ def verify(
     output: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="Output folder: all its runs; or OUT/KEY, one of them.", show_default=False
+            metavar="OUT",
+            help="Output folder or s3://BUCKET/PATH: all its runs; or OUT/KEY, one of them.",
+            show_default=False,
         ),
     ],
     points: Annotated[

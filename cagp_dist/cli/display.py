@@ -205,7 +205,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     if outcome.path is None:
         out.print("run     not published; --publish-unconverged publishes it all the same", soft_wrap=True)
     else:
-        out.print(f"run     {outcome.path}", soft_wrap=True)
+        out.print(f"run     {outcome.published_as or outcome.path}", soft_wrap=True)
     if page is not None:
         out.print(f"report  {page}", soft_wrap=True)
 

@@ -54,10 +54,15 @@ TimeLimit = Annotated[
 ]
 
 Output = Annotated[
-    Path,
+    str,
     typer.Argument(
-        metavar="OUT", help="Output folder: its current run; or OUT/KEY, one run in it.", show_default=False
+        metavar="OUT",
+        help="Output folder or s3://BUCKET/PATH: its current run; or OUT/KEY, one run in it.",
+        show_default=False,
     ),
+]
+Root = Annotated[
+    str, typer.Argument(metavar="OUT", help="Output folder or s3://BUCKET/PATH.", show_default=False)
 ]
 PublishUnconverged = Annotated[
     bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cagp_dist.cli.display import reported_errors, show_runs
-from cagp_dist.cli.options import Debug, Output, examples
+from cagp_dist.cli.options import Debug, Output, Root, examples
 
 EXPORT_EXAMPLES = examples(
     "cagp export out --to netcdf",
@@ -27,7 +27,7 @@ DRIFTED = 4
 
 
 def list_all(
-    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    root: Root,
     debug: Debug = False,
 ) -> None:
     """List the runs of an output folder, with times, source, solver, status and scores; * is the current one.
@@ -67,7 +67,7 @@ def open_report(
 
 
 def prune(
-    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    root: Root,
     keep: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="How many of the newest runs stay.", show_default=False),
@@ -81,11 +81,11 @@ def prune(
     asked for. Exit code 75 says that another process is writing there.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.store.prune import old_runs
-        from cagp_dist.store.prune import prune as remove
+        from cagp_dist.store.outputs import output_at
 
-        for path in old_runs(root, keep=keep) if dry_run else remove(root, keep=keep):
-            typer.echo(f"{'would be removed' if dry_run else 'removed'}  {path}")
+        output = output_at(root)
+        for run in output.old_runs(keep=keep) if dry_run else output.prune(keep=keep):
+            typer.echo(f"{'would be removed' if dry_run else 'removed'}  {run}")
 
 
 def drift(
@@ -110,7 +110,7 @@ def drift(
 
 
 def index(
-    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    root: Root,
     debug: Debug = False,
 ) -> None:
     """Write one page over all runs of an output folder: small maps, scores, and the scores by date."""

@@ -17,6 +17,7 @@ from cagp_dist.report.thumbnails import Picture, Scale, picture_of, scales_of, t
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
 from cagp_dist.service.runs import COVERAGE_LEVEL, RunEntry, list_runs
 from cagp_dist.store.files import whole_file
+from cagp_dist.store.outputs import readable
 from cagp_dist.text import counted
 from cagp_dist.variables.units import amount
 
@@ -36,7 +37,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     root : path-like
-        Output folder.
+        Output folder, or ``s3://BUCKET/PATH`` as text.
 
     Returns
     -------
@@ -48,7 +49,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     ConfigurationError
         If nothing was published there, or the page cannot be written.
     """
-    folder = Path(root)
+    folder = readable(os.fspath(root), every=True)
     runs = list_runs(folder)
     page = folder / "report" / "index.html"
     found = {run.key: picture_of(run.path) for run in runs if not run.fault}
@@ -57,7 +58,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     shown = sorted(runs, key=lambda run: (not run.fault, str(run.times[:1]), run.created), reverse=True)
     template = (resources.files("cagp_dist.report") / "data" / "index.html").read_text(encoding="utf-8")
     text = Template(template).substitute(
-        title=escape(f"Runs in {folder.absolute().name}"),
+        title=escape(f"Runs in {Path(root).absolute().name}"),
         lede=escape(_lede(runs)),
         chart=_chart(runs),
         scale=escape(_legend(scales)),

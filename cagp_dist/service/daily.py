@@ -18,6 +18,7 @@ from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
 from cagp_dist.service.times import resolved
 from cagp_dist.solvers import Status
+from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published
 from cagp_dist.store.series import append, run_of
 from cagp_dist.text import counted
@@ -79,6 +80,11 @@ def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
         ConfigurationError also where ``fit_times`` are the newest of several times: every day would be fitted
         anew, and all of them change each day.
     """
+    if in_object_store(job.output.root):
+        raise ConfigurationError(
+            f"[output] root is {job.output.root}, and a time series is changed in place: expected the path "
+            "of a folder. `cagp run` publishes the runs of several days in an object store."
+        )
     for time in _times(job, observe):
         one = with_listed_times(job, np.array([time]))
         key = _run_key(one, observe)

@@ -1,5 +1,6 @@
 """A job from beginning to end: observations, points, prior, solve, scores, published run."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,9 +36,11 @@ from cagp_dist.service.times import resolved
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import memory_limit, workers_of
 from cagp_dist.solvers import Status
+from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
-from cagp_dist.store.publish import current_run, output_lock, publish, published
+from cagp_dist.store.outputs import Output, output_at, readable
+from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.weights import KeptWeights
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
@@ -64,6 +67,8 @@ class Outcome:
         Group ``simulation``, if fields were simulated.
     regions : xarray.Dataset or None
         Group ``regions``, if means over regions were asked for.
+    published_as : str
+        Where readers find the run: its path, or its address in an object store, of which ``path`` is a copy.
     """
 
     path: Path | None
@@ -72,6 +77,7 @@ class Outcome:
     already_done: bool
     simulation: "xr.Dataset | None" = None
     regions: "xr.Dataset | None" = None
+    published_as: str = ""
 
 
 @in_words_of_the_job()
@@ -112,9 +118,12 @@ def run(
         the solve; StoreError: the disk; TimeLimitError: the time that the job allows is over. Whatever is
         raised, the runs published before are unchanged and no part of a new one is there.
     """
-    clock = Clock(observe)
-    with workers_of(job) as workers, output_lock(job.root):
+    clock, output = Clock(observe), output_at(job.output.root)
+    with workers_of(job) as workers, output_lock(output.folder):
         with clock.stage("Observations") as stage:
+            output.begin(earlier_runs=job.recalibration.history is not None)
+            if in_object_store(job.output.root):
+                stage.note(f"the work is done in {output.folder}")
             job = resolved(job, report=stage.note)
             field, fit_field = _fields(job, stage)
             stage.summary = _described(field)
@@ -122,10 +131,10 @@ def run(
             task = with_history(replace(prepare(job, field, fit_field), simulations=simulations))
             stage.summary = size_of_task(task).line()
         checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
-        done = published(job.root, run_key=task.run_key)
+        done = output.published(task.run_key)
         if done is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
-            return _already_done(job.root, done, task)
+            return _already_done(output, done, task)
         prior, fitted = task.prior, None
         fold_priors: tuple[Prior, ...] = ()
         if prior is None:
@@ -165,7 +174,7 @@ def run(
         )
         with clock.stage("Publication"):
             whole = self_contained(groups, attributes, task)
-            path = publish(job.root, whole, run_key=task.run_key, attributes=attributes)
+            path = output.publish(whole, run_key=task.run_key, attributes=attributes)
             checkpoints.remove()
     return Outcome(
         path,
@@ -174,6 +183,7 @@ def run(
         already_done=False,
         simulation=groups.get("simulation"),
         regions=groups.get("regions"),
+        published_as=output.name_of(path),
     )
 
 
@@ -380,17 +390,22 @@ def _simulated(
     return simulation_group_of(task, found)
 
 
-def _already_done(root: Path, path: Path, task: Task) -> Outcome:
+def _already_done(output: Output, path: Path, task: Task) -> Outcome:
     """Make a run that was published before the current one, and read its scores."""
-    current = current_run(root)
-    if current != path:
-        # publish() leaves the run as it is and moves CURRENT; it wants a group all the same
-        publish(root, {"calibration": read_group(path, "calibration")}, run_key=task.run_key, attributes={})
+    output.make_current(path)
     status = Status(str(read_group(path).attrs["status"]))
     simulation = None if task.simulations is None else read_group(path, "simulation")
     regions = read_group(path, "regions") if task.design.regions else None
     calibration = read_group(path, "calibration")
-    return Outcome(path, status, calibration, already_done=True, simulation=simulation, regions=regions)
+    return Outcome(
+        path,
+        status,
+        calibration,
+        already_done=True,
+        simulation=simulation,
+        regions=regions,
+        published_as=output.name_of(path),
+    )
 
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:
@@ -407,11 +422,12 @@ def ingest_only(job: Job, *, observe: Observer = silent) -> None:
         stage.summary = _described(field)
 
 
-def find_run(output: Path) -> Path:
+def find_run(output: Path | str) -> Path:
     """Find the run that a path means: itself, the current one of an output folder, or that of a key in it.
 
     ``out`` is the current run of ``out``; ``out/runs/KEY.zarr`` and ``out/KEY`` are the run of a key, of
-    which the second needs only as many digits as no other run begins with.
+    which the second needs only as many digits as no other run begins with. Of ``s3://BUCKET/PATH`` and
+    ``s3://BUCKET/PATH/KEY`` a copy is made, or found, on this machine.
 
     Raises
     ------
@@ -420,6 +436,7 @@ def find_run(output: Path) -> Path:
     StoreError
         If ``CURRENT`` is damaged.
     """
+    name, output = output, readable(output)
     if output.suffix == ".zarr" and output.is_dir():
         return output
     of_key = [] if output.exists() else sorted((output.parent / "runs").glob(f"{escape(output.name)}*.zarr"))
@@ -431,19 +448,25 @@ def find_run(output: Path) -> Path:
     found = of_key[0] if of_key else current_run(output)
     if found is None and (output.parent / "runs").is_dir():
         raise ConfigurationError(
-            f"there is no published run in {output.parent} whose key begins with {output.name}. "
-            f"`cagp list {output.parent}` shows those that are there."
+            f"there is no published run in {_above(name)} whose key begins with {output.name}. "
+            f"`cagp list {_above(name)}` shows those that are there."
         )
     if found is None:
         raise ConfigurationError(
-            f"there is no published run in {output}; expected the folder that [output] root of a job names. "
+            f"there is no published run in {name}; expected the folder that [output] root of a job names. "
             "Run `cagp run JOB.toml` first."
         )
     return found
 
 
-def verify_runs(output: Path) -> list[Path]:
+def _above(output: Path | str) -> str:
+    return os.path.dirname(output) or "."
+
+
+def verify_runs(output: Path | str) -> list[Path]:
     """Check files and values of a run, or of every run of an output folder, and return their paths.
+
+    Of an object store every object is read anew; the paths are those of the copies.
 
     Raises
     ------
@@ -452,8 +475,9 @@ def verify_runs(output: Path) -> list[Path]:
     StoreError
         As `cagp_dist.service.verification.verify_run`, of the first run with a fault.
     """
-    found = find_run(output)
-    runs = sorted((output / "runs").glob("*.zarr")) or [found]
+    folder = readable(output, every=True, anew=True)
+    found = find_run(folder)
+    runs = sorted((folder / "runs").glob("*.zarr")) or [found]
     for path in runs:
         verify_run(path)
     return runs

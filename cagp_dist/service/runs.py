@@ -10,6 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store.arrays import open_group
+from cagp_dist.store.outputs import readable
 from cagp_dist.store.publish import current_run
 
 SHOWN_SCORES = ("rmse", "crps", "nll")
@@ -62,13 +63,13 @@ class RunEntry:
         return self.path.stem
 
 
-def list_runs(root: Path) -> list[RunEntry]:
+def list_runs(root: Path | str) -> list[RunEntry]:
     """List the published runs of an output folder by their first time, then by when they were made.
 
     Parameters
     ----------
-    root : Path
-        Output folder of one or more jobs.
+    root : Path or str
+        Output folder of one or more jobs, or ``s3://BUCKET/PATH``, whose runs are fetched.
 
     Returns
     -------
@@ -82,10 +83,11 @@ def list_runs(root: Path) -> list[RunEntry]:
     ConfigurationError
         If nothing was published there.
     """
+    name, root = root, readable(root, every=True)
     paths = sorted((root / "runs").glob("*.zarr"))
     if not paths:
         raise ConfigurationError(
-            f"there is no published run in {root}; expected the folder that [output] root of a job names. "
+            f"there is no published run in {name}; expected the folder that [output] root of a job names. "
             "Run `cagp run JOB.toml` first."
         )
     try:

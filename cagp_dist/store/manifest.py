@@ -44,8 +44,12 @@ def build(run_path: Path, *, name: str, known: Mapping[str, str] | None = None) 
         If a file cannot be read.
     """
     known = known or {}
-    digests = {file: known.get(file) or _digest(run_path / file) for file in sorted(files(run_path))}
-    return "".join(_LINE.format(digest=digest, name=name, file=file) for file, digest in digests.items())
+    return text_of({file: known.get(file) or _digest(run_path / file) for file in files(run_path)}, name=name)
+
+
+def text_of(digests: Mapping[str, str], *, name: str) -> str:
+    """Text of the manifest of files whose digests are known, sorted, listed as files of ``name``."""
+    return "".join(_LINE.format(digest=digests[file], name=name, file=file) for file in sorted(digests))
 
 
 def compare(run_path: Path) -> None:
@@ -81,18 +85,29 @@ def digests_of(run_path: Path) -> dict[str, str]:
     if not run_path.is_dir():
         raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {advice}")
     try:
-        lines = where.read_bytes().split(b"\n")
+        text = where.read_bytes()
     except OSError as error:
         raise StoreError(f"the manifest {where} cannot be read: {error.strerror}. {advice}") from error
-    prefix = f"{run_path.name}/"
+    return parse(text, name=run_path.name, where=where)
+
+
+def parse(text: bytes, *, name: str, where: Path | str) -> dict[str, str]:
+    """Read the text of a manifest: the digest of each file of ``name``, by the names of the files.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged; the message says ``where`` it lies.
+    """
+    lines, prefix = text.split(b"\n"), f"{name}/"
     listed: dict[str, str] = {}
     for number, line in enumerate(lines[:-1], start=1):
         digest, _, file = line.decode("utf-8", "replace").partition("  ")
         if len(digest) != 64 or not file.startswith(prefix):
-            raise StoreError(f"line {number} of the manifest {where} is damaged. {advice}")
+            raise StoreError(f"line {number} of the manifest {where} is damaged. {_ADVICE}")
         listed[file.removeprefix(prefix)] = digest
     if lines[-1] or not listed:
-        raise StoreError(f"the manifest {where} is empty or cut off. {advice}")
+        raise StoreError(f"the manifest {where} is empty or cut off. {_ADVICE}")
     return listed
 
 

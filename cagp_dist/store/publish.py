@@ -221,7 +221,7 @@ def run_key(
 def _publish_new(
     root: Path, groups: Mapping[str, xr.Dataset], key: str, attributes: layout.Attributes
 ) -> Path:
-    """Stage, read back, flush and rename into place."""
+    """Stage, read back, and install."""
     stage = root / ".staging" / f"{key}-{os.getpid()}"
     run = _run_path(root, key)
     staged, listing = stage / run.name, stage / "manifest"
@@ -237,17 +237,30 @@ def _publish_new(
             for name in groups:
                 layout.check(name, read_group(staged, name))
             manifest.write_durably(listing, manifest.build(staged, name=run.name))
-            manifest.sync_tree(staged)
-        with disk_errors(run):
-            os.replace(listing, manifest.manifest_path(run))
-            if run.exists():  # damaged, or it would have counted as published
-                exchange(staged, run)
-            else:
-                os.rename(staged, run)
-        manifest.sync(run.parent)
+        install(staged, listing, run)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
     return run
+
+
+def install(staged: Path, listing: Path, run: Path) -> None:
+    """Flush a staged run to the disk and rename it, with its manifest, to its place, inside `output_lock`.
+
+    What is there already is replaced: it is damaged, or it would have counted as published.
+
+    Raises
+    ------
+    ConfigurationError, StoreError
+        If the disk refuses.
+    """
+    manifest.sync_tree(staged)
+    with disk_errors(run):
+        os.replace(listing, manifest.manifest_path(run))
+        if run.exists():
+            exchange(staged, run)
+        else:
+            os.rename(staged, run)
+    manifest.sync(run.parent)
 
 
 def consolidate(staged: Path) -> None:

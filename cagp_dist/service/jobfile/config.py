@@ -140,9 +140,19 @@ def with_runtime(job: Job, *, attempts: int | None = None, total_seconds: float 
     return job.model_copy(update={"runtime": job.runtime.model_copy(update=changes)})
 
 
-def with_output(job: Job, root: Path) -> Job:
-    """Replace the output folder of a job, as ``--output`` asks."""
-    return job.model_copy(update={"output": job.output.model_copy(update={"root": str(root)})})
+def with_output(job: Job, root: str) -> Job:
+    """Replace where a job publishes, as ``--output`` asks.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is no path, and no address of an object store.
+    """
+    try:
+        values.output(root)
+    except ValueError as error:
+        raise ConfigurationError(f"--output: {error}.") from error
+    return job.model_copy(update={"output": job.output.model_copy(update={"root": root})})
 
 
 def with_times(job: Job, text: str) -> Job:

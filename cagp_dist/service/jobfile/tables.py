@@ -25,6 +25,7 @@ from cagp_dist.service.jobfile.runtime import RuntimeTable
 from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable, SolverTable
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.registry import SOLVERS
+from cagp_dist.store.addresses import folder_of
 from cagp_dist.text import alternatives, counted
 
 if TYPE_CHECKING:
@@ -150,12 +151,12 @@ class ClusterTable(Table):
 
 
 class OutputTable(Table):
-    """``[output]``: the folder of the results, and whether weights of the targets are kept there."""
+    """``[output]``: where the results are, and whether weights of the targets are kept."""
 
     root: Annotated[
         str,
-        AfterValidator(values.path),
-        Field(description="the path of a folder", examples=["out"], min_length=1),
+        AfterValidator(values.output),
+        Field(description="the path of a folder, or s3://BUCKET/PATH", examples=["out"], min_length=1),
     ] = "out"
     keep_weights: Annotated[bool, Field(description="true or false", examples=[True])] = False
 
@@ -267,8 +268,8 @@ class Job(Table):
 
     @property
     def root(self) -> Path:
-        """The output folder."""
-        return Path(self.output.root)
+        """The output folder; of a job that publishes in an object store, that where its work is done."""
+        return folder_of(self.output.root)
 
     def canonical(self) -> dict[str, object]:
         """Every setting that has an influence on the result, defaults filled in, ready for JSON.

@@ -16,6 +16,7 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.kernels import KERNELS, MOST_PARTS
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
+from cagp_dist.store.addresses import in_object_store, parse_address
 from cagp_dist.text import alternatives, nearest
 from cagp_dist.variables import canonical_name
 
@@ -185,6 +186,13 @@ def path(value: str) -> str:
     if "\0" in value:
         raise ValueError("it holds a NUL character; expected the path of a folder")
     return value
+
+
+def output(value: str) -> str:
+    """Check that runs can be published at a path or address."""
+    if in_object_store(value):
+        parse_address(value)
+    return path(value)
 
 
 def places(value: str | None) -> str | None:

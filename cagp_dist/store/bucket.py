@@ -1,0 +1,247 @@
+"""Whole objects below one address of an S3 store: put, read, listed and deleted, with every error named.
+
+The connection is that of ``s3fs``: credentials, region and endpoint come from where AWS and fsspec look for
+them (``AWS_ACCESS_KEY_ID``, ``AWS_PROFILE``, ``AWS_ENDPOINT_URL``, ``FSSPEC_S3``, ...), never from an
+address, which jobs record.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from cagp_dist.errors import CagpError, ConfigurationError, StoreError
+from cagp_dist.remedies import installation
+from cagp_dist.store.addresses import SCHEME, parse_address
+
+PARALLEL = 16
+"""Objects that are on their way at once; of a run each has 8 MiB at most."""
+
+_NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
+_NOT_MET = {"PreconditionFailed", "412"}
+_TRY_AGAIN = {"ConditionalRequestConflict", "OperationAborted", "409", "NoSuchKey", "404"}
+_CONNECT_SECONDS, _READ_SECONDS = 10, 60
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A small object as it was read, and the tag by which its next writer says that it has seen it."""
+
+    data: bytes
+    tag: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object of a listing."""
+
+    size: int
+    modified: datetime
+
+
+class Bucket:
+    """Objects below an address.
+
+    Parameters
+    ----------
+    address : str
+        ``s3://BUCKET/PATH``.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is no such address, or s3fs is not installed.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            self.name, path = parse_address(address)
+        except ValueError as error:
+            raise ConfigurationError(f"the output: {error}.") from None
+        self.address = f"{SCHEME}{self.name}/{path}".rstrip("/")
+        self._prefix = f"{path}/" if path else ""
+        self._files = _connection(self.address)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object in one request; the server refuses data that changed on its way."""
+        with self._named("write", name):
+            self._put(name, data)
+
+    def put_marker(self, name: str, data: bytes, *, instead_of: Marker | None) -> bool:
+        """Write an object if it is still as it was read, or still absent; False if another writer was first.
+
+        A server that knows no conditional writes (``NotImplemented``), or ignores the condition, lets the
+        last of several writers win.
+        """
+        seen = instead_of
+        for _ in range(3):
+            condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen.tag}
+            with self._named("write", name):
+                try:
+                    self._put(name, data, **condition)
+                except OSError as error:
+                    code = _code(error)
+                    if code == "NotImplemented":
+                        self._put(name, data)
+                    elif code not in _NOT_MET | _TRY_AGAIN:
+                        raise
+                    elif code in _NOT_MET:
+                        now = self.marker(name)  # ours, if a request was sent again after its answer was lost
+                        return now is not None and now.data == data
+                    else:
+                        seen = self.marker(name)
+                        continue
+                return True
+        return False
+
+    def marker(self, name: str) -> Marker | None:
+        """Read an object with its tag; None if there is none."""
+        with self._named("read", name):
+            try:
+                head = self._files.call_s3("head_object", Bucket=self.name, Key=self._prefix + name)
+                return Marker(self._files.cat_file(self._path(name)), str(head["ETag"]))
+            except FileNotFoundError:
+                return None
+
+    def read(self, name: str) -> bytes | None:
+        """Read an object; None if there is none."""
+        with self._named("read", name):
+            try:
+                data: bytes = self._files.cat_file(self._path(name))
+            except FileNotFoundError:
+                return None
+            return data
+
+    def listed(self, folder: str, *, deep: bool) -> tuple[dict[str, Stored], list[str]]:
+        """List the objects of a folder by their names in it, and its folders; if ``deep``, all below it."""
+        below = f"{self._prefix}{folder}/"
+        asked = {"Bucket": self.name, "Prefix": below, **({} if deep else {"Delimiter": "/"})}
+        objects, folders = dict[str, Stored](), list[str]()
+        with self._named("list", folder):
+            while True:
+                page = self._files.call_s3("list_objects_v2", **asked)
+                for entry in page.get("Contents", ()):
+                    objects[entry["Key"].removeprefix(below)] = Stored(entry["Size"], entry["LastModified"])
+                folders += [
+                    entry["Prefix"].removeprefix(below).rstrip("/")
+                    for entry in page.get("CommonPrefixes", ())
+                ]
+                if not page.get("IsTruncated"):
+                    return objects, folders
+                asked["ContinuationToken"] = page["NextContinuationToken"]
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are gone already do not matter."""
+
+        def remove(name: str) -> None:
+            with self._named("delete", name):
+                self._files.call_s3("delete_object", Bucket=self.name, Key=self._prefix + name)
+
+        in_parallel(remove, names)
+
+    def _put(self, name: str, data: bytes, **condition: str) -> None:
+        digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        self._files.call_s3(
+            "put_object",
+            Bucket=self.name,
+            Key=self._prefix + name,
+            Body=data,
+            ContentMD5=digest,
+            **condition,
+        )
+
+    def _path(self, name: str) -> str:
+        return f"{self.name}/{self._prefix}{name}"
+
+    @contextmanager
+    def _named(self, doing: str, name: str) -> Iterator[None]:
+        """Turn whatever the library raises into an error that says what to do."""
+        try:
+            yield
+        except CagpError:
+            raise
+        except Exception as error:  # s3fs, aiobotocore and aiohttp each have their own family
+            raise self._explained(error, f"cannot {doing} {self.address}/{name}") from None
+
+    def _explained(self, error: Exception, what: str) -> CagpError:
+        code = _code(error)
+        if _NO_CREDENTIALS & {type(found).__name__ for found in _chain(error)}:
+            return ConfigurationError(
+                f"{what}: there are no credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+                "AWS_PROFILE, in the environment, or run it where a role gives them."
+            )
+        if code == "NoSuchBucket":
+            return ConfigurationError(
+                f"{what}: there is no bucket {self.name!r} on this server. Make it, or correct the address; "
+                "a server that is not Amazon's is named by AWS_ENDPOINT_URL."
+            )
+        if isinstance(error, PermissionError):
+            return ConfigurationError(
+                f"{what}: the server refuses it ({code or 'no permission'}). Check that the credentials in "
+                "the environment are those of this bucket, and may list, read, write and delete there."
+            )
+        return StoreError(
+            f"{what} ({type(error).__name__}: {_without_password(str(error))}). What was published before is "
+            "unchanged. Check the network and the server, then run the same command again."
+        )
+
+
+def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """Do one thing to many objects, some of them at a time; after an error no other is begun."""
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="objects") as pool:
+        pending = [pool.submit(work, item) for item in items]
+        try:
+            return [future.result() for future in pending]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _connection(address: str) -> Any:
+    """Open a file system of s3fs that remembers no listing, and gives up in time."""
+    try:
+        from fsspec.config import conf
+        from s3fs import S3FileSystem
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the output {address} needs another package ({error}). "
+            f"In the clone of cagp_dist run: {installation('s3')}"
+        ) from error
+    configured = conf.get("s3", {}).get("config_kwargs", {})
+    patience = {
+        "connect_timeout": _CONNECT_SECONDS,
+        "read_timeout": _READ_SECONDS,
+        "retries": {"max_attempts": 2, "mode": "standard"},
+    }
+    return S3FileSystem(
+        skip_instance_cache=True, use_listings_cache=False, config_kwargs={**patience, **configured}
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Give an error and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _code(error: BaseException) -> str:
+    """Give what S3 calls the error; empty where it did not answer."""
+    for found in _chain(error):
+        response = getattr(found, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+    return ""
+
+
+def _without_password(text: str) -> str:
+    """Leave out what stands before the host of an URL."""
+    return re.sub(r"//[^/@\s\"']*@", "//", text)[:300]

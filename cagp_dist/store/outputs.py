@@ -1,0 +1,232 @@
+"""Where a job publishes: a folder, or an object store with a folder that stands for it on this machine.
+
+All work is done, and every run verified, in the folder. In an output folder a run is then committed by
+renames; for an object store it is sent, and committed by one object.
+"""
+
+import logging
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from cagp_dist.store import prune, publish
+from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_store
+from cagp_dist.store.lock import output_lock
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from cagp_dist.store.objects import PublishedObjects
+
+_log = logging.getLogger(__name__)
+
+
+class Output(Protocol):
+    """Where runs are published. Methods are called inside `output_lock` of its folder.
+
+    ``begin`` finds out whether there is such a place before any work is done, and brings the earlier runs
+    into the folder if they are asked for. ``published`` and ``publish`` are those of
+    `cagp_dist.store.publish`, and ``make_current`` makes a run that they gave current. ``name_of`` says
+    where readers find a run. ``old_runs`` and ``prune`` name runs so too, and are called without the lock.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+
+    def begin(self, *, earlier_runs: bool) -> None: ...
+
+    def published(self, run_key: str) -> Path | None: ...
+
+    def publish(
+        self, groups: "Mapping[str, xr.Dataset]", *, run_key: str, attributes: Mapping[str, object]
+    ) -> Path: ...
+
+    def make_current(self, run: Path) -> None: ...
+
+    def name_of(self, run: Path) -> str: ...
+
+    def old_runs(self, *, keep: int) -> list[str]: ...
+
+    def prune(self, *, keep: int) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class FolderOutput:
+    """An output folder on a file system."""
+
+    folder: Path
+
+    def begin(self, *, earlier_runs: bool) -> None:
+        """Do nothing: the folder has its earlier runs, and its lock shows that one can write there."""
+
+    def published(self, run_key: str) -> Path | None:
+        """Find a run."""
+        return publish.published(self.folder, run_key=run_key)
+
+    def publish(
+        self, groups: "Mapping[str, xr.Dataset]", *, run_key: str, attributes: Mapping[str, object]
+    ) -> Path:
+        """Publish a run by renames."""
+        return publish.publish(self.folder, groups, run_key=run_key, attributes=attributes)
+
+    def make_current(self, run: Path) -> None:
+        """Replace ``CURRENT``."""
+        if publish.current_run(self.folder) != run:
+            publish.make_current(self.folder, run_key=run.stem)
+
+    def name_of(self, run: Path) -> str:
+        """Give its path."""
+        return str(run)
+
+    def old_runs(self, *, keep: int) -> list[str]:
+        """List the paths of `cagp_dist.store.prune.old_runs`."""
+        return list(map(str, prune.old_runs(self.folder, keep=keep)))
+
+    def prune(self, *, keep: int) -> list[str]:
+        """Remove them."""
+        return list(map(str, prune.prune(self.folder, keep=keep)))
+
+
+@dataclass(frozen=True)
+class ObjectOutput:
+    """An address in an object store, and the output folder on this machine where the work is done."""
+
+    work: FolderOutput
+    objects: "PublishedObjects"
+
+    @property
+    def folder(self) -> Path:
+        """Of the work."""
+        return self.work.folder
+
+    def begin(self, *, earlier_runs: bool) -> None:
+        """Ask for the runs that are there, and fetch those that are not in the folder."""
+        for key in self.objects.runs():
+            if earlier_runs and self.work.published(key) is None:
+                self.objects.fetch(key, self.folder)
+
+    def published(self, run_key: str) -> Path | None:
+        """Fetch a run; or find it in the folder, whence an earlier process did not get it to the store."""
+        from cagp_dist.store.objects import DamagedRunError
+
+        try:
+            run = self.objects.fetch(run_key, self.folder)
+        except DamagedRunError as error:
+            _log.warning("a published run is damaged and will be replaced: %s", error)
+            run = None
+        return run or self.work.published(run_key)
+
+    def publish(
+        self, groups: "Mapping[str, xr.Dataset]", *, run_key: str, attributes: Mapping[str, object]
+    ) -> Path:
+        """Publish a run in the folder, then in the store."""
+        run = self.work.publish(groups, run_key=run_key, attributes=attributes)
+        self.objects.commit(run, self.folder)
+        return run
+
+    def make_current(self, run: Path) -> None:
+        """Send a run if it is not there, and replace ``CURRENT`` in both places."""
+        self.work.make_current(run)
+        self.objects.commit(run, self.folder)
+
+    def name_of(self, run: Path) -> str:
+        """Give its address."""
+        return self._address_of(run.stem)
+
+    def old_runs(self, *, keep: int) -> list[str]:
+        """List the addresses of `PublishedObjects.old_runs`."""
+        return list(map(self._address_of, self.objects.old_runs(keep=keep)))
+
+    def prune(self, *, keep: int) -> list[str]:
+        """Remove them from the store; what is in the folder stays."""
+        return list(map(self._address_of, self.objects.prune(keep=keep)))
+
+    def _address_of(self, key: str) -> str:
+        return f"{self.objects.address}/{key}"
+
+
+def output_at(root: str) -> Output:
+    """Give the output that a job or a command names.
+
+    Parameters
+    ----------
+    root : str
+        Path of a folder, or ``s3://BUCKET/PATH``.
+
+    Raises
+    ------
+    ConfigurationError
+        If the address is none, or s3fs is not installed.
+    """
+    if not in_object_store(root):
+        return FolderOutput(Path(root))
+    return ObjectOutput(FolderOutput(folder_of(root)), published_objects(root))
+
+
+def published_objects(address: str) -> "PublishedObjects":
+    """Open the runs at an address; s3fs is imported here and not before."""
+    from cagp_dist.store.objects import PublishedObjects
+
+    return PublishedObjects(address)
+
+
+def readable(output: Path | str, *, every: bool = False, anew: bool = False) -> Path:
+    """Give a path that `find_run` takes, for what readers name: runs of an object store are fetched.
+
+    Parameters
+    ----------
+    output : path or str
+        A path, which is given back; or ``s3://BUCKET/PATH``, with the first digits of a key or not.
+    every : bool
+        Fetch every run, not just the current one.
+    anew : bool
+        Fetch them even if there are copies.
+
+    Returns
+    -------
+    path
+        Beside the folder of the work, so that reading does not wait for a job. Copies of runs that are no
+        longer in the store are removed from it.
+
+    Raises
+    ------
+    CagpError
+        As the methods of `PublishedObjects`.
+    """
+    text = str(output)
+    address = text if in_object_store(text) else re.sub("^s3:/", SCHEME, text)  # as a Path spells it
+    if not in_object_store(address):
+        return Path(output)
+    from cagp_dist.store.objects import DamagedRunError
+
+    objects, part = published_objects(address), ""
+    published = objects.runs()
+    if not published and "/" in objects.address.removeprefix(SCHEME):
+        above, _, part = objects.address.rpartition("/")
+        objects = published_objects(above)
+        published = objects.runs()
+    root = cache_of(objects.address) / "copies"
+    with output_lock(root, wait_seconds=60.0):
+        current = objects.current()
+        wanted = [key for key in published if (key.startswith(part) if part else every or key == current)]
+        for key in wanted:
+            try:
+                if anew or not objects.up_to_date(key, root):
+                    objects.fetch(key, root)
+            except DamagedRunError as error:
+                if anew or not every:
+                    raise
+                _log.warning("left out: %s", error)
+        for copy in (root / "runs").glob("*.zarr"):
+            if copy.stem not in published:
+                shutil.rmtree(copy)
+                shutil.rmtree(root / "report" / copy.stem, ignore_errors=True)
+                copy.with_suffix(".sha256").unlink(missing_ok=True)
+        if current is not None and (root / "runs" / f"{current}.zarr").is_dir():
+            publish.make_current(root, run_key=current)
+        else:
+            (root / "CURRENT").unlink(missing_ok=True)
+    return root / part if part else root

@@ -1,0 +1,439 @@
+"""Runs in an object store: whole or not there, whoever dies, and trouble is an error that says what to do."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cagp_dist.cli import app
+from cagp_dist.digest import text_sha256
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.service.daily import daily
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.store import objects as objects_module
+from cagp_dist.store.addresses import folder_of, parse_address
+from cagp_dist.store.arrays import read_group
+from cagp_dist.store.bucket import Bucket
+from cagp_dist.store.lock import output_lock
+from cagp_dist.store.objects import DamagedRunError, PublishedObjects
+from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
+from cagp_dist.store.publish import current_run
+
+from ..jobs import job_text, map_grid
+from . import object_publisher, publisher
+
+CANARIES = {"AWS_ACCESS_KEY_ID": "AKIACANARY", "AWS_SECRET_ACCESS_KEY": "canary+of+secrets"}
+
+
+# Without a server
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://", "s3://me:canary@maps/a", "s3://maps/a?key=canary", "s3://maps/../a", "s3://maps//a"]
+)
+def test_what_is_no_address_is_refused_without_being_repeated(address, tmp_path):
+    with pytest.raises(ValueError, match="expected s3://BUCKET or s3://BUCKET/PATH") as refused:
+        parse_address(address)
+    assert "canary" not in str(refused.value)
+    job = tmp_path / "job.toml"
+    job.write_text(job_text())
+    ended = CliRunner().invoke(app, ["run", str(job), "--output", address])
+    assert ended.exit_code == 2
+    assert "--output: it is no address of an object store" in ended.stderr
+    job.write_text(job_text(output={"root": address}))
+    ended = CliRunner().invoke(app, ["run", str(job)])
+    assert ended.exit_code == 2
+    assert "expected s3://BUCKET or s3://BUCKET/PATH" in ended.stderr
+
+
+def test_work_has_a_folder_for_each_address(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert folder_of("s3://maps/a").is_relative_to(tmp_path)
+    assert folder_of("s3://maps/a") == folder_of("s3://maps/a/")
+    assert len({folder_of(f"s3://{place}") for place in ("maps", "maps/a", "maps/a/b", "maps-a")}) == 4
+    assert folder_of("out/a") == Path("out/a")
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ConfigurationError, match=r"needs another package .* install --editable \"\.\[s3\]\""):
+        output_at("s3://maps/a")
+
+
+def test_a_time_series_wants_a_folder():
+    job = parse_job(job_text(output={"root": "s3://maps/a"}))
+    with pytest.raises(
+        ConfigurationError, match="a time series is changed in place: expected the path of a folder"
+    ):
+        next(daily(job))
+
+
+# With a server
+
+
+@contextmanager
+def _server(port: int):
+    """Run a server of moto, an imitation of S3 that keeps objects in memory."""
+    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60.0
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=5.0).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                assert process.poll() is None
+                time.sleep(0.1)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def server():
+    for name in ("s3fs", "moto", "flask", "flask_cors"):
+        pytest.importorskip(name)
+    port = _free_port()
+    with _server(port), pytest.MonkeyPatch.context() as patched:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:
+            patched.delenv(name)
+        for name, value in CANARIES.items():
+            patched.setenv(name, value)
+        patched.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patched.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield port
+
+
+@pytest.fixture
+def address(server, request, tmp_path, monkeypatch):
+    """A bucket of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    name = f"bucket-{text_sha256(request.node.name)[:12]}"
+    _make_bucket(name)
+    return f"s3://{name}/daily"
+
+
+def _make_bucket(name):
+    from s3fs import S3FileSystem
+
+    S3FileSystem(skip_instance_cache=True).mkdir(name)
+
+
+def _output(address, folder) -> ObjectOutput:
+    return ObjectOutput(FolderOutput(folder), PublishedObjects(address))
+
+
+def _stored(address) -> dict[str, bytes]:
+    """All objects of an address."""
+    bucket = Bucket(address)
+    return {name: bucket.read(f"runs/{name}") for name in bucket.listed("runs", deep=True)[0]}
+
+
+def _uploads(address) -> set[str]:
+    return set(Bucket(address).listed("runs", deep=False)[1])
+
+
+def cagp(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.exhaustive
+def test_a_run_is_that_of_a_folder_and_every_reader_finds_it(address, tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(job_text(design={**_design(), "map": map_grid(30.0)}, output={"root": address}))
+    ended = cagp("run", job)
+    assert ended.exit_code == 0, ended.stderr
+    assert f"the work is done in {folder_of(address)}" in ended.stderr
+    local = tmp_path / "local"
+    assert cagp("run", job, "--output", local).exit_code == 0
+    run, copy = current_run(local), current_run(readable(address))
+    assert run.name == copy.name
+    assert f"run     {address}/{run.stem}" in ended.stdout
+    files = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
+    differing = {name for name in files if (run / name).read_bytes() != (copy / name).read_bytes()}
+    # dates, seconds, and the address: in the attributes of the root, and the seconds of the trace
+    assert differing <= {"zarr.json", "trace/seconds/c/0"}
+
+    again = cagp("run", job)
+    assert again.exit_code == 0
+    assert "nothing was computed" in again.stdout
+    assert len(_uploads(address)) == 1
+    listed = cagp("list", address)
+    assert f"*   {run.stem[:8]}" in listed.stdout
+    assert f"undamaged  {copy}\n" == cagp("verify", address).stdout
+    page = Path(cagp("open", f"{address}/{run.stem[:6]}", "--no-browser").stdout.strip())
+    assert page.is_file()
+    nothing = cagp("open", f"{address}/0000", "--no-browser")
+    assert nothing.exit_code == 2
+    assert f"there is no published run in {address} whose key begins with 0000" in nothing.stderr
+
+    everything = [path for path in tmp_path.rglob("*") if path.is_file()]
+    said = [ended.output, again.output, listed.output, *map(str, everything)]
+    written = [*_stored(address).values(), *(path.read_bytes() for path in everything)]
+    for canary in CANARIES.values():
+        assert not any(canary in text for text in said)
+        assert not any(canary.encode() in data for data in written)
+
+
+def _design():
+    return {
+        "train": {"kind": "random", "count": 300, "seed": 0},
+        "test": {"kind": "random", "count": 40, "seed": 1},
+    }
+
+
+@pytest.mark.exhaustive
+def test_a_publisher_killed_before_any_request_leaves_the_run_before_or_its_own(address, tmp_path):
+    """A reader that goes on all the time never sees a mixed run, and what dead publishers left is removed."""
+    script = Path(object_publisher.__file__)
+    killed = subprocess.Popen(
+        [sys.executable, script, address, tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    objects, seen = PublishedObjects(address), set()
+    try:
+        while killed.poll() is None:
+            with output_lock(tmp_path / "looping"):
+                if (key := objects.current()) is not None:
+                    run = objects.fetch(key, tmp_path / "looping")
+                    assert publisher.key_of(read_group(run).attrs["index"]) == key
+                    seen.add(key)
+    finally:
+        killed.kill()
+        output, _ = killed.communicate()
+    assert killed.returncode == 0, output
+    steps = re.findall(r"put (\d+) (\w+) (\d+)", output)
+    objects_of_a_run = len(_stored(address)) // (len(_uploads(address)) or 1)
+    assert len(steps) > objects_of_a_run > 5
+    for _, key, left in steps[:-2]:
+        assert key == publisher.key_of(0)
+        assert int(left) <= 1  # of this kill alone: the next publisher removed what the last one left
+    assert steps[-3][2] == "1"  # all but the manifest
+    # the manifest is there and CURRENT is not replaced; then nothing is killed
+    assert [key for _, key, _ in steps[-2:]] == [publisher.key_of(0), publisher.key_of(len(steps))]
+    assert steps[-1][2] == "0"
+    assert seen <= {publisher.key_of(0), publisher.key_of(len(steps))}
+    assert publisher.key_of(0) in seen
+
+
+@pytest.mark.exhaustive
+def test_of_two_publishers_of_a_key_the_first_wins(address, tmp_path, monkeypatch, caplog):
+    second = _output(address, tmp_path / "b")
+    put = second.objects.bucket.put_marker
+
+    def late(name, data, *, instead_of):
+        if name.endswith(".sha256"):
+            object_publisher.publish_index(address, tmp_path / "a", 1)
+        return put(name, data, instead_of=instead_of)
+
+    monkeypatch.setattr(second.objects.bucket, "put_marker", late)
+    _publish(second, 1)
+    assert "another process has published the run" in caplog.text
+    assert len(_uploads(address)) == 1
+    first = (tmp_path / "a" / "runs" / f"{publisher.key_of(1)}.sha256").read_bytes()
+    assert (tmp_path / "b" / "runs" / f"{publisher.key_of(1)}.sha256").read_bytes() == first
+
+
+def _publish(output, index) -> Path:
+    with output_lock(output.folder):
+        return output.publish(
+            publisher.make_groups(index, small=True),
+            run_key=publisher.key_of(index),
+            attributes={"index": index},
+        )
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("conditional", [True, False])
+def test_a_publisher_that_was_delayed_does_not_take_current_back(
+    address, tmp_path, monkeypatch, caplog, conditional
+):
+    """On a server that ignores conditions it does; what ``CURRENT`` names is whole in any case."""
+    slow = _output(address, tmp_path / "slow")
+    make_current = slow.objects._make_current
+
+    def late(key, before):
+        object_publisher.publish_index(address, tmp_path / "quick", 2)
+        make_current(key, before)
+
+    monkeypatch.setattr(slow.objects, "_make_current", late)
+    if not conditional:
+        put = Bucket._put
+        monkeypatch.setattr(Bucket, "_put", lambda bucket, name, data, **condition: put(bucket, name, data))
+    _publish(slow, 1)
+    current = slow.objects.current()
+    assert current == publisher.key_of(2 if conditional else 1)
+    assert ("another process made its run current" in caplog.text) == conditional
+    assert set(slow.objects.runs()) == {publisher.key_of(1), publisher.key_of(2)}
+    with output_lock(tmp_path / "reader"):
+        assert slow.objects.fetch(current, tmp_path / "reader") is not None
+
+
+@pytest.mark.exhaustive
+def test_a_server_without_conditional_writes_is_written_to_without(address, tmp_path, monkeypatch):
+    put, refused = Bucket._put, []
+
+    def plain(bucket, name, data, **condition):
+        if condition:
+            refused.append(name)
+            error = OSError("A header you provided implies functionality that is not implemented")
+            error.response = {"Error": {"Code": "NotImplemented"}}
+            raise error
+        put(bucket, name, data)
+
+    monkeypatch.setattr(Bucket, "_put", plain)
+    object_publisher.publish_index(address, tmp_path, 1)
+    assert refused == [f"runs/{publisher.key_of(1)}.sha256", "CURRENT"]
+    assert PublishedObjects(address).current() == publisher.key_of(1)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("damage", ["changed", "missing", "added", "manifest", "traversal"])
+def test_damage_is_found_by_name_and_mended_by_the_same_job(address, tmp_path, damage):
+    key = publisher.key_of(1)
+    object_publisher.publish_index(address, tmp_path / "work", 1)
+    bucket, (upload,) = Bucket(address), _uploads(address)
+    victim = f"runs/{upload}/observations/zarr.json"
+    if damage == "changed":
+        bucket.put(victim, bucket.read(victim) + b" ")
+    elif damage == "missing":
+        bucket.delete([victim])
+    elif damage == "added":
+        victim = f"runs/{upload}/litter"
+        bucket.put(victim, b"")
+    else:
+        victim = f"runs/{key}.sha256"
+        text = bucket.read(victim)
+        bucket.put(
+            victim, text[:-9] if damage == "manifest" else text.replace(b"zarr/obs", b"zarr/../../obs")
+        )
+    with pytest.raises(DamagedRunError, match=re.escape(f"{address}/{victim}")), output_lock(tmp_path / "r"):
+        PublishedObjects(address).fetch(key, tmp_path / "r")
+    ended = cagp("verify", address)
+    assert ended.exit_code == 1
+    assert victim in ended.stderr
+    output = _output(address, tmp_path / "work")
+    with output_lock(output.folder):
+        run = output.published(key)
+        output.make_current(run)
+    assert cagp("verify", address).exit_code == 0
+
+
+@pytest.mark.exhaustive
+def test_prune_removes_old_runs_and_what_was_abandoned(address, tmp_path, monkeypatch):
+    for index in (1, 2, 3):
+        object_publisher.publish_index(address, tmp_path / "work", index)
+        time.sleep(1.1)  # dates of objects are in whole seconds
+    object_publisher.publish_index(address, tmp_path / "work", 1)  # the oldest is current
+    keys = [publisher.key_of(index) for index in (1, 2, 3)]
+    abandoned = f"{publisher.key_of(9)}-0123abcd.zarr"
+    Bucket(address).put(f"runs/{abandoned}/zarr.json", b"{}")
+    dry = cagp("prune", address, "--keep", 1, "--dry-run")
+    assert dry.stdout == f"would be removed  {address}/{keys[1]}\n"
+    assert cagp("prune", address, "--keep", 1).stdout == f"removed  {address}/{keys[1]}\n"
+    objects = PublishedObjects(address)
+    assert set(objects.runs()) == {keys[0], keys[2]}
+    assert abandoned in _uploads(address)  # its publisher may be at work
+    monkeypatch.setattr(objects_module, "ABANDONED", timedelta(seconds=-5))
+    assert objects.remove_abandoned() == [abandoned]
+    assert len(_uploads(address)) == 2
+    readable(address, every=True)
+    assert cagp("verify", address).exit_code == 0
+    assert cagp("prune", f"{address}/empty", "--keep", 1).exit_code == 2
+
+
+@pytest.mark.exhaustive
+def test_a_run_that_becomes_current_while_it_is_pruned_stays(address, tmp_path, monkeypatch):
+    for index in (1, 2):
+        object_publisher.publish_index(address, tmp_path / "work", index)
+    objects = PublishedObjects(address)
+    victim = publisher.key_of(1)
+    monkeypatch.setattr(objects, "old_runs", lambda *, keep: [victim])
+    delete = objects.bucket.delete
+
+    def late(names):
+        delete(names)
+        objects.bucket.put("CURRENT", f"{victim}\n".encode())
+
+    monkeypatch.setattr(objects.bucket, "delete", late)
+    assert objects.prune(keep=1) == []
+    with output_lock(tmp_path / "reader"):
+        assert objects.fetch(victim, tmp_path / "reader") is not None
+
+
+@pytest.mark.exhaustive
+def test_wrong_buckets_and_credentials_are_named_before_any_work(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    job = tmp_path / "job.toml"
+    job.write_text(job_text(output={"root": "s3://no-such-bucket/daily"}))
+    ended = cagp("run", job)
+    assert ended.exit_code == 2
+    assert "there is no bucket 'no-such-bucket' on this server. Make it, or correct" in ended.stderr
+    refused = Bucket("s3://maps")._explained(PermissionError("Access Denied"), "cannot list s3://maps")
+    assert isinstance(refused, ConfigurationError)
+    assert "the server refuses it" in str(refused)
+    proxy = OSError("Failed to connect to proxy URL: http://me:canary@proxy:3128")
+    gone = Bucket("s3://maps")._explained(proxy, "cannot list s3://maps")
+    assert "OSError: Failed to connect to proxy URL: http://proxy:3128" in str(gone)
+    for name in CANARIES:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ended = cagp("run", job)
+    assert ended.exit_code == 2
+    assert "there are no credentials. Set AWS_ACCESS_KEY_ID and" in ended.stderr
+    assert not list(folder_of("s3://no-such-bucket/daily").glob("observations/*"))
+
+
+@pytest.mark.exhaustive
+def test_a_server_that_goes_away_costs_nothing_but_the_sending(server, tmp_path, monkeypatch):
+    port, address = _free_port(), "s3://gone/daily"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    put, sent = Bucket._put, []
+    with _server(port) as process:
+        _make_bucket("gone")
+
+        def dying(bucket, name, data, **condition):
+            sent.append(name)
+            if len(sent) == 5:
+                process.kill()
+                process.wait()
+            put(bucket, name, data, **condition)
+
+        monkeypatch.setattr(Bucket, "_put", dying)
+        before = time.monotonic()
+        with pytest.raises(StoreError, match="cannot write s3://gone/daily/") as gone:
+            object_publisher.publish_index(address, tmp_path, 1)
+        assert time.monotonic() - before < 120.0
+        assert "The run is whole in" in str(gone.value)
+        assert gone.value.exit_code == 1
+    with _server(port):
+        _make_bucket("gone")
+        output = _output(address, tmp_path)
+        with output_lock(tmp_path):
+            run = output.published(publisher.key_of(1))
+            assert run is not None
+            output.make_current(run)
+        assert output.objects.current() == publisher.key_of(1)
+        assert list((tmp_path / ".uploads").iterdir()) == []
