@@ -46,6 +46,9 @@ SETTLE_SECONDS = 0.5
 WATCH_SECONDS = 1.0
 """How long to wait for results before looking whether there is still somebody who computes them."""
 
+PROCESS_BYTES = 200 * 2**20
+"""What a worker takes before it has any data: the interpreter and compiled code (measured)."""
+
 CLOSE_SECONDS = 5.0
 """How long to wait until a scheduler takes leave."""
 
@@ -78,8 +81,7 @@ class DaskExecutor:
         self._watch = Watch(client, deadlines or Deadlines(), self._addresses)
         self.processes = len(workers)
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
-        # Dask spills to disk above six tenths of a worker's limit
-        self.memory_bytes = sum(limits) * 6 // 10
+        self.memory_bytes = sum(map(_usable_bytes, limits))
         self.spill_bytes = free_bytes(_asked(client, spilling_of).values())
         self.workers = sum(worker["nthreads"] for worker in workers.values())
         self.description = (
@@ -161,6 +163,15 @@ class DaskExecutor:
             ) from error
         except (FutureCancelledError, FuturesCancelledError, CommClosedError, ClosedClientError) as error:
             raise connection_broke(error) from error
+
+
+def _usable_bytes(limit: int) -> int:
+    """Bytes of results and work that a worker with a memory limit takes.
+
+    Above six tenths of the limit Dask puts results on the disk, and a worker whose whole process takes eight
+    tenths gets no more tasks.
+    """
+    return max(0, min(limit * 6 // 10, limit * 8 // 10 - PROCESS_BYTES))
 
 
 def _check_versions(client: "Client") -> None:

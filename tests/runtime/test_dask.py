@@ -15,10 +15,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 import cagp_dist as cagp
+from cagp_dist.budget import Demand
 from cagp_dist.errors import ClusterError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime import dask as runtime_dask
-from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.runtime.dask import PROCESS_BYTES, DaskExecutor
 
 from ..clusters import local_cluster
 from ..oracle import assert_same_bits
@@ -268,3 +269,45 @@ def test_batch_systems_need_their_extra(scheduler, monkeypatch):
         r'\S+python\S* -m pip install --editable "\.\[hpc\]"$',
     ):
         open_executor(scheduler).__enter__()
+
+
+def test_a_small_worker_keeps_room_for_its_own_process():
+    for limit, usable in ((2**32, 2**32 * 6 // 10), (2**29, 2**29 * 8 // 10 - PROCESS_BYTES), (2**20, 0)):
+        with (
+            LocalCluster(n_workers=1, processes=False, dashboard_address=":0", memory_limit=limit) as small,
+            Client(small, set_as_default=False) as client,
+        ):
+            assert DaskExecutor(client).memory_bytes == usable
+
+
+def peak_bytes() -> int:
+    """Most memory that this process has had."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
+    return 1024 * int(line.split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_workers_with_a_third_of_the_working_set_stay_below_their_limit():
+    """No worker is terminated; the working set is what the solve takes with as much memory as it wants."""
+    problem, solver = regression_problem(10_000, q=4096), cagp.BlockGaussSeidel(1, 250)
+    asked = Demand(
+        **{"n": 10_000, "q": 4096, "fields": 1, "workers": 4},
+        full_covariance=False,
+        shares_memory=False,
+        memory_limit_bytes=2**60,
+    )
+    limit = solver.plan(asked).peak_bytes // 3
+    assert limit > 2 * PROCESS_BYTES, "else the memory of the process is most of it"
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, dashboard_address=":0", memory_limit=limit
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        before, plans = client.run(os.getpid), []
+        problem.condition(solver, covariance="diagonal", executor=DaskExecutor(client), on_plan=plans.append)
+        assert len(plans[0].batches) > 1
+        assert client.run(os.getpid) == before
+        assert max(client.run(peak_bytes).values()) <= 1.1 * limit
