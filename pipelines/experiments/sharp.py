@@ -13,8 +13,8 @@ one curve over standardised errors (Kuleshov et al. 2018), of the conformal syst
 et al. 2020), of one width for all points (Marx et al. 2022), of a network (Kuleshov & Deshpande 2022) where
 PyTorch is installed, and of sharp GPs, with the same calibration cases for lengthscales and factors, as in
 the paper, and with different ones, which keeps the guarantee.
-With ``--starting`` nothing is fitted and standard deviations leave the noise out: the reference code takes 20
-steps of gradient descent from these numbers, and standard deviations without noise.
+With ``--starting`` nothing is fitted and standard deviations leave the noise out. The set-up of the published
+code, which hardly fits its prior either, is in ``sharp_as_published``.
 
 Prints tables, draws ``sharp.png`` and writes ``sharp.zarr``.
 """
@@ -54,7 +54,7 @@ HOPELESS = 100.0
 """A mean log score beyond this is that of laws whose outermost quantiles nearly agree."""
 
 STARTING = float(np.log(2.0))
-"""Lengthscales, variance and noise variance where GPyTorch begins to learn."""
+"""Lengthscales, variance and noise variance where GPyTorch begins to learn if they have no limits."""
 
 LEAST_NOISE = 1e-6
 """Of standard deviations without noise: none is zero."""

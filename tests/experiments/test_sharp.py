@@ -1,12 +1,14 @@
 """Sharp calibrated GPs beside others: bounds that all values should keep, optimisation by upper bounds."""
 
 import gzip
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import xarray as xr
 
 import cagp_dist as cagp
+from cagp_dist.calibration.order_statistics import between
 from cagp_dist.calibration.sharp import Sharp
 from cagp_dist.calibration.stretched import DenseModel
 from cagp_dist.predictive import Gaussian
@@ -85,6 +87,94 @@ def test_intervals_are_shorter_than_those_of_one_curve_over_five_repetitions(nam
     assert found["sharp"][width] < found["Kuleshov"][width]
     # a published figure: no worse than by 0.0002; two of five repetitions allow more
     assert found["sharp"][ece] < found["Kuleshov"][ece] + 0.001
+
+
+def test_set_up_of_the_published_code_is_what_it_says():
+    """Slope of its loss by differences; its order statistics are NumPy's; its log score case by case."""
+    published, rng = script("sharp_as_published"), np.random.default_rng(4)
+    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    here = np.array([0.7, 1.4, 1.2, 0.3])
+
+    def loss(parameters):
+        G = cagp.SquaredExponential(tuple(parameters[:2]), parameters[2])(X, X) + parameters[3] * np.eye(30)
+        return (y @ np.linalg.solve(G, y) + np.linalg.slogdet(G)[1]) / 60.0
+
+    slopes = [(loss(here + step) - loss(here - step)) / 2e-5 for step in 1e-5 * np.eye(4)]
+    np.testing.assert_allclose(published.loss_slope(X, y, here), slopes, rtol=1e-6)
+    setting = published.Setting(30, 0.8, (0.1, 3.0), (0.1, 5.0), (0.1, 2.0))
+    started = published.started_prior(X, y, setting)
+    found = np.array([*started.kernel.lengthscale, started.kernel.variance, started.noise_number])
+    assert loss(found) < loss(np.array([1.55, 1.55, 2.55, 1.05]))
+
+    scores = rng.standard_normal(21)
+    for level in published.LEVELS:
+        below, share = between(published._place(level, 21), 21)
+        quantile = np.sort(scores)[[below, below + 1]] @ [1.0 - share, share]
+        assert quantile == pytest.approx(np.quantile(scores, level), abs=1e-12)
+
+    quantiles = np.sort(rng.standard_normal((6, 40)), axis=0)
+    errors = 1.5 * rng.standard_normal(40)
+    logs = []
+    for column, error in zip(quantiles.T, errors, strict=True):
+        if error < column[0]:
+            width = column[5] - column[4]
+        elif error > column[5]:
+            width = column[1] - column[0]
+        else:
+            width = next(b - a for a, b in pairwise(column) if a < error < b)
+        logs.append(np.log(6.0 * width))
+    assert published._log_score(quantiles, errors) == pytest.approx(np.mean(logs), rel=1e-12)
+
+
+def test_published_set_up_leaves_shares_of_calibration_errors_below_its_quantiles():
+    """Factors are quantiles of the calibration errors under the lengthscales that they belong to."""
+    published, rng = script("sharp_as_published"), np.random.default_rng(5)
+    X = rng.standard_normal((101, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.standard_normal(101)
+    cases = published.Cases([X[:60], X[60:], X[60:]], [y[:60], y[60:], y[60:]])
+    setting = published.Setting(101, 0.6, (0.1, 10.0), (0.1, 5.0), (0.1, 2.0))
+    errors, laws = published.laws(cases, setting, np.random.default_rng(0))
+    assert set(laws) == set(published.METHODS)
+    levels = np.array([0.025, 0.25, 0.75, 0.975])
+    for name in (published.SHARP, published.NOISY, "Kuleshov", "Kuleshov, noise", "Marx"):
+        shares = np.mean(errors <= laws[name](levels) + 1e-12, axis=1)
+        # the quantile lies between two of 41 errors
+        np.testing.assert_allclose(shares, levels, atol=1.0 / 40.0, err_msg=name)
+    narrow, wide = (np.abs(laws[name](levels)) for name in (published.MIXED, published.NOISY))
+    assert np.all(narrow < wide)
+    within = {name: published.scored(laws[name], errors)[-1] for name in (published.MIXED, published.NOISY)}
+    assert within[published.MIXED] < within[published.NOISY]
+    ece, std, _, width, inside = published.scored(laws["Marx"], errors)
+    assert ece < 0.001
+    assert 0.9 < inside < 1.0
+    assert width == pytest.approx(np.diff(np.quantile(errors, published.INTERVAL))[0])
+    centre = np.append(np.quantile(errors, np.linspace(0.0, 0.95, 20)), 0.0)
+    assert std == pytest.approx(centre.std())
+
+
+@pytest.mark.exhaustive
+def test_published_set_up_of_a_set_is_compared(tmp_path, capsys):
+    """The targets are those of the paper: exponentials for yacht, the column before the last one for wine."""
+    published = script("sharp_as_published")
+    for name in ("yacht", "wine"):
+        _cases(tmp_path, name, 200)
+    table = np.loadtxt(tmp_path / "wine.csv.gz", delimiter=",")
+    resistance = np.exp(table[:, -1])
+    cases = published.Cases.read(tmp_path, "yacht", repetition=0)
+    everything = np.concatenate(cases.y)
+    assert [part.size for part in cases.y] == [128, 32, 40]
+    standardised = (resistance - resistance.mean()) / resistance.std()
+    np.testing.assert_allclose(np.sort(everything), np.sort(standardised), atol=1e-12)
+    wine = published.Cases.read(tmp_path, "wine", repetition=0)
+    target = np.sort(np.concatenate(wine.y)) - published.MEAN_QUALITY
+    np.testing.assert_allclose(target, np.sort(table[:, -2]), atol=1e-12)
+    published.main(["--quick", "--data", str(tmp_path), "--output", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert "| yacht | sharp, noise in the factors only |" in printed
+    assert "nan" not in printed
+    saved = xr.open_zarr(tmp_path / "out" / "sharp-as-published.zarr", consolidated=False)
+    assert (saved.sizes["set"], saved.sizes["repetition"]) == (2, 2)
+    assert np.isfinite(saved["width"]).all()
 
 
 @pytest.mark.exhaustive
