@@ -24,7 +24,9 @@ from cagp_dist.kernels import coordinates
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.exact import dense_bytes, dense_sums, evaluation_of, with_basis, without_scale
 from cagp_dist.likelihood.model import Families, Model
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import block_ranges
 
 BLOCK_POINTS = 1_000
@@ -84,9 +86,10 @@ class BlockLikelihood:
         )
         if needed > memory_limit_bytes:
             raise BudgetError(
-                f"the likelihood of blocks of {size:,} points needs {needed / 2**30:.3g} GiB on "
-                f"{executor.workers} workers, more than the {memory_limit_bytes / 2**30:.3g} GiB that may be "
-                "used. Raise memory_limit_bytes, or use fewer workers."
+                f"the likelihood of blocks of {size:,} points needs {bytes_text(needed)} on "
+                f"{counted(executor.workers, 'worker')}, more than the {bytes_text(memory_limit_bytes)} that "
+                "may be used.",
+                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS),
             )
         order = space_filling_order(self._model.comparable(X), block_size=size)
         self._blocks = [

@@ -337,6 +337,11 @@ def _best_combination(matrix: Array, right: Array) -> Array:
     return found
 
 
+def check_estimable(given: Array, names: Sequence[str]) -> None:
+    """Raise `ArgumentError` if a column of a basis (n, k) depends on others; 2 n k^2 flops."""
+    orthonormal(given, names)
+
+
 def orthonormal(given: Array, names: Sequence[str]) -> tuple[Array, Array]:
     """Orthonormal columns (n, k) and the triangle T (k, k) of what was given.
 

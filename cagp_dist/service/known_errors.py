@@ -46,29 +46,30 @@ class KnownErrors:
 
     def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
         """Let a method learn from the errors, or from those of all folds but one."""
-        if without is None or self.folds is None:
-            if isinstance(method, LocalScale):
-                return method.fit(
-                    self.law,
-                    self.observed,
-                    self.X,
-                    training=self.training,
-                    past=self.past,
-                    groups=self.blocks,
-                )
-            return method.fit(self.law, self.observed, self.X)
-        others = self.folds != without
-        law, observed, X, folds = (
+        known = self if without is None or self.folds is None else self._without(without, self.folds)
+        if isinstance(method, LocalScale):
+            return method.fit(
+                known.law,
+                known.observed,
+                known.X,
+                training=known.training,
+                past=known.past,
+                groups=known.blocks,
+            )
+        return method.fit(known.law, known.observed, known.X)
+
+    def _without(self, fold: int, folds: Indices) -> "KnownErrors":
+        """Errors of all folds but one; several folds that are left stay together as blocks."""
+        others = folds != fold
+        left = folds[others]
+        return KnownErrors(
             self.law[:, others],
             self.observed[:, others],
             self.X[others],
-            self.folds[others],
+            left,
+            blocks=left if np.unique(left).size > 1 else None,
+            past=None if self.past is None else self.past.at(np.flatnonzero(others)),
         )
-        if isinstance(method, LocalScale):
-            past = None if self.past is None else self.past.at(np.flatnonzero(others))
-            several = np.unique(folds).size > 1
-            return method.fit(law, observed, X, past=past, groups=folds if several else None)
-        return method.fit(law, observed, X)
 
 
 def known_errors(

@@ -21,6 +21,7 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.design import Design, design_points
@@ -404,11 +405,18 @@ def fit_mean(job: Job, family: MeanFamily, points: Points, chosen: Indices) -> F
     ------
     DataError
         If a field has no value at any of them.
+    ArgumentError
+        If the coefficients of a mean that is estimated, or of covariates, cannot be told apart there.
     """
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     values = points.values[:, chosen]
     present = ~np.isnan(values)
     estimated = job.prior.estimates_mean and isinstance(family, EstimatedMean)
+    if isinstance(family, EstimatedMean) and (estimated or job.prior.covariates):
+        basis = np.asarray(family.basis_at(unit_sphere(latitude, longitude)))
+        for fields in fields_by_pattern(present):
+            if (places := present[fields[0]]).any():
+                check_estimable(basis[places], family.coefficient_names)
     if present.all() and not estimated:
         return family.fit(latitude, longitude, values.T, times=points.times)
     parts = []

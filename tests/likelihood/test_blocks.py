@@ -9,6 +9,7 @@ from cagp_dist.likelihood import blocks
 from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.observed import spread_cells
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..oracle import assert_close
@@ -88,8 +89,9 @@ def test_memory_is_that_of_the_blocks_worked_on_at_once(monkeypatch):
     with ThreadExecutor(3) as threads:
         needed = 3 * dense_bytes(50, 2)
         in_blocks(X, residuals, executor=threads, memory_limit_bytes=needed)
-        with pytest.raises(BudgetError, match=r"blocks of 50 points needs .* on 3 workers"):
+        with pytest.raises(BudgetError, match=r"blocks of 50 points needs .* on 3 workers") as told:
             in_blocks(X, residuals, executor=threads, memory_limit_bytes=needed - 1)
+        assert told.value.remedies == (Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS)
 
 
 @pytest.mark.exhaustive

@@ -149,7 +149,9 @@ def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, stati
     with pytest.raises(
         ArgumentError, match=r"coefficient of level cannot be estimated: .* combination of constant"
     ):
-        run(job(mean="constant", covariates=[f"{static}:level"]))
+        task_of(job(mean="constant", covariates=[f"{static}:level"]))  # before anything is solved
+    with pytest.raises(ArgumentError, match="coefficient of level cannot be estimated"):
+        task_of(job(mean="constant", covariates=[f"{static}:level"], mean_estimate="ordinary"))
     with pytest.raises(
         ConfigurationError, match=r'covariates = \["static.nc"\] is not allowed; expected a list'
     ):
