@@ -90,13 +90,13 @@ class JobFolder:
         return sorted((self.folder / "out" / "runs").glob("*.zarr"))
 
     def lines(self, log: Path | None = None) -> list[Line]:
-        """Read the events so far; a last line that is not whole yet is left out."""
+        """Read the events so far, and warnings, which have no stage; a last line that is cut is left out."""
         found = []
         for text in (log or self.log).read_text().splitlines(keepends=True):
             if text.startswith("{") and text.endswith("\n"):
                 line = json.loads(text)
                 when = datetime.fromisoformat(line["time"]).timestamp()
-                found.append(Line(when, line["event"], line["stage"], line["text"]))
+                found.append(Line(when, line["event"], line.get("stage", ""), line.get("text", "")))
         return found
 
     def iterations(self, solve: int = 0) -> int:
