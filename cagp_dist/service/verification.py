@@ -131,7 +131,7 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> J
     return with_listed_times(job, posterior["time"].values).model_copy(
         update={
             "prior": job.prior.model_copy(update=numbers),
-            "output": job.output.model_copy(update={"root": run.parents[1]}),
+            "output": job.output.model_copy(update={"root": str(run.parents[1])}),
         }
     )
 

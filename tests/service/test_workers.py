@@ -103,11 +103,15 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
     events = []
     run(job(tmp_path, mean_estimate="ordinary"), observe=events.append)
     assert len(plans) == 2
-    assert notes_of_the_solve(events) == [
+    found = notes_of_the_solve(events)
+    disk = found[-2]
+    assert found == [
         "on serial",
         *plans[0].lines(),
+        disk,
         "2 such solves, one for each time: the solver follows the values",
     ]
+    assert disk.startswith("disk: about ")
 
 
 PLANNED = {(kind.plan, kind.__bases__): name for name, kind in reversed(SOLVERS.items())}
