@@ -98,7 +98,8 @@ def drift(
     """Say whether the error bars of the last times of a series still hold; exit code 4 says they do not.
 
     Errors at held-out observations are compared with the error bars, and with the band in which chance leaves
-    them; one look in a hundred is a false alarm. Twelve times are needed to decide.
+    them. The alarm is false nominally once in a hundred looks; in simulations 0 to 2.2 % of looks at 30 times
+    were, and up to 6 % of those at twelve, the fewest from which it decides.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.drift import drift_of_series

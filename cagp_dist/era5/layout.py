@@ -195,7 +195,7 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
         plain, time = plain.expand_dims("time"), time.reset_coords(drop=True).expand_dims("time")
     names = {latitude.dims[0]: "latitude", longitude.dims[0]: "longitude", time.dims[0]: "time"}
     plain = plain.rename({old: new for old, new in names.items() if old != new})
-    versions = _versions(dataset, time)
+    versions = _versions(dataset, field, time)
     if _VERSION in plain.dims:
         order = _final_first(dataset, plain.sizes[_VERSION])
         plain = plain.isel({_VERSION: order})
@@ -219,13 +219,15 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
     )
 
 
-def _versions(dataset: xr.Dataset, time: xr.DataArray) -> dict[str, tuple[str, NDArray[np.bool_]]]:
+def _versions(
+    dataset: xr.Dataset, field: xr.DataArray, time: xr.DataArray
+) -> dict[str, tuple[str, NDArray[np.bool_]]]:
     """Which versions are preliminary, along their dimension, or along the time that they stand beside."""
     if _VERSION not in dataset.variables:
         return {}
     stated = dataset.variables[_VERSION]
     preliminary = is_preliminary(stated.values)
-    if stated.dims == (_VERSION,):
+    if stated.dims == (_VERSION,) and _VERSION in field.dims:
         return {VERSION_IS_PRELIMINARY: (_VERSION, preliminary)}
     if stated.ndim == 0 or stated.dims == time.dims:
         return {VERSION_IS_PRELIMINARY: ("time", np.broadcast_to(preliminary, time.size).copy())}

@@ -98,7 +98,11 @@ def _final_now(job: Job, stored: "xr.Dataset", report: Report) -> bool:
         return False
     report(f"{_times(left.size)} preliminary (ERA5T): asking the source for the final fields")
     table = with_listed_times(job, left).observations
-    found = preliminary_times(_open(table, cache=job.root / "downloads", report=report))
+    try:
+        found = preliminary_times(_open(table, cache=job.root / "downloads", report=report))
+    except CagpError as error:  # what is there will do, until the source answers
+        report(f"the source did not say, the preliminary fields are used: {error}")
+        return False
     return found.size < left.size
 
 

@@ -80,7 +80,7 @@ class Workers:
                 executor = self._rejoined() if attempt > 1 else self()
                 before = executor.sent_bytes()
                 done = work(executor)
-                count(moved_bytes=executor.sent_bytes() - before)
+                count(moved_bytes=max(0, executor.sent_bytes() - before))
                 return done
             except ClusterLostError as error:
                 self.leave()

@@ -67,6 +67,8 @@ def test_a_time_is_final_if_a_source_has_it_as_final():
         "2020-01-01T00:00:00"
     )
     assert PRELIMINARY not in canonical(early, times=["2020-01-01"]).attrs
+    others = raw.drop_vars("expver").assign_coords(expver=("expver", [1, 5]))  # those of another variable
+    assert PRELIMINARY not in canonical(others).attrs
 
 
 def test_packed_values_are_decoded_and_their_encoding_is_gone(tmp_path):

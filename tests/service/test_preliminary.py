@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from cagp_dist.errors import NotReadyError
+from cagp_dist.service import ingest as ingestion
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job
@@ -59,6 +61,10 @@ def passed(folder, source):
     return days, read_group(series.current_version(folder / "out"), series.SCORES)
 
 
+def unanswered():
+    raise NotReadyError("the request waits")
+
+
 @pytest.mark.parametrize(
     ("kind", "layout"),
     [
@@ -87,6 +93,12 @@ def test_a_preliminary_day_is_replaced_when_its_final_field_is_there(
     days, again = passed(tmp_path, f"{kind}:{path}")
     assert [day.status for day in days] == [None, None]
     xr.testing.assert_identical(again, early)
+    if kind == "zarr":  # a source without an answer is no reason to do without what is there
+        with monkeypatch.context() as without:
+            without.setattr(ingestion, "_open", lambda *_, **__: unanswered())
+            days, again = passed(tmp_path, f"{kind}:{path}")
+        assert [day.status for day in days] == [None, None]
+        xr.testing.assert_identical(again, early)
 
     if changed:
         values[1] += 0.25

@@ -49,10 +49,23 @@ def test_what_is_no_address_is_refused_without_being_repeated(address, tmp_path)
     ended = CliRunner().invoke(app, ["run", str(job), "--output", address])
     assert ended.exit_code == 2
     assert "--output: it is no address of an object store" in ended.stderr
+    assert "canary" not in ended.stderr
     job.write_text(job_text(output={"root": address}))
     ended = CliRunner().invoke(app, ["run", str(job)])
     assert ended.exit_code == 2
     assert "expected s3://BUCKET or s3://BUCKET/PATH" in ended.stderr
+    assert "canary" not in ended.stderr
+
+
+@pytest.mark.parametrize("address", ["gs://maps/a", "S3://maps", "s3:/maps", "az://me:canary@maps/a"])
+def test_addresses_of_other_stores_are_no_folders(address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.toml").write_text(job_text())
+    ended = CliRunner().invoke(app, ["run", "job.toml", "--output", address])
+    assert ended.exit_code == 2
+    assert "of a kind that is not known here; expected a folder or s3://BUCKET/PATH" in ended.stderr
+    assert "canary" not in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["job.toml"]
 
 
 def test_work_has_a_folder_for_each_address(monkeypatch, tmp_path):

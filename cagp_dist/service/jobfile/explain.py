@@ -1,5 +1,6 @@
 """Validation errors of the job file as sentences: where, what came, what is expected, an example."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args, get_origin
 
@@ -9,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from cagp_dist.service.jobfile.values import resembling
 
+_LOGIN = re.compile(r"(?<=://)\S*[@?]\S*")
 _MOST_ERRORS = 8
 
 
@@ -141,11 +143,11 @@ def _one_of(words: Sequence[str]) -> str:
 
 
 def _toml(value: object) -> str:
-    """Write a value as TOML would, shortened."""
+    """Write a value as TOML would, shortened, and addresses without what might be a password."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, str):
-        text = f'"{value}"'
+        text = f'"{_LOGIN.sub("...", value)}"'
     elif isinstance(value, Mapping):
         text = "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
     elif isinstance(value, list | tuple):

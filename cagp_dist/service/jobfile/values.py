@@ -192,6 +192,10 @@ def output(value: str) -> str:
     """Check that runs can be published at a path or address."""
     if in_object_store(value):
         parse_address(value)
+    elif re.match(r"[A-Za-z][\w+.-]+:/", value):
+        raise ValueError(
+            "it is an address of a kind that is not known here; expected a folder or s3://BUCKET/PATH"
+        )
     return path(value)
 
 
