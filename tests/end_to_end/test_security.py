@@ -47,6 +47,11 @@ def cluster(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     common = ("--scheduler-file", file, "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
     scheduler = started(tmp_path, BIN / "dask", "scheduler", "--port", "0", *common)
     worker = started(tmp_path, BIN / "dask", "worker", "--nthreads", "1", *common)
+    until = time.monotonic() + 60.0
+    while not Path(file).is_file():  # what `cagp run` does not wait for
+        assert scheduler.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
     yield [scheduler, worker]
     for process in (worker, scheduler):
         process.terminate()

@@ -73,7 +73,8 @@ def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_a_new_worker_takes_the_place_of_a_lost_one():
+def test_a_new_worker_takes_the_place_of_a_lost_one(monkeypatch):
+    monkeypatch.setattr(runtime_dask, "WATCH_SECONDS", 0.1)
     with local_cluster(2) as client:
         executor = DaskExecutor(client)
         lost, process = next(iter(client.run(os.getpid).items()))
@@ -81,7 +82,7 @@ def test_a_new_worker_takes_the_place_of_a_lost_one():
         while lost in client.scheduler_info(n_workers=-1)["workers"]:
             time.sleep(0.01)
         client.wait_for_workers(2, timeout=60)
-        executor.gather([executor.submit(time.sleep, 1.5)])  # long enough for a look at the cluster
+        executor.gather([executor.submit(time.sleep, 1.5)])  # long enough for many looks at the cluster
         there = client.run(os.getpid)
         assert lost not in there
         for place in range(2):
