@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.runtime.spilling import describe_full_disks, spilling_of
+from cagp_dist.runtime.spilling import Spilling, describe_full_disks, spilling_of
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Watch:
         self._fewest = float("inf")
         self._worked = self._ended = now
         self._deserted = False
-        self._full_disks = ""
+        self._disks: dict[str, Spilling] = {}
 
     def look(self) -> list[str]:
         """Look at the cluster.
@@ -196,20 +196,25 @@ class Watch:
         )
 
     def _look_at_disks(self, workers: dict[str, dict[str, object]]) -> None:
-        """Ask paused workers whether their disks are full, and remember it: soon they may be gone."""
+        """Ask paused workers about their disks, and remember it until they go on: soon they may be gone."""
         paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
+        self._disks = {
+            address: disk
+            for address, disk in self._disks.items()
+            if address in paused or address not in workers
+        }
         if paused:
             with suppress(TimeoutError, OSError):  # busy or gone; the next look is soon
                 found = within(
                     ASK_SECONDS, lambda: self._client.run(spilling_of, workers=paused, on_error="ignore")
                 )
-                self._full_disks = describe_full_disks(found)
+                self._disks |= found
 
     def check_disks(self) -> None:
         """Raise `ClusterError` if the disk of a worker was seen to be full; another attempt would fill it."""
-        if self._full_disks:
+        if full := describe_full_disks(self._disks):
             raise ClusterError(
-                f"workers are out of memory, and so are the disks behind it: {self._full_disks}. Free space "
+                f"workers are out of memory, and so are the disks behind it: {full}. Free space "
                 "there, or start the workers with another --local-directory; then run the same job again.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
             )

@@ -104,6 +104,18 @@ def test_a_full_disk_of_a_worker_is_an_error_that_names_its_folder(then):
     assert "worker b" not in str(caught.value), "which is not paused"
 
 
+def test_a_worker_that_goes_on_has_no_full_disk_any_more():
+    client = Stub({"a": worker(status="paused")})
+    client.disks = {"a": FULL}
+    watch = Watch(client, Deadlines(), ["a"])
+    watch.look()
+    client.workers = {"a": worker(executing=1)}
+    watch.look()
+    client.workers = {}
+    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+        watch.look()
+
+
 def test_a_disk_that_takes_what_is_due_is_not_full():
     client = Stub({"a": worker(status="paused")})
     client.disks = {"a": Spilling("/spill/a", ("machine", 1), free_bytes=5 * 2**20, due_bytes=5 * 2**20)}
