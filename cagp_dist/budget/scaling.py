@@ -229,11 +229,15 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
     if not plan.keep_factors and cycle.depth > 1:
         solve += flop * size**3 / 3 + entry * size**2
     tile = entry * size * size + flop * 2 * size * size * columns
-    found = _coarse_space(plan.n, cycle.coarse) if cycle.coarse else []
-    found += _estimates(plan.n, size, cycle.products, blocks) if cycle.products else []
-    total -= 1e-9 * ENTRY_NANOSECONDS * plan.n * (plan.n + cycle.coarse) if found else 0.0
-    total -= 1e-9 * FLOP_NANOSECONDS * 2 * plan.n * cycle.coarse * (plan.n + 5 * cycle.coarse)
-    total -= sum(each.times * each.work for each in found[2:])
+    # what precedes the first iteration, and the part of the plan's work that it is
+    found = []
+    if k := cycle.coarse:
+        found += _coarse_space(plan.n, k)
+        total -= entry * plan.n * (plan.n + k) + flop * 2 * plan.n * k * (plan.n + 5 * k)
+    if cycle.products:
+        estimates = _estimates(plan.n, size, cycle.products, blocks)
+        found += estimates
+        total -= sum(each.times * each.work for each in estimates)
     projections = cycle.projections * steps * batches
     project = flop * 4 * plan.n * cycle.coarse * columns * together
     solves = cycle.stages * steps * batches * blocks * together * solve
