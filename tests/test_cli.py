@@ -321,6 +321,13 @@ def test_plan_says_how_a_job_scales(tmp_path):
     refused = cagp("plan", job, "--workers", "256", "--bandwidth", "10")
     assert refused.exit_code == 2
     assert "bandwidth '10' is no number with a unit" in refused.stderr
+    job.write_text(
+        JOB.replace('"block-gauss-seidel"', '"cholesky"').replace("iterations = 2\nblock_size = 100\n", "")
+    )
+    refused = cagp("plan", job, "--workers", "256")
+    assert refused.exit_code == 2
+    assert "Gram matrix 300 x 300 would take" in refused.stdout, "the plan itself is shown all the same"
+    assert "there is no model of exact Cholesky on more workers" in refused.stderr
 
 
 def test_plan_of_a_source_that_is_far_away_comes_from_the_job(job):

@@ -230,11 +230,9 @@ def plan(
 
         network = Network.parsed(bandwidth, latency)
         found = plan_job(_placed(_loaded(job, times), scheduler, insecure), workers=workers)
-        lines = [found.size.line(), *found.lines()]
-        if workers is not None:
-            lines += scaling_lines(found.plan, workers, network, solves=found.solves)
-        for line in lines:
-            typer.echo(line)
+        typer.echo("\n".join([found.size.line(), *found.lines()]))
+        if workers is not None:  # last, since not every solver is modelled
+            typer.echo("\n".join(scaling_lines(found.plan, workers, network, solves=found.solves)))
 
 
 @app.command(epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))
