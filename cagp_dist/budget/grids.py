@@ -35,8 +35,8 @@ def plan_ring_sweeps(
 ) -> Plan:
     """Plan stages over bands of whole rings of a complete grid; ``shuffled`` in another order.
 
-    ``block_size`` is None where points are solved one by one. A cycle has so many ``stages``, and
-    ``projections`` on ``coarse`` columns; ``tall`` matrices are kept from one to the next.
+    ``block_size`` is None where points are solved one by one. A cycle has so many ``stages``, all of them
+    together ``projections`` on ``coarse`` columns; ``tall`` matrices are kept from one to the next.
 
     Raises
     ------
@@ -71,10 +71,10 @@ def plan_ring_sweeps(
     width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
     cycles = stages * iterations
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * cycles)
-    flops += 4 * grid.latitudes * coarse * width_of_columns * projections * iterations
+    flops += 4 * grid.latitudes * coarse * width_of_columns * projections
     entries = grid.size * grid.latitudes // 2 * len(groups[:1])
     entries += 0 if on_grid else grid.size * demand.target_points
-    tasks = tasks_of_a_sweep * (2 + (stages + projections) * iterations) * len(groups)
+    tasks = tasks_of_a_sweep * (2 + stages * iterations + projections) * len(groups)
     return replace(
         plan_without_tiles(demand, method, iterations, peak, entries, flops, tasks),
         batches=tuple((group,) for group in groups),

@@ -26,7 +26,7 @@ class Cycle:
     Attributes
     ----------
     stages, projections : int
-        Stages over all blocks and projections of one iteration.
+        Stages over all blocks of one iteration, and projections of all iterations.
     barriers : int
         Of a stage whose blocks are solved at once: its colours, or one; 0: blocks follow each other.
     depth, coarse : int

@@ -59,7 +59,7 @@ def plan_sweeps(
     shuffled : bool
         Whether a solve copies its factor and its columns into another order.
     coarse, projections : int
-        Columns of a coarse space, and projections on it in each cycle, which are no stages here.
+        Columns of a coarse space, and projections on it in all cycles, which are no stages here.
     colours : int
         Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
     tall : int
@@ -145,14 +145,13 @@ def plan_sweeps(
         + (0 if diagonals_alone else n * size * size // 3 * factored)
     )
     entries += n * n + n * coarse if coarse else 0
-    flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * projections * iterations)
+    flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * projections)
     # of half the evaluations, each after a solve with every block, whose factor is not kept
     estimates = 2 * products if coarse else 0
     entries += estimates * n * size
     flops += estimates * n * (size * size // 3 + 2 * size)
-    tasks = (
-        len(groups) * iterations * (stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2))
-    )
+    tasks = iterations * stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2)
+    tasks *= len(groups)
     tasks += estimates * (STRIPS + blocks) if groups else 0
     if colours:
         alike = blocks // min(colours, blocks)

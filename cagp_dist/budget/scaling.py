@@ -238,7 +238,7 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
         estimates = _estimates(plan.n, size, cycle.products, blocks)
         found += estimates
         total -= sum(each.times * each.work for each in estimates)
-    projections = cycle.projections * steps * batches
+    projections = cycle.projections * batches
     project = flop * 4 * plan.n * cycle.coarse * columns * together
     solves = cycle.stages * steps * batches * blocks * together * solve
     left = max(total - projections * project - (solves if cycle.barriers else 0.0), 0.0)

@@ -110,7 +110,7 @@ class Affine(ABC):
 
     @property
     def projections(self) -> int:
-        """Projections on a coarse space in a cycle, which `stages` does not count."""
+        """Projections on a coarse space in all cycles, which `stages` does not count."""
         return 0
 
     @property

@@ -26,7 +26,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import Targets
 from cagp_dist.solvers.base import State
 from cagp_dist.solvers.checkpoints import Checkpoint, Draft, Kept, Record
-from cagp_dist.solvers.stages import CoarseSpace, Simultaneous, Stage
+from cagp_dist.solvers.stages import CoarseSpace, Simultaneous, Stage, stages_of_cycle
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
 
@@ -151,10 +151,12 @@ def adjoint_states(
         for iteration in range(begun + 1, iterations + 1):
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
-            for position in reversed(range(len(cycle))):
-                stage = cycle[position].at(done + iteration, place=iteration)
+            *before, last = stages_of_cycle(cycle, done + iteration, place=iteration, adjoint=True)
+            for stage in before:
                 for _, work in going:
-                    system.apply(stage, work, adjoint=True, final=final and position == 0)
+                    system.apply(stage, work, adjoint=True)
+            for _, work in going:
+                system.apply(last, work, adjoint=True, final=final)
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
             leftover = None if final else partial(_leftover, system, works, moved, moved[0])
@@ -231,8 +233,9 @@ def forward_passes(
     """
     work = system.forward(right)
     for iteration in range(1, iterations + 1):
-        for position, stage in enumerate(cycle):
-            last = iteration == iterations and position == len(cycle) - 1
-            here = stage.at(iterations + 1 - iteration, place=iteration)
-            system.apply(here, work, adjoint=False, final=last and not keep_residual)
+        number = iterations + 1 - iteration
+        *before, last = stages_of_cycle(cycle, number, place=iteration, adjoint=False)
+        for stage in before:
+            system.apply(stage, work, adjoint=False)
+        system.apply(last, work, adjoint=False, final=iteration == iterations and not keep_residual)
         yield work

@@ -43,7 +43,7 @@ from cagp_dist.solvers.named_parts import parts_of_text
 from cagp_dist.solvers.options import BLOCK_SIZE
 from cagp_dist.solvers.projection import project
 from cagp_dist.solvers.spectrum import admissible
-from cagp_dist.solvers.stages import Projection, Stage
+from cagp_dist.solvers.stages import Projection, Stage, without_repeats
 from cagp_dist.solvers.status import Status
 from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
 from cagp_dist.tiling import POINT_TILE
@@ -205,9 +205,7 @@ class Hybrid:
         others = [part for part in self._solvers if not isinstance(part, Affine)]
         actions = sum(min(part.iterations, demand.n) for part in others)
         coarse = sum(min(part.coarse_columns, demand.n) for part in affine) + actions
-        projected = actions + sum(
-            min(part.coarse_columns, demand.n) * part.projections * part.iterations for part in affine
-        )
+        projected = actions + sum(min(part.coarse_columns, demand.n) * part.projections for part in affine)
         # preconditioners stand beside the sweeps, and so do the matrices of k columns of two more passes
         stages = sum(part.stages * part.iterations for part in affine)
         beside = sum(part.cost(demand).memory_bytes for part in others)
@@ -249,7 +247,7 @@ class Hybrid:
             stages=sum(part.stages * part.iterations for part in parts),
             shuffled=any(part.shuffled or part.colours_at_once for part in parts),
             coarse=max(part.coarse_columns for part in parts),
-            projections=sum(part.projections * part.iterations for part in parts),
+            projections=sum(part.projections for part in parts),
             tall=max(part.tall for part in parts),
         )
 
@@ -332,8 +330,13 @@ class Hybrid:
                     for stage in part.cycle(gram, executor=executor, blocks=system.blocks)
                 ]
                 m = part.iterations
-                stages = [stage.at(k, place=k) for k in range(m, 0, -1) for stage in cycle]
-                forward = [stage.at(k, place=m + 1 - k) for k in range(m, 0, -1) for stage in cycle]
+                after = found[-1] if found else None
+                stages = without_repeats(
+                    [stage.at(k, place=k) for k in range(m, 0, -1) for stage in cycle], after=after
+                )
+                forward = without_repeats(
+                    [stage.at(k, place=m + 1 - k) for k in range(m, 0, -1) for stage in cycle], after=after
+                )
             else:
                 # by tiles, as the stages: a grid would factor all its wavenumbers
                 tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)

@@ -21,7 +21,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.runtime import single_threaded_blas
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.checkpoints import About, Draft, Kept, add_arrays, points_of
-from cagp_dist.solvers.stages import Stage
+from cagp_dist.solvers.stages import Stage, stages_of_cycle
 from cagp_dist.solvers.status import Status
 from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.tiling import COLUMN_GROUP, SMALLEST_ROW_TILE, Range
@@ -65,11 +65,11 @@ def adjoint_weights(
         for work in works:
             work.keeps_weights = True
         for iteration in range(1, iterations + 1):
-            for position in reversed(range(len(cycle))):
-                stage = cycle[position].at(iteration, place=iteration)
-                final = iteration == iterations and position == 0
-                for work in works:
-                    system.apply(stage, work, adjoint=True, final=final)
+            *before, last = stages_of_cycle(cycle, iteration, place=iteration, adjoint=True)
+            for work in works:
+                for stage in before:
+                    system.apply(stage, work, adjoint=True)
+                system.apply(last, work, adjoint=True, final=iteration == iterations)
         for columns, work in zip(batch, works, strict=True):
             yield columns, system.weights(work), system.read([work])[1]
             work.weights.clear()  # on the disk by now

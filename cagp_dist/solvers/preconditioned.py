@@ -66,8 +66,8 @@ class Preconditioned(Affine, ABC):
 
     @property
     def projections(self) -> int:
-        """Applications of the preconditioner in a cycle."""
-        return int(self.preconditioner is not None)
+        """Applications of the preconditioner in all cycles."""
+        return 0 if self.preconditioner is None else self.iterations
 
     @property
     def products(self) -> int:

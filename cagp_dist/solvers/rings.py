@@ -80,6 +80,11 @@ class RingProjection(Stage):
         """True: no error grows."""
         return True
 
+    @property
+    def idempotent(self) -> bool:
+        """True: it is a projection."""
+        return True
+
 
 class RingSystem:
     """The tasks of stages on a whole grid.

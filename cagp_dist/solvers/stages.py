@@ -50,6 +50,11 @@ class Stage(ABC):
         """Whether it differs from one cycle to the next."""
         return False
 
+    @property
+    def idempotent(self) -> bool:
+        """Whether a second one in a row changes nothing."""
+        return False
+
     def at(self, number: int, *, place: int) -> Self:
         """Return the stage of one cycle, counted from the end of the solve, from 1.
 
@@ -241,6 +246,11 @@ class Projection(Stage):
         """True: no error grows."""
         return True
 
+    @property
+    def idempotent(self) -> bool:
+        """True: it is a projection."""
+        return True
+
 
 @dataclass(frozen=True)
 class CoarseSpace(Stage):
@@ -350,3 +360,31 @@ class Recurrence(Stage):
         for _ in range(place - 1):
             before, rho = rho, 1.0 / (2.0 * ratio - rho)
         return replace(self, step=2.0 * rho / half, momentum=rho * before)
+
+
+def without_repeats(stages: Sequence[Stage], *, after: Stage | None = None) -> list[Stage]:
+    """Leave out projections that directly follow themselves, or are the first ``after`` themselves."""
+    kept = []
+    for stage in stages:
+        if stage is not after or not stage.idempotent:
+            kept.append(stage)
+        after = stage
+    return kept
+
+
+def stages_of_cycle(cycle: Sequence[Stage], number: int, *, place: int, adjoint: bool) -> list[Stage]:
+    """Give the stages of one cycle in the order in which a pass goes through them.
+
+    Without the projection that a cycle begins with if the one before it has ended with the same.
+
+    Parameters
+    ----------
+    cycle : sequence of Stage
+        In the order of the forward pass.
+    number, place : int
+        Of the cycle, counted from the end of the solve and from the beginning of the pass, from 1.
+    adjoint : bool
+        Whether the pass is the adjoint one, which goes through the stages in reverse order.
+    """
+    stages = [stage.at(number, place=place) for stage in (reversed(cycle) if adjoint else cycle)]
+    return without_repeats(stages, after=stages[-1] if place > 1 else None)

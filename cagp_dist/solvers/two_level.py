@@ -85,8 +85,8 @@ class TwoLevelBlockGaussSeidel(TwoLevel):
 
     @property
     def projections(self) -> int:
-        """Projections in a cycle."""
-        return 1
+        """Projections in all cycles."""
+        return self.iterations
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the blocks, and a projection."""
@@ -97,16 +97,18 @@ class TwoLevelBlockGaussSeidel(TwoLevel):
 class TwoLevelBlockJacobi(TwoLevel):
     """Damped block Jacobi with a coarse space: all blocks at once, also for long lengthscales.
 
-    A cycle is a projection, an update of `BlockJacobi`, and the projection again (math 6). The coarse space
-    holds what made large dampings diverge, so that a cycle takes nearly as much out as a sweep of
-    `TwoLevelBlockGaussSeidel`, and all its blocks are solved at the same time. Exactly calibrated if the
-    prior is right, after any number of cycles. On a complete latitude-longitude grid blocks are bands of
-    rings, and the coarse space is that of `TwoLevelBlockGaussSeidel` there.
+    A cycle is a projection, an update of `BlockJacobi`, and the projection again (math 6), which is done once
+    between two cycles, since a second one in a row changes nothing. The coarse space holds what made large
+    dampings diverge, so that a cycle takes nearly as much out as a sweep of `TwoLevelBlockGaussSeidel`, and
+    all its blocks are solved at the same time. Exactly calibrated if the prior is right, after any number of
+    cycles. On a complete latitude-longitude grid blocks are bands of rings, and the coarse space is that of
+    `TwoLevelBlockGaussSeidel` there.
 
     Parameters
     ----------
     iterations : int
-        Cycles, at least 0. Each costs an update of all blocks, and 8 n coarse q flops for q test points.
+        Cycles, at least 0. Each costs an update of all blocks and 4 n coarse q flops for q test points, the
+        first one twice as many.
     block_size : int
         Points of a block, at least 1.
     coarse : int
@@ -131,8 +133,8 @@ class TwoLevelBlockJacobi(TwoLevel):
 
     @property
     def projections(self) -> int:
-        """Projections in a cycle."""
-        return 2
+        """Projections in all cycles: that between two cycles is done once."""
+        return self.iterations + 1 if self.iterations else 0
 
     @property
     def products(self) -> int:

@@ -7,6 +7,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import TiledGram
 from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
+from cagp_dist.solvers.rings import RingSystem
+from cagp_dist.solvers.tiles import TileSystem
 
 from ..oracle import assert_close, block_diagonal, block_stage, compose
 from ..problems import regression_problem
@@ -72,6 +74,37 @@ def test_coarse_space_of_all_points_is_the_exact_solve(solver_class):
     mean, covariance = problem.dense.exact()
     assert_close(posterior.mean, mean)
     assert_close(posterior.covariance, covariance)
+
+
+@pytest.mark.parametrize("system", [TileSystem, RingSystem])
+def test_projections_in_a_row_are_done_once(system, monkeypatch):
+    """In a pass forward, an adjoint one, and in hybrids from one part to the next."""
+    calls = []
+    project = system._project
+
+    def counted(*args, **kwargs):
+        calls.append(args)
+        return project(*args, **kwargs)
+
+    monkeypatch.setattr(system, "_project", counted)
+    prior = cagp.Prior(cagp.Matern32(lengthscale=1.0), noise_variance=0.1)
+    grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 5), 8)
+    at = grid if system is RingSystem else grid.points
+    y = np.random.default_rng(0).standard_normal(grid.shape)
+    y = y if system is RingSystem else y.reshape(-1)
+    cycles, sweeps = cagp.TwoLevelBlockJacobi(3, 8, coarse=4), cagp.TwoLevelBlockGaussSeidel(2, 8, coarse=4)
+    for solver, expected in [
+        (cycles, 4),
+        (sweeps, 2),
+        (cagp.Hybrid([cycles, cycles]), 7),
+        (cagp.Hybrid([sweeps, cycles]), 5),
+    ]:
+        calls.clear()
+        cagp.condition(prior, at, y, [[0.0, 0.0, 1.0]], solver=solver)
+        assert len(calls) == expected, solver
+    calls.clear()
+    cagp.posterior_mean(prior, at, y, [[0.0, 0.0, 1.0]], solver=cycles)
+    assert len(calls) == 4, "forward"
 
 
 def test_long_lengthscales_need_a_coarse_space(problem):
