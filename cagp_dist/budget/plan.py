@@ -114,10 +114,11 @@ class Plan:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Bytes of a checkpoint, at most: columns twice, as for a recurrence, products, states."""
+        """Bytes of a checkpoint, at most: columns twice, as for a recurrence, products, states, bounds."""
         widest = max((batch[-1][1] - batch[0][0] for batch in self.batches if batch), default=0)
         products = (self.n + self.q) * self.iterations
-        return DOUBLE * (2 * self.n * widest + products + self.q * (self.fields + 1) * self.iterations)
+        states = self.q * (self.fields + 1) * self.iterations
+        return DOUBLE * (2 * self.n * widest + products + states + 2 * self.q)
 
     @property
     def cached_tiles(self) -> int:

@@ -128,6 +128,10 @@ class ExactVariance:
                 self._found = np.stack([variance, variance])
         return self._found
 
+    def take(self, bounds: Array) -> None:
+        """Take bounds (2, q) that were found, and perhaps tightened, before, in place of new ones."""
+        self._found = bounds
+
     def tighten(self, targets: Indices, found: Array) -> None:
         """Take other bounds (2, c) of it at some targets, after `bounds`, where they say more."""
         assert self._found is not None

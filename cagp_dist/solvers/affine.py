@@ -202,8 +202,7 @@ class Affine(ABC):
             start=problem.start,
             keep_leftover=problem.keep_leftover or (enough is not None and enough.reads_leftover),
             enough=enough,
-            # what decides when a group has enough is not kept
-            checkpoint=problem.checkpoint if enough is None else None,
+            checkpoint=problem.checkpoint,
         )
 
     @final

@@ -181,6 +181,8 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     gram = problem.gram
     for part in (solver, gram.kernel, plan.block_size, plan.rings_per_block, plan.batches, problem.first):
         found.update(repr(part).encode())
+    if problem.lanczos_steps:  # what they tell of the variance is kept
+        found.update(repr(problem.lanczos_steps).encode())
     X, noise, *targets = points_of(problem)
     add_arrays(found, [X, noise, problem.residuals, *targets])
     return found.hexdigest()

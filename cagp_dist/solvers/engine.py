@@ -16,7 +16,7 @@ A stage says how ``Mt'`` and W act on blocks (`cagp_dist.solvers.stages`), a sys
 how G is applied (`cagp_dist.solvers.tiles`, `cagp_dist.solvers.rings`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -25,12 +25,13 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import Targets
 from cagp_dist.solvers.base import State
-from cagp_dist.solvers.checkpoints import Checkpoint, Draft, Kept, Record
+from cagp_dist.solvers.checkpoints import About, Checkpoint, Draft, Kept, Record
 from cagp_dist.solvers.stages import CoarseSpace, Simultaneous, Stage, stages_of_cycle
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
 
 Work = TypeVar("Work")
+AnyWork = TypeVar("AnyWork", contravariant=True)
 
 
 class System(Protocol[Work]):
@@ -111,6 +112,26 @@ class System(Protocol[Work]):
         ...
 
 
+class Rule(Protocol[AnyWork]):
+    """Which groups of targets have enough; what it knows is kept with the solve."""
+
+    def begin(self, kept: Kept | None) -> None:
+        """Get ready for a solve, or for one that goes on from a checkpoint."""
+        ...
+
+    def __call__(self, group: Range, downdate: Array, work: AnyWork, iteration: int) -> bool:
+        """Whether a group with this downdate and work is left as it is after so many iterations."""
+        ...
+
+    def about(self) -> About:
+        """Numbers that `begin` goes on from."""
+        ...
+
+    def write(self, draft: Draft) -> bool:
+        """Write the arrays that it goes on from; whether workers see the place."""
+        ...
+
+
 def adjoint_states(
     system: System[Work],
     cycle: Sequence[Stage],
@@ -119,24 +140,26 @@ def adjoint_states(
     status: Status = Status.COMPLETED,
     start: State | None = None,
     keep_leftover: bool = False,
-    enough: Callable[[Range, Array, Work, int], bool] | None = None,
+    enough: Rule[Work] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Iterator[State]:
     """Yield the belief after every cycle, batch of targets by batch; from ``start`` on where it is given.
 
     A state can give its leftover until the next one is asked for; the last one only with ``keep_leftover``.
-    ``enough`` says of a group of targets, its downdate and its work after so many iterations whether it is
-    left as it is; ``iterations`` is then the most that are gone through. Groups are the same on every
-    executor, and so is where each one ends. With a ``checkpoint`` the states that it has are yielded first,
-    without their leftovers, and then those that follow, with the same bits; it takes no ``start``, and no
-    ``enough``.
+    With ``enough``, which says of a group of targets whether it is left as it is, ``iterations`` is the most
+    that are gone through. Groups are the same on every executor, and so is where each one ends. With a
+    ``checkpoint`` the states that it has are yielded first, without their leftovers, and then those that
+    follow, with the same bits; it takes no ``start``.
     """
     done = 0 if start is None else start.iteration
     moved = [0]  # how often the columns were changed
-    missed = False  # whether a group went through all iterations and had not enough
     psd = all(stage.weight_psd for stage in cycle) and (start is None or start.downdate_psd)
     record = Record()
     kept = None if checkpoint is None else checkpoint.latest()
+    if enough is not None:
+        enough.begin(kept)
+    # whether a group went through all iterations and had not enough
+    missed = kept is not None and kept.about.get("missed", False)
     if kept is not None:
         yield from record.read(kept)
     for number, batch in enumerate(system.batches):  # what a batch held is gone before the next one begins
@@ -148,6 +171,8 @@ def adjoint_states(
         else:
             works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
         going = list(zip(batch, works, strict=True))
+        if kept is not None and begun and "going" in kept.about:
+            going = _of_groups(going, kept.about["going"])
         for iteration in range(begun + 1, iterations + 1):
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
@@ -183,22 +208,37 @@ def adjoint_states(
             if checkpoint is not None:
                 record.add(replace(state, leftover=None))
                 if checkpoint.due():
-                    ended = [iterations] * number + [iteration] + [0] * (len(system.batches) - number - 1)
+                    ends_here = iteration == iterations or not going
+                    ended = [iterations] * number + [iterations if ends_here else iteration]
+                    about = {**record.about(), "done": ended + [0] * (len(system.batches) - number - 1)}
+                    if enough is not None:
+                        left = [list(group) for group, _ in going]
+                        about |= {**enough.about(), "going": left, "missed": missed}
                     saved = checkpoint.save(
-                        {**record.about(), "done": ended},
-                        partial(_save, record, system, works if iteration < iterations else []),
+                        about, partial(_save, record, system, [] if ends_here else works, enough)
                     )
-                    if saved is not None and system.forgets and iteration < iterations:
+                    if saved is not None and system.forgets and not ends_here:
                         works = [system.restore(columns, place, saved) for place, columns in enumerate(batch)]
-                        going = list(zip(batch, works, strict=True))
+                        going = _of_groups(zip(batch, works, strict=True), [group for group, _ in going])
             yield state
             if not going:
                 break
 
 
-def _save(record: Record, system: System[Work], works: Sequence[Work], draft: Draft) -> bool:
-    """Write the states so far, and what goes on; whether workers see the place."""
-    return record.write(draft) and system.save(works, draft)
+def _save(
+    record: Record, system: System[Work], works: Sequence[Work], enough: Rule[Work] | None, draft: Draft
+) -> bool:
+    """Write the states so far, what goes on, and what the rule knows; whether workers see the place."""
+    seen = record.write(draft) and system.save(works, draft)
+    return seen and (enough is None or enough.write(draft))
+
+
+def _of_groups(
+    works: Iterable[tuple[Range, Work]], groups: Sequence[Sequence[int]]
+) -> list[tuple[Range, Work]]:
+    """Take those of some groups of targets."""
+    wanted = {(start, stop) for start, stop in groups}
+    return [(group, work) for group, work in works if group in wanted]
 
 
 def _part(downdate: Array, group: Range, columns: slice) -> Array:

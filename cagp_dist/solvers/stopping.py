@@ -14,6 +14,7 @@ from cagp_dist.gram.quadrature import WIDTH, quadrature_bounds, tile_product
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem
+from cagp_dist.solvers.checkpoints import About, Draft, Kept
 from cagp_dist.solvers.kept_panels import Panels
 from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.tiling import Range
@@ -26,6 +27,10 @@ PART_OF_SWEEPS = 0.5
 
 WORTH_A_STEP = 0.01
 """Part of a variance by which the bounds of its computational part must differ to be tightened."""
+
+BOUNDS = "exact-variance"
+SPENT = "spent"
+"""What is kept of a decision: an array of a checkpoint, and some of its numbers."""
 
 
 @dataclass(eq=False)
@@ -55,7 +60,22 @@ class Enough:
 
     def __post_init__(self) -> None:
         self._prior = prior_variance(self.problem.gram.kernel, self.problem.targets)
-        self._bounds = self.problem.exact_variance.bounds(self.executor)
+
+    def begin(self, kept: Kept | None) -> None:
+        """Work out the bounds before the sweeps, or take them, as they were tightened, from a checkpoint."""
+        exact = self.problem.exact_variance
+        if kept is not None:
+            exact.take(kept.read(BOUNDS))
+            self._spent = {(start, stop): spent for start, stop, spent in kept.about[SPENT]}
+        self._bounds = exact.bounds(self.executor)
+
+    def about(self) -> About:
+        """Columns of products that decisions of each group took."""
+        return {SPENT: [[*group, spent] for group, spent in self._spent.items()]}
+
+    def write(self, draft: Draft) -> bool:
+        """Write the bounds of the exact variance, as far as they were tightened."""
+        return draft.write(BOUNDS, self._bounds)
 
     @property
     def reads_leftover(self) -> bool:

@@ -8,7 +8,7 @@ import signal
 import time
 import warnings
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 PROBLEM = regression_problem(140, q=30, lengthscale=0.25)
 AFFINE = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(solver, Affine)}
 ACTIONS = {name: POINT_SOLVERS[name] for name in ("conjugate-gradient", "random-actions", "mixed-actions")}
+SHARE = cagp.BlockGaussSeidel(4, 40, computational_share=1e-6)
 HYBRIDS = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(solver, cagp.Hybrid)}
 
 
@@ -237,6 +238,94 @@ def test_batches_of_targets_that_are_done_are_not_done_again(tmp_path, applied):
     assert len(applied) == stages - 3, "two iterations of the first batch and one of the second were kept"
 
 
+@pytest.fixture
+def groups_that_differ(monkeypatch):
+    """Groups of ten targets, or of two on rings, with bounds that tell little of the exact variance."""
+    for name, value in {"FEW_POINTS": 10, "NEIGHBOURS": 20, "GROUP": 8}.items():
+        monkeypatch.setattr(cagp.gram.exact_variance, name, value)
+    monkeypatch.setattr(cagp.tiling, "COLUMN_GROUP", 10)
+    monkeypatch.setattr(cagp.budget.grids, "COLUMN_GROUP", 2)
+
+
+def amid_far_and_beside():
+    """Three groups of targets: amid the points, far from them, and partly beside them."""
+    problem = regression_problem(140, q=30, lengthscale=0.4, noise_variance=0.1)
+    moved = np.repeat([[0.0, 0.0], [2.0, 2.0], [0.8, 0.0]], 10, axis=0)
+    return replace(problem, X_test=problem.X_test + moved)
+
+
+@pytest.mark.usefixtures("groups_that_differ")
+@pytest.mark.parametrize(
+    ("where", "solver", "steps", "forgets", "status"),
+    [
+        ("points", cagp.BlockGaussSeidel(30, 40), 0, False, cagp.Status.SHARE_REACHED),
+        ("points", cagp.BlockGaussSeidel(6, 40), 3, True, cagp.Status.SHARE_NOT_REACHED),
+        ("rings", cagp.BlockGaussSeidel(9, 30), 0, True, cagp.Status.SHARE_REACHED),
+        pytest.param(
+            *("points", cagp.Chebyshev(12), 2, True, cagp.Status.SHARE_NOT_REACHED),
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+def test_a_share_goes_on_wherever_it_was_cut_off(
+    where, solver, steps, forgets, status, tmp_path, applied, monkeypatch
+):
+    """After each save in turn: the same bits, status, iterations and bounds, and no work is done twice."""
+    for system in (TileSystem, RingSystem):
+        monkeypatch.setattr(system, "forgets", property(lambda self: forgets))
+    problem, worked_out = amid_far_and_beside(), []
+    bounds_of, product_of = cagp.gram.exact_variance.neighbour_bounds, cagp.solvers.stopping.tile_product
+
+    def bounds(*arguments, **named):
+        worked_out.append("bounds")
+        return bounds_of(*arguments, **named)
+
+    def product(*arguments):
+        multiply = product_of(*arguments)
+        return lambda columns: worked_out.append("product") or multiply(columns)
+
+    monkeypatch.setattr(cagp.gram.exact_variance, "neighbour_bounds", bounds)
+    monkeypatch.setattr(cagp.solvers.stopping, "tile_product", product)
+
+    def condition(**more):
+        stops = replace(solver, computational_share=0.5 if where == "points" else 0.01)
+        if where == "rings":
+            found = INPUTS["mirrored"].condition(stops, "points", **more)
+        else:
+            more = {"executor": SerialExecutor(), "covariance": "diagonal", "lanczos_steps": steps, **more}
+            found = problem.condition(stops, **more)
+        return found, np.array(found.computational_variance_bounds)
+
+    def done():
+        return len(applied) + len(worked_out)
+
+    reached = []
+    (whole, whole_bounds), total = condition(progress=lambda state: reached.append(done())), done()
+    assert len(set(whole.stats.iterations_by_target)) > (where == "points")
+    assert ("product" in worked_out) == (where == "points")
+    assert whole.status is status
+    kept = Checkpoints(tmp_path, seconds=0.0)
+    for cut, (before, after) in enumerate(pairwise([0, *reached]), start=1):
+        calls = []
+
+        def progress(state, cut=cut, calls=calls):
+            calls.append(state)
+            if len(calls) == cut:
+                raise CutError
+
+        applied.clear(), worked_out.clear()
+        with pytest.raises(CutError):
+            condition(checkpoints=kept, progress=progress)
+        assert done() == after - before, f"what precedes save {cut} is not done again"
+    applied.clear(), worked_out.clear()
+    again, again_bounds = condition(checkpoints=kept)
+    assert done() == total - reached[-1]
+    assert_same_bits(again, whole)
+    assert again.status is whole.status
+    np.testing.assert_array_equal(again.stats.iterations_by_target, whole.stats.iterations_by_target)
+    np.testing.assert_array_equal(again_bounds, whole_bounds)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -275,9 +364,9 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(damage, tmp_path, appl
         pytest.param(
             solver,
             id=name,
-            marks=() if name in (*OFTEN, "conjugate-gradient") else pytest.mark.exhaustive,
+            marks=() if name in (*OFTEN, "conjugate-gradient", "share") else pytest.mark.exhaustive,
         )
-        for name, solver in {**AFFINE, **ACTIONS, **HYBRIDS}.items()
+        for name, solver in {**AFFINE, **ACTIONS, **HYBRIDS, "share": SHARE}.items()
     ],
 )
 def test_a_checkpoint_takes_what_its_plan_says(solver, tmp_path):
@@ -360,7 +449,15 @@ def _module_and_name(place):
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("solver", [cagp.BlockGaussSeidel(6, 50), cagp.Chebyshev(6)], ids=["sweeps", "steps"])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        cagp.BlockGaussSeidel(6, 50),
+        cagp.Chebyshev(6),
+        cagp.BlockGaussSeidel(6, 50, computational_share=1e-4),
+    ],
+    ids=["sweeps", "steps", "share"],
+)
 def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path):
     """A checkpoint cuts what Dask would compute again: tasks of the sweeps before it never run twice."""
     problem = regression_problem(300, q=60)
@@ -384,6 +481,7 @@ def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path)
             progress=kill,
         )
     assert_same_bits(found, whole)
+    assert found.status is whole.status
 
 
 def test_workers_that_do_not_see_the_folder_keep_nothing_and_say_so(tmp_path, monkeypatch, caplog):
