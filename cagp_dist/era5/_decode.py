@@ -30,6 +30,9 @@ from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.variables import variable_named
 
+_NO_VERSION = "undef"
+"""What the decoder has for the version of a message that states none."""
+
 
 def main() -> int:
     """Decode one file, or several.
@@ -150,7 +153,7 @@ def _open(path: Path, folder: Path, variable: str) -> list[xr.Dataset]:
     with path.open("rb") as stream:
         kind = file_kind(stream.read(HEAD_BYTES), name="it")
     if kind is FileKind.GRIB:
-        return [_open_grib(path, variable)]
+        return _open_grib(path, variable)
     if kind is FileKind.NETCDF4:
         return [_open_netcdf(path, engine="h5netcdf")]
     if kind is FileKind.NETCDF3:
@@ -169,42 +172,38 @@ def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
     return xr.open_dataset(path, chunks=None, decode_timedelta=False, **options)
 
 
-def _open_grib(path: Path, variable: str) -> xr.Dataset:
+def _open_grib(path: Path, variable: str) -> list[xr.Dataset]:
+    """Open the messages of a variable: those of each experiment version as a dataset of their own.
+
+    The decoder would keep one message of a time, the last in the file, whatever their versions are.
+    """
     found = _grib_parameters(path, variable)
-    # an index file beside the GRIB would be unpickled, and could run anything: indexpath=""
-    options = {"indexpath": "", "errors": "raise", "filter_by_keys": {"paramId": found}}
-    dataset = xr.open_dataset(
-        path, engine="cfgrib", chunks=None, decode_timedelta=False, backend_kwargs=options
-    )
-    dataset = _with_versions(dataset, _grib_versions(path, found))
-    return _in_scanning_order(dataset.rename({str(name): variable for name in dataset.data_vars}))
+    versions = _grib_versions(path, found)
+    datasets = []
+    for version in versions:
+        filters = {"paramId": found} | ({"expver": version} if len(versions) > 1 else {})
+        # an index file beside the GRIB would be unpickled, and could run anything: indexpath=""
+        options = {"indexpath": "", "errors": "raise", "filter_by_keys": filters}
+        dataset = xr.open_dataset(
+            path, engine="cfgrib", chunks=None, decode_timedelta=False, backend_kwargs=options
+        )
+        dataset = _in_scanning_order(dataset.rename({str(name): variable for name in dataset.data_vars}))
+        datasets.append(dataset.assign_coords(expver=version))
+    return datasets
 
 
-def _with_versions(dataset: xr.Dataset, versions: dict[np.datetime64, str]) -> xr.Dataset:
-    """Put the versions of messages beside the times of the field, as NetCDF files of the store have them."""
-    if "valid_time" not in dataset.variables or dataset["valid_time"].ndim > 1:
-        return dataset
-    times = dataset["valid_time"]
-    found = [versions.get(time, "") for time in np.atleast_1d(times.values.astype("datetime64[m]"))]
-    return dataset.assign_coords(expver=(times.dims, np.array(found).reshape(times.shape)))
-
-
-def _grib_versions(path: Path, parameter: int) -> dict[np.datetime64, str]:
-    """Experiment version of each time of a parameter, where messages state one."""
+def _grib_versions(path: Path, parameter: int) -> list[str]:
+    """List the experiment versions of the messages of a parameter; `_NO_VERSION` of those that state none."""
     import eccodes
 
-    found: dict[np.datetime64, str] = {}
+    found: dict[str, None] = {}
     with path.open("rb") as stream:
         while (message := eccodes.codes_grib_new_from_file(stream, headers_only=True)) is not None:
-            if int(eccodes.codes_get(message, "paramId")) == parameter and eccodes.codes_is_defined(
-                message, "expver"
-            ):
-                day, clock = (int(eccodes.codes_get(message, f"validity{part}")) for part in ("Date", "Time"))
-                text = f"{day // 10_000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
-                time = np.datetime64(f"{text}T{clock // 100:02d}:{clock % 100:02d}", "m")
-                found[time] = str(eccodes.codes_get(message, "expver", ktype=str))
+            if int(eccodes.codes_get(message, "paramId")) == parameter:
+                stated = bool(eccodes.codes_is_defined(message, "expver"))
+                found[str(eccodes.codes_get(message, "expver", ktype=str)) if stated else _NO_VERSION] = None
             eccodes.codes_release(message)
-    return found
+    return list(found)
 
 
 def _in_scanning_order(dataset: xr.Dataset) -> xr.Dataset:

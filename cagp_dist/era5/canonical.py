@@ -34,7 +34,7 @@ from cagp_dist.era5.selection import (
     time_positions,
 )
 from cagp_dist.errors import DataError
-from cagp_dist.store.preliminary import marked, still_preliminary
+from cagp_dist.store.preliminary import marked, preliminary_times, still_preliminary
 from cagp_dist.tables import unmarked
 from cagp_dist.variables import T2M, Variable, canonical_name, described, range_error
 
@@ -96,7 +96,7 @@ def canonical(
     ------
     DataError
         If the variable is absent, a selected time is absent, has no values or appears twice with different
-        values, several levels are there and none is chosen, the unit is not one of the quantity's, values
+        values (where one is preliminary and the other final, the final one is taken), several levels are there and none is chosen, the unit is not one of the quantity's, values
         are not plausible, the grid is not a regular one, or an axis or a value is out of line with the others
         as a damaged file has it (`cagp_dist.era5.damage`).
     ConfigurationError
@@ -241,17 +241,22 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     Raises
     ------
     DataError
-        If variables or grids differ, or a time is there twice with different values.
+        If variables or grids differ, or a time is there twice with different values, none of which is
+        preliminary or all of which are: of a preliminary field and the final one, the final one is taken.
     """
     variables = [field_variable(part) for part in parts]
     first, latitude, longitude = variables[0], parts[0]["latitude"].values, parts[0]["longitude"].values
     for part, variable in zip(parts, variables, strict=True):
         _check_same(first, variable)
         _check_same_grid((latitude, longitude), (part["latitude"].values, part["longitude"].values))
-    values = np.concatenate([part[first.name].values for part in parts])
-    moments = np.concatenate([part["time"].values for part in parts])
-    field = assemble(*_merge_times(values, moments), latitude, longitude, first)
-    return noting(marked(field, still_preliminary(parts)), parts)
+    preliminary = still_preliminary(parts)
+    values, moments = [], []
+    for part in parts:
+        best = ~np.isin(part["time"].values, np.setdiff1d(preliminary_times(part), preliminary))
+        values.append(part[first.name].values[best])
+        moments.append(part["time"].values[best])
+    merged = _merge_times(np.concatenate(values), np.concatenate(moments))
+    return noting(marked(assemble(*merged, latitude, longitude, first), preliminary), parts)
 
 
 def _check_same(first: Variable, other: Variable) -> None:
@@ -341,7 +346,8 @@ def _load(
             "selected time; fetch these steps, or select other times."
         )
     time_positions(found, wanted)
-    return values, found, np.setdiff1d(found[only_early], found[~only_early])
+    best = ~(only_early & np.isin(found, found[~only_early]))  # where both are there, the final one
+    return values if best.all() else values[best], found[best], found[only_early & best]
 
 
 def _scaled(values: NDArray[np.floating], scale: tuple[float, float]) -> Values:

@@ -43,14 +43,17 @@ def raw_dataset(
     )
 
 
-def grib(times, *, version="0001"):
-    """The built-in sample's message, once for each time, of an experiment version."""
+def grib(times, *, version="0001", warmer=0.0, step=0):
+    """The built-in sample's message, once for each start, of an experiment version, some hours ahead."""
     message = (files("cagp_dist.era5") / "data" / SAMPLE_FILE).read_bytes()
     handle = eccodes.codes_new_from_message(message)
+    if warmer:
+        eccodes.codes_set_values(handle, eccodes.codes_get_values(handle) + warmer)
     parts = []
     for time in times:
         eccodes.codes_set(handle, "dataDate", int(time[:10].replace("-", "")))
         eccodes.codes_set(handle, "dataTime", int(time[11:13]) * 100)
+        eccodes.codes_set(handle, "stepRange", step)
         eccodes.codes_set(handle, "expver", version)
         parts.append(eccodes.codes_get_message(handle))
     eccodes.codes_release(handle)

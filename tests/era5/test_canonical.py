@@ -61,8 +61,15 @@ def test_a_time_is_final_if_a_source_has_it_as_final():
     early = raw.assign_coords(expver=("valid_time", ["0001", "0005", "0005"]))
     late = raw.isel(valid_time=[1]).assign_coords(expver=("valid_time", ["0001"]))
     assert canonical(early).attrs[PRELIMINARY] == "2020-01-02T00:00:00 2020-01-03T00:00:00"
-    for field in (canonical(early, late), joined([canonical(early), canonical(late)])):
-        assert field.attrs[PRELIMINARY] == "2020-01-03T00:00:00"
+    expected = canonical(early)
+    early.t2m[1] += 1.0  # and was corrected before it was final
+    for parts in ((early, late), (late, early)):
+        for field in (canonical(*parts), joined([canonical(part) for part in parts])):
+            assert field.attrs[PRELIMINARY] == "2020-01-03T00:00:00"
+            np.testing.assert_array_equal(field.t2m, expected.t2m)
+    again = early.isel(valid_time=[1]) + 1.0
+    with pytest.raises(DataError, match="2020-01-02T00:00 appears twice with different values"):
+        canonical(early, again.assign_coords(expver=("valid_time", ["0005"])))
     assert canonical(raw.isel(valid_time=0).assign_coords(expver="0005")).attrs[PRELIMINARY] == (
         "2020-01-01T00:00:00"
     )

@@ -5,7 +5,7 @@ import io
 import json
 import logging
 import os
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -103,22 +103,35 @@ def test_a_request_is_queued_delivered_checked_and_cached(server, tmp_path):
     assert len(cache_files(tmp_path, "")) == 2
 
 
-def test_a_preliminary_field_is_asked_for_again_when_the_final_one_should_be_there(server, tmp_path):
-    """At most once a day, and not for fields that are younger than the delay."""
+def test_a_preliminary_field_is_asked_for_again_when_the_final_one_should_be_there(
+    server, tmp_path, monkeypatch
+):
+    """At most once a day, not while the field is younger than the delay, and not after the final one came."""
     server.behaviour.states = ["successful"]
     server.behaviour.deliver = lambda request: grib(asked(request), version="0005")
     early = fetch(tmp_path)
     assert early.attrs["preliminary_times"] == "2020-01-01T00:00:00 2020-01-01T12:00:00"
-    server.behaviour.deliver = lambda request: grib(asked(request))
-    xr.testing.assert_identical(fetch(tmp_path), early)
     (data,) = cache_files(tmp_path, ".data")
-    two_days_ago = time.time() - 2 * 86_400.0
-    os.utime(data, (two_days_ago, two_days_ago))
-    assert "preliminary_times" not in fetch(tmp_path).attrs
-    assert len(server.jobs) == 2
-    os.utime(data, (two_days_ago, two_days_ago))
-    fetch(tmp_path)
-    assert len(server.jobs) == 2
+
+    def asks(*, days_after_the_field, days_after_the_last):
+        """Fetch at another time, and say how often the store was asked, and whether it is preliminary."""
+        now = datetime(2020, 1, 1, tzinfo=UTC).timestamp() + 86_400.0 * days_after_the_field
+        last = now - 86_400.0 * days_after_the_last
+        os.utime(data, (last, last))
+        before = len(server.jobs)
+        with monkeypatch.context() as then:
+            then.setattr(cds_cache.time, "time", lambda: now)
+            field = fetch(tmp_path)
+        return len(server.jobs) - before, "preliminary_times" in field.attrs
+
+    young, old = cds_cache.FINAL_AFTER_DAYS - 0.01, cds_cache.FINAL_AFTER_DAYS + 0.01
+    assert asks(days_after_the_field=young, days_after_the_last=2.0) == (0, True)
+    assert asks(days_after_the_field=old, days_after_the_last=0.99) == (0, True)
+    assert asks(days_after_the_field=old, days_after_the_last=1.01) == (1, True)
+    server.behaviour.deliver = lambda request: grib(asked(request))
+    assert asks(days_after_the_field=old, days_after_the_last=0.99) == (0, True)
+    assert asks(days_after_the_field=old, days_after_the_last=1.01) == (1, False)
+    assert asks(days_after_the_field=old, days_after_the_last=1.01) == (0, False)
 
 
 def test_grib_of_two_months_is_two_requests_queued_together(server, tmp_path):

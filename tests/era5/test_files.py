@@ -241,14 +241,65 @@ def test_the_decoder_is_not_given_the_key(write, scratch, tmp_path, monkeypatch)
     assert str(caught.value).endswith(":/somewhere")
 
 
+def scanned_westward():
+    """Europe in GRIB 2 with each row from east to west, whose longitudes the decoder lists in another order."""
+    handle = eccodes.codes_new_from_message(EUROPE.read_bytes())
+    values = eccodes.codes_get_values(handle).reshape(41, 67)[:, ::-1]
+    east, west = (
+        eccodes.codes_get(handle, f"longitudeOf{end}GridPointInDegrees") for end in ("Last", "First")
+    )
+    keys = {
+        "edition": 2,
+        "iScansNegatively": 1,
+        "longitudeOfFirstGridPointInDegrees": east,
+        "longitudeOfLastGridPointInDegrees": west % 360.0,
+    }
+    for key, value in keys.items():
+        eccodes.codes_set(handle, key, value)
+    eccodes.codes_set_values(handle, values.ravel())
+    message = eccodes.codes_get_message(handle)
+    eccodes.codes_release(handle)
+    return message
+
+
 @in_this_process
-def test_a_regional_file_across_greenwich_is_the_part_of_the_global_field(scratch):
+@pytest.mark.parametrize("message", [EUROPE.read_bytes, scanned_westward])
+def test_a_regional_file_across_greenwich_is_the_part_of_the_global_field(write, scratch, message):
     sample = open_source("sample", area=(60.0, -10.0, 30.0, 40.0), cache_directory=scratch)
-    field = open_file(EUROPE, scratch=scratch)
+    field = open_file(write(message(), "europe.grib"), scratch=scratch)
     assert field.t2m.shape == (1, 41, 67)
     np.testing.assert_allclose(field.t2m, sample.t2m, atol=2e-3)  # 24 bits of a smaller range
     for name in ("time", "latitude", "longitude"):
         np.testing.assert_array_equal(field[name], sample[name])
+
+
+@in_this_process
+@pytest.mark.parametrize("order", [1, -1], ids=["final first", "preliminary first"])
+def test_of_two_versions_of_a_time_in_grib_the_final_one_is_taken(write, scratch, order):
+    """Whatever the decoder does with several messages of a time, it never sees two."""
+    noon, evening = "2020-01-01T12", "2020-01-01T18"
+    messages = [grib([noon]), grib([noon, evening], version="0005", warmer=1.0)]
+    field = open_file(write(b"".join(messages[::order]), "both.grib"), scratch=scratch)
+    assert field.attrs["preliminary_times"] == "2020-01-01T18:00:00"
+    sample = open_source("sample", cache_directory=scratch).t2m[0]
+    for at, warmer in enumerate([0.0, 1.0]):
+        np.testing.assert_allclose(field.t2m[at], sample + warmer, atol=2e-3)
+
+
+@in_this_process
+@pytest.mark.parametrize("order", [1, -1])
+def test_versions_of_a_table_of_starts_and_steps_are_those_of_its_messages(write, scratch, order):
+    starts = ["2020-01-01T00", "2020-01-01T12"]
+    parts = [
+        grib([start], version=version, step=step)
+        for start, version in zip(starts, ["0001", "0005"], strict=True)
+        for step in (0, 1)
+    ]
+    parts.append(grib(starts[1:], warmer=1.0))  # the final one of this hour came meanwhile
+    field = open_file(write(b"".join(parts[::order]), "steps.grib"), scratch=scratch)
+    assert field.attrs["preliminary_times"] == "2020-01-01T13:00:00"
+    warmer = field.t2m - open_source("sample", cache_directory=scratch).t2m.values
+    np.testing.assert_allclose(warmer.mean(("latitude", "longitude")), [0.0, 0.0, 1.0, 0.0], atol=1e-3)
 
 
 def test_a_corrupted_grib_message_is_refused(write, scratch):
