@@ -91,7 +91,7 @@ def prune(
 def drift(
     root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
     last: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many of the newest times are looked at.")
+        int, typer.Option(metavar="N", help="How many of the newest times are looked at, at least 12.")
     ] = 30,
     debug: Debug = False,
 ) -> None:

@@ -96,9 +96,10 @@ def canonical(
     ------
     DataError
         If the variable is absent, a selected time is absent, has no values or appears twice with different
-        values (where one is preliminary and the other final, the final one is taken), several levels are there and none is chosen, the unit is not one of the quantity's, values
-        are not plausible, the grid is not a regular one, or an axis or a value is out of line with the others
-        as a damaged file has it (`cagp_dist.era5.damage`).
+        values (of a preliminary field and the final one, the final one is taken), several levels are there
+        and none is chosen, the unit is not one of the quantity's, values are not plausible, the grid is not a
+        regular one, or an axis or a value is out of line with the others as a damaged file has it
+        (`cagp_dist.era5.damage`).
     ConfigurationError
         If variable, times, area or grid_degrees are not valid.
 

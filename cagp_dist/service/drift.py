@@ -13,6 +13,7 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.store import series
 from cagp_dist.store.arrays import read_group
+from cagp_dist.text import counted
 
 FEWEST_TIMES = 12
 """Two in each batch of `cagp_dist.calibration.drift`."""
@@ -64,7 +65,8 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
     root : path
         Output folder of a job of `cagp_dist.service.daily.daily`.
     last : int
-        How many of the newest times are looked at, those whose runs were removed left out.
+        How many of the newest times are looked at, those whose runs were removed left out; at least
+        `FEWEST_TIMES`.
 
     Returns
     -------
@@ -73,10 +75,15 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
     Raises
     ------
     ConfigurationError
-        If there is no series.
+        If there is no series, or ``last`` is below `FEWEST_TIMES`.
     StoreError
         If the series or a run of it is damaged.
     """
+    if last < FEWEST_TIMES:
+        raise ConfigurationError(
+            f"{counted(last, 'time')} cannot decide whether error bars have drifted; expected --last "
+            f"{FEWEST_TIMES} or more."
+        )
     version = series.current_version(root)
     if version is None:
         raise ConfigurationError(

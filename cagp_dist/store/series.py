@@ -36,6 +36,7 @@ KEPT = 2
 GRIDDED = ("map", "map_std")
 SCORES, VERSION, RUN_KEY = "scores", "version", "run_key"
 IS_PRELIMINARY = "preliminary"
+UNKNOWN = -1
 _STATED = ("status", "calibration_status")
 
 
@@ -282,7 +283,7 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
     else:
         old = read_group(before, name)
     if name == SCORES and IS_PRELIMINARY not in old:  # of a series that is older than this variable
-        old[IS_PRELIMINARY] = _whether_preliminary(np.zeros(old.sizes["time"], dtype=bool))
+        old[IS_PRELIMINARY] = _whether_preliminary(np.full(old.sizes["time"], UNKNOWN))
     kept = old.sel(time=old["time"].values != group["time"].values[0])
     try:
         found = xr.concat(
@@ -296,12 +297,21 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
         )
     except ValueError as error:
         raise _other(name, str(error)) from error
+    if name == SCORES:
+        found[IS_PRELIMINARY].attrs = group[IS_PRELIMINARY].attrs
     return found.sortby("time").assign_attrs(group.attrs)
 
 
 def _whether_preliminary(of_times: np.ndarray) -> xr.Variable:
-    said = "1 if the observations of the time were preliminary (ERA5T), 0 if they were final"
-    return xr.Variable("time", of_times.astype(np.int64), {"long_name": said})
+    """Write the variable `IS_PRELIMINARY`: 1 or True, 0 or False, or `UNKNOWN`."""
+    attributes = {
+        "long_name": "whether the observations of the time were preliminary (ERA5T)",
+        "flag_values": [UNKNOWN, 0, 1],
+        "flag_meanings": "unknown not_preliminary preliminary",
+        "comment": "0: they were final, or their source states no versions. "
+        f"{UNKNOWN}: the result is older than this variable; they may have been either.",
+    }
+    return xr.Variable("time", of_times.astype(np.int64), attributes)
 
 
 def _without_fields(group: xr.Dataset) -> xr.Dataset:

@@ -242,7 +242,7 @@ def test_the_decoder_is_not_given_the_key(write, scratch, tmp_path, monkeypatch)
 
 
 def scanned_westward():
-    """Europe in GRIB 2 with each row from east to west, whose longitudes the decoder lists in another order."""
+    """Europe in GRIB 2, each row from east to west: the decoder lists its longitudes in another order."""
     handle = eccodes.codes_new_from_message(EUROPE.read_bytes())
     values = eccodes.codes_get_values(handle).reshape(41, 67)[:, ::-1]
     east, west = (

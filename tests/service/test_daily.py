@@ -81,6 +81,14 @@ def opened(folder: Path, group: str) -> xr.Dataset:
         return found.load()
 
 
+def rewritten(version: Path, name: str, change) -> None:
+    """Give a group of a version other content, with digests that fit it."""
+    group = change(read_group(version, name))
+    shutil.rmtree(version / name)
+    write_group(version, name, group)
+    manifest.manifest_path(version).write_text(manifest.build(version, name=version.name))
+
+
 def test_every_day_one_time_is_solved_and_put_into_the_series(tmp_path, solves, monkeypatch):
     applied, sweeps = [], []
 
@@ -130,8 +138,18 @@ def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves
     write_source(source, [DAYS[0], DAYS[2]])
     assert [day.version for day in daily(the_job(tmp_path, times=ALL))] == [1, 2]
     before = opened(tmp_path, "map")
+    rewritten(  # as of a package that did not record which fields were preliminary
+        series.current_version(tmp_path / "out"),
+        series.SCORES,
+        lambda scores: scores.drop_vars(series.IS_PRELIMINARY),
+    )
     write_source(source, DAYS[:3])
     assert [day.version for day in daily(the_job(tmp_path, times=ALL))] == [None, 3, None]
+    recorded = opened(tmp_path, "scores")[series.IS_PRELIMINARY]
+    assert recorded.values.tolist() == [series.UNKNOWN, 0, series.UNKNOWN]
+    assert recorded.dtype == np.int64
+    assert dict(zip(recorded.flag_values, recorded.flag_meanings.split(), strict=True))[-1] == "unknown"
+    assert check_series(tmp_path / "out").compared == 3
     assert len(solves) == 3
     late = opened(tmp_path, "map")
     assert [str(time)[:10] for time in late.time.values] == DAYS[:3]
@@ -143,6 +161,7 @@ def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves
     xr.testing.assert_equal(corrected.isel(time=[0, 2]), before)
     assert not np.array_equal(corrected.t2m_mean.values[1], late.t2m_mean.values[1])
     assert scores.version.values.tolist() == [1, 4, 2]
+    xr.testing.assert_identical(scores[series.IS_PRELIMINARY].variable, recorded.variable)
     assert series.verify(tmp_path / "out").name == "000004.zarr"
 
 
@@ -214,14 +233,6 @@ def test_a_prior_that_moves_with_the_newest_time_is_refused_for_several(tmp_path
     moving = {"mean": "constant", "fit_times": {"last": "2d", "at": "00:00"}}
     with pytest.raises(ConfigurationError, match="would change each day"):
         list(daily(the_job(tmp_path, times=ALL, prior=moving)))
-
-
-def rewritten(version: Path, name: str, change) -> None:
-    """Give a group of a version other content, with digests that fit it."""
-    group = change(read_group(version, name))
-    shutil.rmtree(version / name)
-    write_group(version, name, group)
-    manifest.manifest_path(version).write_text(manifest.build(version, name=version.name))
 
 
 def test_verify_compares_the_series_with_the_runs_that_it_names(tmp_path):

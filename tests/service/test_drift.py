@@ -12,7 +12,7 @@ from cagp_dist.calibration.drift import drift
 from cagp_dist.calibration.verdict import compact_cells
 from cagp_dist.cli import app
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.service.drift import drift_of_series
+from cagp_dist.service.drift import FEWEST_TIMES, drift_of_series
 from cagp_dist.store import series
 from cagp_dist.store.arrays import write_group
 
@@ -78,6 +78,16 @@ def test_times_whose_runs_were_removed_have_no_part_and_few_times_decide_nothing
         shutil.rmtree(kept / "runs" / f"{number:032x}.zarr")
     said = CliRunner().invoke(app, ["drift", str(kept)])
     assert (said.exit_code, said.stdout[:27]) == (0, "undecided: 10 of the 12 tim")
+
+
+@pytest.mark.parametrize("last", [-1, 1, FEWEST_TIMES - 1])
+def test_fewer_times_than_decide_are_not_asked_for(history, last):
+    said = CliRunner().invoke(app, ["drift", str(history[1]), "--last", str(last)])
+    assert said.exit_code == 2
+    assert f"expected --last {FEWEST_TIMES} or more" in " ".join(said.stderr.split())
+    assert CliRunner().invoke(app, ["drift", str(history[1]), "--last", str(FEWEST_TIMES)]).exit_code == 4
+    told = CliRunner().invoke(app, ["drift", "--help"]).stdout.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ")
+    assert f"looked at, at least {FEWEST_TIMES}." in " ".join(told.split())
 
 
 def test_a_folder_without_a_series_is_named(tmp_path):
