@@ -330,6 +330,15 @@ def test_plan_says_how_a_job_scales(tmp_path):
     assert "there is no model of exact Cholesky on more workers" in refused.stderr
 
 
+def test_plan_of_a_job_that_the_disk_does_not_take_is_shown_all_the_same(job, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
+    result = cagp("plan", job)
+    assert result.exit_code == 2
+    assert "300 points observed" in result.stdout
+    assert "disk: about 8" in result.stdout
+    assert "1 MiB are free in" in result.stderr
+
+
 def test_plan_of_a_source_that_is_far_away_comes_from_the_job(job):
     assert "300 points observed, 40 held out, 32 map cells, 1 time" in cagp("plan", job).stdout
     assert not (job.parent / "out").exists()

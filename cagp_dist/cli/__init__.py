@@ -226,11 +226,14 @@ def plan(
     with reported_errors(debug=debug):
         from cagp_dist.budget.network import Network
         from cagp_dist.budget.scaling import scaling_lines
-        from cagp_dist.service.plan import plan_job
+        from cagp_dist.service.plan import JobPlan, plan_job
+
+        def show(found: JobPlan) -> None:
+            typer.echo("\n".join([found.size.line(), *found.lines()]))
 
         network = Network.parsed(bandwidth, latency)
-        found = plan_job(_placed(_loaded(job, times), scheduler, insecure), workers=workers)
-        typer.echo("\n".join([found.size.line(), *found.lines()]))
+        checked = _placed(_loaded(job, times), scheduler, insecure)
+        found = plan_job(checked, workers=workers, on_plan=show)  # shown also where the disk is too small
         if workers is not None:  # last, since not every solver is modelled
             typer.echo("\n".join(scaling_lines(found.plan, workers, network, solves=found.solves)))
 

@@ -9,9 +9,16 @@ import shutil
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from cagp_dist.text import bytes_text
+
+Disk: TypeAlias = tuple[str, str, int]
+"""What tells a file system from others: machine, device and 0, or what `disk_of` says."""
+
+SHARED_TYPES = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "smb", "wekafs")
+"""With which the types of file systems begin that several machines mount."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +29,8 @@ class Spilling:
     ----------
     folder : str
         Where it puts what its memory does not hold.
-    disk : tuple of str and int
-        Machine and device of the folder: that of several workers may be one.
+    disk : Disk
+        Of the folder: that of several workers may be one.
     free_bytes : int
         What the disk still takes.
     due_bytes : int
@@ -31,7 +38,7 @@ class Spilling:
     """
 
     folder: str
-    disk: tuple[str, int]
+    disk: Disk
     free_bytes: int
     due_bytes: int
 
@@ -41,25 +48,64 @@ class Spilling:
         return self.free_bytes < self.due_bytes
 
 
-def spilling_of(dask_worker: Any) -> Spilling:
-    """Look at the disk of a worker; called on it."""
+def spilling_of(dask_worker: Any) -> Spilling | None:
+    """Look at the disk of a worker; called on it. None where it puts nothing there."""
     folder = dask_worker.local_directory
     manager = dask_worker.memory_manager
-    held = getattr(getattr(manager.data, "fast", None), "total_weight", 0)  # 0: nothing is put on a disk
+    fast = getattr(manager.data, "fast", None)  # Dask's mapping of two parts, memory and disk
+    if fast is None:
+        return None
     above = dask_worker.monitor.get_process_memory() - (manager.memory_limit or 0) * (
         manager.memory_target_fraction or manager.memory_spill_fraction or 1.0
     )
+    usage, mounts = shutil.disk_usage(folder), Path("/proc/self/mountinfo")  # which only Linux has
     return Spilling(
         folder=os.fspath(folder),
-        disk=(socket.gethostname(), os.stat(folder).st_dev),
-        free_bytes=shutil.disk_usage(folder).free,
-        due_bytes=max(0, int(min(held, above))),
+        disk=disk_of(
+            os.stat(folder).st_dev,
+            mounts.read_text().splitlines() if mounts.is_file() else (),
+            machine=socket.gethostname(),
+            total_bytes=usage.total,
+        ),
+        free_bytes=usage.free,
+        due_bytes=max(0, int(min(fast.total_weight, above))),
     )
 
 
-def free_bytes(workers: Iterable[Spilling]) -> int:
-    """Sum up what the disks of workers take, each counted once."""
-    return sum({worker.disk: worker.free_bytes for worker in workers}.values())
+def disk_of(device: int, mounts: Iterable[str], *, machine: str, total_bytes: int) -> Disk:
+    """Tell a file system from all others of a cluster.
+
+    Parameters
+    ----------
+    device : int
+        Its number on the machine.
+    mounts : iterable of str
+        What is mounted there, in the lines of ``/proc/self/mountinfo`` [proc_pid_mountinfo(5)].
+    machine : str
+        Name of the machine.
+    total_bytes : int
+        Capacity of the file system.
+
+    Returns
+    -------
+    Disk
+        Machine and device; of a file system that several machines mount, its type, its source, and its
+        capacity where the source does not name a server.
+    """
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == number:
+            kind, source = after.split()[:2]
+            served = ":/" in source or source.startswith("//")
+            if served or kind.startswith(SHARED_TYPES):
+                return (kind, source, 0 if served else total_bytes)
+    return (machine, number, 0)
+
+
+def free_bytes(workers: Iterable[Spilling | None]) -> int:
+    """Sum up what the disks of workers take, each counted once; None for workers that put nothing there."""
+    return sum({worker.disk: worker.free_bytes for worker in workers if worker is not None}.values())
 
 
 def describe_full_disks(workers: Mapping[str, Spilling]) -> str:

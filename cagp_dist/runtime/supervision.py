@@ -34,7 +34,7 @@ FULL_DISK_SECONDS = 10.0
 """In which no worker works on a task, and one is paused whose disk is full, until that is an error."""
 
 ASK_SECONDS = 5.0
-"""How long to wait for what a worker says of itself."""
+"""How long to wait for what workers say of themselves before other things are looked at."""
 
 POLL_SECONDS = 0.5
 """How often to see whether the connection still stands while an answer is waited for."""
@@ -100,6 +100,8 @@ class Watch:
         self._known = set(addresses)
         self._scheduler: Any = client.scheduler
         self._heard: dict[str, tuple[float, float]] = {}
+        self._question: Call[dict[str, Spilling | None]] | None = None
+        self._question_time = 0.0
         self.begin()
 
     def begin(self) -> None:
@@ -196,19 +198,31 @@ class Watch:
         )
 
     def _look_at_disks(self, workers: dict[str, dict[str, object]]) -> None:
-        """Ask paused workers about their disks, and remember it until they go on: soon they may be gone."""
+        """Ask paused workers about their disks, and remember it until they go on: soon they may be gone.
+
+        A frozen one does not answer until the scheduler has dropped it. Until then nobody is asked again.
+        """
         paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
         self._disks = {
             address: disk
             for address, disk in self._disks.items()
             if address in paused or address not in workers
         }
-        if paused:
-            with suppress(TimeoutError, OSError):  # busy or gone; the next look is soon
-                found = within(
-                    ASK_SECONDS, lambda: self._client.run(spilling_of, workers=paused, on_error="ignore")
-                )
-                self._disks |= found
+        if self._question is None and paused:
+            ask = partial(self._client.run, spilling_of, workers=paused, on_error="ignore")
+            self._question, self._question_time = Call(ask), time.monotonic()
+            self._question.done(ASK_SECONDS)
+        if self._question is None:
+            return
+        if self._question.done(0.0):
+            with suppress(OSError):  # gone; the next look is soon
+                found = self._question.value()
+                self._disks |= {
+                    address: disk for address, disk in found.items() if disk is not None and address in paused
+                }
+            self._question = None
+        elif time.monotonic() - self._question_time > 2.0 * self._deadlines.silence_seconds + ASK_SECONDS:
+            self._question = None  # given up: whoever did not answer is gone, and so may the answer be
 
     def check_disks(self) -> None:
         """Raise `ClusterError` if the disk of a worker was seen to be full; another attempt would fill it."""

@@ -1,7 +1,9 @@
 """What a job takes of the disk of its output folder and of those of its workers, and what is free there."""
 
 import math
+import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +34,6 @@ class DiskNeed:
 
     run_bytes: int
     checkpoint_bytes: int
-
-    @property
-    def bytes(self) -> int:
-        """Of both."""
-        return self.run_bytes + self.checkpoint_bytes
 
     def line(self) -> str:
         """Say it in one line."""
@@ -78,11 +75,12 @@ def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None
     need : DiskNeed
         What the job takes.
     there : path, optional
-        Folder of its checkpoints: those that are there already take no more.
+        Folder of its own checkpoints: those that are there already take no more. Those of other runs stay
+        where they are.
     """
     existing = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(existing).free
-    kept = 0 if there is None else sum(path.stat().st_size for path in there.rglob("*") if path.is_file())
+    kept = 0 if there is None else folder_bytes(there)
     if need.run_bytes + max(need.checkpoint_bytes - kept, 0) > free:
         checkpoints = f", and {bytes_text(need.checkpoint_bytes)} for checkpoints" * bool(
             need.checkpoint_bytes
@@ -93,6 +91,16 @@ def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None
             f"{bytes_text(free)} are free in {root}. Free space there, or choose another [output] root"
             f"{remedy if need.run_bytes <= free else ''}."
         )
+
+
+def folder_bytes(folder: Path) -> int:
+    """Sum up the sizes of the files below a folder, which may go meanwhile; 0 where there is none."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total
 
 
 def check_spilling(plan: Plan, executor: Executor) -> None:

@@ -1,9 +1,10 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.era5.canonical import Points
-from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES
 from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
@@ -22,7 +23,9 @@ from cagp_dist.service.design import Design
 from cagp_dist.service.disk import DiskNeed, check_disk, disk_need
 from cagp_dist.service.fit import at_fit_times, fit_sites, fitted_to
 from cagp_dist.service.grids import places_on_grid, size_of_grid
+from cagp_dist.service.history import with_history
 from cagp_dist.service.ingest import peek
+from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.design import BlockPoints, RandomPoints
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import cells_of, samples_of_map
@@ -36,12 +39,14 @@ from cagp_dist.service.task import (
     choose,
     gaps_of,
     places_of,
+    prepare,
     spacing_of,
     targets_of,
 )
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Cholesky, Solver
+from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.tables import Places
 from cagp_dist.text import counted, rough_duration
 
@@ -219,7 +224,9 @@ class JobPlan:
 
 
 @in_words_of_the_job()
-def plan_job(job: Job, *, workers: int | None = None) -> JobPlan:
+def plan_job(
+    job: Job, *, workers: int | None = None, on_plan: Callable[[JobPlan], None] = lambda plan: None
+) -> JobPlan:
     """Plan a job without writing anything.
 
     Parameters
@@ -229,6 +236,8 @@ def plan_job(job: Job, *, workers: int | None = None) -> JobPlan:
         worker is asked for.
     workers : int, optional
         Plan for so many worker processes with the usual memory, which need not be there.
+    on_plan : callable, optional
+        Gets the plan before the disk is looked at: also that of a job which is then refused.
 
     Returns
     -------
@@ -253,13 +262,26 @@ def plan_job(job: Job, *, workers: int | None = None) -> JobPlan:
     with workforce_of(job) if workers is None else nullcontext(Crew(workers)) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
     need = found.disk_need(job.runtime.checkpoint_seconds)
-    check_disk(job.root, need, there=job.root / ".checkpoints")
     found = replace(found, disk=need.line())
-    if job.prior.numbers is not None:
-        return found
-    return replace(
-        found, fit=f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
-    )
+    if job.prior.numbers is None:
+        fit = f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
+        found = replace(found, fit=fit)
+    on_plan(found)
+    check_disk(job.root, need, there=_own_checkpoints(job))
+    return found
+
+
+def _own_checkpoints(job: Job) -> Path | None:
+    """Where the job has its checkpoints if it was begun; None while that is not known."""
+    if not checkpoints_folder(job.root).is_dir():
+        return None  # most jobs: the observations are not read again for their digest
+    with suppress(CagpError):  # the run says what is wrong, and until then has kept nothing
+        other = job_of_fit_times(job)
+        field = peek(job, report=lambda text: None)
+        fit_field = None if other is None else peek(other, report=lambda text: None)
+        if field is not None and (other is None or fit_field is not None):
+            return checkpoints_folder(job.root) / with_history(prepare(job, field, fit_field)).run_key
+    return None
 
 
 def _fitted_to(job: Job, size: Size, seen: Seen | None) -> str:

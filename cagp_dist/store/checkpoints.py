@@ -78,12 +78,17 @@ class Checkpoints:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def checkpoints_folder(root: Path) -> Path:
+    """Give the folder in which each run below an output folder has that of its checkpoints."""
+    return root.absolute() / ".checkpoints"
+
+
 def checkpoints_of_run(root: Path, run_key: str, *, seconds: float) -> Checkpoints:
     """Give the checkpoints of a run; those of other runs that are a month old are removed.
 
     Workers, which may have been started in other folders, get an absolute path.
     """
-    folder = root.absolute() / ".checkpoints"
+    folder = checkpoints_folder(root)
     for other in folder.glob("*") if folder.is_dir() else ():
         if other.name != run_key and time.time() - other.stat().st_mtime > OLD_SECONDS:
             shutil.rmtree(other, ignore_errors=True)

@@ -1,19 +1,24 @@
 """Clusters that are lost, frozen or idle: a result, or a named error by its deadline."""
 
+import itertools
 import os
 import signal
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import dask
 import pytest
+from distributed import Client, LocalCluster
 
 import cagp_dist as cagp
 from cagp_dist.errors import ClusterError, ClusterLostError, TimeLimitError
-from cagp_dist.runtime import SerialExecutor, open_executor
+from cagp_dist.runtime import SerialExecutor, open_executor, supervision
+from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.runtime.spilling import Spilling, free_bytes, spilling_of
+from cagp_dist.runtime.spilling import Spilling, disk_of, free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Watch
 
 from ..clusters import Processes
@@ -83,7 +88,7 @@ def test_a_cluster_that_makes_no_headway_is_an_error_that_says_why(workers, text
     assert time.monotonic() < began + 2.0
 
 
-FULL = Spilling("/spill/a", ("machine", 1), free_bytes=2**20, due_bytes=5 * 2**20)
+FULL = Spilling("/spill/a", ("machine", "8:1", 0), free_bytes=2**20, due_bytes=5 * 2**20)
 
 
 @pytest.mark.parametrize("then", ["paused", "lost"])
@@ -116,16 +121,93 @@ def test_a_worker_that_goes_on_has_no_full_disk_any_more():
         watch.look()
 
 
+def test_a_worker_that_never_answers_is_asked_once_and_given_up(monkeypatch):
+    """Whatever it is asked hangs: at most one such call at a time, and the looks go on meanwhile."""
+    monkeypatch.setattr(supervision, "ASK_SECONDS", 0.05)
+    client, answered, asked, most = Stub({"a": worker(status="paused")}), threading.Event(), [], [0]
+    client.disks = {"a": FULL}
+    answer = client.run
+
+    def run(function, **settings):
+        asked.append(time.monotonic())
+        assert answered.wait(30.0)
+        return answer(function, **settings)
+
+    def hanging():
+        return sum(thread.name == "cagp-call" for thread in threading.enumerate())
+
+    monkeypatch.setattr(client, "run", run)
+    before, watch = hanging(), Watch(client, Deadlines(silence_seconds=0.2), ["a"])
+    until = time.monotonic() + 1.2
+    while time.monotonic() < until:
+        client.workers["a"]["last_seen"] = time.monotonic()
+        watch.look()
+        most[0] = max(most[0], hanging() - before)
+        time.sleep(0.01)
+    assert 2 <= len(asked) <= 3, "each is given up after 0.45 s"
+    assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= 0.45
+    assert most[0] <= len(asked)
+    answered.set()
+    client.workers["a"]["last_seen"] = time.monotonic()
+    watch.look()
+    watch.look()
+    with pytest.raises(ClusterError, match=r"/spill/a on worker a has 1 MiB free"):
+        watch.check_disks()
+
+
 def test_a_disk_that_takes_what_is_due_is_not_full():
     client = Stub({"a": worker(status="paused")})
-    client.disks = {"a": Spilling("/spill/a", ("machine", 1), free_bytes=5 * 2**20, due_bytes=5 * 2**20)}
+    client.disks = {"a": Spilling("/spill/a", FULL.disk, free_bytes=5 * 2**20, due_bytes=5 * 2**20)}
     with pytest.raises(ClusterLostError, match="1 is paused because the memory is full"):
         look_on(Watch(client, Deadlines(idle_seconds=0.2), ["a"]), seconds=5.0)
 
 
 def test_the_disk_of_several_workers_is_counted_once():
-    assert free_bytes([FULL, Spilling("/spill/b", ("machine", 1), 2**20, 0)]) == 2**20
-    assert free_bytes([FULL, Spilling("/spill/a", ("other", 1), 2**20, 0)]) == 2**21
+    assert free_bytes([FULL, Spilling("/spill/b", FULL.disk, 2**20, 0)]) == 2**20
+    assert free_bytes([FULL, Spilling("/spill/a", ("other", "8:1", 0), 2**20, 0)]) == 2**21
+    assert free_bytes([None, FULL, None]) == 2**20, "the others put nothing on a disk"
+
+
+@pytest.mark.parametrize(
+    ("mounted", "shared"),
+    [
+        ("nfs4 server:/export/scratch rw,vers=4.2", ("nfs4", "server:/export/scratch", 0)),
+        ("lustre 10.0.0.1@tcp:10.0.0.2@tcp:/work rw", ("lustre", "10.0.0.1@tcp:10.0.0.2@tcp:/work", 0)),
+        ("cifs //server/share rw", ("cifs", "//server/share", 0)),
+        ("fuse.sshfs me@server:/data rw", ("fuse.sshfs", "me@server:/data", 0)),
+        ("gpfs gpfs0 rw", ("gpfs", "gpfs0", 2**40)),
+        ("ext4 /dev/vda1 rw", None),
+        ("tmpfs tmpfs rw,size=1024k", None),
+    ],
+)
+def test_a_disk_that_machines_share_is_one_and_their_own_are_not(mounted, shared):
+    """Each machine has numbers of its own for devices; of one that no server names the capacity counts."""
+    found = []
+    for machine, device in (("here", os.makedev(0, 41)), ("there", os.makedev(0, 53))):
+        at = f"{os.major(device)}:{os.minor(device)}"
+        mounts = [
+            "22 1 254:9 / / rw shared:1 - ext4 /dev/root rw",
+            f"36 22 {at} /a /spill rw,noatime shared:2 master:1 - {mounted}",
+        ]
+        found.append(disk_of(device, mounts, machine=machine, total_bytes=2**40))
+    assert found == ([shared, shared] if shared else [("here", "0:41", 0), ("there", "0:53", 0)])
+
+
+def test_where_nothing_says_what_is_mounted_a_disk_is_that_of_its_machine():
+    assert disk_of(os.makedev(8, 1), (), machine="here", total_bytes=2**40) == ("here", "8:1", 0)
+
+
+@pytest.mark.parametrize(("spill", "counted"), [(False, 0), (0.7, 1)])
+def test_a_worker_that_puts_nothing_on_its_disk_is_not_counted(spill, counted):
+    settings = {"distributed.worker.memory.target": False, "distributed.worker.memory.spill": spill}
+    with (
+        dask.config.set(settings),
+        LocalCluster(n_workers=2, processes=False, dashboard_address=":0", memory_limit="2 GiB") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        found = client.run(spilling_of).values()
+        assert sum(spilling is not None for spilling in found) == 2 * counted
+        assert (DaskExecutor(client).spill_bytes > 0) == bool(counted)
 
 
 def test_headway_is_fewer_tasks_that_wait_than_ever():

@@ -1,5 +1,6 @@
 """The disk that a job takes: stated before it begins, enough for it, and refused where it is not free."""
 
+import os
 import shutil
 import types
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from cagp_dist.errors import BudgetError
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.disk import DiskNeed, check_disk, check_spilling
+from cagp_dist.service.disk import DiskNeed, check_disk, check_spilling, folder_bytes
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
@@ -99,6 +100,49 @@ def test_checkpoints_that_are_there_take_no_more(tmp_path, monkeypatch):
     free(monkeypatch, 29 * MIB)
     (tmp_path / "kept").write_bytes(bytes(MIB))
     check_disk(tmp_path, DiskNeed(10 * MIB, 20 * MIB), there=tmp_path)
+
+
+def test_files_that_go_while_they_are_counted_count_nothing(tmp_path, monkeypatch):
+    """Checkpoints of a run that is under way are replaced all the time."""
+    (tmp_path / "folder").mkdir()
+    for name in ("kept", "going", "folder/more"):
+        (tmp_path / name).write_bytes(bytes(100))
+    assert folder_bytes(tmp_path) == 300
+    lstat = os.lstat
+
+    def looked_at(path, **settings):
+        if Path(path).name == "going":
+            Path(path).unlink()
+            (tmp_path / "folder" / "more").unlink()
+            (tmp_path / "folder").rmdir()
+        return lstat(path, **settings)
+
+    monkeypatch.setattr(os, "lstat", looked_at)
+    assert folder_bytes(tmp_path) == 100
+    monkeypatch.undo()
+    assert folder_bytes(tmp_path / "not there") == 0
+
+
+def test_a_plan_counts_the_checkpoints_of_its_own_run_alone(tmp_path, monkeypatch):
+    """As the run does which goes on with them; and it is shown also where the disk is too small."""
+    asked, plans = job(tmp_path / "out", checkpoint_seconds=0.0), []
+    need = plan_job(asked).disk_need(0.0)
+
+    def cut(event):
+        if any((tmp_path / "out" / ".checkpoints").rglob("manifest.json")):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(asked, observe=cut)
+    (own,) = (tmp_path / "out" / ".checkpoints").iterdir()
+    enough = need.run_bytes + need.checkpoint_bytes - folder_bytes(own)
+    free(monkeypatch, enough)
+    plan_job(asked, on_plan=plans.append)
+    own.rename(own.with_name("0" * 32))
+    with pytest.raises(BudgetError, match="of disk for its run, and"):
+        plan_job(asked, on_plan=plans.append)
+    assert plans[0] == plans[1]
+    assert need.line() in plans[1].lines()
 
 
 def test_what_workers_can_hold_neither_in_memory_nor_on_disks_is_refused():
