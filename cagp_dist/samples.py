@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
+from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.result import Progress, shaped_as_targets
 from cagp_dist.prior import Prior, check_prior
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cagp_dist.posterior.sampling import Sampler
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
+    from cagp_dist.solvers.checkpoints import Checkpoints
     from cagp_dist.tiling import Range
 
 
@@ -137,8 +139,10 @@ def sample_posterior(
         for pattern, sampler, prior_mean in work.samplers(executor, stack, kept=found.nbytes):
             t = len(pattern.fields)
             here = np.empty((work.q, t * samples))
-            for mean, (first, last), errors in work.drawn(sampler, draws=t * samples):
-                known = prior_mean + mean
+            groups, plans = work.planned(sampler, draws=t * samples)
+            for mean, (first, last), errors in work.drawn(sampler, groups, plans):
+                if first == 0:
+                    known = prior_mean + mean
                 here[:, first:last] = errors
             for column, field in enumerate(pattern.fields):
                 own = here[:, column * samples : (column + 1) * samples]
@@ -157,6 +161,7 @@ def posterior_by_samples(
     generator: np.random.Generator,
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
+    checkpoints: "Checkpoints | None" = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> SampledPosterior:
@@ -170,6 +175,10 @@ def posterior_by_samples(
     samples : int
         N: the variance has a relative standard error of ``sqrt(2 / N)``, 7 % for 400, and the standard
         deviation half of that; of random waves up to 6 % more, see `SampledPosterior.relative_error`.
+    checkpoints : Checkpoints, optional
+        Where sums over samples are kept (`cagp_dist.store.checkpoints.Checkpoints`), after groups of 64 to
+        512 of them: the same call, with a generator in the same state, goes on from there after a loss, with
+        the same bits.
     on_plan : callable, optional
         Called with the `cagp_dist.budget.Plan` of each pattern of gaps before its work starts.
 
@@ -196,6 +205,7 @@ def posterior_by_samples(
     >>> bool(np.allclose(found.mean, exact.mean)), bool(np.allclose(found.variance, exact.variance, rtol=0.3))
     (True, True)
     """
+    from cagp_dist.posterior.kept_sums import KeptSums
     from cagp_dist.solvers.base import check_solver
 
     check_solver(solver)
@@ -205,15 +215,27 @@ def posterior_by_samples(
             "Use condition(), or an affine solver such as BlockGaussSeidel."
         )
     work = _Work(prior, X, y, X_test, solver, samples, generator, memory_limit_bytes, progress)
-    mean, variance = np.empty((work.q, work.fields)), np.empty((work.q, work.fields))
+    asked = repr((work.q, work.fields, work.patterns, samples))
+    sums = KeptSums(
+        None if checkpoints is None else checkpoints.within("samples").of(text_sha256(asked)),
+        generator,
+        targets=work.q,
+        fields=work.fields,
+        patterns=work.patterns,
+    )
+    mean, variance = sums.mean, np.empty((work.q, work.fields))
     drawn, excess = "", 0.0
     with ExitStack() as stack:
-        for pattern, sampler, prior_mean in work.samplers(executor, stack, kept=mean.nbytes):
-            squares = np.zeros(work.q)
-            for part, _, errors in work.drawn(sampler, draws=samples, on_plan=on_plan):
-                known = prior_mean + part
+        samplers = work.samplers(executor, stack, kept=mean.nbytes)
+        for number, (pattern, sampler, prior_mean) in enumerate(samplers):
+            squares = sums.squares[:, number]
+            groups, plans = work.planned(sampler, draws=samples, on_plan=on_plan)
+            begun = sums.begin(sampler.problem, sampler.solver, plans, prior_mean)
+            for part, (first, _), errors in work.drawn(sampler, groups, plans, begun=begun):
+                if first == 0:
+                    mean[:, pattern.fields] = prior_mean + part
                 squares += np.einsum("ij,ij->i", errors, errors)
-            mean[:, pattern.fields] = known
+                sums.keep()
             variance[:, pattern.fields] = (squares / samples)[:, None]
             drawn, excess = sampler.prior.description, max(excess, sampler.prior.excess)
     shared = variance[:, 0] if work.patterns == 1 else variance
@@ -289,23 +311,32 @@ class _Work:
             )
             yield part, sampler, removed.at_targets
 
-    def drawn(
+    def planned(
         self, sampler: "Sampler", *, draws: int, on_plan: "Callable[[Plan], None] | None" = None
-    ) -> "Iterator[tuple[Array, Range, Array]]":
-        """Give ``V A b`` (q, t), and group by group its draws and their errors (q, draws)."""
+    ) -> "tuple[list[Range], list[Plan]]":
+        """Divide draws into groups, and plan each."""
         from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws
 
         groups = draw_groups(draws, points=sampler.demand.n + sampler.demand.target_points)
         plans = sampler.plans(groups)
         if on_plan is not None:
-            on_plan(joint_plan_of_draws(plans, sampler.demand, draws=draws))
-        mean = np.empty((self.q, 0))
+            sums = self.fields + self.patterns
+            on_plan(joint_plan_of_draws(plans, sampler.demand, draws=draws, sums=sums))
+        return groups, plans
+
+    def drawn(
+        self, sampler: "Sampler", groups: "list[Range]", plans: "list[Plan]", *, begun: int = 0
+    ) -> "Iterator[tuple[Array, Range, Array]]":
+        """Give group by group its draws and their errors (q, draws), and ``V A b`` (q, t) with the first."""
         found = sampler.groups(
-            self._generator, groups, plans, done=lambda group, i: self._report(plans, group, i)
+            self._generator,
+            groups,
+            plans,
+            done=lambda group, i: self._report(plans, group, i),
+            begun=begun,
         )
-        for number, (seen, errors) in enumerate(found):
-            mean = mean if number else seen
-            yield mean, groups[number], errors
+        for group, (seen, errors) in zip(groups[begun:], found, strict=True):
+            yield seen, group, errors
 
     def _report(self, plans: "list[Plan]", group: int, iteration: int) -> None:
         if self._progress is None:

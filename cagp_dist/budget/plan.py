@@ -79,6 +79,8 @@ class Plan:
         Whether the solve is no iteration; ``iterations`` is then 1.
     cycle : Cycle or None
         How its tasks wait for each other, where that is modelled.
+    sums : int
+        Columns of sums over draws, where its checkpoints have these alone.
     """
 
     method: str
@@ -101,6 +103,7 @@ class Plan:
     solves: int = 1
     direct: bool = False
     cycle: Cycle | None = None
+    sums: int = 0
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""
@@ -115,6 +118,8 @@ class Plan:
     @property
     def checkpoint_bytes(self) -> int:
         """Bytes of a checkpoint, at most: columns twice, as for a recurrence, products, states, bounds."""
+        if self.sums:
+            return DOUBLE * self.q * self.sums
         widest = max((batch[-1][1] - batch[0][0] for batch in self.batches if batch), default=0)
         products = (self.n + self.q) * self.iterations
         states = self.q * (self.fields + 1) * self.iterations

@@ -163,8 +163,11 @@ def plans_of_draws(
     return plans
 
 
-def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int) -> Plan:
-    """Make one plan of those of all groups of draws, with what values at the targets take."""
+def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int, sums: int) -> Plan:
+    """Make one plan of those of all groups of draws, with what values at the targets take.
+
+    ``sums`` says how many columns of sums over draws are kept, of all patterns of gaps and fields.
+    """
     points = demand.n + demand.target_points
     entries = sum(plan.gram_entries for plan in plans) + len(plans) * demand.n * demand.target_points
     flops = sum(plan.flops for plan in plans) + 2 * demand.n * demand.target_points * (draws + demand.fields)
@@ -179,6 +182,7 @@ def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int) ->
         flops=flops,
         tasks=tasks,
         seconds=rough_seconds(demand, entries, flops, tasks) + drawing,
+        sums=sums,
     )
 
 
@@ -226,9 +230,11 @@ class Sampler:
         plans: Sequence[Plan],
         *,
         done: Callable[[int, int], None],
+        begun: int = 0,
     ) -> Iterator[tuple[Array, Array]]:
         """Yield ``V A b`` (q, T) and errors (q, draws) of the first group; of others nothing and errors.
 
+        The first ``begun`` groups are left out: the generator is as they left it.
         ``done`` is called with the group and the iteration that is handed out.
 
         Raises
@@ -237,7 +243,7 @@ class Sampler:
             If a draw is not finite.
         """
         fields = self.problem.residuals
-        for number, ((first, last), plan) in enumerate(zip(groups, plans, strict=True)):
+        for number, ((first, last), plan) in list(enumerate(zip(groups, plans, strict=True)))[begun:]:
             with single_threaded_blas():
                 at_points, errors = self.prior.draw(generator, last - first)
                 at_points += noise_draws(self.problem.gram.noise_variance, last - first, generator)

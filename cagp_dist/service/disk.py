@@ -42,7 +42,14 @@ class DiskNeed:
 
 
 def disk_need(
-    plan: Plan, *, observed: int, predicted: int, times: int, solves: int, checkpoint_seconds: float
+    plan: Plan,
+    *,
+    observed: int,
+    predicted: int,
+    times: int,
+    solves: int,
+    sampled: Plan | None = None,
+    checkpoint_seconds: float,
 ) -> DiskNeed:
     """Estimate what a job takes of the disk.
 
@@ -54,15 +61,25 @@ def disk_need(
         Points that are observed and predicted, map cells among them, and times.
     solves : int
         How often the plan is carried out. Checkpoints of each solve stay until the run is published.
+    sampled : Plan, optional
+        Of samples of a map, which are drawn before and have checkpoints of their own.
     checkpoint_seconds : float
         Between two checkpoints. A job that is done before that, by the estimate of the plan, has none.
     """
     values = times * (observed + VALUE_ARRAYS * predicted)
+    kept = _checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
+    if sampled is not None:
+        kept += _checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
+    return DiskNeed(RUN_BYTES + 8 * values, kept)
+
+
+def _checkpoint_bytes(plan: Plan, *, solves: int, checkpoint_seconds: float) -> int:
+    """Bytes of all checkpoints that are there at once, of a plan that is carried out so many times."""
     most = KEPT * solves * plan.solves
     seconds = solves * plan.seconds
     kept = min(most, math.floor(seconds / checkpoint_seconds)) if checkpoint_seconds else most
     # the one that is written is there beside those that are kept
-    return DiskNeed(RUN_BYTES + 8 * values, (kept + 1) * plan.checkpoint_bytes if kept else 0)
+    return (kept + 1) * plan.checkpoint_bytes if kept else 0
 
 
 def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None:

@@ -192,6 +192,7 @@ class JobPlan:
             predicted=size.tested + size.mapped + size.mean_mapped + size.places + size.regions,
             times=size.times,
             solves=self.solves * size.solves,
+            sampled=self.sampled,
             checkpoint_seconds=checkpoint_seconds,
         )
 
@@ -375,7 +376,7 @@ def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | N
     )
     groups = draw_groups(size.samples, points=points)
     plans = plans_of_draws(solver, demand, groups, draw_bytes=draw_bytes)
-    return joint_plan_of_draws(plans, demand, draws=size.samples)
+    return joint_plan_of_draws(plans, demand, draws=size.samples, sums=size.times + len(demands))
 
 
 def size_of_task(task: Task) -> Size:

@@ -281,9 +281,13 @@ def _solve(
     if executor.dashboard is not None:
         stage.note(f"Dask dashboard: {executor.dashboard}")
 
+    sampled: list[Plan] = []
+
     def show(plan: Plan) -> None:
         found = JobPlan(size_of_task(task), plan)
-        need = found.disk_need(task.job.runtime.checkpoint_seconds)
+        before = None if plan.sums or not sampled else sampled[0]
+        need = replace(found, sampled=before).disk_need(task.job.runtime.checkpoint_seconds)
+        sampled.extend([plan] * bool(plan.sums))
         for line in replace(found, disk=need.line()).lines():
             stage.note(line)
         check_disk(task.job.root, need, there=checkpoints.folder)

@@ -233,6 +233,7 @@ def solve(
             samples=samples,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
+            checkpoints=checkpoints,
             on_plan=on_plan,
             progress=lambda fraction, text: progress(share * fraction, text),
         )
@@ -304,6 +305,7 @@ def sampled_map(
     samples: int,
     executor: Executor,
     memory_limit_bytes: int | None,
+    checkpoints: Checkpoints | None = None,
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
 ) -> SampledMap:
@@ -325,6 +327,7 @@ def sampled_map(
         generator=np.random.default_rng(np.random.SeedSequence(samples, spawn_key=(SAMPLES_OF_MAP,))),
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
+        checkpoints=checkpoints,
         on_plan=on_plan,
         progress=report,
     )

@@ -16,6 +16,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.posterior.prior_draws import CovarianceDraws
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.affine import Affine
@@ -380,6 +381,77 @@ def test_a_checkpoint_takes_what_its_plan_says(solver, tmp_path):
 
     of_points(solver)(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=measure, on_plan=plans.append)
     assert 0.4 * plans[0].checkpoint_bytes < max(sizes) <= plans[0].checkpoint_bytes
+
+
+@pytest.mark.parametrize(
+    ("where", "bits"),
+    [
+        ("serial", np.random.PCG64),
+        pytest.param("dask", np.random.PCG64, marks=[pytest.mark.cluster, pytest.mark.exhaustive]),
+        *(
+            pytest.param("serial", bits, marks=pytest.mark.exhaustive)
+            for bits in (np.random.MT19937, np.random.Philox, np.random.SFC64, np.random.PCG64DXSM)
+        ),
+    ],
+)
+def test_samples_go_on_after_each_group_of_draws(where, bits, tmp_path, monkeypatch, request):
+    """Two fields with gaps of their own, three groups of draws each: the same bits, and no group twice."""
+    monkeypatch.setattr("cagp_dist.posterior.sampling.FEWEST_AT_ONCE", 8)
+    monkeypatch.setattr("cagp_dist.posterior.sampling.GROUP_ENTRIES", 1)
+    problem, drawn = regression_problem(90, q=20, fields=2), []
+    problem.y[:5, 0] = np.nan
+    draw = CovarianceDraws.draw
+
+    def counted(self, generator, draws):
+        drawn.append(draws)
+        return draw(self, generator, draws)
+
+    monkeypatch.setattr(CovarianceDraws, "draw", counted)
+    prior = cagp.Prior(problem.prior.kernel, noise_variance=0.02, mean=cagp.mean_family("constant"))
+    executor = SerialExecutor()
+    if where == "dask":
+        executor = DaskExecutor(request.getfixturevalue("two_dask_workers"))
+
+    def sampled(*, seed=1, **settings):
+        generator, plans = np.random.Generator(bits(seed)), []
+        found = cagp.posterior_by_samples(
+            *(prior, problem.X, problem.y, problem.X_test),
+            solver=cagp.BlockGaussSeidel(2, 40),
+            samples=20,
+            generator=generator,
+            executor=executor,
+            on_plan=plans.append,
+            **settings,
+        )
+        return np.stack([found.mean, found.variance]), generator.standard_normal(), plans[0]
+
+    *whole, plan = sampled()
+    assert drawn == [7, 7, 6] * 2
+    kept = Checkpoints(tmp_path, seconds=0.0)
+    for group in range(2, 7):
+
+        def progress(state, group=group):
+            if state.batch == group:
+                raise CutError
+
+        drawn.clear()
+        with pytest.raises(CutError):
+            sampled(checkpoints=kept, progress=progress)
+        assert len(drawn) == 2, "the one before the cut, and the one that was cut off"
+    sizes = [
+        sum(path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file())
+        for folder in tmp_path.rglob("[0-9]" * 6)
+    ]
+    assert len(sizes) == 2
+    assert 0.8 * plan.checkpoint_bytes < max(sizes) <= plan.checkpoint_bytes + 16  # and their checksums
+    for left in (1, 0):
+        drawn.clear()
+        again = sampled(checkpoints=kept)
+        assert len(drawn) == left
+        np.testing.assert_array_equal(again[0], whole[0])
+        assert again[1] == whole[1], "the generator, too, is where it would be"
+    other = sampled(seed=2)[0]
+    np.testing.assert_array_equal(sampled(seed=2, checkpoints=kept)[0], other)
 
 
 def test_checkpoints_of_another_solve_are_not_gone_on_from(tmp_path, applied):

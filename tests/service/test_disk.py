@@ -20,11 +20,15 @@ from ..jobs import job_text, map_grid, random_points
 MIB = 2**20
 
 
-def job(root, **runtime):
+def job(root, *, samples=0, **runtime):
     return parse_job(
         job_text(
             observations={"source": "synthetic", "grid_degrees": 6.0, "times": ["2020-01-01", "2020-01-02"]},
-            design={"train": random_points(300), "test": random_points(50, seed=1), "map": map_grid(12.0)},
+            design={
+                "train": random_points(300),
+                "test": random_points(50, seed=1),
+                "map": {**map_grid(12.0), "std_samples": samples},
+            },
             runtime=runtime,
             output={"root": root},
         )
@@ -39,22 +43,31 @@ def free(monkeypatch, count):
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=count))
 
 
-@pytest.mark.parametrize("seconds", [0.0, pytest.param(60.0, marks=pytest.mark.exhaustive)])
-def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds):
-    """With its report, and as much as there ever is of checkpoints."""
-    found, kept = plan_job(job(tmp_path / "out", checkpoint_seconds=seconds)), [0]
+@pytest.mark.parametrize(
+    ("seconds", "samples"), [(0.0, 0), (0.0, 50), pytest.param(60.0, 0, marks=pytest.mark.exhaustive)]
+)
+def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, samples):
+    """With its report, and as much as there ever is of checkpoints, those of samples of a map among them."""
+    asked = job(tmp_path / "out", samples=samples, checkpoint_seconds=seconds)
+    found, kept, of_samples = plan_job(asked), [0], [0]
     need = found.disk_need(seconds)
+    assert samples == 0 or need.checkpoint_bytes == 3 * (
+        found.sampled.checkpoint_bytes + found.plan.checkpoint_bytes
+    )
     assert need.line() in found.lines()
 
     def measure(event):
         folder = tmp_path / "out" / ".checkpoints"
-        kept[0] = max(kept[0], sum(path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file()))
+        sizes = {path: path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file()}
+        kept[0] = max(kept[0], sum(sizes.values()))
+        of_samples[0] = max(of_samples[0], sum(sizes[path] for path in sizes if "samples" in path.parts))
 
-    outcome = run(job(tmp_path / "out", checkpoint_seconds=seconds), observe=measure)
+    outcome = run(asked, observe=measure)
     write_report(outcome.path)
     taken = sum(blocks(tmp_path / "out" / folder) for folder in ("runs", "report"))
     assert 0.2 * need.run_bytes < taken <= need.run_bytes
     assert kept[0] <= need.checkpoint_bytes
+    assert (of_samples[0] > 0) == (samples > 0)
     assert (kept[0] > 0) == (need.checkpoint_bytes > 0) == (seconds == 0.0)
 
 

@@ -1,0 +1,97 @@
+"""What draws of the posterior add up to, kept after groups of them, so that others follow after a loss.
+
+A group of draws goes on in the stream of random numbers where the one before it stopped: the state of the
+generator is kept with the sums.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Plan
+from cagp_dist.solvers.base import Problem, Solver
+from cagp_dist.solvers.checkpoints import Checkpoint, Draft, add_arrays, fingerprint
+
+
+class KeptSums:
+    """Means, and sums of squares of the errors of draws, of one pattern of gaps after the other.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint or None
+        Where they are kept; None: nowhere.
+    generator : numpy.random.Generator
+        Of the draws. It is left as it would be if all of them were drawn.
+    targets, fields, patterns : int
+        q, T, and patterns of gaps.
+
+    Attributes
+    ----------
+    mean : array, shape (q, T)
+        Posterior mean.
+    squares : array, shape (q, patterns)
+        Sums over the draws of each pattern so far.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint | None,
+        generator: np.random.Generator,
+        *,
+        targets: int,
+        fields: int,
+        patterns: int,
+    ) -> None:
+        self._checkpoint, self._generator = checkpoint, generator
+        kept = None if checkpoint is None else checkpoint.latest()
+        self._known: list[dict[str, Any]] = [] if kept is None else list(kept.about["patterns"])
+        self._done: list[dict[str, Any]] = []
+        self.mean = np.zeros((targets, fields)) if kept is None else kept.read("mean")
+        self.squares = np.zeros((targets, patterns)) if kept is None else kept.read("squares")
+
+    def begin(self, problem: Problem, solver: Solver, plans: Sequence[Plan], prior_mean: Array) -> int:
+        """Begin the next pattern, and say how many of its groups are done, one for each of ``plans``."""
+        if self._checkpoint is None:
+            return 0
+        digest = self._fingerprint(problem, solver, plans, prior_mean)
+        position = len(self._done)
+        known = self._known[position] if position < len(self._known) else None
+        if known is not None and known["fingerprint"] == digest:
+            self._generator.bit_generator.state = known["generator"]
+            self._done.append(known)
+            return int(known["groups"])
+        self._known = []
+        self.squares[:, position] = 0.0
+        self._done.append({"fingerprint": digest, "groups": 0})
+        return 0
+
+    def keep(self) -> None:
+        """Take note that a group is done, and keep it if it is time to."""
+        if self._checkpoint is None:
+            return
+        last = self._done[-1]
+        state = _plain(self._generator.bit_generator.state)
+        self._done[-1] = {**last, "groups": last["groups"] + 1, "generator": state}
+        if self._checkpoint.due():
+            self._checkpoint.save({"patterns": self._done}, self._write)
+
+    def _write(self, draft: Draft) -> bool:
+        return draft.write("mean", self.mean) and draft.write("squares", self.squares)
+
+    def _fingerprint(self, problem: Problem, solver: Solver, plans: Sequence[Plan], prior_mean: Array) -> str:
+        """Digest of all that the draws of a pattern depend on, what was drawn before them included."""
+        found = hashlib.sha256(repr(_plain(self._generator.bit_generator.state)).encode())
+        for plan in plans:
+            found.update(fingerprint(problem, solver, plan).encode())
+        add_arrays(found, [prior_mean])
+        return found.hexdigest()
+
+
+def _plain(state: Any) -> Any:
+    """State of a generator in numbers, texts and lists, from which it can be set again."""
+    if isinstance(state, dict):
+        return {name: _plain(value) for name, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
