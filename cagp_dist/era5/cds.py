@@ -8,6 +8,7 @@ enters the cache only after it was decoded.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import xarray as xr
@@ -40,6 +41,7 @@ def open_cds(
     cache_directory: Path,
     progress: Progress | None = None,
     patience: Patience | None = None,
+    wait_seconds: float | None = None,
 ) -> xr.Dataset:
     """Fetch a field from the Climate Data Store, or from the cache when it was fetched before.
 
@@ -54,6 +56,9 @@ def open_cds(
         Called with a line of text when the state of a request changes.
     patience : Patience, optional
         Waiting times.
+    wait_seconds : float, optional
+        Where nobody is in need of the answer: the longest wait in the queue and for each message, which is
+        sent once. What is not in the cache is then asked for at most once a day.
 
     Returns
     -------
@@ -85,6 +90,12 @@ def open_cds(
     entries = [CacheEntry(cache_directory / "cds", request, reading=reading) for request in requests]
     fields = {entry.key: field for entry in entries if (field := entry.cached()) is not None}
     absent = [entry for entry in entries if entry.key not in fields]
+    if absent and wait_seconds is not None:
+        patience = _brief(patience, wait_seconds)
+        if any(entry.asked_lately() for entry in absent):
+            raise NotReadyError("the store was asked for this less than a day ago. Ask again tomorrow.")
+        for entry in absent:
+            entry.note_asked()
     if absent:
         deadline = time.monotonic() + patience.queue_seconds
         with open_store(patience) as store:
@@ -93,6 +104,16 @@ def open_cds(
                 _wait(entry, remote, report, patience, deadline)
                 fields[entry.key] = _deliver(entry, remote, report)
     return _joined([fields[entry.key] for entry in entries])
+
+
+def _brief(patience: Patience, wait_seconds: float) -> Patience:
+    """Wait less than otherwise: in the queue, for an answer, and for another try."""
+    return replace(
+        patience,
+        queue_seconds=min(wait_seconds, patience.queue_seconds),
+        answer_seconds=min(wait_seconds, patience.answer_seconds),
+        tries=1,
+    )
 
 
 def _joined(parts: list[xr.Dataset]) -> xr.Dataset:

@@ -15,17 +15,17 @@ from cagp_dist.era5.cds_client import Results
 from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, times_of
 from cagp_dist.era5.files import open_file
 from cagp_dist.era5.selection import Selection, shown
+from cagp_dist.era5.sources import FINAL_AFTER_DAYS
 from cagp_dist.errors import ConfigurationError, NotReadyError
 from cagp_dist.store.preliminary import preliminary_times
 
-FINAL_AFTER_DAYS = 60.0
-"""The final ERA5 comes two to three months after the preliminary one; sooner nobody asks for it."""
+_DAY = 86_400.0
 
 logger = logging.getLogger(__name__)
 
 
 class CacheEntry:
-    """Files ``KEY.data`` (as delivered) and ``KEY.json`` (request id while queued, then SHA-256).
+    """Files ``KEY.data`` (as delivered) and ``KEY.json`` (SHA-256 of it, and request id while queued).
 
     The key is the SHA-256 of the request, so that equal requests of any job share one entry.
 
@@ -69,9 +69,18 @@ class CacheEntry:
         early = preliminary_times(field)
         if not early.size:
             return False
-        now = time.time()
-        age_days = (now - early[0].astype("datetime64[s]").astype(np.int64)) / 86_400.0
-        return bool(age_days > FINAL_AFTER_DAYS and now - self._data.stat().st_mtime > 86_400.0)
+        age_days = (time.time() - early[0].astype("datetime64[s]").astype(np.int64)) / _DAY
+        return bool(age_days > FINAL_AFTER_DAYS) and not self.asked_lately()
+
+    def asked_lately(self) -> bool:
+        """Whether the store delivered this within a day, or `note_asked` was called."""
+        delivered = self._data.stat().st_mtime if self._data.exists() else -np.inf
+        return time.time() - max(delivered, float(self._read().get("asked", "-inf"))) < _DAY
+
+    def note_asked(self) -> None:
+        """Note that the store is asked now, whatever it will say."""
+        queued = {} if (request_id := self.request_id()) is None else {"request_id": request_id}
+        self._write({**self._kept(), **queued, "asked": str(time.time())})
 
     def request_id(self) -> str | None:
         """Read the id under which the store queues the request, when it was submitted before."""
@@ -79,11 +88,11 @@ class CacheEntry:
 
     def remember(self, request_id: str) -> None:
         """Note the id, so that another process can take the request up again."""
-        self._write({"request_id": request_id})
+        self._write({**self._kept(), "request_id": request_id})
 
     def forget(self) -> None:
         """Note that the request is over, failed or gone; the next call submits it anew."""
-        self._write({})
+        self._write(self._kept())
 
     def accept(self, results: Results) -> xr.Dataset:
         """Download a result beside the entry, decode it, and only then move it into place.
@@ -126,6 +135,10 @@ class CacheEntry:
                 "the last that does. Run again later, or select times that are there."
             )
         return field
+
+    def _kept(self) -> dict[str, str]:
+        """Give what is true of the data that are there, whatever becomes of a request."""
+        return {name: text for name, text in self._read().items() if name in ("sha256", "asked")}
 
     def _read(self) -> dict[str, str]:
         try:

@@ -27,6 +27,8 @@ class Patience:
         Longest wait for queued requests; then NotReadyError, and the same call takes them up again.
     poll_seconds, poll_limit_seconds : float
         First and longest pause between two looks at the queue.
+    answer_seconds : float
+        Longest wait for the answer to one message.
     tries : int
         How often one message is sent when the network or the store fails.
     retry_seconds : float
@@ -36,6 +38,7 @@ class Patience:
     queue_seconds: float = 6 * 3600.0
     poll_seconds: float = 1.0
     poll_limit_seconds: float = 60.0
+    answer_seconds: float = 60.0
     tries: int = 5
     retry_seconds: float = 10.0
 
@@ -107,6 +110,7 @@ def open_store(patience: Patience) -> Iterator[Store]:
                 progress=False,
                 quiet=True,
                 wait_until_complete=False,
+                timeout=patience.answer_seconds,
                 retry_max=patience.tries,
                 sleep_max=patience.retry_seconds,
                 info_callback=heard(logging.DEBUG),

@@ -11,6 +11,9 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.text import nearest
 from cagp_dist.variables import canonical_name
 
+FINAL_AFTER_DAYS = 60.0
+"""The final ERA5 comes two to three months after the preliminary one; sooner nobody asks for it."""
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -35,6 +38,7 @@ def open_source(
     noise_std: str | float | None = None,
     columns: Mapping[str, str] | None = None,
     missing: float | None = None,
+    wait_seconds: float | None = None,
 ) -> "xr.Dataset":
     """Read the selected part of a field into canonical form.
 
@@ -74,6 +78,8 @@ def open_source(
         Of a table, see `cagp_dist.era5.stations.open_stations`; for no other source.
     missing : float, optional
         What a file, a Zarr store or a table writes in place of a missing value, such as -9999.
+    wait_seconds : float, optional
+        Longest wait in a queue, of ``"cds"``, which is then asked at most once a day; None: hours.
 
     Returns
     -------
@@ -134,7 +140,9 @@ def open_source(
         raise ConfigurationError(
             f"missing is for a file, a Zarr store or a table; source {source!r} is none."
         )
-    wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, missing)
+    wanted = Request(
+        selection, cache_directory, progress, synthetic, noise_std, columns, missing, wait_seconds
+    )
     return found.open(address, wanted)
 
 
@@ -201,6 +209,7 @@ class Request:
     noise_std: str | float | None = None
     columns: Mapping[str, str] | None = None
     missing: float | None = None
+    wait_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -221,6 +230,8 @@ class Source:
         Whether times must be given.
     marks_missing : bool
         Whether a number may stand for a missing value there.
+    final_after_days : float
+        Age from which it may have the final field where it had the preliminary one.
     times : callable, optional
         Takes the same as ``open``; returns the times that are there, ascending. None: any that is asked for.
     """
@@ -231,6 +242,7 @@ class Source:
     remote: bool = False
     needs_times: bool = False
     marks_missing: bool = False
+    final_after_days: float = 0.0
     times: "Callable[[str, Request], Times] | None" = None
 
 
@@ -289,7 +301,12 @@ def _zarr_times(address: str, wanted: Request) -> "Times":
 def _cds(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.cds import open_cds
 
-    return open_cds(**wanted.selection, cache_directory=wanted.cache_directory, progress=wanted.progress)
+    return open_cds(
+        **wanted.selection,
+        cache_directory=wanted.cache_directory,
+        progress=wanted.progress,
+        wait_seconds=wanted.wait_seconds,
+    )
 
 
 def _table(address: str, wanted: Request) -> "xr.Dataset":
@@ -327,7 +344,7 @@ SOURCES: dict[str, Source] = {
         marks_missing=True,
         times=_zarr_times,
     ),
-    "cds": Source(_cds, remote=True, needs_times=True),
+    "cds": Source(_cds, remote=True, needs_times=True, final_after_days=FINAL_AFTER_DAYS),
     "table": Source(_table, address="PATH", example="stations.csv", marks_missing=True, times=_table_times),
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cagp_dist.arrays import Times
-from cagp_dist.digest import text_sha256
+from cagp_dist.digest import joint_sha256, text_sha256
 from cagp_dist.era5.sources import SOURCES, open_source, source_times
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.kernels import KERNELS
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from cagp_dist.era5.synthetic import Synthetic
+
+FINAL_WAIT_SECONDS = 10.0
+"""How long a source may take to say whether it has a final field: a job does not wait for it."""
 
 Report = Callable[[str], None]
 T = TypeVar("T")
@@ -68,10 +72,12 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
 
     table = job.observations
     stored = stored_observations(job)
-    if stored is not None and not _final_now(job, stored, report):
+    field = None
+    if stored is not None and (field := _with_final_fields(job, stored, report)) is None:
         report(f"nothing to fetch, {_times(stored.sizes['time'])} in the store already")
         return stored
-    field = _open(table, cache=job.root / "downloads", report=report)
+    if field is None:
+        field = _open(table, cache=job.root / "downloads", report=report)
     if table.kind == "table":  # small and at hand: no copy is kept but that of the run
         if dropped := int(field.attrs["dropped_missing"]):
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
@@ -89,21 +95,36 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
     return open_observations(path, times=field["time"].values)
 
 
-def _final_now(job: Job, stored: "xr.Dataset", report: Report) -> bool:
-    """Whether the source has the final field of a time of which the store has the preliminary one."""
+def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Dataset | None":
+    """Ask the source for the final fields of times of which the store has preliminary ones.
+
+    Returns what is stored, with those that it has in their places; None if it has none by now, or does not
+    say within `FINAL_WAIT_SECONDS`: what is there will do.
+    """
+    from cagp_dist.era5.canonical import joined
     from cagp_dist.store.preliminary import preliminary_times
 
-    left = preliminary_times(stored)
-    if not left.size:
-        return False
-    report(f"{_times(left.size)} preliminary (ERA5T): asking the source for the final fields")
-    table = with_listed_times(job, left).observations
+    age = np.datetime64(time.time_ns(), "ns") - (left := preliminary_times(stored))
+    due = left[age / np.timedelta64(1, "D") > SOURCES[job.observations.kind].final_after_days]
+    if not due.size:
+        return None
+    report(f"{_times(due.size)} preliminary (ERA5T): asking the source for the final fields")
+    table = with_listed_times(job, due).observations
+    cache = job.root / "downloads"
     try:
-        found = preliminary_times(_open(table, cache=job.root / "downloads", report=report))
-    except CagpError as error:  # what is there will do, until the source answers
+        found = _open(table, cache=cache, report=report, wait_seconds=FINAL_WAIT_SECONDS)
+    except CagpError as error:
         report(f"the source did not say, the preliminary fields are used: {error}")
-        return False
-    return found.size < left.size
+        return None
+    final = ~np.isin(found["time"].values, preliminary_times(found))
+    if not final.all():
+        report(f"{_times(int(np.sum(~final)))} still preliminary")
+    if not final.any():
+        return None
+    field = joined([stored, found.isel(time=final)])
+    digests = [str(part.attrs["source_sha256"]) for part in (stored, found)]
+    field.attrs |= {"source": found.attrs["source"], "source_sha256": joint_sha256(digests)}
+    return field
 
 
 def _healed(read: Callable[[], T], report: Report) -> T:
@@ -201,7 +222,9 @@ def ingested_times(job: Job) -> Times | None:
         return np.asarray(stored["time"].values)
 
 
-def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
+def _open(
+    table: Observations, *, cache: Path, report: Report, wait_seconds: float | None = None
+) -> "xr.Dataset":
     return open_source(
         table.source,
         variable=table.variable,
@@ -217,6 +240,7 @@ def _open(table: Observations, *, cache: Path, report: Report) -> "xr.Dataset":
         noise_std=table.noise_std,
         columns=None if table.columns is None else table.columns.named,
         missing=table.missing,
+        wait_seconds=wait_seconds,
     )
 
 

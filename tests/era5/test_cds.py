@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -132,6 +133,49 @@ def test_a_preliminary_field_is_asked_for_again_when_the_final_one_should_be_the
     assert asks(days_after_the_field=old, days_after_the_last=0.99) == (0, True)
     assert asks(days_after_the_field=old, days_after_the_last=1.01) == (1, False)
     assert asks(days_after_the_field=old, days_after_the_last=1.01) == (0, False)
+
+
+def test_who_does_not_need_the_answer_waits_briefly_and_asks_once_a_day(
+    server, tmp_path, monkeypatch, caplog
+):
+    """What is in the cache stays usable, and the request in the queue is taken up the next day."""
+    server.behaviour.states = ["successful"]
+    server.behaviour.deliver = lambda request: grib(asked(request), version="0005")
+    early = fetch(tmp_path)
+    (data,) = cache_files(tmp_path, ".data")
+    two_days_ago = time.time() - 2 * 86_400.0
+    os.utime(data, (two_days_ago, two_days_ago))
+    sha256 = json.loads(data.with_suffix(".json").read_text())["sha256"]
+    server.behaviour.states = ["accepted"]
+    server.behaviour.deliver = lambda request: grib(asked(request))
+    with pytest.raises(NotReadyError, match=r"job-2 is still accepted after 0\.5 s"):
+        fetch(tmp_path, wait_seconds=0.5)
+    note = json.loads(data.with_suffix(".json").read_text())
+    assert (note["sha256"], note["request_id"]) == (sha256, "job-2")
+    calls = len(server.calls)
+    for brief in ({"wait_seconds": 0.5}, {}):  # a job that does need the field has what is there, too
+        xr.testing.assert_identical(fetch(tmp_path, **brief), early)
+    assert len(server.calls) == calls
+    assert "damaged" not in caplog.text
+
+    server.jobs["job-2"].states = ["successful"]
+    tomorrow = time.time() + 1.01 * 86_400.0
+    monkeypatch.setattr(cds_cache.time, "time", lambda: tomorrow)
+    assert "preliminary_times" not in fetch(tmp_path, wait_seconds=0.5).attrs
+    assert server.count("POST") == 2
+
+
+def test_a_store_that_does_not_answer_is_asked_once_a_day_by_who_does_not_need_it(
+    server, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CDSAPI_URL", "http://127.0.0.1:9/api")
+    with pytest.raises(DataError, match="did not deliver"):
+        fetch(tmp_path, wait_seconds=0.5)
+    monkeypatch.setenv("CDSAPI_URL", server.url)
+    with pytest.raises(NotReadyError, match=r"asked for this less than a day ago\. Ask again tomorrow"):
+        fetch(tmp_path, wait_seconds=0.5)
+    assert server.calls == []
+    assert fetch(tmp_path).t2m.shape == (2, 4, 4)
 
 
 def test_grib_of_two_months_is_two_requests_queued_together(server, tmp_path):

@@ -120,9 +120,49 @@ def test_a_preliminary_day_is_replaced_when_its_final_field_is_there(
     assert not solved
 
 
+@pytest.mark.parametrize("answer", ["queued", "still preliminary", "final"])
+def test_a_job_waits_but_briefly_to_hear_of_final_fields(answer, tmp_path, monkeypatch):
+    """It asks for old preliminary times alone, and takes over those that are final into what is stored."""
+    young = np.datetime64("now", "s").astype("datetime64[ns]") - np.timedelta64(30, "D")
+    times = np.array([*DAYS, young])
+    job = parse_job(
+        job_text(
+            observations={"source": "cds", "times": [str(time)[:19] for time in times]},
+            output={"root": tmp_path / "out"},
+        )
+    )
+    path = ingestion._store_path(job.root, job.observations, content=None)
+    stored = small(280.0, DAYS)
+    newest = small(280.0, DAYS[:1]).isel(time=[0]).assign_coords(time=times[2:])
+    append(path, stored)
+    append(path, marked(newest, times[2:]))
+    asked, said = [], []
+
+    def open_source(source, *, times, wait_seconds, **_):
+        asked.append((source, [str(time)[:10] for time in times], wait_seconds))
+        if answer == "queued":
+            raise NotReadyError("the request waits")
+        return small(281.0, DAYS if answer == "still preliminary" else DAYS[:1])
+
+    monkeypatch.setattr(ingestion, "open_source", open_source)
+    found = ingestion.ingest(job, report=said.append)
+    assert asked == [("cds", ["2020-06-01", "2020-06-02"], ingestion.FINAL_WAIT_SECONDS)]
+    assert ingestion.FINAL_WAIT_SECONDS <= 10.0
+    early = [0, 2] if answer == "final" else [0, 1, 2]
+    assert preliminary_times(found).tolist() == times[early].tolist()
+    assert found.t2m.values[:, 0, 0].tolist() == [280.0, 281.0 if answer == "final" else 280.0, 280.0]
+    wait = {
+        "queued": "the request waits",
+        "still preliminary": "2 times still preliminary",
+        "final": "set as",
+    }
+    assert any(wait[answer] in line for line in said)
+    xr.testing.assert_identical(open_observations(path), found)
+
+
 def small(values, preliminary):
     field = xr.Dataset(
-        {"t2m": (("time", "latitude", "longitude"), np.full((2, 3, 4), values, dtype="f4"))},
+        {"t2m": (("time", "latitude", "longitude"), np.full((2, 3, 4), values, dtype="f4"), {"units": "K"})},
         coords={"time": DAYS, "latitude": [-10.0, 0.0, 10.0], "longitude": [0.0, 90.0, 180.0, 270.0]},
         attrs={"source": "made", "source_sha256": "0" * 64},
     )
