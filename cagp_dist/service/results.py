@@ -345,7 +345,7 @@ def attributes_of(
         },
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
-        **{name: said for name, said in task.provenance.items() if name == PRELIMINARY},
+        **({PRELIMINARY: task.provenance[PRELIMINARY]} if PRELIMINARY in task.provenance else {}),
         **({"map_cells_blank": blank} if blank else {}),
         "merged_pole_copies": points.merged_pole_copies,
         "plan": list(solution.plan),

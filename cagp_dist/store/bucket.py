@@ -8,6 +8,7 @@ address, which jobs record.
 import base64
 import hashlib
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from cagp_dist.errors import CagpError, ConfigurationError, StoreError
+from cagp_dist.errors import BusyError, CagpError, ConfigurationError, StoreError
 from cagp_dist.remedies import installation
 from cagp_dist.store.addresses import SCHEME, parse_address
 
@@ -23,8 +24,9 @@ PARALLEL = 16
 """Objects that are on their way at once; of a run each has 8 MiB at most."""
 
 _NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
-_NOT_MET = {"PreconditionFailed", "412"}
-_TRY_AGAIN = {"ConditionalRequestConflict", "OperationAborted", "409", "NoSuchKey", "404"}
+_NOT_MET = {"PreconditionFailed", "412", "NoSuchKey", "404"}
+_UNDECIDED = {"ConditionalRequestConflict", "OperationAborted", "409"}
+_WAITS_SECONDS = (0.1, 0.3, 1.0, 3.0)
 _CONNECT_SECONDS, _READ_SECONDS = 10, 60
 
 _Item = TypeVar("_Item")
@@ -78,29 +80,41 @@ class Bucket:
     def put_marker(self, name: str, data: bytes, *, instead_of: Marker | None) -> bool:
         """Write an object if it is still as it was read, or still absent; False if another writer was first.
 
-        A server that knows no conditional writes (``NotImplemented``), or ignores the condition, lets the
-        last of several writers win.
+        The answer 412 says that the condition does not hold: another writer was first, unless the object is
+        what was to be written, by a request that was sent again after its answer was lost. 409 says that
+        another request for the object was under way and nothing was written: the same condition is put
+        again, five times in all, and never a weaker one.
+
+        A server that says that it knows no conditional writes (``NotImplemented``) is written to without,
+        and one that ignores conditions cannot be told from others: there the last of several writers wins.
+
+        Raises
+        ------
+        BusyError
+            If other requests for the object are under way each time.
         """
-        seen = instead_of
-        for _ in range(3):
-            condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen.tag}
+        condition = {"IfNoneMatch": "*"} if instead_of is None else {"IfMatch": instead_of.tag}
+        for wait_seconds in (*_WAITS_SECONDS, None):
             with self._named("write", name):
                 try:
                     self._put(name, data, **condition)
+                    return True
                 except OSError as error:
                     code = _code(error)
                     if code == "NotImplemented":
                         self._put(name, data)
-                    elif code not in _NOT_MET | _TRY_AGAIN:
-                        raise
-                    elif code in _NOT_MET:
-                        now = self.marker(name)  # ours, if a request was sent again after its answer was lost
+                        return True
+                    if code in _NOT_MET:
+                        now = self.marker(name)
                         return now is not None and now.data == data
-                    else:
-                        seen = self.marker(name)
-                        continue
-                return True
-        return False
+                    if code not in _UNDECIDED:
+                        raise
+            if wait_seconds is not None:
+                time.sleep(wait_seconds)
+        raise BusyError(
+            f"cannot write {self.address}/{name}: each of {len(_WAITS_SECONDS) + 1} times the server said "
+            f"that another request for it was under way ({code}). Run the same command again."
+        )
 
     def marker(self, name: str) -> Marker | None:
         """Read an object with its tag; None if there is none."""

@@ -1,5 +1,6 @@
 """Runs in an object store: whole or not there, whoever dies, and trouble is an error that says what to do."""
 
+import itertools
 import os
 import re
 import socket
@@ -16,13 +17,14 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.digest import text_sha256
-from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.errors import BusyError, ConfigurationError, StoreError
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.store import bucket as bucket_module
 from cagp_dist.store import objects as objects_module
 from cagp_dist.store.addresses import folder_of, parse_address
 from cagp_dist.store.arrays import read_group
-from cagp_dist.store.bucket import Bucket
+from cagp_dist.store.bucket import Bucket, Marker
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
@@ -80,6 +82,68 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(ConfigurationError, match=r"needs another package .* install --editable \"\.\[s3\]\""):
         output_at("s3://maps/a")
+
+
+class _Refusing:
+    """Answers of a server to conditional writes of one object: each an error code, or "" where it writes."""
+
+    def __init__(self, monkeypatch, answers, *, there):
+        self.answers, self.there, self.conditions = iter(answers), there, []
+        monkeypatch.setattr(bucket_module, "_WAITS_SECONDS", (0.0,) * 4)
+        monkeypatch.setattr(bucket_module, "_connection", lambda address: self)
+
+    def call_s3(self, method, **asked):
+        if method == "head_object":
+            if self.there is None:
+                raise FileNotFoundError
+            return {"ETag": "now"}
+        self.conditions.append({key: asked[key] for key in ("IfMatch", "IfNoneMatch") if key in asked})
+        if code := next(self.answers):
+            refused = OSError(code)
+            refused.response = {"Error": {"Code": code}}  # s3fs has it at the cause
+            raise OSError(code) from refused
+        self.there = asked["Body"]
+
+    def cat_file(self, path):
+        return self.there
+
+
+CONFLICT = "ConditionalRequestConflict"
+
+
+@pytest.mark.parametrize("seen", [None, Marker(b"seen", "before")])
+def test_a_conflict_is_tried_again_on_the_same_condition(monkeypatch, seen):
+    server = _Refusing(monkeypatch, [CONFLICT, "OperationAborted", CONFLICT, ""], there=b"seen")
+    assert Bucket("s3://maps").put_marker("CURRENT", b"mine", instead_of=seen)
+    assert server.there == b"mine"
+    assert server.conditions == 4 * [{"IfNoneMatch": "*"} if seen is None else {"IfMatch": "before"}]
+
+
+@pytest.mark.parametrize("seen", [None, Marker(b"seen", "before")])
+@pytest.mark.parametrize(
+    ("answers", "there", "won"),
+    [
+        (["PreconditionFailed"], b"of another", False),
+        ([CONFLICT, "PreconditionFailed"], b"of another", False),
+        ([CONFLICT, "NoSuchKey"], None, False),
+        (["PreconditionFailed"], b"mine", True),  # sent again after the answer was lost
+    ],
+)
+def test_a_condition_that_does_not_hold_leaves_the_object(monkeypatch, seen, answers, there, won):
+    server = _Refusing(monkeypatch, answers, there=there)
+    assert Bucket("s3://maps").put_marker("CURRENT", b"mine", instead_of=seen) == won
+    assert server.there == there
+    assert len(server.conditions) == len(answers)
+
+
+def test_conflicts_without_end_are_an_error_that_names_them(monkeypatch):
+    server = _Refusing(monkeypatch, itertools.repeat(CONFLICT), there=b"of another")
+    with pytest.raises(
+        BusyError, match=r"cannot write s3://maps/CURRENT: each of 5 times the server said .*under way \(Cond"
+    ):
+        Bucket("s3://maps").put_marker("CURRENT", b"mine", instead_of=Marker(b"seen", "before"))
+    assert server.there == b"of another"
+    assert len(server.conditions) == 5
 
 
 def test_a_time_series_wants_a_folder():
@@ -423,13 +487,12 @@ def test_wrong_buckets_and_credentials_are_named_before_any_work(server, tmp_pat
 def test_a_server_that_goes_away_costs_nothing_but_the_sending(server, tmp_path, monkeypatch):
     port, address = _free_port(), "s3://gone/daily"
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    put, sent = Bucket._put, []
+    put, sent = Bucket._put, itertools.count(1)  # its next() is one step: objects are sent by several threads
     with _server(port) as process:
         _make_bucket("gone")
 
         def dying(bucket, name, data, **condition):
-            sent.append(name)
-            if len(sent) == 5:
+            if next(sent) == 5:
                 process.kill()
                 process.wait()
             put(bucket, name, data, **condition)
