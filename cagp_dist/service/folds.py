@@ -7,11 +7,14 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
+from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
+from cagp_dist.samples import sample_posterior
 from cagp_dist.service.plan import size_of_task
+from cagp_dist.service.previous import DRAWS, OWN
 from cagp_dist.service.solve import LeftOut, Solution, Step, solve
 from cagp_dist.service.task import Task
 from cagp_dist.solvers import Status
@@ -77,11 +80,9 @@ def solve_task(
             progress((number + fraction) / len(parts), ", ".join(filter(None, (which, text))))
 
         solutions.append(
-            solve(
-                part.conditioned(fold_priors[number] if number < len(fold_priors) else prior),
-                *part.observations,
-                part.new_inputs,
-                solver=part.solver,
+            solve_part(
+                part,
+                fold_priors[number] if number < len(fold_priors) else prior,
                 executor=executor,
                 memory_limit_bytes=memory_limit_bytes,
                 on_plan=on_plan if number == 0 else _unseen,
@@ -99,20 +100,101 @@ def solve_task(
         progress(1.0, "each observation from all others")
         left_out = _left_out(task, prior, executor=executor, memory_limit_bytes=memory_limit_bytes)
         together = replace(together, left_out=left_out)
+    if task.previous is not None:
+        progress(1.0, f"{DRAWS} draws of the error of the map")
+        draws = _error_draws(
+            parts[-1], prior, solutions[-1], executor=executor, memory_limit_bytes=memory_limit_bytes
+        )
+        together = replace(together, error_draws=draws)
     if not fold_priors or task.design.folds is None:
         return together
     nuggets = np.array([fold_prior.noise_number for fold_prior in fold_priors])
     return replace(together, test_nugget=nuggets[task.design.folds])
 
 
+def solve_part(
+    task: Task,
+    prior: Prior,
+    *,
+    executor: Executor,
+    memory_limit_bytes: int | None = None,
+    on_plan: Callable[[Plan], None],
+    progress: Callable[[float, str], None],
+    X_mean: Array | LinearFunctionals | None = None,
+    mean_like: Indices | None = None,
+    X_sampled: Array | LinearFunctionals | None = None,
+    samples: int = 0,
+    checkpoints: Checkpoints | None = None,
+    weights: WeightStore | None = None,
+) -> Solution:
+    """Solve a task without folds; errors of the run before go through the same solve, and are counted.
+
+    Parameters
+    ----------
+    task, prior, executor, memory_limit_bytes, on_plan, progress, X_mean, mean_like, X_sampled, samples
+        As for `solve_task` and `cagp_dist.service.solve.solve`.
+    checkpoints, weights
+        As for `cagp_dist.condition`.
+    """
+    previous, columns = task.previous, task.targets
+    if previous is not None:
+        columns = previous.columns(task.inputs, columns, prior.kernel)
+    found = solve(
+        task.conditioned(prior),
+        *task.observations_of(columns),
+        task.new_inputs,
+        solver=task.solver,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        on_plan=on_plan,
+        progress=progress,
+        X_mean=X_mean,
+        mean_like=mean_like,
+        X_sampled=X_sampled,
+        samples=samples,
+        checkpoints=checkpoints,
+        weights=weights,
+    )
+    if previous is None:
+        return found
+    return previous.counted(found, task.new_inputs, X_sampled, prior.kernel, cells=task.columns.cells)
+
+
+def _error_draws(
+    task: Task, prior: Prior, solution: Solution, *, executor: Executor, memory_limit_bytes: int | None
+) -> Array:
+    """Draw the error of the map, (N, r): what this solve left unknown, and what is left of earlier errors."""
+    assert task.previous is not None
+    assert task.design.cells is not None
+    left = solution.error_draws
+    own = sample_posterior(
+        task.conditioned(prior),
+        *task.observations_of(np.where(np.isnan(task.targets), np.nan, 0.0)),
+        unit_sphere(*task.design.cells.points()),
+        solver=task.solver,
+        samples=DRAWS if left is None else len(left),
+        generator=task.previous.generator(OWN),
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+    )[:, :, 0]
+    return own if left is None else own + left
+
+
 def _left_out(task: Task, prior: Prior, *, executor: Executor, memory_limit_bytes: int | None) -> LeftOut:
     """Predict each observation of a task from all the others."""
+    previous, columns = task.previous, task.targets
+    if previous is not None:
+        columns = previous.columns(task.inputs, columns, prior.kernel)
     mean, variance = each_left_out(
-        task.conditioned(prior), *task.observations, executor=executor, memory_limit_bytes=memory_limit_bytes
+        task.conditioned(prior),
+        *task.observations_of(columns),
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
     )
     if task.places is not None:
         mean, variance = (fields.reshape(len(fields), -1)[:, task.places[1]] for fields in (mean, variance))
-    return LeftOut(mean, np.sqrt(variance))
+    found = LeftOut(mean, np.sqrt(variance))
+    return found if previous is None else previous.counted_left_out(found, columns, task.inputs)
 
 
 def _unseen(plan: Plan) -> None:

@@ -28,7 +28,7 @@ from cagp_dist.service.solve import SampledMap, Solution, Step
 from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import evaluation, schema
-from cagp_dist.store.layout import ERRORS
+from cagp_dist.store.layout import ERROR_DRAWS, ERRORS
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import amount, square_of
@@ -67,7 +67,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     -------
     dict
         Groups posterior, calibration, trace, observations and, if they were asked for, map, targets,
-        regions and errors; and map_std if the error bars of the map are on a coarser grid.
+        regions, errors and error_draws; and map_std if the error bars of the map are on a coarser grid.
     """
     points, design, last, columns = task.points, task.design, solution.steps[-1], task.columns
     test = {
@@ -177,6 +177,14 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
                 "std_relative_standard_error": sampled.relative_error,
                 **_sampling_statement(sampled),
             }
+        if solution.error_draws is not None:
+            groups[ERROR_DRAWS] = schema.error_draws_group(
+                times=points.times,
+                latitude_degrees=design.cells.latitude_degrees,
+                longitude_degrees=design.cells.longitude_degrees,
+                errors=fields(solution.error_draws)[None],
+                variable=points.variable,
+            )
         if design.cells.blank:
             groups[name].attrs["blank_cells"] = design.cells.blank
         if fine is not None and fine_mean is not None:
@@ -343,6 +351,7 @@ def attributes_of(
                 ]
             ),
         },
+        **({} if task.previous is None else {"previous": task.previous.attributes()}),
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
         **({PRELIMINARY: task.provenance[PRELIMINARY]} if PRELIMINARY in task.provenance else {}),

@@ -118,10 +118,16 @@ def run(
         the solve; StoreError: the disk; TimeLimitError: the time that the job allows is over. Whatever is
         raised, the runs published before are unchanged and no part of a new one is there.
     """
+    if simulations is not None and job.prior.is_previous:
+        raise ConfigurationError(
+            'fields of the prior are not drawn with [prior] mean = "previous": what they would show is the '
+            "solver alone, without the errors of the run before. Test the job with mean = "
+            '"quadratic-latitude", or compare with held-out observations, as each run does.'
+        )
     clock, output = Clock(observe), output_at(job.output.root)
     with workers_of(job) as workers, output_lock(output.folder):
         with clock.stage("Observations") as stage:
-            output.begin(earlier_runs=job.recalibration.history is not None)
+            output.begin(earlier_runs=job.recalibration.history is not None or job.prior.is_previous)
             if in_object_store(job.output.root):
                 stage.note(f"the work is done in {output.folder}")
             job = resolved(job, report=stage.note)
@@ -130,6 +136,8 @@ def run(
         with clock.stage("Points") as stage:
             task = with_history(replace(prepare(job, field, fit_field), simulations=simulations))
             stage.summary = size_of_task(task).line()
+            if task.previous is not None:
+                stage.note(task.previous.line())
         checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
         done = output.published(task.run_key)
         if done is not None:

@@ -128,6 +128,8 @@ class Solution:
         Each observation as all others predict it, where that was asked for.
     sharp : Sharpened or None
         Quantiles with lengthscales of their own, where the job asks for them (`cagp_dist.service.sharp`).
+    error_draws : array, shape (N, r), or None
+        Draws of the error of the mean at the cells of the map, where a later time is to start from it.
     """
 
     steps: tuple[Step, ...]
@@ -139,6 +141,7 @@ class Solution:
     test_nugget: Array | None = None
     left_out: LeftOut | None = None
     sharp: Sharpened | None = None
+    error_draws: Array | None = None
 
 
 def prior_of(job: Job, mean: Mean) -> Prior | None:

@@ -20,7 +20,7 @@ from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Prior
@@ -28,6 +28,7 @@ from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.grids import places_on_grid
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import MapCells, samples_of_map
+from cagp_dist.service.previous import Previous, previous_of
 from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating, with_errors
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Hybrid, Solver
@@ -136,6 +137,8 @@ class Task:
         Fields of the prior that are solved for as well.
     fit_points : Points or None
         The field at other times, where the numbers of the prior are fitted to those.
+    previous : Previous or None
+        What is taken from the run before, where the job asks for that.
     """
 
     job: Job
@@ -151,6 +154,7 @@ class Task:
     wanted: Places | None = None
     simulations: Simulations | None = None
     fit_points: Points | None = None
+    previous: Previous | None = None
 
     @property
     def inputs(self) -> Array:
@@ -165,11 +169,15 @@ class Task:
     @property
     def observations(self) -> tuple[Array | LatLonGrid, Array]:
         """X and y of `cagp_dist.condition`: points and (n, T), or a grid and (T, P, Q) with gaps."""
+        return self.observations_of(self.targets)
+
+    def observations_of(self, columns: Array) -> tuple[Array | LatLonGrid, Array]:
+        """X and y of `cagp_dist.condition` for columns (n, T) of values at the observed points."""
         if self.places is None:
-            return self.inputs, self.targets
+            return self.inputs, columns
         grid, index = self.places
-        fields = np.full((self.points.times.size, grid.size), np.nan)
-        fields[:, index] = self.targets.T
+        fields = np.full((columns.shape[1], grid.size), np.nan)
+        fields[:, index] = columns.T
         return grid, fields.reshape(-1, *grid.shape)
 
     @property
@@ -217,7 +225,9 @@ class Task:
             by_point = np.full(grid.size, noise.mean())  # what stands where nothing was observed is not used
             by_point[index] = noise
             noise = by_point.reshape(grid.shape)
-        return Prior(prior.kernel, noise, self.mean)
+        # of the field about its mean, what the run before has not seen
+        kernel = prior.kernel if self.previous is None else self.previous.unseen * prior.kernel
+        return Prior(kernel, noise, self.mean)
 
     def folds(self) -> "Iterator[Task]":
         """Tasks of a cross-validation: points of one fold are predicted from those of the others."""
@@ -285,6 +295,7 @@ class Task:
             "covariates_sha256",
             "targets_sha256",
             "fit_content_sha256",
+            "previous_sha256",
             PRELIMINARY,
         )
         contents = (self.provenance.get(name) for name in names)
@@ -336,7 +347,9 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         not cover them.
     """
     points, design, recalibration = choose(job, field)
-    family = mean_family(job.prior.mean, variable=job.observations.variable, covariates=job.prior.covariates)
+    family = mean_family(
+        job.prior.family, variable=job.observations.variable, covariates=job.prior.covariates
+    )
     for cells in (design.cells, design.mean_cells):
         if cells is not None:
             family.check_covers(*cells.covered())
@@ -359,6 +372,9 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
+    previous = _previous(job, points, design, wanted)
+    if previous is not None:
+        provenance |= previous.provenance
     solver = job.solver.build()
     return Task(
         job=job,
@@ -373,7 +389,31 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         provenance=provenance,
         wanted=wanted,
         fit_points=None if fit_field is None else observation_points(fit_field, gaps=job.observations.gaps),
+        previous=previous,
     )
+
+
+def _previous(job: Job, points: Points, design: Design, wanted: Places | None) -> Previous | None:
+    """Find the run before, and check that it knows all that is asked of it."""
+    if job.prior.persistence is None:
+        return None
+    found = previous_of(job.root, points.times, persistence=job.prior.persistence, variable=points.variable)
+    if design.cells is None or design.cells.blank:
+        raise ConfigurationError(
+            '[prior] mean = "previous" takes mean and errors from the map, which has '
+            f"{0 if design.cells is None else design.cells.blank:,} blank cells here; write mask = "
+            '"none" in [design] map, or give it an area without them.'
+        )
+    places = [(points.latitude_degrees, points.longitude_degrees), design.cells.points()]
+    if wanted is not None:
+        places.append((wanted.latitude_degrees, wanted.longitude_degrees))
+    if design.region_means is not None:
+        nodes = design.region_means.nodes
+        places.append((latitude_of(nodes), np.rad2deg(np.arctan2(nodes[:, 1], nodes[:, 0]))))
+    if found.earlier is not None:
+        for latitude, longitude in places:
+            found.earlier.check_covers(latitude, longitude)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,11 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.runtime import open_executor
+from cagp_dist.service.folds import solve_part
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.config import parse_job, with_listed_times
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.recalibration import NOT_ASKED
-from cagp_dist.service.solve import solve
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.store import layout
 from cagp_dist.store.arrays import read_group
@@ -89,11 +89,9 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     if task.prior is None:  # the numbers are in the attributes of every run
         raise StoreError(f"{run} does not say the numbers of its prior; it was written by another program.")
     with open_executor("local") as executor:
-        solution = solve(
-            sample.conditioned(task.prior),
-            *sample.observations,
-            sample.new_inputs,
-            solver=sample.solver,
+        solution = solve_part(
+            sample,
+            task.prior,
             executor=executor,
             on_plan=lambda plan: None,
             progress=lambda fraction, text: None,
@@ -153,6 +151,12 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
         raise ConfigurationError(
             f"{run} is not solved again: {job.observations.source} holds other observations than those that "
             "it was made from."
+        )
+    key, here = "previous_sha256", task.provenance
+    if here.get(key) != json.loads(attributes["provenance"]).get(key):
+        raise ConfigurationError(
+            f"{run} is not solved again: the run before, whose posterior is its mean, is another one now, or "
+            "was removed."
         )
     return task
 

@@ -15,6 +15,8 @@
     observations  t2m (time, point)                                        latitude longitude (point)
     errors        standardised_error (time, point)                         latitude longitude (point)
                   of predictions that correct the laws, where jobs of later times are to learn from them
+    error_draws   error_draw (time, draw, latitude, longitude)
+                  of the posterior mean of the map, where it is the prior mean of a later time
     simulation    z pit (simulation)  error_ratio area_weight (point)  pit_count (pit_interval)
                   pit_bin (pit_edge)  coverage (level)  error_ratio_joint joint_pvalue and others ();
                   on fields drawn from the prior, if the job was calibrated (`cagp_dist.store.simulated`)
@@ -53,6 +55,9 @@ MISSING = "missing_observations"
 
 ERRORS, STANDARDISED_ERROR, ERRORS_OF = "errors", "standardised_error", "errors_of"
 """Group of the errors that correct the laws, its array, and its attribute that says of what job they are."""
+
+ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"
+"""Group of draws of the error of a map, and its array."""
 
 FORMAT_VERSION = 2
 """Raised when names, dimensions or meaning change, so that an old run is never taken for a new one."""
@@ -139,6 +144,9 @@ def _unweighted(variable: Variable) -> dict[str, Attributes]:
                              "long_name": f"error of a prediction of {said} over its standard deviation",
                              "comment": "Observation minus prediction, noise included in the standard "
                              "deviation. The prediction did not use the observation."},
+        ERROR_DRAW: {**unit, "long_name": f"draw of the error of the posterior mean of {said}",
+                     "comment": "Field minus posterior mean, jointly over the map, as the posterior has it: "
+                     "latent, WITHOUT noise."},
         "nll_of_value": {"units": "1", "long_name": "negative log predictive density of the observation",
                          "comment": f"In nats. {predictive}"},
         "crps_of_value": {**unit, "long_name": "continuous ranked probability score of the observation",
@@ -265,6 +273,7 @@ def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
         },
         "observations": {variable: _POINTS},
         ERRORS: {STANDARDISED_ERROR: _POINTS},
+        ERROR_DRAWS: {ERROR_DRAW: ("time", "draw", *_GRID[1:])},
         "simulation": simulated.DIMENSIONS,
     }
 
@@ -381,7 +390,7 @@ def check(name: str, group: xr.Dataset) -> None:
     ----------
     name : str
         ``"posterior"``, ``"map"``, ``"targets"``, ``"regions"``, ``"calibration"``, ``"trace"``,
-        ``"observations"``, ``"errors"`` or ``"simulation"``.
+        ``"observations"``, ``"errors"``, ``"error_draws"`` or ``"simulation"``.
     group : Dataset
         In memory, as it is about to be written or as it was read back.
 
@@ -430,7 +439,7 @@ def check(name: str, group: xr.Dataset) -> None:
                 f"{values.size}; a run with missing numbers is not published."
             )
         low, high = ranges.get(key, (-np.inf, np.inf))
-        if name in _MAPS and key == "longitude":
+        if name in (*_MAPS, ERROR_DRAWS) and key == "longitude":
             low, high = _MAP_LONGITUDES
         if values.size and not (low <= values.min() and values.max() <= high):
             units = variable.units if name in _ABOUT else str(group[key].attrs.get("units", ""))

@@ -11,6 +11,8 @@ from cagp_dist.arrays import Array
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.store.dataset import axes, coordinate, counting_missing, dataset, point_coordinates
 from cagp_dist.store.layout import (
+    ERROR_DRAW,
+    ERROR_DRAWS,
     ERRORS,
     LOCAL_SCALE,
     NODES_PER_CELL,
@@ -383,6 +385,41 @@ def errors_group(
         title=f"Errors of {variable.long_name} from which predictive laws are corrected",
     )
     return counting_missing(group, STANDARDISED_ERROR)
+
+
+def error_draws_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    errors: ArrayLike,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``error_draws``: draws of the error of a map, in single precision.
+
+    Parameters
+    ----------
+    times : array_like of datetime64, shape (1,)
+    latitude_degrees, longitude_degrees : array_like, shape (P,) and (Q,)
+        Axes of the map, ascending.
+    errors : array_like, shape (1, N, P, Q)
+        In the unit of the variable.
+    variable : Variable
+        What was predicted.
+
+    Raises
+    ------
+    ArgumentError
+        If a shape does not fit.
+    """
+    group = dataset(
+        ERROR_DRAWS,
+        axes(times, latitude_degrees, longitude_degrees),
+        {ERROR_DRAW: errors},
+        variable,
+        title=f"Draws of the error of {variable.long_name} on a grid",
+    )
+    return group.assign({ERROR_DRAW: group[ERROR_DRAW].astype(np.float32)})
 
 
 def _posterior(

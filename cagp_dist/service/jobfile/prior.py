@@ -63,6 +63,16 @@ class PriorTable(Table):
             examples=["generalised"],
         ),
     ] = "generalised"
+    persistence: Annotated[
+        float | None,
+        Field(
+            description='of mean = "previous", the correlation of the field about its mean with itself '
+            "24 hours later: a number above 0 and below 1",
+            examples=[0.8],
+            gt=0.0,
+            lt=1.0,
+        ),
+    ] = None
     covariates: Annotated[
         tuple[Annotated[str, AfterValidator(values.covariate)], ...],
         BeforeValidator(values.as_tuple),
@@ -141,6 +151,25 @@ class PriorTable(Table):
         return self
 
     @model_validator(mode="after")
+    def _persistence_of_the_field(self) -> Self:
+        if self.is_previous and self.persistence is None:
+            raise ValueError(
+                'mean = "previous" came without persistence, the correlation of the field about its mean '
+                "with itself 24 hours later; give it, for example persistence = 0.8"
+            )
+        if not self.is_previous and self.persistence is not None:
+            raise ValueError(
+                f'persistence came with mean = "{self.mean}", which takes nothing from the run before; leave '
+                'it out, or write mean = "previous"'
+            )
+        if self.is_previous and self.mean_estimate != "generalised":
+            raise ValueError(
+                f'mean_estimate = "{self.mean_estimate}" came with mean = "previous", whose mean by latitude '
+                "is estimated with the field; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _covariates_beside_coefficients(self) -> Self:
         if self.covariates and self.reads_mean:
             raise ValueError(
@@ -148,6 +177,16 @@ class PriorTable(Table):
                 'write mean = "constant" or a mean by latitude'
             )
         return self
+
+    @property
+    def is_previous(self) -> bool:
+        """Whether the mean is the posterior of the run before."""
+        return self.mean == values.PREVIOUS
+
+    @property
+    def family(self) -> str:
+        """Name of what is fitted or read: beside the run before, a mean by latitude."""
+        return "quadratic-latitude" if self.is_previous else self.mean
 
     @property
     def reads_mean(self) -> bool:
@@ -162,7 +201,7 @@ class PriorTable(Table):
     @property
     def coefficients(self) -> int:
         """How many coefficients of the mean are estimated with the field."""
-        family = MEANS.get(self.mean)
+        family = MEANS.get(self.family)
         if not self.estimates_mean or not isinstance(family, EstimatedMean):
             return 0
         return len(family.coefficient_names) + len(self.covariates)

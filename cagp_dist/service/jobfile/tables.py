@@ -213,7 +213,12 @@ class Job(Table):
     def _a_sharp_gp_has_points_of_its_own(
         cls, table: RecalibrationTable, info: ValidationInfo
     ) -> RecalibrationTable:
-        design = info.data.get("design")
+        design, prior = info.data.get("design"), info.data.get("prior")
+        if table.method == SHARP and prior is not None and prior.is_previous:
+            raise ValueError(
+                f'method = "{SHARP}" tries other lengthscales, for which the errors of the run before, whose '
+                "posterior is the mean, are not known; use another method, or another [prior] mean"
+            )
         if table.method != SHARP or design is None:
             return table
         if design.calibration is not None:
@@ -227,6 +232,26 @@ class Job(Table):
             f'add calibration = {{ kind = "random", count = 1000, seed = 2 }} to it{folds}. For the levels '
             f"asked for it takes at least {table.fewest_points} calibration points"
         )
+
+    @field_validator("solver", mode="after")
+    @classmethod
+    def _errors_go_through_the_solve(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
+        """Check that a map is there for the next run, and one matrix that makes it of the observations."""
+        prior, design = info.data.get("prior"), info.data.get("design")
+        if prior is None or design is None or not prior.is_previous:
+            return solver
+        built, table, said = solver.build(), design.map, 'of [prior] mean = "previous"'
+        if table is None or table.kind != "grid" or table.std_resolution_degrees is not None:
+            raise ValueError(
+                f"the next run {said} reads mean and errors from the map of this one; expected [design] "
+                'map = { kind = "grid", resolution_degrees = 1.0 }, of one resolution'
+            )
+        if built.calibrated != "exact" or getattr(built, "computational_share", None) is not None:
+            raise ValueError(
+                f"errors {said} go through the solve, whose matrix must not depend on the values, nor on the "
+                f"target; leave computational_share out, or use one of {_affine_names()}"
+            )
+        return solver
 
     @field_validator("solver", mode="after")
     @classmethod
@@ -314,6 +339,7 @@ class Job(Table):
             "calibration": form["design"],
             "targets": form["design"],
             "fit_times": form["prior"],
+            "persistence": form["prior"],
         }
         for key, owner in new.items():
             if owner[key] is None:

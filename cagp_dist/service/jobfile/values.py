@@ -23,7 +23,10 @@ from cagp_dist.variables import canonical_name
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
-EXPECTED_MEAN = alternatives(SPELLINGS)
+PREVIOUS = "previous"
+"""The mean of a job that is the posterior of its run before."""
+
+EXPECTED_MEAN = alternatives((*SPELLINGS, PREVIOUS))
 _YEARS = 1700, 2250  # what datetime64[ns] holds, with a margin
 
 
@@ -156,9 +159,9 @@ def mean(value: str) -> str:
         if address and "\0" not in address:
             return value
         raise ValueError(f'the address is missing after "{kind}:", for example "{kind}:monthly-means.zarr"')
-    if value in MEANS:
+    if value in MEANS or value == PREVIOUS:
         return value
-    raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, MEANS)}")
+    raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, (*MEANS, PREVIOUS))}")
 
 
 def covariate(value: str) -> str:

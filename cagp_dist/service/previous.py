@@ -1,0 +1,322 @@
+"""``mean = "previous"``: the last published posterior as the prior mean, its error counted in the variance.
+
+The field about its mean by latitude persists (math 14.1)::
+
+    f_t - H c = p (f_(t-1) - H c) + g_t        g_t ~ GP(0, (1 - p^2) k)
+
+What a run of an earlier time left unknown, ``e = f_(t-1) - m_(t-1)``, varies in space, and is correlated in
+ways that a standard deviation at each place does not tell. So each run publishes draws of its error on its
+map, and the next one puts them through its own solve: with L its linear map from observations to targets, its
+error is ``p (e(X') - L e(X))`` and, independent of that, what a prior of kernel ``(1 - p^2) k`` leaves.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Times
+from cagp_dist.era5.selection import shown
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.targets import averaged, target_points
+from cagp_dist.kernels import Kernel
+from cagp_dist.service.cell_values import CellGrid
+from cagp_dist.service.solve import LeftOut, Solution, Step
+from cagp_dist.store.arrays import content_sha256, open_group, read_group
+from cagp_dist.store.layout import ERROR_DRAW, ERROR_DRAWS
+from cagp_dist.variables import Variable
+
+DRAWS = 100
+"""Of the error of each run: a standard error of 7 % of the standard deviation that they stand for."""
+
+AT_POINTS, AT_CELLS, OWN = 0, 1, 2
+"""Purposes of random numbers: what interpolation misses at points and at cells, and errors of a solve."""
+
+_STREAM = 0x70726576
+"""Names the streams of random numbers of these draws."""
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """What is taken from the run of an earlier time.
+
+    Attributes
+    ----------
+    run : str
+        Its key.
+    time : datetime64[ns]
+    hours : float
+        Until the time of the job.
+    persistence : float
+        p, correlation of the field about its mean at the two times.
+    cells : CellGrid
+        Of its map.
+    mean : array of float64, shape (r, 1)
+        Posterior mean at the r cells.
+    errors : array of float64, shape (r, N)
+        Draws of its error.
+    sha256 : str
+        Digest of map and draws.
+    """
+
+    run: str
+    time: np.datetime64
+    hours: float
+    persistence: float
+    cells: CellGrid
+    mean: Array
+    errors: Array
+    sha256: str
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if a point (n,) is in no cell of the map."""
+        outside = self.cells.outside(latitude_degrees, longitude_degrees)
+        if outside.any():
+            first = int(np.flatnonzero(outside)[0])
+            raise ConfigurationError(
+                f'[prior] mean = "previous": the map of the run before, {self.run} of {shown(self.time)}, '
+                f"does not hold {np.count_nonzero(outside):,} of {outside.size:,} points, such as "
+                f"{latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E. Give [design] map an area "
+                "with all points and targets from the first time on, in an [output] root of its own."
+            )
+
+    def mean_at(self, targets: Array | LinearFunctionals) -> Array:
+        """``p m(X')``, shape (q,)."""
+        found = self.cells.at(target_points(targets), self.mean)
+        return np.asarray(self.persistence * averaged(targets, found)[:, 0])
+
+    def errors_at(self, targets: Array | LinearFunctionals) -> Array:
+        """``p e(X')`` for each draw, shape (q, N), without what interpolation misses."""
+        found = self.cells.at(target_points(targets), self.errors)
+        return np.asarray(self.persistence * averaged(targets, found))
+
+    def missed_at(self, targets: Array | LinearFunctionals, kernel: Kernel) -> Array:
+        """Variance (q,) of ``p`` times what interpolation misses; of functionals, averaged over nodes."""
+        found = self.cells.missed(target_points(targets), kernel)[:, None]
+        return np.asarray(self.persistence**2 * averaged(targets, found)[:, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Previous:
+    """The run before that of a job; of the first one, that there is none.
+
+    Attributes
+    ----------
+    time : datetime64[ns]
+        Of the job.
+    earlier : Earlier or None
+    """
+
+    time: np.datetime64
+    earlier: Earlier | None = None
+
+    @property
+    def unseen(self) -> float:
+        """Part of the variance of the field of which the run before knows nothing, ``1 - p^2``."""
+        return 1.0 if self.earlier is None else 1.0 - self.earlier.persistence**2
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What the name of a run depends on."""
+        found = self.earlier
+        return {} if found is None else {"previous_run": found.run, "previous_sha256": found.sha256}
+
+    def attributes(self) -> dict[str, object]:
+        """Give what a run says of it."""
+        found = self.earlier
+        if found is None:
+            return {"run": None}
+        said = {"run": found.run, "time": shown(found.time), "hours": found.hours, "sha256": found.sha256}
+        return {**said, "persistence": found.persistence, "draws": found.errors.shape[1]}
+
+    def line(self) -> str:
+        """Say it in one line."""
+        if self.earlier is None:
+            return "no run before this time: the first one, with a mean by latitude alone"
+        return (
+            f"the mean is that of run {self.earlier.run}, {shown(self.earlier.time)}, with persistence "
+            f"{self.earlier.persistence:.3g}, beside a mean by latitude"
+        )
+
+    def generator(self, purpose: int) -> np.random.Generator:
+        """Give a stream of random numbers of this time, for one purpose."""
+        moment = int(self.time.astype("datetime64[ns]").astype(np.int64)) % 2**64
+        return np.random.default_rng(np.random.SeedSequence(DRAWS, spawn_key=(_STREAM, moment, purpose)))
+
+    def columns(self, X: Array, observed: Array, kernel: Kernel) -> Array:
+        """Observations without the mean of the run before, and draws of its errors there: (n, 1 + N).
+
+        Parameters
+        ----------
+        X : array, shape (n, 3)
+            Observed points.
+        observed : array, shape (n, 1)
+            Values, NaN where there are none. They are given back if there is no run before.
+        kernel : Kernel
+            Of the field about its mean: what interpolation misses is drawn, independently at each point.
+        """
+        if self.earlier is None:
+            return observed
+        missed = np.sqrt(self.earlier.missed_at(X, kernel))[:, None]
+        errors = self.earlier.errors_at(X)
+        errors += missed * self.generator(AT_POINTS).standard_normal(errors.shape)
+        known = observed - self.earlier.mean_at(X)[:, None]
+        return np.concatenate([known, np.where(np.isnan(observed), np.nan, errors)], axis=1)
+
+    def counted(
+        self,
+        solution: Solution,
+        X_new: Array | LinearFunctionals,
+        X_sampled: Array | LinearFunctionals | None,
+        kernel: Kernel,
+        *,
+        cells: slice,
+    ) -> Solution:
+        """Put the mean back, and count the errors of the run before in each standard deviation.
+
+        Parameters
+        ----------
+        solution : Solution
+            Of `columns`.
+        X_new, X_sampled
+            Targets.
+        kernel : Kernel
+            Of the field about its mean.
+        cells : slice
+            Which of the targets are the cells of the map, unless these are sampled.
+
+        Returns
+        -------
+        Solution
+            Its ``error_draws`` are what is left of the earlier errors at the cells of the map.
+        """
+        if self.earlier is None:
+            return solution
+        targets = _Targets.of(self.earlier, X_new, kernel)
+        unfinished, sampled, last = solution.computational_std, solution.sampled, solution.steps[-1].mean
+        left = targets.left(last)[cells]
+        missed = targets.missed[cells]
+        if sampled is not None and X_sampled is not None:
+            mapped = _Targets.of(self.earlier, X_sampled, kernel)
+            left, missed = mapped.left(sampled.mean), mapped.missed
+            mean, std = mapped.applied(sampled.mean, sampled.std)
+            sampled = replace(sampled, mean=mean, std=std)
+        left += np.sqrt(missed)[:, None] * self.generator(AT_CELLS).standard_normal(left.shape)
+        return replace(
+            solution,
+            steps=tuple(
+                Step(step.iteration, *targets.applied(step.mean, step.std), step.seconds)
+                for step in solution.steps
+            ),
+            sampled=sampled,
+            computational_std=None if unfinished is None else unfinished[:1],
+            error_draws=left.T,
+        )
+
+    def counted_left_out(self, found: LeftOut, columns: Array, X: Array) -> LeftOut:
+        """Do the same for predictions (1 + N, n) of each of the `columns` from all the others."""
+        if self.earlier is None:
+            return found
+        extra = np.mean((columns[:, 1:].T - found.mean[1:]) ** 2, axis=0)
+        return LeftOut(found.mean[:1] + self.earlier.mean_at(X), np.sqrt(found.std[:1] ** 2 + extra))
+
+
+@dataclass(frozen=True, eq=False)
+class _Targets:
+    """At q targets the mean (q,), the errors (q, N) and the variance (q,) that interpolation misses."""
+
+    mean: Array
+    errors: Array
+    missed: Array
+
+    @classmethod
+    def of(cls, earlier: Earlier, targets: Array | LinearFunctionals, kernel: Kernel) -> "_Targets":
+        return cls(earlier.mean_at(targets), earlier.errors_at(targets), earlier.missed_at(targets, kernel))
+
+    def left(self, mean: Array) -> Array:
+        """``p (e(X') - L e(X))``, shape (q, N), from means (1 + N, q)."""
+        return np.asarray(self.errors - mean[1:].T)
+
+    def applied(self, mean: Array, std: Array) -> tuple[Array, Array]:
+        """Of means and standard deviations (1 + N, q), those of the field, each (1, q)."""
+        extra = np.mean(self.left(mean) ** 2, axis=1) + self.missed
+        return mean[:1] + self.mean, np.sqrt(std[:1] ** 2 + extra)
+
+
+def previous_of(root: Path, times: Times, *, persistence: float, variable: Variable) -> Previous:
+    """Find the run whose posterior is the prior mean of a job.
+
+    It is that of the latest time before the job's, among the runs of the output folder that have draws of
+    their errors, as those with this mean do; of several of one time, the last that was made.
+
+    Parameters
+    ----------
+    root : path
+        Output folder.
+    times : array of datetime64, shape (T,)
+        Of the job.
+    persistence : float
+        Correlation of the field about its mean with itself 24 hours later, above 0 and below 1; after h hours
+        it is ``persistence ** (h / 24)``.
+    variable : Variable
+        What the job is about.
+
+    Returns
+    -------
+    Previous
+
+    Raises
+    ------
+    ConfigurationError
+        If the job has several times, or the run is of another variable or unit.
+    StoreError
+        If it is damaged.
+    """
+    if times.size != 1:
+        raise ConfigurationError(
+            f'[prior] mean = "previous" is for one time after another, and the job has {times.size} times in '
+            "one run. Start `python -m pipelines.daily`, which does each by itself in order, or give times = "
+            '"latest" or a list of one time.'
+        )
+    time = times[0].astype("datetime64[ns]")
+    found = max(_earlier_runs(root, time), default=None)
+    if found is None:
+        return Previous(time)
+    of_time, _, path = found
+    group, errors = read_group(path, "map"), read_group(path, ERROR_DRAWS)
+    name, units = f"{variable.name}_mean", str(errors[ERROR_DRAW].attrs.get("units", ""))
+    if name not in group or units != variable.units:
+        held = next(str(key).removesuffix("_mean") for key in group.data_vars if str(key).endswith("_mean"))
+        raise ConfigurationError(
+            f'[prior] mean = "previous": the run before, {path.stem} of {shown(of_time)}, is about {held} in '
+            f"{units or 'no unit'}, and this job about {variable.name} in {variable.units or 'no unit'}. "
+            "Give this job an [output] root of its own."
+        )
+    draws = np.asarray(errors[ERROR_DRAW].values[0], dtype=np.float64)
+    hours = float((time - of_time).astype(np.int64)) / 3.6e12
+    return Previous(
+        time,
+        Earlier(
+            run=path.stem,
+            time=of_time,
+            hours=hours,
+            persistence=persistence ** (hours / 24.0),
+            cells=CellGrid(group["latitude"].values, group["longitude"].values),
+            mean=np.asarray(group[name].values[0], dtype=np.float64).reshape(-1, 1),
+            errors=draws.reshape(len(draws), -1).T,
+            sha256=content_sha256(group[[name]].merge(errors[[ERROR_DRAW]])),
+        ),
+    )
+
+
+def _earlier_runs(root: Path, time: np.datetime64) -> Iterator[tuple[np.datetime64, str, Path]]:
+    """Find runs with draws of their errors before a moment: their time, when they were made, their path."""
+    for path in (root / "runs").glob("*.zarr"):
+        if not (path / ERROR_DRAWS / "zarr.json").is_file():
+            continue
+        with open_group(path, ERROR_DRAWS) as group, open_group(path) as run:
+            of_time = group["time"].values[0].astype("datetime64[ns]")
+            if of_time < time:
+                yield of_time, str(run.attrs.get("date_created", "")), path

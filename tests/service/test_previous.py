@@ -1,0 +1,399 @@
+"""A job whose prior mean is the posterior of its run before: what it takes from it, and that it counts it."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.era5.canonical import canonical
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.service.cell_values import CellGrid
+from cagp_dist.service.daily import daily
+from cagp_dist.service.folds import solve_task
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.previous import DRAWS, Earlier, Previous
+from cagp_dist.service.run import run
+from cagp_dist.service.task import Simulations, prepare
+from cagp_dist.service.verification import solve_again, verify_run
+from cagp_dist.store.arrays import read_group
+
+from ..jobs import job_text, map_grid, random_points
+from ..sources import save, temperature
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+STEP = 15.0
+LATITUDE, LONGITUDE = np.arange(-82.5, 90.0, STEP), np.arange(7.5, 360.0, STEP)
+POINTS = cagp.unit_sphere(*(each.ravel() for each in np.meshgrid(LATITUDE, LONGITUDE, indexing="ij")))
+DAYS = [f"2020-01-{day:02d}" for day in range(1, 32)]
+NUMBERS = {"lengthscale": 0.5, "variance": 60.0, "noise_variance": 6.0}
+PERSISTENCE = 0.9
+KERNEL = cagp.Matern32(0.5, 60.0)
+DESIGN = {"train": random_points(60), "test": random_points(30, seed=1), "map": map_grid(STEP)}
+CHOLESKY = {"name": "cholesky"}
+LEVEL, WIDTH = 0.9, 1.6448536269514722
+
+
+def fields(generator, days):
+    """A field that persists about a mean by latitude, (days, 288), and what is observed of it, with noise."""
+    factor = np.linalg.cholesky(KERNEL(POINTS, POINTS) + 1e-9 * np.eye(len(POINTS)))
+    field, found = factor @ generator.standard_normal(len(POINTS)), []
+    for _ in range(days):
+        found.append(field)
+        new = factor @ generator.standard_normal(len(POINTS))
+        field = PERSISTENCE * field + np.sqrt(1.0 - PERSISTENCE**2) * new
+    truth = 290.0 - 40.0 * POINTS[:, 2] ** 2 + np.array(found)
+    return truth, truth + np.sqrt(NUMBERS["noise_variance"]) * generator.standard_normal(truth.shape)
+
+
+def dataset(observed, days):
+    values = observed.reshape(-1, LATITUDE.size, LONGITUDE.size)
+    return temperature(values, latitude=LATITUDE, longitude=LONGITUDE, times=days)
+
+
+def the_job(*, prior=None, **tables):
+    table = {"mean": "previous", "persistence": PERSISTENCE, **NUMBERS} if prior is None else prior
+    given = {"observations": {"source": "zarr:nowhere.zarr"}, "design": DESIGN, "solver": CHOLESKY}
+    return parse_job(job_text(**{**given, "prior": table, **tables}))
+
+
+def task_of(job, observed, day, earlier=None):
+    """Task of one day, with what is taken from the day before."""
+    field = canonical(dataset(observed, [day]), variable="t2m")
+    task = prepare(job, field.assign_attrs(source="simulated", source_sha256="0"))
+    return replace(task, previous=Previous(task.previous.time, earlier))
+
+
+def solved(task, executor=None):
+    return solve_task(
+        task,
+        task.prior,
+        executor=executor or SerialExecutor(),
+        on_plan=lambda plan: None,
+        progress=lambda fraction, text: None,
+        X_sampled=task.sampled_inputs,
+    )
+
+
+def earlier_of(task, solution, errors=None):
+    """What the day after takes from a day: its map, and draws of its error or others."""
+    cells, sampled = task.design.cells, solution.sampled
+    return Earlier(
+        run="0" * 32,
+        time=task.previous.time,
+        hours=24.0,
+        persistence=PERSISTENCE,
+        cells=CellGrid(cells.latitude_degrees, cells.longitude_degrees),
+        mean=(solution.steps[-1].mean[:, task.columns.cells] if sampled is None else sampled.mean).T,
+        errors=solution.error_draws.T if errors is None else errors,
+        sha256="",
+    )
+
+
+def weights_of(task, X_new):
+    """Matrix L from observations to the mean at other points, of a solve in which nothing is known before."""
+    prior = task.conditioned(task.prior)
+    return cagp.condition(prior, task.inputs, np.eye(len(task.inputs)), X_new, solver=task.solver).mean
+
+
+@pytest.mark.parametrize(
+    "solver", [CHOLESKY, {"name": "block-gauss-seidel", "iterations": 1, "block_size": 20}]
+)
+def test_the_variance_counts_the_run_before_as_the_joint_law_of_both_days_does_t39(solver):
+    """T39: with a root of the exact covariance in place of draws; one sweep leaves half of it undone."""
+    _, observed = fields(np.random.default_rng(1), 2)
+    first = task_of(the_job(solver=solver), observed[0], DAYS[0])
+    design = {**DESIGN, "train": random_points(60, seed=5)}
+    L1, X1 = weights_of(first, POINTS), first.inputs
+    noise = NUMBERS["noise_variance"]
+    seen = KERNEL(POINTS, X1) @ L1.T
+    V1 = KERNEL(POINTS, POINTS) - seen - seen.T + L1 @ (KERNEL(X1, X1) + noise * np.eye(60)) @ L1.T
+    root = np.linalg.cholesky(V1 + 1e-12 * np.eye(len(V1))) * np.sqrt(len(V1))
+    earlier = earlier_of(first, solved(first), root)
+    second = task_of(the_job(solver=solver, design=design), observed[1], DAYS[1], earlier)
+    found = solved(second)
+
+    X2, targets, p = second.inputs, second.new_inputs, PERSISTENCE
+    L2 = weights_of(second, targets)
+    to_targets, to_points = (weights_of(first, X) for X in (targets, X2))
+    weights = np.hstack([p * (to_targets - L2 @ to_points), L2])
+    mean = weights @ np.concatenate([first.targets, second.targets])[:, 0]
+    together = np.block([[KERNEL(X1, X1), p * KERNEL(X1, X2)], [p * KERNEL(X2, X1), KERNEL(X2, X2)]])
+    together += noise * np.eye(120)
+    with_target = np.vstack([p * KERNEL(X1, targets), KERNEL(X2, targets)])
+    variance = 60.0 - 2.0 * np.einsum("qi,iq->q", weights, with_target)
+    variance += np.einsum("qi,ij,qj->q", weights, together, weights)
+    np.testing.assert_allclose(found.steps[-1].mean[0], mean, rtol=1e-8)
+    np.testing.assert_allclose(found.steps[-1].std[0] ** 2, variance, rtol=1e-7)
+
+
+def coverage(generator, *, counted=True, days=4, step=STEP):
+    """Part of the central 90 % intervals, of the last of several days, that hold the field."""
+    truth, observed = fields(generator, days)
+    earlier = None
+    first = int(generator.integers(20000))
+    for day in range(days):
+        design = {**DESIGN, "train": random_points(60, seed=int(generator.integers(1000)))}
+        job = the_job(design={**design, "map": map_grid(step)})
+        moment = str(np.datetime64("1960-01-01") + first + day)
+        task = task_of(job, observed[day], moment, earlier)
+        found = solved(task)
+        earlier = earlier_of(task, found)
+        if not counted:
+            earlier = replace(earlier, errors=np.zeros_like(earlier.errors))
+    last, columns = found.steps[-1], task.columns.test
+    off = np.abs(truth[-1][task.design.test] - last.mean[0, columns])
+    return float(np.mean(off <= WIDTH * last.std[0, columns]))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("step", [STEP, 22.5], ids=["same-cells", "between-cells"])
+def test_intervals_hold_over_two_hundred_fields_and_do_not_without_the_errors_of_the_run_before(step):
+    """Four days of 200 fields, each of its own generator and other points every day.
+
+    The standard error is that of 200 independent means. The variance is estimated from 100 draws: with a
+    relative error of variance 0.02 at most, the mean coverage of 90 % intervals is lower by
+    ``z phi(z) (1 + z^2) / 4 * 0.02 = 0.0031`` at most. With a map that is coarser than the points lie,
+    what interpolation misses is drawn independently at each point, which is an approximation.
+    """
+    found = np.array([coverage(np.random.default_rng([7, i]), step=step) for i in range(200)])
+    error = found.std(ddof=1) / np.sqrt(len(found))
+    assert error < 0.01
+    assert LEVEL - 0.0031 - 3.0 * error < found.mean() < LEVEL + 3.0 * error
+    ignored = np.array([coverage(np.random.default_rng([7, i]), counted=False, step=step) for i in range(50)])
+    assert ignored.mean() < LEVEL - 0.1, "intervals that ignore the errors of the run before are too narrow"
+
+
+def test_threads_give_the_bits_of_the_series():
+    _, observed = fields(np.random.default_rng(2), 2)
+    first = task_of(the_job(), observed[0], DAYS[0])
+    second = task_of(the_job(), observed[1], DAYS[1], earlier_of(first, solved(first)))
+    with ThreadExecutor(2) as threads:
+        ours, theirs = solved(second), solved(second, threads)
+    for name in ("mean", "std"):
+        np.testing.assert_array_equal(getattr(ours.steps[-1], name), getattr(theirs.steps[-1], name))
+    np.testing.assert_array_equal(ours.error_draws, theirs.error_draws)
+
+
+SAMPLED = {"design": {**DESIGN, "map": {**map_grid(STEP), "std_samples": 400}}}
+SWEEPS = {"name": "block-gauss-seidel", "iterations": 6, "block_size": 60}
+FOLDS = {**DESIGN, "test": {"kind": "folds", "count": 3, "blocks_degrees": 30.0, "seed": 1}}
+LEFT_OUT = {**DESIGN, "train": random_points(110)}
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"design": FOLDS},
+        {**SAMPLED, "solver": SWEEPS},
+        pytest.param(
+            {"design": LEFT_OUT, "recalibration": {"method": "local-scale"}}, marks=pytest.mark.exhaustive
+        ),
+        pytest.param(
+            {"design": {**DESIGN, "train": {"kind": "all"}}, "solver": {"name": "rings"}},
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+    ids=["folds", "sampled-map", "leave-one-out", "rings"],
+)
+def test_everything_that_a_job_predicts_counts_the_run_before(tables):
+    """Twice the errors of the run before are four times the variance that they add, and the same mean."""
+    _, observed = fields(np.random.default_rng(3), 2)
+    job = the_job(**tables)
+    first = task_of(job, observed[0], DAYS[0])
+    earlier = earlier_of(first, solved(first))
+    found = []
+    for factor in (0.0, 1.0, 2.0):
+        task = task_of(job, observed[1], DAYS[1], replace(earlier, errors=factor * earlier.errors))
+        found.append(solved(task))
+    none, once, twice = found
+    parts = [lambda solution: solution.steps[-1]]
+    parts += [lambda solution: solution.sampled] if once.sampled is not None else []
+    parts += [lambda solution: solution.left_out] if once.left_out is not None else []
+    for part in parts:
+        added = part(once).std ** 2 - part(none).std ** 2
+        assert added.min() > 0.0
+        np.testing.assert_allclose(part(twice).std ** 2 - part(none).std ** 2, 4.0 * added, rtol=1e-6)
+        np.testing.assert_allclose(part(twice).mean, part(none).mean, rtol=1e-12)
+    assert (once.left_out is not None) == ("recalibration" in tables)
+    assert (once.sampled is not None) == ("std_samples" in str(tables))
+
+
+# what is published, and what is refused
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Make a source with the first days of one history."""
+    _, observed = fields(np.random.default_rng(4), 5)
+
+    def write(days):
+        path = tmp_path / "field.zarr"
+        shutil.rmtree(path, ignore_errors=True)
+        return save(dataset(observed[:days], DAYS[:days]), path)
+
+    return write
+
+
+@pytest.fixture
+def job(tmp_path, source):
+    def make(days, *, times="2020-01", **tables):
+        observations = {"source": f"zarr:{source(days)}", "times": times}
+        return the_job(**{"observations": observations, "output": {"root": tmp_path / "out"}, **tables})
+
+    return make
+
+
+def said(path):
+    attributes = read_group(path).attrs
+    return {**json.loads(attributes["previous"]), "provenance": json.loads(attributes["provenance"])}
+
+
+def runs_by_day(root):
+    """Runs by their day, of one day the last that was made last."""
+    paths = sorted((root / "runs").glob("*.zarr"), key=lambda path: read_group(path).attrs["date_created"])
+    return {str(read_group(path, "map")["time"].values[0])[:10]: path for path in paths}
+
+
+def test_days_are_a_chain_in_order_and_a_day_that_changes_changes_those_after_it(tmp_path, job):
+    the_same = job(3)
+    assert [day.version for day in daily(the_same)] == [1, 2, 3]
+    runs = runs_by_day(tmp_path / "out")
+    first, second, third = (runs[day] for day in DAYS[:3])
+    assert said(first)["run"] is None
+    assert "previous_sha256" not in said(first)["provenance"]
+    for before, path in ((first, second), (second, third)):
+        of = said(path)
+        assert (of["run"], of["hours"], of["persistence"], of["draws"]) == (before.stem, 24.0, 0.9, DRAWS)
+        assert of["provenance"]["previous_run"] == before.stem
+        verify_run(path)
+        assert solve_again(path, points=5) < 1e-12
+    stds = [float(read_group(path, "map").t2m_std.mean()) for path in (first, second, third)]
+    assert stds[0] > stds[1] > stds[2], "the days before say something of this one"
+    assert all("already" in day.line() for day in daily(job(3)))
+
+    changed = xr.open_zarr(tmp_path / "field.zarr", consolidated=False).load()
+    changed.t2m.values[0] += 1.0
+    for path in (tmp_path / "out" / "observations", tmp_path / "field.zarr"):
+        shutil.rmtree(path)
+    save(changed, tmp_path / "field.zarr")
+    again = parse_job(the_same.text)
+    assert [day.replaced for day in daily(again)] == [first.stem, second.stem, third.stem]
+
+
+def test_the_run_before_is_of_the_latest_earlier_time_however_long_ago(job):
+    later = run(job(3, times=[DAYS[2]]))
+    first = run(job(3, times=[DAYS[1]]))
+    assert said(later.path)["run"] is None
+    assert said(first.path)["run"] is None
+    last = said(run(job(5, times=[DAYS[4]])).path)
+    assert (last["run"], last["time"], last["hours"]) == (later.path.stem, f"{DAYS[2]}T00:00", 48.0)
+    assert last["persistence"] == pytest.approx(PERSISTENCE**2)
+    assert run(job(3, times=[DAYS[1]])).already_done
+
+
+def test_a_run_without_errors_of_its_map_is_passed_over(job):
+    plain = {**NUMBERS, "mean": "quadratic-latitude"}
+    other = run(job(2, times=[DAYS[0]], prior=plain))
+    outcome = run(job(2, times=[DAYS[1]]))
+    assert said(outcome.path)["run"] is None
+    assert "previous" not in read_group(other.path).attrs
+    assert not (other.path / "error_draws").exists()
+
+
+def refusal(make):
+    with pytest.raises((ConfigurationError, StoreError)) as caught:
+        make()
+    return str(caught.value)
+
+
+def test_several_times_in_one_run_are_refused(job):
+    text = refusal(lambda: run(job(2)))
+    assert "2 times in one run" in text
+    assert "pipelines.daily" in text
+
+
+def test_fields_of_the_prior_are_refused(job):
+    text = refusal(lambda: run(job(1), simulations=Simulations(10)))
+    assert 'mean = "quadratic-latitude"' in text
+
+
+def test_points_outside_the_map_of_the_run_before_are_refused(job):
+    """Its area holds the points of its own day; a day with others is refused before the solve."""
+    few = {"train": random_points(8), "test": random_points(3, seed=1), "map": map_grid(STEP)}
+    small = job(2, times=[DAYS[0]], design=few)
+    part = small.observations.model_copy(update={"area": (75.0, 0.0, 15.0, 90.0)})
+    small = small.model_copy(update={"observations": part})
+    run(small)
+    text = refusal(lambda: run(job(2, times=[DAYS[1]])))
+    assert "does not hold" in text
+    assert "[design] map" in text
+
+
+def test_a_run_before_in_another_unit_is_refused(tmp_path, job):
+    path, other = run(job(1)).path, job(2, times=[DAYS[1]])
+    text = (path / "error_draws/error_draw/zarr.json").read_text()
+    assert '"units": "K"' in text or '"units":"K"' in text
+    (path / "error_draws/error_draw/zarr.json").write_text(text.replace('"K"', '"degC"'))
+    text = refusal(lambda: prepare(other, ingest(other, report=print)))
+    assert "is about t2m in degC, and this job about t2m in K" in text
+
+
+PREVIOUS = {**NUMBERS, "mean": "previous", "persistence": 0.5}
+SHARE = {"name": "block-gauss-seidel", "iterations": 5, "computational_share": 0.1}
+NO_MAP = {key: value for key, value in DESIGN.items() if key != "map"}
+KEPT = {**DESIGN, "calibration": random_points(100, seed=3)}
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ({"prior": {**NUMBERS, "mean": "previous"}}, "came without persistence"),
+        ({"prior": {**NUMBERS, "persistence": 0.5}}, 'persistence came with mean = "quadratic-latitude"'),
+        ({"prior": {**PREVIOUS, "persistence": 1.0}}, "above 0 and below 1"),
+        ({"prior": {**PREVIOUS, "mean_estimate": "ordinary"}}, "is estimated with the field"),
+        ({"design": {**DESIGN, "map": {**map_grid(STEP), "kind": "cells"}}}, "reads mean and errors from"),
+        ({"design": NO_MAP}, "reads mean and errors from the map"),
+        ({"solver": {"name": "conjugate-gradient", "iterations": 5}}, "must not depend on the values"),
+        ({"solver": SHARE}, "leave computational_share out"),
+        ({"recalibration": {"method": "sharp"}, "design": KEPT}, "tries other lengthscales"),
+    ],
+)
+def test_a_job_that_cannot_hand_its_errors_on_is_refused(tables, expected):
+    assert expected in refusal(lambda: the_job(**tables))
+
+
+def test_a_map_is_interpolated_over_the_seam_and_constant_beyond_its_last_centres():
+    grid = CellGrid(np.array([-45.0, 45.0]), np.array([45.0, 135.0, 225.0, 315.0]))
+    values = np.array([[0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.0, 13.0]]).T
+    at = cagp.unit_sphere([-45.0, -45.0, 0.0, 80.0, -45.0], [45.0, 0.0, 180.0, 90.0, 300.0])
+    np.testing.assert_allclose(grid.at(at, values)[:, 0], [0.0, 1.5, 6.5, 10.5, 2.0 + 75.0 / 90.0])
+    assert not grid.outside(np.array([-90.0, 90.0]), np.array([0.0, 17.0])).any()
+    west = CellGrid(np.array([40.0, 50.0]), np.array([-10.0, 0.0]))
+    assert west.outside(np.array([45.0] * 4), np.array([346.0, 344.0, 4.0, 6.0])).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    np.testing.assert_allclose(
+        west.at(cagp.unit_sphere([40.0], [355.0]), np.array([[0.0, 4.0, 0.0, 0.0]]).T), [[2.0]]
+    )
+
+
+def test_what_interpolation_misses_is_its_variance_over_fields():
+    """Dense: ``b K b'`` with ``b = (1, -w)``; none at a centre."""
+    grid = CellGrid(LATITUDE, LONGITUDE)
+    at = cagp.unit_sphere([0.0, 3.0, -82.5, 89.0], [0.0, 10.0, 7.5, 100.0])
+    weights = grid.at(at, np.eye(grid.size))
+    together = KERNEL(np.vstack([at, POINTS]), np.vstack([at, POINTS]))
+    signed = np.hstack([np.eye(4), -weights])
+    expected = np.diag(signed @ together @ signed.T)
+    np.testing.assert_allclose(grid.missed(at, KERNEL), expected, atol=1e-10)
+    assert grid.missed(at, KERNEL)[2] == pytest.approx(0.0, abs=1e-10)
