@@ -68,7 +68,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 def _ingest(job: Job, report: Report) -> "xr.Dataset":
     from cagp_dist.store.observations import append, open_observations
     from cagp_dist.store.preliminary import preliminary_times
-    from cagp_dist.store.superseded import set_aside_preliminary
+    from cagp_dist.store.superseded import remove_old_preliminary, set_aside_preliminary
 
     table = job.observations
     stored = stored_observations(job)
@@ -92,7 +92,10 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
         reading = _store_path(job.root, table, content=table.source).stem
         note_input(path, field, reading=reading, report=report)
     report(f"{_times(added.times_added)} added, {added.times_present} there already")
-    return open_observations(path, times=field["time"].values)
+    found = open_observations(path, times=field["time"].values)
+    if aside is not None:
+        remove_old_preliminary(path)
+    return found
 
 
 def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Dataset | None":
@@ -213,13 +216,11 @@ def available_times(job: Job, *, report: Report) -> Times:
 
 def ingested_times(job: Job) -> Times | None:
     """Return the times of a remote source that were ingested before, ascending; None if there are none."""
-    from cagp_dist.store.observations import open_observations
+    from cagp_dist.store.observations import stored_times
 
     path = _store_path(job.root, job.observations, content=None)
-    if not path.exists():
-        return None
-    with open_observations(path) as stored:
-        return np.asarray(stored["time"].values)
+    found = stored_times(path) if path.exists() else np.empty(0, dtype="datetime64[ns]")
+    return found if found.size else None
 
 
 def _open(

@@ -5,17 +5,21 @@ that a bit that flips anywhere, a file that is cut or gone or added, is found be
 """
 
 import os
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Times
+from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import chunk_shape, open_group, verify_chunks, write_group
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.preliminary import preliminary_times
+from cagp_dist.variables.units import cf_units
 
 CHUNK_BYTES = 2 * 2**20
 DIMENSIONS = ("time", "latitude", "longitude")
@@ -42,8 +46,31 @@ class DamagedStoreError(StoreError):
         self.store = store
 
 
-def list_batches(store: Path) -> dict[str, Times]:
-    """List the batches of a store and their times.
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What is known of a batch without its fields; arrays are read-only.
+
+    Attributes
+    ----------
+    times : array of datetime64[ns]
+        Ascending.
+    preliminary : array of datetime64[ns]
+        Those of them that are preliminary.
+    variables : tuple of str
+        Names with units, such as ``t2m [K]``: one.
+    latitude, longitude : arrays of float64
+        Degrees.
+    """
+
+    times: Times
+    preliminary: Times
+    variables: tuple[str, ...]
+    latitude: Array
+    longitude: Array
+
+
+def list_batches(store: Path) -> dict[str, Batch]:
+    """List the batches of a store.
 
     Parameters
     ----------
@@ -53,29 +80,66 @@ def list_batches(store: Path) -> dict[str, Times]:
     Returns
     -------
     dict
-        Name of the batch -> times, datetime64[ns] ascending.  About 2 ms per batch.
+        Name of the batch -> what it has.
 
     Raises
     ------
     DamagedStoreError
         If a batch cannot be read, or is none.
+
+    Notes
+    -----
+    About 5 ms per batch. Batches never change: this process opens each once to list it, and later lists it
+    as it was then, as long as it is the same folder. Whoever reads fields compares its files with its digest.
     """
-    return {folder.name: _times(folder) for folder in sorted(store.iterdir()) if folder.is_dir()}
+    folders = [folder for folder in sorted(store.iterdir()) if folder.is_dir()]
+    return {folder.name: _opened(folder, _identity(folder)) for folder in folders}
 
 
-def _times(batch: Path) -> Times:
-    """Read the times of a batch, whose metadata and axes must be those of a batch of its name."""
+def _identity(batch: Path) -> tuple[int, ...]:
+    """Tell a folder and its metadata from others that had their names; empty if it has none."""
+    try:
+        found = [path.stat() for path in (batch, batch / "zarr.json")]
+    except OSError:
+        return ()
+    return tuple(number for each in found for number in (each.st_dev, each.st_ino, each.st_mtime_ns))
+
+
+@lru_cache(maxsize=2**14)
+def _opened(batch: Path, identity: tuple[int, ...]) -> Batch:
+    """Open a batch, whose metadata and axes must be those of a batch of its name."""
     try:
         with open_group(batch) as opened:
-            found = np.asarray(opened.time.values).astype("datetime64[ns]")
+            times = np.asarray(opened.time.values).astype("datetime64[ns]")
             axes = [opened[axis].values.ndim == 1 for axis in DIMENSIONS]
             whole = all(axes) and [values.dims for values in opened.data_vars.values()] == [DIMENSIONS]
+            found = Batch(
+                times,
+                preliminary_times(opened),
+                names_with_units(opened),
+                *(_shared(opened[axis].values.astype(np.float64).tobytes()) for axis in DIMENSIONS[1:]),
+            )
     except Exception as error:  # exchanged metadata raises whatever a decoder, NumPy or xarray raise
         raise DamagedStoreError(f"batch {batch} is damaged ({error}).", store=batch.parent) from error
-    if not (whole and found.size and batch.name.startswith(_first(found))):
+    if not (whole and times.size and batch.name.startswith(_first(times))):
         what = f"batch {batch} is damaged: its name is not that of its times."
         raise DamagedStoreError(what, store=batch.parent)
+    for values in (found.times, found.preliminary):
+        values.flags.writeable = False
     return found
+
+
+@lru_cache(maxsize=64)
+def _shared(axis: bytes) -> Array:
+    """Give one array for all batches of a grid."""
+    return np.frombuffer(axis, dtype=np.float64)
+
+
+def names_with_units(dataset: xr.Dataset) -> tuple[str, ...]:
+    """Names of the variables of a field, each with its unit in the spelling of CF."""
+    return tuple(
+        f"{name} [{cf_units(values.attrs.get('units', ''))}]" for name, values in dataset.data_vars.items()
+    )
 
 
 def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:

@@ -32,16 +32,17 @@ from cagp_dist.store import manifest
 from cagp_dist.store.arrays import content_sha256, open_group, write_group
 from cagp_dist.store.batches import (
     DIMENSIONS,
+    Batch,
     DamagedStoreError,
     check_batch,
     list_batches,
+    names_with_units,
     publish_batch,
     read_batch,
 )
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.preliminary import marked, still_preliminary
 from cagp_dist.variables import variable_of
-from cagp_dist.variables.units import cf_units
 
 _ROOT = {"Conventions": "CF-1.13", "title": "Ingested fields, one group per batch of times"}
 
@@ -153,11 +154,11 @@ def open_observations(
     store = Path(path)
     check_root(store)
     batches = list_batches(store)
-    wanted = _wanted(store, batches, times)
+    wanted = _wanted(store, _times(batches), times)
     parts = [
         read_batch(store / name, wanted)
-        for name, available in batches.items()
-        if np.isin(available, wanted).any()
+        for name, batch in batches.items()
+        if np.isin(batch.times, wanted).any()
     ]
     result = xr.concat(
         parts, dim="time", data_vars="minimal", coords="minimal", join="override", combine_attrs="override"
@@ -166,6 +167,23 @@ def open_observations(
         variable.encoding = {}
     result.attrs = {"Conventions": "CF-1.13", **_origin(parts), "content_sha256": content_sha256(result)}
     return marked(result, still_preliminary(parts))
+
+
+def stored_times(path: str | os.PathLike[str]) -> Times:
+    """List the times of a store, ascending; no field is read.
+
+    Raises
+    ------
+    StoreError
+        If there is no store; `DamagedStoreError` if a batch cannot be read.
+    """
+    check_root(Path(path))
+    return _times(list_batches(Path(path)))
+
+
+def _times(batches: dict[str, Batch]) -> Times:
+    none = np.empty(0, dtype="datetime64[ns]")
+    return np.unique(np.concatenate([none, *(batch.times for batch in batches.values())]))
 
 
 def _check_canonical(field: xr.Dataset) -> str:
@@ -253,15 +271,14 @@ def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
     present = np.zeros(field.sizes["time"], dtype=bool)
     (variable,) = field.data_vars
     units = variable_of(str(variable), field[variable].attrs).units
-    for name, available in list_batches(store).items():
-        with open_group(store / name) as batch:
-            try:
-                _check_variable(store, batch, field)
-                _check_grid(store, batch, field)
-            except StoreError:
-                check_batch(store / name)  # a damaged batch says so
-                raise
-        if not np.isin(available, field.time.values).any():
+    for name, batch in list_batches(store).items():
+        try:
+            _check_variable(store, batch, field)
+            _check_grid(store, batch, field)
+        except StoreError:
+            check_batch(store / name)  # a damaged batch says so
+            raise
+        if not np.isin(batch.times, field.time.values).any():
             continue
         stored = read_batch(store / name, field.time.values)
         offered = field[variable].sel(time=stored.time).values
@@ -273,15 +290,12 @@ def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
                     + f"; they came from {stored.attrs.get('source', 'elsewhere')}. "
                     "Nothing was written. Use another output root, or remove this store and ingest again."
                 )
-        present |= np.isin(field.time.values, available)
+        present |= np.isin(field.time.values, batch.times)
     return present
 
 
-def _check_variable(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:
-    held, given = (
-        [f"{name} [{cf_units(values.attrs.get('units', ''))}]" for name, values in dataset.data_vars.items()]
-        for dataset in (batch, field)
-    )
+def _check_variable(store: Path, batch: Batch, field: xr.Dataset) -> None:
+    held, given = batch.variables, names_with_units(field)
     if held != given:
         raise StoreError(
             f"the field holds {given[0]}, and {store} holds {held[0]}; a store holds one variable in one "
@@ -289,9 +303,9 @@ def _check_variable(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:
         )
 
 
-def _check_grid(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:
-    for name in ("latitude", "longitude"):
-        old, new = batch[name].values, field[name].values
+def _check_grid(store: Path, batch: Batch, field: xr.Dataset) -> None:
+    for name, old in (("latitude", batch.latitude), ("longitude", batch.longitude)):
+        new = field[name].values
         if old.shape != new.shape or np.abs(old - new).max() > 1e-4:
             raise StoreError(
                 f"the field has {new.size} {name}s {new[0]:g}..{new[-1]:g}, and {store} has {old.size} "
@@ -300,8 +314,7 @@ def _check_grid(store: Path, batch: xr.Dataset, field: xr.Dataset) -> None:
             )
 
 
-def _wanted(store: Path, batches: dict[str, Times], times: Sequence[str] | Times | None) -> Times:
-    available = np.unique(np.concatenate([np.array([], "datetime64[ns]"), *batches.values()]))
+def _wanted(store: Path, available: Times, times: Sequence[str] | Times | None) -> Times:
     if available.size == 0:
         raise DataError(f"{store} holds no time yet. Ingest data into it first.")
     if times is None:

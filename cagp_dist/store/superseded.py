@@ -3,23 +3,27 @@
 ::
 
     OUT/observations/cds-DIGEST.zarr/                          what is final, or has no final field yet, stays
-    OUT/observations/cds-DIGEST.preliminary-20200703T060000Z/  what was used until then
+    OUT/observations/cds-DIGEST.preliminary-20200703T060000Z/  what was used until then; the last few are kept
 """
 
 import os
+import shutil
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
 from cagp_dist.store import manifest
-from cagp_dist.store.arrays import open_group
 from cagp_dist.store.batches import list_batches
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.observations import writing
 from cagp_dist.store.preliminary import preliminary_times
 from cagp_dist.store.repair import free_name
+
+KEPT = 5
+"""How many folders with preliminary fields of a store are kept."""
 
 
 def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | None = None) -> Path | None:
@@ -56,11 +60,9 @@ def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | Non
     date = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     aside = store.with_name(f"{store.stem}.preliminary-{date}")
     with writing(store):
-        over = []
-        for name, times in list_batches(store).items():
-            if np.isin(times, final).any():
-                with open_group(store / name) as batch:
-                    over += [name] if np.isin(preliminary_times(batch), final).any() else []
+        over = [
+            name for name, batch in list_batches(store).items() if np.isin(batch.preliminary, final).any()
+        ]
         with disk_errors(store):
             for name in over:
                 aside.mkdir(exist_ok=True)
@@ -68,3 +70,29 @@ def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | Non
         for changed in (store, store.parent) if over else ():
             manifest.sync(changed)
     return aside if over else None
+
+
+def remove_old_preliminary(store: Path) -> list[Path]:
+    """Remove all but the last `KEPT` folders of `set_aside_preliminary`, and return what was removed.
+
+    Call it when the final fields are in the store and were read back from it.
+
+    Parameters
+    ----------
+    store : path
+        A store of observations.
+
+    Raises
+    ------
+    StoreError
+        If another process writes to the store.
+
+    Notes
+    -----
+    What the disk refuses to remove, and what a kill leaves, is tried again the next time.
+    """
+    with writing(store):
+        old = sorted(store.parent.glob(f"{escape(store.stem)}.preliminary-*"))[:-KEPT]
+        for folder in old:
+            shutil.rmtree(folder, ignore_errors=True)
+    return [folder for folder in old if not folder.exists()]

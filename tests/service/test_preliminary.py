@@ -10,13 +10,13 @@ from cagp_dist.errors import NotReadyError
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
-from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job, with_listed_times
 from cagp_dist.store import series
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.observations import append, open_observations
 from cagp_dist.store.preliminary import marked, preliminary_times
 from cagp_dist.store.series_check import check_series
-from cagp_dist.store.superseded import set_aside_preliminary
+from cagp_dist.store.superseded import KEPT, remove_old_preliminary, set_aside_preliminary
 
 from ..jobs import job_text, random_points
 
@@ -180,7 +180,45 @@ def test_only_batches_with_a_time_that_is_final_now_leave_the_store(tmp_path):
     assert aside.name.startswith("zarr-1.preliminary-")
     assert [path.name[:8] for path in aside.iterdir()] == ["20200602"]
     assert open_observations(store).time.values.tolist() == DAYS[:1].tolist()
+    assert remove_old_preliminary(store) == []
     append(store, small(281.0, []).isel(time=[1]))
     found = open_observations(store)
     assert "preliminary_times" not in found.attrs
     assert found.t2m.values[:, 0, 0].tolist() == [280.0, 281.0]
+
+
+def test_the_last_fields_that_were_set_aside_are_kept(tmp_path, monkeypatch):
+    """When the final field of the day was read back; those of other stores have no part."""
+    times = DAYS[0] + np.arange(KEPT + 2) * np.timedelta64(1, "D")
+    job = parse_job(
+        job_text(
+            observations={"source": "cds", "times": [str(time)[:19] for time in times]},
+            output={"root": tmp_path / "out"},
+        )
+    )
+    path = ingestion._store_path(job.root, job.observations, content=None)
+    other = path.with_name("cds-0.preliminary-20200101T000000Z")
+    for number, time in enumerate(times):
+        day = small(280.0 + number, []).isel(time=[0]).assign_coords(time=[time])
+        append(path, marked(day, [time]))
+    other.mkdir()
+    removed = []
+    for number, time in enumerate(times):
+
+        def open_source(source, number=number, time=time, **_):
+            field = small(281.0 + number, []).isel(time=[0]).assign_coords(time=[time])
+            return marked(field, [])
+
+        monkeypatch.setattr(ingestion, "open_source", open_source)
+        one = with_listed_times(job, np.array([time]))
+        before = sorted(path.parent.glob("*.preliminary-*"))
+        assert ingestion.ingest(one, report=lambda line: None).t2m.values[0, 0, 0] == 281.0 + number
+        removed += [folder for folder in before if not folder.exists()]
+        if number < len(times) - 1:
+            (new,) = set(path.parent.glob("*.preliminary-*")) - set(before)
+            new.rename(path.with_name(f"{path.stem}.preliminary-20200801T00000{number}Z"))
+    kept = sorted(folder.name for folder in path.parent.glob(f"{path.stem}.preliminary-*"))
+    assert len(kept) == KEPT
+    assert [folder.name[-3:] for folder in removed] == ["00Z", "01Z"]
+    assert other.exists()
+    assert open_observations(path).time.size == len(times)

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError, StoreError
 from cagp_dist.store import batches
 from cagp_dist.store.arrays import missing_chunks
-from cagp_dist.store.observations import Appended, append, open_observations
+from cagp_dist.store.batches import DamagedStoreError
+from cagp_dist.store.observations import Appended, append, open_observations, stored_times
+from cagp_dist.store.superseded import set_aside_preliminary
 
 from .killed_append import STEP, field
 
@@ -135,6 +137,47 @@ def test_absent_times_are_named(store):
         open_observations(store, times=[])
     with pytest.raises(ArgumentError, match="times cannot be read"):
         open_observations(store, times=["noon"])
+
+
+def test_a_process_opens_a_batch_once_to_list_it(store, monkeypatch):
+    """What a daily job does: look for a day, set aside what is final now, add the day and read it."""
+    append(store, field(range(5)), batch_bytes=SMALL // 2)
+    old = [path.name for path in batch_folders(store)]
+    opened = []
+
+    def open_group(path, original=batches.open_group):
+        opened.append(path.name)
+        return original(path)
+
+    batches._opened.cache_clear()
+    monkeypatch.setattr(batches, "open_group", open_group)
+    for day in (5, 6):
+        with pytest.raises(DataError, match="are not in"):
+            open_observations(store, times=field([day]).time.values)
+        assert set_aside_preliminary(store, field([day])) is None
+        assert append(store, field([day])).times_added == 1
+        assert stored_times(store).size == day + 1
+        xr.testing.assert_equal(open_observations(store, times=field([day]).time.values), field([day]))
+    assert [opened.count(name) for name in old] == [1, 1, 1, 1, 1]
+    assert len(opened) == 5 + 2 + 2, "of both new days: once to list them, once to read them"
+
+
+def test_a_batch_that_was_exchanged_is_opened_again(store):
+    append(store, field([0, 1]), batch_bytes=SMALL // 2)
+    assert stored_times(store).size == 2
+    batch, _ = batch_folders(store)
+    good = (batch / "zarr.json").read_bytes()
+    (batch / "zarr.json").write_bytes(b"{" + good)
+    with pytest.raises(DamagedStoreError, match="is damaged"):
+        stored_times(store)
+    (batch / "zarr.json").unlink()
+    with pytest.raises(DamagedStoreError, match="is damaged"):
+        stored_times(store)
+    (batch / "zarr.json").write_bytes(good)
+    listed = batches.list_batches(store)
+    assert stored_times(store).tolist() == field([0, 1]).time.values.tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        listed[batch.name].times[0] = listed[batch.name].times[0]
 
 
 def test_no_store_an_empty_one_and_something_else_are_told_apart(store, tmp_path):
