@@ -34,6 +34,10 @@ def closed_port() -> int:
         return int(probe.getsockname()[1])
 
 
+START_SECONDS = 120.0
+"""In which a scheduler starts, on a machine that is busy with other things."""
+
+
 class Processes:
     """A scheduler and two workers without nannies, each a process of its own. Use as a context manager.
 
@@ -50,7 +54,7 @@ class Processes:
         self.address = f"tcp://127.0.0.1:{port}"
 
     def __enter__(self) -> Self:
-        self.scheduler = self._start_scheduler()
+        self.start_scheduler()
         self.workers = [self.worker() for _ in range(2)]
         return self
 
@@ -60,13 +64,21 @@ class Processes:
         for process in (self.scheduler, *self.workers):
             _end(process)
 
-    def _start_scheduler(self) -> "subprocess.Popen[bytes]":
+    def start_scheduler(self) -> None:
+        """Start a scheduler at the address."""
         Path(self.file).unlink(missing_ok=True)
         port = str(self._port)
-        started = self._start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+        until = time.monotonic() + START_SECONDS
         while not Path(self.file).is_file():
+            if self.scheduler.poll() is not None or time.monotonic() > until:
+                _end(self.scheduler)
+                raise TimeoutError(f"the scheduler did not start at port {port} within {START_SECONDS:g} s")
             time.sleep(0.05)
-        return started
+
+    def kill_scheduler(self) -> None:
+        """Kill the scheduler; the workers stay."""
+        _end(self.scheduler)
 
     def worker(self) -> "subprocess.Popen[bytes]":
         """Start a worker."""
@@ -77,20 +89,20 @@ class Processes:
         _end(self.workers[number])
         self.workers[number] = self.worker()
 
-    def restart_scheduler(self, *, pause: float) -> None:
-        """Kill the scheduler; after a pause start it at the same address, with workers as at first."""
-        _end(self.scheduler)
-        time.sleep(pause)
-        self.scheduler = self._start_scheduler()
+    def restart(self) -> None:
+        """After its scheduler was killed, start one at the same address, with workers as at first."""
+        self.start_scheduler()
         for number in range(len(self.workers)):
             self.replace(number)
 
     def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         command = [Path(sys.executable).with_name("dask"), *arguments, "--scheduler-file", self.file]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.poll() is None:
-        os.kill(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()

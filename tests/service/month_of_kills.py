@@ -1,9 +1,9 @@
 """A month of daily jobs, each killed none to three times at random moments and started again.
 
 ``python -m tests.service.month_of_kills FOLDER SEED DAYS`` has a job file in ``FOLDER/whole`` and in
-``FOLDER/killed``, each of a source ``field.zarr`` beside it that grows by a day before each job. The
-month of ``whole`` is not disturbed. After every kill the series in ``killed`` is verified, and has the days
-before.
+``FOLDER/killed`` (`write_jobs`), each of a source ``field.zarr`` beside it that grows by a day before each
+job. The month of ``whole`` is not disturbed. After every kill the series in ``killed`` is verified, and has
+the days before. In the end the whole month is asked for once more, which must not solve anything.
 
 Jobs are forked from a process in which everything is imported, and call what `python -m pipelines.daily`
 calls; on one day they are started as that command itself. A third of the kills come at a random time, a
@@ -14,6 +14,7 @@ before it gives something its final name. The last line has the number of kills 
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,9 +25,14 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.store import series
+from cagp_dist.service import run as running
+from cagp_dist.store import manifest, series
 from cagp_dist.store.arrays import read_group
 from pipelines import daily
+
+from ..jobs import job_text, map_grid, random_points
+
+DAYS = 30
 
 MADE = {"open", "os.mkdir", "os.link", "os.symlink", "os.rename", "os.remove", "os.rmdir"}
 COMMAND = 2
@@ -36,6 +42,60 @@ FEWEST = 5
 """Final names that a job gives, unless it was done already when it began."""
 
 ROOT = Path(__file__).parents[2]
+
+
+def write_jobs(folder: Path) -> None:
+    """Write the job files of a month that is disturbed, and of one that is not."""
+    for name in ("warm", "whole", "killed"):
+        write_job(folder / name, times="latest")
+
+
+def write_job(folder: Path, *, times: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "job.toml").write_text(
+        job_text(
+            observations={"source": "zarr:field.zarr", "times": times},
+            design={
+                "train": random_points(60),
+                "test": random_points(30, seed=1),
+                "map": map_grid(60.0),
+                "regions": [{"name": "north", "south": 30, "north": 80, "west": 0, "east": 180}],
+                "regions_resolution_degrees": 20.0,
+            },
+            solver={"name": "block-gauss-seidel", "iterations": 2, "block_size": 30},
+            output={"root": "out", "keep_weights": True},
+        )
+    )
+
+
+def differences(folder: Path, days: int) -> list[str]:
+    """What is not in order with two months: each has every day once, and the bits of the other."""
+    faults, found = [], []
+    for name in ("whole", "killed"):
+        root = folder / name / "out"
+        version = series.verify(root)
+        if version is None:
+            return [f"the month {name} has no series"]
+        scores = read_group(version, series.SCORES)
+        if list(scores["time"].values) != [day(number) for number in range(days)]:
+            faults.append(f"the month {name} has the times {scores['time'].values}")
+        keys = scores["run_key"].values.tolist()
+        runs = {path.stem: path for path in (root / "runs").glob("*.zarr")}
+        if version.name != f"{days:06d}.zarr" or (np.diff(scores["version"].values) != 1).any():
+            faults.append(f"the month {name} was not added day by day: {version.name}")
+        if sorted(runs) != sorted(keys):
+            faults.append(f"the month {name} has the runs {sorted(runs)}, and names {sorted(keys)}")
+        else:
+            found.append((keys, chunks(version), [chunks(runs[key]) for key in keys]))
+    if len(found) == 2 and found[0] != found[1]:
+        faults.append("the months differ in their bits")
+    return faults
+
+
+def chunks(store: Path) -> dict[str, str]:
+    """Digests of all values of a store, but for wall times; its attributes say when, and differ."""
+    of_files = manifest.digests_of(store).items()
+    return {name: digest for name, digest in of_files if "/c/" in name and "trace/seconds/" not in name}
 
 
 def day(number: int) -> np.datetime64:
@@ -155,21 +215,45 @@ def month(folder: Path, days: int, rng: np.random.Generator | None) -> tuple[int
     return kills, hits
 
 
+def asked_again(folder: Path) -> int:
+    """Ask for all days of the month in a fork that cannot solve; how many were there already."""
+    write_job(folder, times="2020-06")
+    said = folder / "again"
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.chdir(folder)
+        running.solve_task = lambda *_, **__: os._exit(98)
+        code = daily.main(["job.toml"])
+        sys.stdout.flush()
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if status:
+        sys.exit(f"asked for again, the month ended with {status}: {said.read_text()[-2000:]}")
+    return said.read_text().count("in the series already")
+
+
 def main(folder: Path, seed: int, days: int) -> int:
     add_day(folder / "warm" / "field.zarr", 0)
     os.chdir(folder / "warm")
     daily.main(["job.toml"])  # so that forks need not import anything
+    shutil.rmtree("out")
+    finish(folder / "warm", forked)  # how much a first job makes
     os.fsync = lambda descriptor: None  # forks live in one kernel, which is not killed
+    for name in ("whole", "killed"):
+        shutil.copy(folder / "warm" / "events", folder / name)
     whole = os.fork()
     if whole == 0:
         month(folder / "whole", days, None)
         os._exit(0)
     kills, hits = month(folder / "killed", days, np.random.default_rng(seed))
     _, status = os.waitpid(whole, 0)
+    again = asked_again(folder / "killed")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps({"kills": kills, "hits": hits, "processor_seconds": used.ru_utime + used.ru_stime}))
+    seconds = used.ru_utime + used.ru_stime
+    print(json.dumps({"kills": kills, "hits": hits, "again": again, "processor_seconds": seconds}))
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))
+    sys.exit(main(Path(sys.argv[1]).resolve(), *map(int, sys.argv[2:])))

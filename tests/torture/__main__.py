@@ -26,6 +26,8 @@ from .damage import damaged_stores
 from .disks import failing_disks, full_disks
 from .inputs import damaged_files, damaged_job_files
 from .jobs import jobs_at_once, killed_jobs, killed_schedulers
+from .months import killed_months
+from .processes import do, purpose
 from .rows import Row, Scenario, table
 from .workers import frozen_workers, kill_storms, killed_workers
 from .writes import killed_checkpoints, killed_publications
@@ -42,6 +44,7 @@ SCENARIOS: dict[str, tuple[Scenario, int]] = {
     "full-disks": (full_disks, 60),
     "damage": (damaged_stores, 2000),
     "at-once": (jobs_at_once, 100),
+    "months": (killed_months, 3),
     "netcdf-4": (partial(damaged_files, kind="netcdf-4"), 5000),
     "netcdf-3": (partial(damaged_files, kind="netcdf-3"), 5000),
     "grib": (partial(damaged_files, kind="grib"), 5000),
@@ -70,7 +73,7 @@ def _cpuinfo() -> list[str]:
 
 def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     listed = "\n".join(
-        f"  {name:13} {count:6}  {_purpose(scenario)}" for name, (scenario, count) in SCENARIOS.items()
+        f"  {name:13} {count:6}  {purpose(scenario)}" for name, (scenario, count) in SCENARIOS.items()
     )
     command = argparse.ArgumentParser(
         prog="python -m tests.torture",
@@ -91,20 +94,9 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     return chosen
 
 
-def _purpose(scenario: Scenario) -> str:
-    function = scenario.func if isinstance(scenario, partial) else scenario
-    return (function.__doc__ or "").splitlines()[0]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run scenarios one after the other; the table is written after each."""
     chosen = _chosen(arguments)
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR)
-    logging.getLogger(__package__).setLevel(logging.INFO)
-    logging.getLogger("cagp_dist").setLevel(logging.CRITICAL)  # what is damaged on purpose
-    warnings.simplefilter("ignore")
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"  # of the processes that are started
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     for name in chosen.names or SCENARIOS:
@@ -112,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         number = list(SCENARIOS).index(name)
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=f"torture-{name}-") as folder:
-            row = scenario(
+            row = do(
+                scenario,
                 max(1, round(chosen.scale * count)),
                 np.random.default_rng([chosen.seed, number]),
                 Path(folder),
@@ -124,5 +117,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(row.held for row in rows) else 1
 
 
+def _prepare() -> None:
+    """Show how far scenarios are, and not what is said of damage that is meant; one thread each for BLAS."""
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR)
+    logging.getLogger(__package__).setLevel(logging.INFO)
+    logging.getLogger("cagp_dist").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+
+
 if __name__ == "__main__":
+    _prepare()
     sys.exit(main())

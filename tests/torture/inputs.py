@@ -1,13 +1,12 @@
 """Damage to what comes from outside: fields in NetCDF and GRIB files, and job files."""
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
+from cagp_dist.era5.layout import AbsentVariableError
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile.config import load_job
 
@@ -15,10 +14,17 @@ from ..era5.test_damage import temperature
 from ..jobs import job_text
 from ..regional import EUROPE
 from ..service.damaged_jobs import damaged_job
+from .processes import lines
 from .rows import Row
 
 JOB_SECONDS = 10.0
 """What reading a job file may take."""
+
+DECODE_SECONDS = 60.0
+"""What decoding may take; half of it is what `tests.era5.fuzzed` allows."""
+
+NAMED = ("refused DataError", f"refused {AbsentVariableError.__name__}", "crashed")
+"""Errors of the parent: what is there makes no sense, or has another name; and the child died."""
 
 CHECKED = "netcdf-4"
 """The format with checksums: nothing of it is ever taken for other data."""
@@ -29,16 +35,9 @@ def damaged_files(count: int, rng: np.random.Generator, folder: Path, *, kind: s
     row = Row(f"{kind} files damaged")
     source, copies = _source(kind, folder), folder / "copies"
     copies.mkdir()
-    command = [sys.executable, "-m", "tests.era5.fuzzed", source, copies, count, rng.integers(2**31)]
-    shown = subprocess.run(
-        list(map(str, command)),
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     found: Counter[str] = Counter()
-    for line in shown.stdout.splitlines():
+    given = (source.resolve(), copies.resolve(), count, rng.integers(2**31))
+    for line in lines(row, "-m", "tests.era5.fuzzed", *given, seconds=DECODE_SECONDS):
         row.begin(count)
         way, outcome = line.split(" ", 1)
         found[outcome.split()[0]] += 1
@@ -48,8 +47,10 @@ def damaged_files(count: int, rng: np.random.Generator, folder: Path, *, kind: s
             seen = kind != CHECKED and way in ("flip", "header")
             row.expect(seen, f"{way}: taken for other data, {outcome}")
         else:
-            row.named_errors += outcome in ("refused DataError", "crashed")
-            row.expect(outcome in ("refused DataError", "crashed"), f"{way}: {outcome}")
+            row.named_errors += outcome in NAMED
+            row.expect(outcome in NAMED, f"{way}: {outcome}")
+    row.must_have("files", row.runs, at_least=count)
+    row.must_have("refused by name", row.named_errors, at_least=count // 4)
     if found["crashed"]:
         row.notes.append(f"{found['crashed']} children died, which is an error of the parent by name")
     if found["other"]:
@@ -83,4 +84,5 @@ def damaged_job_files(count: int, rng: np.random.Generator, folder: Path) -> Row
             row.named_errors += 1
             row.expect(str(path) in str(error), str(error))
         row.expect(time.monotonic() - began < JOB_SECONDS, "reading took too long")
+    row.must_have("refused by name", row.named_errors, at_least=count // 4)
     return row

@@ -1,19 +1,20 @@
 """Whole jobs, started by `cagp run` as processes of their own: killed, started again, started at once."""
 
 import json
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import cycle
+from functools import partial
+from itertools import cycle, pairwise
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
@@ -23,7 +24,9 @@ from cagp_dist.store.arrays import read_group
 
 from ..clusters import Processes, closed_port
 from ..jobs import job_text, random_points
+from .processes import end_group, wait_for
 from .rows import Row
+from .workers import most_tries
 from .writes import faults_of_checkpoints
 
 CAGP = Path(sys.executable).with_name("cagp")
@@ -32,7 +35,10 @@ SECONDS = 300.0
 """No process may take longer."""
 
 DETECTED = 5.0
-"""Seconds until a killed scheduler is noticed."""
+"""Seconds until a killed scheduler is noticed, on idle cores."""
+
+REJOINED = 30.0
+"""Seconds from then until work goes on."""
 
 SOLVERS: dict[str, dict[str, object]] = {
     "sweeps": {"name": "block-gauss-seidel", "iterations": 8, "block_size": 200},
@@ -42,19 +48,24 @@ SOLVERS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """An event that a job reported."""
+    """An event that a job reported, and the products with G of a stage that is done."""
 
     seconds: float
     event: str
     stage: str
     text: str
+    products: int
 
 
 class JobFolder:
-    """A job file in a folder of its own, which is the working directory of those who do it."""
+    """A job file in a folder of its own, which is the working directory of those who do it.
+
+    As a context manager it kills them in the end, and removes the folder.
+    """
 
     def __init__(self, folder: Path, solver: str = "sweeps", *, folds: bool = False) -> None:
-        self.folder, self.log = folder, folder / "log"
+        self.folder, self.log, self._solves = folder, folder / "log", 2 if folds else 1
+        self._started: list[subprocess.Popen[bytes]] = []
         folder.mkdir(parents=True)
         test = {"kind": "folds", "count": 2} if folds else random_points(60, seed=1)
         text = job_text(
@@ -68,20 +79,36 @@ class JobFolder:
         )
         (folder / "job.toml").write_text(text)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._started:
+            end_group(process)
+        shutil.rmtree(self.folder)
+
     def start(self, *options: str, log: Path | None = None) -> "subprocess.Popen[bytes]":
         """Begin, or go on, in a process group of its own."""
         with (log or self.log).open("wb") as stream:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [CAGP, "run", "job.toml", "--log-format", "json", *options],
                 cwd=self.folder,
                 stdout=subprocess.DEVNULL,
                 stderr=stream,
                 start_new_session=True,
             )
+        self._started.append(process)
+        return process
 
     def finish(self) -> Path:
         """Do the job, or the rest of it; return the run."""
-        code = self.start().wait(SECONDS)
+        process = self.start()
+        try:
+            code = process.wait(SECONDS)
+        finally:
+            end_group(process)
         if code != 0:
             raise RuntimeError(f"exit code {code}: {self.log.read_text()}")
         return self.runs()[0]
@@ -96,8 +123,22 @@ class JobFolder:
             if text.startswith("{") and text.endswith("\n"):
                 line = json.loads(text)
                 when = datetime.fromisoformat(line["time"]).timestamp()
-                found.append(Line(when, line["event"], line.get("stage", ""), line.get("text", "")))
+                about = (line["event"], line.get("stage", ""), line.get("text", ""))
+                found.append(Line(when, *about, line.get("products", 0)))
         return found
+
+    def reported(self) -> int:
+        """How many iterations of all solves the last process has reported, with those that were kept."""
+        return sum("iteration" in line.text for line in self.lines() if line.event == "progress")
+
+    def products(self) -> int | None:
+        """How many products with G the solves of the last process took; None if they are not done."""
+        done = [line for line in self.lines() if (line.event, line.stage) == ("done", "Solve")]
+        return done[0].products if done else None
+
+    def checkpoints(self) -> list[Path]:
+        """Those that are there."""
+        return list((self.folder / "out" / ".checkpoints").rglob("[0-9]" * 6))
 
     def iterations(self, solve: int = 0) -> int:
         """How many iterations of a solve were reported by the last process."""
@@ -111,9 +152,13 @@ class JobFolder:
     def faults_of_checkpoints(self) -> list[str]:
         """What is wrong with the checkpoints of a job that was cut off."""
         faults = []
-        for solve in (self.folder / "out" / ".checkpoints").glob("*/solve-*"):
-            number = int(solve.name.removeprefix("solve-"))
-            faults += faults_of_checkpoints(solve, self.iterations(number))
+        for number in range(self._solves):
+            reported = self.iterations(number)
+            solves = list((self.folder / "out" / ".checkpoints").glob(f"*/solve-{number}"))
+            if reported and not solves:
+                faults.append(f"solve {number}: iteration {reported} was reported, and nothing is kept")
+            for solve in solves:
+                faults += faults_of_checkpoints(solve, reported)
         return faults
 
 
@@ -125,17 +170,20 @@ def same_run(run: Path, expected: Path) -> bool:
     )
 
 
-def kill(process: "subprocess.Popen[bytes]") -> bool:
-    """Kill a process with all its children; whether it was still there."""
-    alive = process.poll() is None
-    if alive:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return alive
+@dataclass(frozen=True)
+class Whole:
+    """What a job does that is left alone."""
+
+    run: Path
+    seconds: float
+    products: int
 
 
 def killed_jobs(count: int, rng: np.random.Generator, folder: Path) -> Row:
-    """Kill a job at random moments of its life, the same command again, until it gets through."""
+    """Kill a job at random moments of its life, the same command again, until it gets through.
+
+    Every second kill comes when the solve has reported a random iteration, the others at a random time.
+    """
     row = Row("SIGKILL of a whole job, then the same command")
     kinds = [
         ("sweeps", False, False),
@@ -143,42 +191,68 @@ def killed_jobs(count: int, rng: np.random.Generator, folder: Path) -> Row:
         ("gradients", False, False),
         ("sweeps", True, False),
     ]
+    solving = went_on = 0
     for done, (solver, folds, on_cluster) in enumerate(cycle(kinds)):
         if row.runs >= count:
             break
-        expected, seconds = _undisturbed(folder / "whole", solver, folds=folds)
-        job = JobFolder(folder / f"cut-{done}", solver, folds=folds)
-        code: int | None = None
-        while code != 0:
-            with ExitStack() as stack:
-                options: tuple[str, ...] = ()
-                if on_cluster:  # killed with the job
-                    file = folder / f"cut-{done}.json"
-                    cluster = stack.enter_context(Processes(file, port=closed_port()))
-                    options = ("--scheduler", cluster.address)
-                process = job.start(*options)
-                delay = rng.uniform(0.2, 1.5 if on_cluster else 1.1) * seconds
-                try:
-                    process.wait(delay if row.runs < count else SECONDS)
-                except subprocess.TimeoutExpired:
-                    if kill(process):
+        whole = _undisturbed(folder / "whole", solver, folds=folds)
+        with JobFolder(folder / f"cut-{done}", solver, folds=folds) as job:
+            code: int | None = None
+            while code != 0:
+                kept = bool(job.checkpoints())
+                with ExitStack() as stack:
+                    options: tuple[str, ...] = ()
+                    if on_cluster:  # killed with the job
+                        file = folder / f"cut-{done}.json"
+                        cluster = stack.enter_context(Processes(file, port=closed_port()))
+                        options = ("--scheduler", cluster.address)
+                    process = job.start(*options)
+                    if row.runs >= count:
+                        process.wait(SECONDS)
+                    elif row.runs % 2 == 0:
+                        last = 24 if folds or solver == "gradients" else 8
+                        after = int(rng.integers(1, last))
+                        wait_for(
+                            lambda job=job, after=after: job.reported() >= after,
+                            process,
+                            seconds=SECONDS,
+                            what=f"iteration {after}",
+                        )
+                    else:
+                        _wait(process, rng.uniform(0.2, 1.5 if on_cluster else 1.1) * whole.seconds)
+                    if end_group(process):
                         row.begin(count)
-            code = process.returncode
-            for fault in [] if job.runs() else job.faults_of_checkpoints():
-                row.expect(False, fault)
-            verified_or_failed(row, job.runs())
-            if code not in (0, -signal.SIGKILL):
-                row.failures.append(f"exit code {code}: {job.log.read_text()[-500:]}")
-                return row
-        row.count(same=same_run(job.runs()[0], expected))
-        left = list((job.folder / "out" / ".checkpoints").glob("*/*"))
-        row.expect(not left, f"checkpoints are left: {left}")
-        shutil.rmtree(job.folder)
+                        solving += bool(job.iterations()) and job.products() is None
+                code, products = process.returncode, job.products()
+                if kept and products is not None:
+                    went_on += 1
+                    row.expect(
+                        products < whole.products,
+                        f"{products} products beside a checkpoint, {whole.products} without",
+                    )
+                for fault in [] if job.runs() else job.faults_of_checkpoints():
+                    row.expect(False, fault)
+                verified_or_failed(row, job.runs())
+                if code not in (0, -signal.SIGKILL):
+                    row.failures.append(f"exit code {code}: {job.log.read_text()[-500:]}")
+                    return row
+            row.count(same=same_run(job.runs()[0], whole.run))
+            left = list((job.folder / "out" / ".checkpoints").glob("*/*"))
+            row.expect(not left, f"checkpoints are left: {left}")
+    row.must_have("kills", row.runs, at_least=count)
+    row.must_have("kills in the middle of a solve", solving, at_least=count // 4)
+    row.must_have("solves went on from a checkpoint to their end", went_on, at_least=row.finished // 2)
     row.notes.append(
         f"{row.finished} jobs of one or two solves, on threads or with a cluster that is killed as well, "
         "each until it was done; at most the iteration of a kill was done again"
     )
     return row
+
+
+def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """Wait for so long, or until a process has ended."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
 
 
 def verified_or_failed(row: Row, runs: list[Path]) -> None:
@@ -190,91 +264,106 @@ def verified_or_failed(row: Row, runs: list[Path]) -> None:
             row.failures.append(f"run {row.runs}: {error}")
 
 
-_WHOLE: dict[tuple[Path, str, bool], tuple[Path, float]] = {}
+_WHOLE: dict[tuple[Path, str, bool], Whole] = {}
 
 
-def _undisturbed(folder: Path, solver: str = "sweeps", *, folds: bool = False) -> tuple[Path, float]:
-    """Run and seconds of a job that is left alone; done once for each folder and kind."""
+def _undisturbed(folder: Path, solver: str = "sweeps", *, folds: bool = False) -> Whole:
+    """Do a job that is left alone, once for each folder and kind; its seconds without those of compiling."""
     key = (folder, solver, folds)
     if key not in _WHOLE:
         job = JobFolder(folder / f"{solver}-{folds}", solver, folds=folds)
         began = time.monotonic()
-        _WHOLE[key] = job.finish(), time.monotonic() - began
+        run = job.finish()
+        seconds, lines = time.monotonic() - began, job.lines()
+        for line, after in pairwise(lines):
+            if line.text.startswith("compiling"):
+                seconds -= after.seconds - line.seconds
+        _WHOLE[key] = Whole(run, seconds, job.products() or 0)
     return _WHOLE[key]
 
 
 def jobs_at_once(count: int, rng: np.random.Generator, folder: Path) -> Row:
     """Start the same job four times at once: one does it, the others are told so."""
     row = Row("the same job started four times at once")
-    expected, seconds = _undisturbed(folder / "whole")
+    whole = _undisturbed(folder / "whole")
     codes: list[int] = []
+    publications = 0
     for _ in range(count):
         row.begin(count)
-        job = JobFolder(folder / f"four-{row.runs}")
-        logs = [folder / f"log-{row.runs}-{number}" for number in range(4)]
-        started = []
-        for log, delay in zip(logs, rng.choice([0.0, 0.0, 0.3 * seconds], size=4), strict=True):
-            started.append(job.start(log=log))
-            time.sleep(delay)
-        ended = [process.wait(SECONDS) for process in started]
-        codes += ended
-        published = sum(
-            line.event == "done" and line.stage == "Publication" for log in logs for line in job.lines(log)
-        )
-        row.expect(published == 1, f"{published} publications")
-        row.expect(set(ended) <= {0, BUSY}, f"exit codes {ended}: {[log.read_text()[-300:] for log in logs]}")
-        row.expect(0 in ended, f"nobody ended well: exit codes {ended}")
-        row.named_errors += ended.count(BUSY)
-        runs = job.runs()
-        row.expect(len(runs) == 1, f"runs {runs}")
-        verified_or_failed(row, runs)
-        row.count(same=same_run(runs[0], expected))
-        shutil.rmtree(job.folder)
-    row.notes.append(
-        f"of {len(codes)} processes one in each four published, {codes.count(BUSY)} ended with exit code "
-        f"{BUSY}, the others found the job done"
-    )
+        with JobFolder(folder / f"four-{row.runs}") as job:
+            logs = [folder / f"log-{row.runs}-{number}" for number in range(4)]
+            started = []
+            for log, delay in zip(logs, rng.choice([0.0, 0.0, 0.3 * whole.seconds], size=4), strict=True):
+                started.append(job.start(log=log))
+                time.sleep(delay)
+            ended = [process.wait(SECONDS) for process in started]
+            codes += ended
+            published = sum(
+                line.event == "done" and line.stage == "Publication"
+                for log in logs
+                for line in job.lines(log)
+            )
+            publications += published
+            row.expect(published == 1, f"{published} publications")
+            said = [log.read_text()[-300:] for log in logs]
+            row.expect(set(ended) <= {0, BUSY}, f"exit codes {ended}: {said}")
+            row.expect(0 in ended, f"nobody ended well: exit codes {ended}")
+            row.named_errors += ended.count(BUSY)
+            runs = job.runs()
+            row.expect(len(runs) == 1, f"runs {runs}")
+            verified_or_failed(row, runs)
+            if runs:
+                row.count(same=same_run(runs[0], whole.run))
+    row.must_have("publications", publications, at_least=count)
+    row.must_have(f"processes ended with exit code {BUSY}", codes.count(BUSY), at_least=count // 2)
+    row.notes.append(f"{codes.count(0)} of {len(codes)} did the job or found it done")
     return row
 
 
 def killed_schedulers(count: int, rng: np.random.Generator, folder: Path) -> Row:
-    """Kill the scheduler of a job, and start another at the same address, as a service manager does."""
+    """Kill the scheduler of a job, and start another at the same address, as a service manager does.
+
+    Every second time the other is only started when the job has said that the first is lost.
+    """
     row = Row("SIGKILL of the scheduler of a job; another starts at its address")
-    expected, _ = _undisturbed(folder / "whole")
+    whole = _undisturbed(folder / "whole")
     detected, rejoined = [], []
-    for _ in range(count):
-        row.begin(count)
-        job = JobFolder(folder / f"scheduler-{row.runs}")
-        with Processes(folder / f"cluster-{row.runs}.json", port=closed_port()) as cluster:
+    for number in range(most_tries(count)):
+        if row.runs == count:
+            break
+        with (
+            JobFolder(folder / f"scheduler-{number}") as job,
+            Processes(folder / f"cluster-{number}.json", port=closed_port()) as cluster,
+        ):
             process = job.start("--scheduler", cluster.address)
+            wait = partial(wait_for, process=process, seconds=SECONDS)
             after = int(rng.integers(1, 6))
-            _wait_for(lambda job=job, after=after: job.iterations() >= after, process)
+            wait(lambda job=job, after=after: job.iterations() >= after, what=f"iteration {after}")
             struck = time.time()
-            cluster.restart_scheduler(pause=float(rng.uniform(0.0, 3.0)))
+            cluster.kill_scheduler()
+            if row.runs % 2:
+                wait(lambda job=job: _lost(job), what="the job to notice that its scheduler is lost")
+            cluster.restart()
             code = process.wait(SECONDS)
-        lines = job.lines()
-        ended = [line for line in lines if line.text.startswith("attempt 1 of 3 ended")]
-        row.expect(code == 0, f"exit code {code}: {job.log.read_text()[-500:]}")
-        if code == 0:
-            row.expect(ended, "nobody said that the scheduler was lost")
-            row.count(same=same_run(job.runs()[0], expected))
-        for line in ended:
-            again = [
-                later.seconds for later in lines if later.seconds >= line.seconds and "on Dask" in later.text
-            ]
-            detected.append(line.seconds - struck)
-            rejoined += [min(again) - line.seconds] if again else []
-        shutil.rmtree(job.folder)
-    longest, again_after = max(detected, default=np.inf), max(rejoined, default=np.inf)
-    row.expect(longest <= DETECTED, f"noticed after {longest:.1f} s")
-    row.notes.append(f"noticed within {longest:.1f} s; work goes on up to {again_after:.1f} s later")
+            lines, lost = job.lines(), _lost(job)
+            if any((line.event, line.stage) == ("done", "Solve") and line.seconds < struck for line in lines):
+                continue  # too late to hit the solve
+            row.begin(count)
+            row.expect(code == 0, f"exit code {code}: {job.log.read_text()[-500:]}")
+            row.expect(lost, "nobody said that the scheduler was lost")
+            if code == 0:
+                row.count(same=same_run(job.runs()[0], whole.run))
+            for line in lost:
+                detected.append(line.seconds - struck)
+                after_that = (each for each in lines if each.seconds >= line.seconds)
+                rejoined += [each.seconds - line.seconds for each in after_that if "on Dask" in each.text][:1]
+    row.must_have("schedulers killed during a solve", row.runs, at_least=count)
+    row.must_have("of them noticed by the job", len(detected), at_least=count)
+    row.speed("noticed within", max(detected, default=np.inf), DETECTED)
+    row.speed("work goes on within another", max(rejoined, default=np.inf), REJOINED)
     return row
 
 
-def _wait_for(condition: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    """Wait until something holds, or the process has ended."""
-    until = time.monotonic() + SECONDS
-    while process.poll() is None and not condition():
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.02)
+def _lost(job: JobFolder) -> list[Line]:
+    """What the job said when an attempt ended."""
+    return [line for line in job.lines() if line.text.startswith("attempt 1 of 3 ended")]

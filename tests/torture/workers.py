@@ -2,11 +2,10 @@
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -44,14 +43,6 @@ def same_bits(found: cagp.Posterior, expected: cagp.Posterior) -> bool:
     return True
 
 
-def later(seconds: float, strike: Callable[[], None]) -> threading.Timer:
-    """Strike from another thread, after so long."""
-    timer = threading.Timer(seconds, strike)
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
 def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points: int = POINTS) -> Row:
     """Kill one of two workers, at a random moment of a solve; its nanny starts another."""
     row = Row("SIGKILL of a worker during a solve")
@@ -62,44 +53,106 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
         Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
-        undisturbed = []
-        for solver in SOLVERS:
-            times = []
-            for _ in range(3):  # the first compiles in the workers
-                began = time.monotonic()
-                solved(problem, solver, DaskExecutor(client))
-                times.append(time.monotonic() - began)
-            undisturbed.append(min(times))
-        for which in cycle(range(len(SOLVERS))):
+        undisturbed = [
+            timed(partial(solved, problem, solver, DaskExecutor(client)), repetitions=3) for solver in SOLVERS
+        ]
+        for which in islice(cycle(range(len(SOLVERS))), most_tries(count)):
             if row.runs == count:
                 break
             client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
             victim = list(cluster.workers.values())[rng.integers(2)].pid
-            struck: list[float] = []
-
-            def strike(victim: int = victim, struck: list[float] = struck) -> None:
-                os.kill(victim, signal.SIGKILL)
-                struck.append(time.monotonic())
-
-            executor, kept = DaskExecutor(client), Checkpoints(folder / f"kept-{row.runs}", seconds=1.0)
-            began = time.monotonic()
-            timer = later(rng.uniform(0.05, 0.9) * undisturbed[which], strike)
-            found = solved(problem, SOLVERS[which], executor, checkpoints=kept)
-            ended = time.monotonic()
-            timer.join()
-            if struck[0] < ended:
+            kept = Checkpoints(folder / f"kept-{rng.integers(2**40)}", seconds=1.0)
+            call = partial(solved, problem, SOLVERS[which], DaskExecutor(client), checkpoints=kept)
+            disturbed = Disturbed(
+                call,
+                partial(os.kill, victim, signal.SIGKILL),
+                after=rng.uniform(0.05, 0.9) * undisturbed[which],
+                deadline=undisturbed[which] + PATIENCE_SECONDS,
+            )
+            if disturbed.hit:
                 row.begin(count)
-                row.took(ended - began, undisturbed[which])
-                row.count(same=same_bits(found, expected[which]))
-            while not _pids(cluster).isdisjoint({victim}) or len(_pids(cluster)) < 2:
-                time.sleep(0.1)
+                if not disturbed.judge(row, expected[which]):
+                    return row
+                row.took(disturbed.seconds, undisturbed[which])
+                _wait_for_another(cluster, victim)
+    row.must_have("kills hit a solve", row.runs, at_least=count)
     shortest, longest = min(undisturbed), max(undisturbed)
     row.notes.append(f"undisturbed solves take {shortest:.1f} to {longest:.1f} s on two workers")
     return row
 
 
-def _pids(cluster: LocalCluster) -> set[int]:
-    return {nanny.pid for nanny in cluster.workers.values() if nanny.pid}
+def timed(call: Callable[[], object], *, repetitions: int) -> float:
+    """Shortest wall time of some calls; the first compiles in the workers."""
+    times = []
+    for _ in range(repetitions):
+        began = time.monotonic()
+        call()
+        times.append(time.monotonic() - began)
+    return min(times)
+
+
+def most_tries(count: int) -> int:
+    """How often to try to hit something so often, where it may be over before."""
+    return 20 + 10 * count
+
+
+class Disturbed:
+    """A solve that is struck after some seconds, and either ends by its deadline or not.
+
+    Parameters
+    ----------
+    call : callable
+        The solve, done in a thread of its own.
+    strike : callable
+        What is done to its cluster.
+    after, deadline : float
+        Seconds from the beginning.
+
+    Attributes
+    ----------
+    hit : bool
+        Whether the strike came before the end.
+    seconds : float
+        From the beginning to the end.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[], cagp.Posterior],
+        strike: Callable[[], object],
+        *,
+        after: float,
+        deadline: float,
+    ) -> None:
+        began = time.monotonic()
+        self._call, self._deadline = Call(call), deadline
+        self.hit = not self._call.done(after)
+        if self.hit:
+            strike()
+        self._done = self._call.done(deadline - after)
+        self.seconds = time.monotonic() - began
+
+    def judge(self, row: Row, expected: cagp.Posterior) -> bool:
+        """Count the result of the solve, or note that there is none; whether it has ended at all."""
+        row.expect(self._done, f"no result and no error {self._deadline:g} s after the beginning")
+        if self._done:
+            try:
+                row.count(same=same_bits(self._call.value(), expected))
+            except ClusterError as error:
+                row.expect(False, f"no result: {error}")
+        return self._done
+
+
+def _wait_for_another(cluster: LocalCluster, victim: int) -> None:
+    """Wait until there are two workers again."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        there = {nanny.pid for nanny in cluster.workers.values() if nanny.pid}
+        if victim not in there and len(there) == 2:
+            return
+        if time.monotonic() > until:
+            raise TimeoutError(f"no nanny started another worker within {PATIENCE_SECONDS:g} s")
+        time.sleep(0.1)
 
 
 def frozen_workers(count: int, rng: np.random.Generator, folder: Path) -> Row:
@@ -107,55 +160,57 @@ def frozen_workers(count: int, rng: np.random.Generator, folder: Path) -> Row:
     row = Row("SIGSTOP of a worker during a solve")
     problem, solver = regression_problem(POINTS, q=100, lengthscale=0.1), SOLVERS[0]
     expected = solved(problem, solver, SerialExecutor())
-    longest = 0.0
+    longest, missed = 0.0, 0
     with Processes(folder / "frozen.json") as cluster:
-        while row.runs < count:
-            frozen, struck = int(rng.integers(2)), []
+        for _ in range(most_tries(count)):
+            if row.runs == count:
+                break
+            frozen = int(rng.integers(2))
             with open_executor(cluster.file, deadlines=IMPATIENT) as executor:
-                times = []
-                for _ in range(2):  # the first compiles in the workers
-                    began = time.monotonic()
-                    solved(problem, solver, executor)
-                    times.append(time.monotonic() - began)
-
-                def strike(frozen: int = frozen, struck: list[float] = struck) -> None:
-                    os.kill(cluster.workers[frozen].pid, signal.SIGSTOP)
-                    struck.append(time.monotonic())
-
-                began = time.monotonic()
-                timer = later(rng.uniform(0.05, 0.8) * min(times), strike)
-                call = Call(partial(solved, problem, solver, executor))
-                done = call.done(min(times) + PATIENCE_SECONDS)
-                ended = time.monotonic()
-                timer.join()
-                if not done or struck[0] < ended:
+                call = partial(solved, problem, solver, executor)
+                shortest = timed(call, repetitions=2)
+                disturbed = Disturbed(
+                    call,
+                    partial(os.kill, cluster.workers[frozen].pid, signal.SIGSTOP),
+                    after=rng.uniform(0.05, 0.8) * shortest,
+                    deadline=shortest + PATIENCE_SECONDS,
+                )
+                if disturbed.hit:
                     row.begin(count)
-                    row.expect(done, f"no result and no error after {PATIENCE_SECONDS:g} s")
-                if done and struck[0] < ended:
-                    longest = max(longest, ended - began - min(times))
-                    row.count(same=same_bits(call.value(), expected))
+                    row.expect(stopped(cluster.workers[frozen].pid), "the worker went on by itself")
+                    if not disturbed.judge(row, expected):
+                        return row
+                    lost = disturbed.seconds - shortest
+                    longest, missed = max(longest, lost), missed + (lost > IMPATIENT.silence_seconds)
             cluster.replace(frozen)
+    row.must_have("workers frozen during a solve", row.runs, at_least=count)
+    row.must_have("of them had tasks that were waited for", missed, at_least=count // 2)
     row.notes.append(f"silence_seconds = {IMPATIENT.silence_seconds:g}; {longest:.1f} s were lost at most")
     return row
+
+
+def stopped(process: int) -> bool:
+    """Whether a process is there and stopped by a signal."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: float) -> Row:
     """Kill all workers as soon as they have begun: a result or a named error by the deadline.
 
-    When the storm is over, the solve goes on from its checkpoints.
+    Solves that get through are followed by others until the storm is over; then the last goes on from its
+    checkpoints.
     """
     row = Row(f"a storm of {seconds:g} s: all workers killed as soon as new ones have begun")
     problem, solver = regression_problem(POINTS, q=100, lengthscale=0.1), cagp.BlockGaussSeidel(20, 100)
     expected = solved(problem, solver, SerialExecutor())
-    kills, longest = 0, 0.0
+    kills, through, longest = 0, 0, 0.0
     for _ in range(count):
         row.begin(count)
-        kept = Checkpoints(folder / f"storm-{row.runs}", seconds=0.5)
         with Processes(folder / f"storm-{row.runs}.json") as cluster:
-            attempt = partial(_attempt, cluster.file, problem, solver, kept)
+            kept = Checkpoints(folder / f"storm-{row.runs}-0", seconds=0.5)
             until = time.monotonic() + seconds
             while time.monotonic() < until:  # each round is an attempt, as a job makes them
-                call = Call(attempt)
+                call = Call(partial(_attempt, cluster.file, problem, solver, kept))
                 while time.monotonic() < until and not call.done(float(rng.uniform(0.2, 3.0))):
                     for number in range(2):
                         cluster.replace(number)
@@ -165,14 +220,21 @@ def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: 
                     return row
                 try:
                     row.expect(same_bits(call.value(), expected), "another result in the storm")
-                    break
                 except ClusterError:
                     row.named_errors += 1
+                else:
+                    through += 1
+                    kept = Checkpoints(folder / f"storm-{row.runs}-{through}", seconds=0.5)
             longest = max(longest, time.monotonic() - until)
-            row.count(same=same_bits(attempt(), expected))
+            attempt = partial(_attempt, cluster.file, problem, solver, kept)
+            calm = Disturbed(attempt, lambda: None, after=0.0, deadline=2.0 * PATIENCE_SECONDS)
+            if not calm.judge(row, expected):
+                return row
+    row.must_have("kills", kills, at_least=2 * count)
+    row.must_have("attempts in a storm ended", through + row.named_errors, at_least=count)
     row.notes.append(
-        f"{kills} kills; the last attempt of a storm ended {max(0.0, longest):.0f} s after it, the "
-        "next went on from its checkpoints"
+        f"{through} of them with the result; the last attempt of a storm ended {max(0.0, longest):.0f} s "
+        "after it, the next went on from its checkpoints"
     )
     return row
 

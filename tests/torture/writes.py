@@ -3,11 +3,9 @@
 import hashlib
 import json
 import os
-import re
 import signal
-import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,63 +19,91 @@ from cagp_dist.store.publish import current_run, verify
 
 from ..problems import regression_problem
 from ..store import publisher
+from .processes import lines
 from .rows import Row
 
 PROBLEM = regression_problem(90, q=20)
 SOLVERS = {"sweeps": cagp.BlockGaussSeidel(4, 45), "gradients": cagp.ConjugateGradient(4)}
+SECONDS = 120.0
+"""No kill, with what comes after it, may take longer."""
+
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 EVENTS = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 
 
 def killed_checkpoints(count: int, rng: np.random.Generator, folder: Path) -> Row:
     """Kill a solve before ``count`` of the file operations of its checkpoints, drawn at random; go on."""
-    row = Row("SIGKILL before a write, flush, rename or removal of a checkpoint")
-    seed = str(rng.integers(2**31))
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.torture.writes", folder / "checkpoints", str(count), seed],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        for text in process.stdout:
-            line = json.loads(text)
-            if "operations" in line:
-                row.notes.append(
-                    f"{line['operations']} such operations in a solve by sweeps and one by gradients; at "
-                    "most the iteration of the kill is done again"
-                )
-                continue
-            row.begin(min(count, int(re.findall(r"\d+", row.notes[0])[0])))
-            for fault in line["faults"]:
-                row.expect(False, fault)
-            row.count(same=line["same"])
-    row.expect(process.returncode == 0, f"exit code {process.returncode}")
+    row, operations = Row("SIGKILL before a write, flush, rename or removal of a checkpoint"), 0
+    given = (folder / "checkpoints", count, rng.integers(2**31))
+    for text in lines(row, "-m", "tests.torture.writes", *given, seconds=SECONDS):
+        line = json.loads(text)
+        if "operations" in line:
+            operations = line["operations"]
+            continue
+        row.begin(min(count, operations))
+        for fault in line["faults"]:
+            row.expect(False, fault)
+        row.count(same=line["same"])
+    row.must_have("kills", row.runs, at_least=min(count, operations))
+    row.notes.append(
+        f"{operations} such operations in a solve by sweeps and one by gradients; at most the iteration of "
+        "the kill is done again"
+    )
     return row
 
 
 def killed_publications(count: int, rng: np.random.Generator, folder: Path) -> Row:
     """Kill a process that publishes one run after the other, at random moments; a reader looks on."""
     row = Row("SIGKILL of a publication, while a reader looks at the current run")
-    root, seed = folder / "publications", str(rng.integers(2**31))
-    seen: list[Path] = []
-    with subprocess.Popen(
-        [sys.executable, publisher.__file__, "random", root, str(count), seed],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        while process.poll() is None:
-            run = current_run(root)
-            if run is not None:
-                verify(run)
-                seen.append(run)
-            time.sleep(0.01)
-        output = process.communicate()[0]
-    for _ in range(output.count("killed")):
-        row.begin(count)
-        row.count(same=True)  # the publisher has verified the current run, and that none is lost
-    row.expect(process.returncode == 0 and row.runs == count, output[-500:])
-    row.notes.append(f"{len(seen)} looks, at {len(set(seen))} runs: each was whole")
+    root, looks = folder / "publications", Looks(folder / "publications")
+    with looks:
+        given = (publisher.__file__, "random", root, count, rng.integers(2**31))
+        for text in lines(row, *given, seconds=SECONDS):
+            if text.startswith("killed"):
+                row.begin(count)
+                row.count(same=True)  # the publisher has verified the current run, and that none is lost
+    for fault in looks.faults:
+        row.expect(False, fault)
+    row.must_have("kills", row.runs, at_least=count)
+    row.must_have("looks", len(looks.seen), at_least=count)
+    row.must_have("runs that were looked at", len(set(looks.seen)), at_least=count // 4)
+    row.notes.append("each was whole")
     return row
+
+
+class Looks:
+    """A reader of the current run in a thread, as long as it is entered.
+
+    Attributes
+    ----------
+    seen : list of Path
+        Runs that were whole.
+    faults : list of str
+        What was wrong with others.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.seen: list[Path] = []
+        self.faults: list[str] = []
+        self._root, self._over = root, threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(SECONDS)
+
+    def _look(self) -> None:
+        while not self._over.wait(0.01):
+            try:
+                run = current_run(self._root)
+                if run is not None:
+                    verify(run)
+                    self.seen.append(run)
+            except (CagpError, OSError) as error:
+                self.faults.append(f"the reader found: {error}")
 
 
 def faults_of_checkpoints(solve: Path, reported: int) -> list[str]:
