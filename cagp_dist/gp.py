@@ -94,7 +94,7 @@ def condition(
         variance; at all of them one step costs as much as one to two sweeps. 0: none.
     checkpoints : Checkpoints, optional
         Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
-        from there after a loss, with the same bits; without full covariances.
+        from there after a loss, with the same bits.
     weights : KeptWeights, optional
         Where weights of the targets are kept (`cagp_dist.store.weights.KeptWeights`): an affine solver sweeps
         once, without data, and from then on other observations at the same points, with the same prior,
@@ -224,7 +224,7 @@ def condition(
                 known=None if kept is None else kept_coefficients(kept),
             )
             problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
-            if checkpoints is not None and not full:  # all states are kept, and full ones would be too large
+            if checkpoints is not None:
                 place = checkpoints.within(f"fields-{number}")
                 problem = replace(problem, checkpoint=place.of(fingerprint(problem, solver, plans[number])))
             if mean.fitted is not None:

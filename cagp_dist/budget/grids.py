@@ -80,6 +80,7 @@ def plan_ring_sweeps(
         batches=tuple((group,) for group in groups),
         block_size=1 if block_size is None else width * grid.longitudes,
         rings_per_block=width,
+        sum_parts=tasks_of_a_sweep,
     )
 
 

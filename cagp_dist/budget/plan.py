@@ -79,6 +79,10 @@ class Plan:
         Whether the solve is no iteration; ``iterations`` is then 1.
     cycle : Cycle or None
         How its tasks wait for each other, where that is modelled.
+    full_covariance : bool
+        Whether the solve is asked for the whole covariance of the test points.
+    sum_parts : int
+        Parts of the sums over observed points: one for each task of a sweep where blocks are bands of rings.
     sums : int
         Columns of sums over draws, where its checkpoints have these alone.
     """
@@ -103,6 +107,8 @@ class Plan:
     solves: int = 1
     direct: bool = False
     cycle: Cycle | None = None
+    full_covariance: bool = False
+    sum_parts: int = 1
     sums: int = 0
 
     def batch_of(self, columns: slice) -> int:
@@ -122,8 +128,10 @@ class Plan:
             return DOUBLE * self.q * self.sums
         widest = max((batch[-1][1] - batch[0][0] for batch in self.batches if batch), default=0)
         products = (self.n + self.q) * self.iterations
-        states = self.q * (self.fields + 1) * self.iterations
-        return DOUBLE * (2 * self.n * widest + products + states + 2 * self.q)
+        # sums beside the states before them, and of a full covariance that of the last state
+        states = self.q * (self.fields + 1) * (self.iterations + self.sum_parts - 1)
+        squares = self.q**2 * (self.sum_parts + 1) if self.full_covariance else 0
+        return DOUBLE * (2 * self.n * widest + products + states + squares + 2 * self.q)
 
     @property
     def cached_tiles(self) -> int:

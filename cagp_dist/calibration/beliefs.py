@@ -6,13 +6,16 @@ column of U for each direction; where the Gram matrix can be stored, all fields 
 solver is called once for each field.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import NumericalError
 from cagp_dist.gp import condition
 from cagp_dist.latlon import LatLonGrid
@@ -21,8 +24,10 @@ from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
+    from cagp_dist.budget import Plan
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
+    from cagp_dist.solvers.checkpoints import Checkpoint, Checkpoints, Draft
 
 NULL_SPACE = 1e-8
 """Eigenvalues of a covariance below this fraction of the prior variance count as zero."""
@@ -109,7 +114,9 @@ def standardised(
     direction: Array,
     executor: "Executor",
     memory_limit_bytes: int | None = None,
+    checkpoints: "Checkpoints | None" = None,
     progress: Callable[[float], None] = lambda _: None,
+    on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Standardised:
     """Solve for all fields and standardise their errors.
 
@@ -125,8 +132,12 @@ def standardised(
         Where solves run.
     memory_limit_bytes : int, optional
         What they may allocate; by default what the executor has.
+    checkpoints : Checkpoints, optional
+        Where iterations of a solve of all fields are kept, or the errors of the fields that are done.
     progress : callable
         Called with the part that is done.
+    on_plan : callable, optional
+        Called with the plan of a solve of all fields before it begins.
 
     Raises
     ------
@@ -134,25 +145,81 @@ def standardised(
         As `condition`; and if a variance along the direction is not positive.
     """
     if solver.many_fields:
-        return _conditioned(fields, solver, direction, executor, memory_limit_bytes, progress)
+        return _conditioned(
+            fields, solver, direction, executor, memory_limit_bytes, progress, checkpoints, on_plan
+        )
     limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
     batch = _fields_at_once(fields, solver, limit)
+    found = _Found(
+        None
+        if checkpoints is None
+        else checkpoints.within("errors").of(_fingerprint(fields, solver, direction, batch))
+    )
     if batch:
-        parts = _conjugate_gradients(fields, solver.iterations, direction, batch)
-        steps = -(-fields.count // batch)
+        parts = _conjugate_gradients(fields, solver.iterations, direction, batch, begun=found.fields)
     else:
         parts = (
             _conditioned(
                 fields.part(slice(i, i + 1)), solver, direction, executor, memory_limit_bytes, lambda _: None
             )
-            for i in range(fields.count)
+            for i in range(found.fields, fields.count)
         )
-        steps = fields.count
-    found = []
     for part in parts:
-        found.append(part)
-        progress(len(found) / steps)
-    return Standardised(*(np.concatenate(values, axis=-1) for values in zip(*found, strict=True)))
+        found.add(part)
+        progress(found.fields / fields.count)
+    return found.joined()
+
+
+class _Found:
+    """Errors of the fields that are done, one part after the other."""
+
+    def __init__(self, checkpoint: "Checkpoint | None") -> None:
+        self._checkpoint = checkpoint
+        kept = None if checkpoint is None else checkpoint.latest()
+        self._parts: list[Standardised] = []
+        if kept is not None:
+            arrays: list[Any] = [kept.read(name) for name in Standardised._fields]
+            ends = np.cumsum([0, *kept.about["widths"]])
+            self._parts = [
+                Standardised(*(np.ascontiguousarray(array[..., first:last]) for array in arrays))
+                for first, last in pairwise(ends)
+            ]
+
+    @property
+    def fields(self) -> int:
+        """How many fields are done."""
+        return sum(part.along.size for part in self._parts)
+
+    def add(self, part: Standardised) -> None:
+        """Take the errors of some fields, and keep them if it is time to."""
+        self._parts.append(part)
+        if self._checkpoint is not None and self._checkpoint.due():
+            self._checkpoint.save({"widths": [part.along.size for part in self._parts]}, self._write)
+
+    def _write(self, draft: "Draft") -> bool:
+        named = self.joined()._asdict().items()
+        return all(draft.write(name, array) for name, array in named)
+
+    def joined(self) -> Standardised:
+        """Errors of all fields so far."""
+        return Standardised(*(np.concatenate(values, axis=-1) for values in zip(*self._parts, strict=True)))
+
+
+def _fingerprint(fields: Fields, solver: "Solver", direction: Array, batch: int) -> str:
+    """Digest of all that errors of single fields depend on."""
+    from cagp_dist.solvers.checkpoints import add_arrays
+
+    prior, X = fields.prior, fields.X
+    found = hashlib.sha256(repr((solver, prior.kernel, prior.coefficient_names, batch)).encode())
+    points = X.points if isinstance(X, LatLonGrid) else X
+    noise = np.asarray(prior.noise_variance)
+    add_arrays(found, [points, noise, fields.y, fields.X_test, fields.latent, direction])
+    return found.hexdigest()
+
+
+def errors_bytes(*, targets: int, fields: int) -> int:
+    """Count what a checkpoint of `standardised` takes where fields are solved one after the other."""
+    return DOUBLE * fields * (2 * targets + 4)
 
 
 def _conditioned(
@@ -162,6 +229,8 @@ def _conditioned(
     executor: "Executor",
     memory_limit_bytes: int | None,
     progress: Callable[[float], None],
+    checkpoints: "Checkpoints | None" = None,
+    on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Standardised:
     """All fields in one solve, with one covariance."""
 
@@ -177,7 +246,9 @@ def _conditioned(
         covariance="full",
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
+        checkpoints=checkpoints,
         progress=report,
+        on_plan=on_plan,
     )
     if posterior.covariance is None:
         raise NumericalError("the solver returned no covariance although a full one was asked for.")
@@ -252,9 +323,9 @@ def _fields_at_once(fields: Fields, solver: "Solver", memory_limit_bytes: int) -
 
 
 def _conjugate_gradients(
-    fields: Fields, iterations: int, direction: Array, batch: int
+    fields: Fields, iterations: int, direction: Array, batch: int, *, begun: int = 0
 ) -> Iterator[Standardised]:
-    """Standardise the errors of conjugate gradients, ``batch`` fields at a time."""
+    """Standardise the errors of conjugate gradients, ``batch`` fields at a time; ``begun`` are left out."""
     from cagp_dist.posterior.problem import noise_of, patterns
 
     if isinstance(fields.X, LatLonGrid):
@@ -270,7 +341,7 @@ def _conjugate_gradients(
     root = vectors[:, seen] / np.sqrt(values[seen])
     before = float(direction @ prior_covariance @ direction)
     centre, ahead = fields.prior.mean_at(X), fields.prior.mean_at(fields.X_test)
-    for start in range(0, fields.count, batch):
+    for start in range(begun, fields.count, batch):
         some = fields.part(slice(start, start + batch))
         mean, U = conjugate_gradient_beliefs(G, V, some.y - centre, iterations=iterations)
         errors = ahead + mean - some.latent

@@ -37,9 +37,11 @@ from cagp_dist.prior import Prior
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from cagp_dist.budget import Plan
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
+    from cagp_dist.solvers.checkpoints import Checkpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +150,9 @@ def calibrate(
     weights: ArrayLike | None = None,
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
+    checkpoints: "Checkpoints | None" = None,
     progress: Callable[[float], None] = lambda _: None,
+    on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Calibration:
     """Test the error bars of a solver on fields drawn from its own prior (math 10.2).
 
@@ -181,8 +185,14 @@ def calibrate(
         Where solves run; all cores of this process by default.
     memory_limit_bytes : int, optional
         What may be allocated, by default four fifths of the free memory.
+    checkpoints : Checkpoints, optional
+        Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`) or, where fields are solved one
+        after the other, the errors of those that are done: the same call, with a generator in the same state,
+        draws the fields again and goes on from there after a loss, with the same bits.
     progress : callable
         Called with the part of the solves that is done, from 0 to 1.
+    on_plan : callable, optional
+        Called with the `cagp_dist.budget.Plan` of the solve, of solvers that take all fields in one.
 
     Returns
     -------
@@ -231,7 +241,13 @@ def calibrate(
     )
     share = unit_weights(weights, (len(drawn.fields.X_test),))
     errors = errors_of(
-        drawn, solver=solver, executor=executor, memory_limit_bytes=memory_limit_bytes, progress=progress
+        drawn,
+        solver=solver,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        checkpoints=checkpoints,
+        progress=progress,
+        on_plan=on_plan,
     )
     return judged(drawn, errors, solver=str(solver), weights=share)
 

@@ -25,8 +25,10 @@ from cagp_dist.calibration.pit import NormalTests, normal_tests
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
+    from cagp_dist.budget import Plan
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
+    from cagp_dist.solvers.checkpoints import Checkpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +139,9 @@ def errors_of(
     solver: "Solver",
     executor: "Executor | None",
     memory_limit_bytes: int | None = None,
+    checkpoints: "Checkpoints | None" = None,
     progress: Callable[[float], None] = lambda _: None,
+    on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Standardised:
     """Solve for drawn fields, on all cores of this process where no executor is given."""
     from cagp_dist.runtime import given_or_threads
@@ -152,5 +156,7 @@ def errors_of(
             direction=drawn.direction,
             executor=opened,
             memory_limit_bytes=memory_limit_bytes,
+            checkpoints=checkpoints,
             progress=progress,
+            on_plan=on_plan,
         )

@@ -185,13 +185,13 @@ def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Deman
         If one of them does not fit.
     """
     if len(demands) == 1:
-        plan = solver.plan(demands[0])
+        plan = replace(solver.plan(demands[0]), full_covariance=demands[0].full_covariance)
         return list(demands), [plan], plan
     somehow = [solver.plan(replace(demand, memory_limit_bytes=sys.maxsize)) for demand in demands]
     kept = joint_bytes(demands, iterations=max(plan.iterations for plan in somehow))
     left = less_memory(demands, kept)
     try:
-        plans = [solver.plan(demand) for demand in left]
+        plans = [replace(solver.plan(demand), full_covariance=demand.full_covariance) for demand in left]
     except BudgetError as error:
         raise BudgetError(
             f"{error.text} Results of {len(demands)} solves, one for each pattern of gaps, take another "

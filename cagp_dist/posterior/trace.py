@@ -83,14 +83,15 @@ class Trace:
             If its mean is not finite, or a variance is negative beyond rounding.
         """
         mean, variance = self._steps.get(state.iteration) or self._add_step(state.iteration)
-        full = self._downdate is not None
+        full = state.downdate.ndim == 2  # of states from a checkpoint the last one alone
         downdate = state.downdate.diagonal() if full else state.downdate
         # set, not added: a solver that breaks down yields its last iteration again
         mean[state.columns] = self._prior_mean[state.columns] + state.mean
         variance[state.columns] = self._prior_variance[state.columns] - downdate
         self._known_mean_variance[state.columns] = variance[state.columns]
         if state.of_mean is not None:
-            variance[state.columns] += state.of_mean.diagonal() if full else state.of_mean
+            of_mean = state.of_mean
+            variance[state.columns] += of_mean.diagonal() if of_mean.ndim == 2 else of_mean
         for iteration, (later_mean, later_variance) in self._steps.items():
             if iteration > state.iteration:  # of targets that went on for longer; these may end here
                 later_mean[state.columns] = mean[state.columns]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cagp_dist.budget import Plan
+from cagp_dist.calibration.beliefs import errors_bytes
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import Executor
 from cagp_dist.store.checkpoints import KEPT
@@ -66,14 +67,23 @@ def disk_need(
     checkpoint_seconds : float
         Between two checkpoints. A job that is done before that, by the estimate of the plan, has none.
     """
-    values = times * (observed + VALUE_ARRAYS * predicted)
-    kept = _checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
+    kept = checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
     if sampled is not None:
-        kept += _checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
-    return DiskNeed(RUN_BYTES + 8 * values, kept)
+        kept += checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
+    return DiskNeed(run_bytes(observed=observed, predicted=predicted, times=times), kept)
 
 
-def _checkpoint_bytes(plan: Plan, *, solves: int, checkpoint_seconds: float) -> int:
+def run_bytes(*, observed: int, predicted: int, times: int) -> int:
+    """Estimate what a run and its report take; numbers as for `disk_need`."""
+    return RUN_BYTES + 8 * times * (observed + VALUE_ARRAYS * predicted)
+
+
+def bytes_of_errors(*, targets: int, fields: int) -> int:
+    """Count what checkpoints of a simulation take that solves its fields one after the other."""
+    return (KEPT + 1) * errors_bytes(targets=targets, fields=fields)
+
+
+def checkpoint_bytes(plan: Plan, *, solves: int, checkpoint_seconds: float) -> int:
     """Bytes of all checkpoints that are there at once, of a plan that is carried out so many times."""
     most = KEPT * solves * plan.solves
     seconds = solves * plan.seconds

@@ -122,6 +122,11 @@ class Size:
         return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
 
     @property
+    def predicted(self) -> int:
+        """Where values are predicted: points, map cells, places and regions."""
+        return self.tested + self.mapped + self.mean_mapped + self.places + self.regions
+
+    @property
     def solves(self) -> int:
         """How often a solve is done for the folds of a cross-validation and for what all points predict."""
         return max(1, self.folds + bool(self.mapped + self.places + self.regions))
@@ -189,7 +194,7 @@ class JobPlan:
         return disk_need(
             self.plan,
             observed=size.observed,
-            predicted=size.tested + size.mapped + size.mean_mapped + size.places + size.regions,
+            predicted=size.predicted,
             times=size.times,
             solves=self.solves * size.solves,
             sampled=self.sampled,

@@ -17,7 +17,14 @@ from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.service.disk import check_disk, check_spilling
+from cagp_dist.service.disk import (
+    DiskNeed,
+    bytes_of_errors,
+    check_disk,
+    check_spilling,
+    checkpoint_bytes,
+    run_bytes,
+)
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
@@ -29,7 +36,7 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
 from cagp_dist.service.sharp import FACTORS, sharpened
-from cagp_dist.service.simulation import simulate_task
+from cagp_dist.service.simulation import MOST_POINTS, simulate_task
 from cagp_dist.service.solve import Sharpened, Solution
 from cagp_dist.service.task import Simulations, Task, prepare
 from cagp_dist.service.times import resolved
@@ -169,7 +176,8 @@ def run(
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         if simulations is not None:
             with clock.stage("Simulation") as stage:
-                simulate = partial(_simulated, task, prior, simulations, stage)
+                kept = checkpoints.within("simulation")
+                simulate = partial(_simulated, task, prior, simulations, stage, kept)
                 groups["simulation"] = workers.attempt(simulate, stage.note)
         attributes = attributes_of(
             task,
@@ -384,9 +392,27 @@ def _described(field: "xr.Dataset") -> str:
 
 
 def _simulated(
-    task: Task, prior: Prior, asked: Simulations, stage: Stage, executor: Executor
+    task: Task,
+    prior: Prior,
+    asked: Simulations,
+    stage: Stage,
+    checkpoints: Checkpoints,
+    executor: Executor,
 ) -> "xr.Dataset":
     """Group ``simulation``: the job on fields of its prior."""
+    size, seconds = size_of_task(task), task.job.runtime.checkpoint_seconds
+    of_run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
+
+    def check(kept: int) -> None:
+        check_disk(task.job.root, DiskNeed(of_run, kept), there=checkpoints.folder)
+
+    if not task.solver.many_fields:
+        check(bytes_of_errors(targets=min(task.design.test.size, MOST_POINTS), fields=asked.count))
+
+    def report(fraction: float, text: str) -> None:
+        stage.progress(fraction, text)
+        check_termination()
+
     stage.note("fields are drawn from the prior of the job, observed at its points and solved as it says")
     with _compilation_noted(stage):
         found = simulate_task(
@@ -395,7 +421,9 @@ def _simulated(
             asked,
             executor=executor,
             memory_limit_bytes=memory_limit(task.job, executor),
-            progress=stage.progress,
+            checkpoints=checkpoints,
+            on_plan=lambda plan: check(checkpoint_bytes(plan, solves=1, checkpoint_seconds=seconds)),
+            progress=report,
             note=stage.note,
         )
     stage.summary = f"{asked.count:,} fields: {found.calibration.verdict.kind}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Plan
 from cagp_dist.calibration.laboratory import Calibration, calibrate
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import unit_sphere
@@ -13,6 +14,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.task import Simulations, Task
+from cagp_dist.solvers.checkpoints import Checkpoints
 
 MOST_POINTS = 2000
 """Test points at which errors are looked at; of more, as many are drawn at random."""
@@ -50,6 +52,8 @@ def simulate_task(
     *,
     executor: Executor,
     memory_limit_bytes: int | None = None,
+    checkpoints: Checkpoints | None = None,
+    on_plan: Callable[[Plan], None] = lambda _: None,
     progress: Callable[[float, str], None],
     note: Callable[[str], None] = lambda _: None,
 ) -> Simulated:
@@ -67,7 +71,7 @@ def simulate_task(
         Kernel and nugget.
     asked : Simulations
         Number of fields, seed.
-    executor, memory_limit_bytes
+    executor, memory_limit_bytes, checkpoints, on_plan
         As for `cagp_dist.calibrate`.
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
@@ -117,7 +121,9 @@ def simulate_task(
             weights=weights,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
+            checkpoints=checkpoints,
             progress=report,
+            on_plan=on_plan,
         )
     except BudgetError as error:
         raise BudgetError(

@@ -7,6 +7,7 @@ Where checkpoints are kept is not known here: `cagp_dist.store.checkpoints` keep
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import coordinates
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.status import Status
+
+FULL = "full-downdate"
 
 About = Mapping[str, Any]
 """Numbers, texts and lists that say what the arrays of a checkpoint are; JSON can hold it."""
@@ -72,13 +75,19 @@ class Checkpoints(Protocol):
 
 
 class Record:
-    """States so far, batch by batch of targets, as arrays and back again."""
+    """States so far, batch by batch of targets, as arrays and back again.
+
+    Of a full downdate (q, q) only the last one is kept whole, and of those before it the diagonal.
+    """
 
     def __init__(self) -> None:
         self._states: list[State] = []
 
     def add(self, state: State) -> None:
         """Take a state."""
+        if self._states and self._states[-1].downdate.ndim == 2:
+            before = self._states.pop()
+            self._states.append(replace(before, downdate=before.downdate.diagonal().copy()))
         self._states.append(state)
 
     def about(self) -> About:
@@ -95,7 +104,8 @@ class Record:
                     "dropped": state.dropped,
                 }
                 for state in self._states
-            ]
+            ],
+            "full": bool(self._states) and self._states[-1].downdate.ndim == 2,
         }
 
     def write(self, draft: Draft) -> bool:
@@ -103,19 +113,23 @@ class Record:
         seen = True
         for start, stop in dict.fromkeys((state.columns.start, state.columns.stop) for state in self._states):
             of_batch = [state for state in self._states if state.columns == slice(start, stop)]
-            for name in ("mean", "downdate"):
-                stacked = np.stack([getattr(state, name) for state in of_batch])
-                seen &= draft.write(f"states-{start}-{stop}/{name}", stacked)
+            seen &= draft.write(f"states-{start}-{stop}/mean", np.stack([state.mean for state in of_batch]))
+            variances = [_diagonal(state.downdate) for state in of_batch]
+            seen &= draft.write(f"states-{start}-{stop}/downdate", np.stack(variances))
+        if self._states and self._states[-1].downdate.ndim == 2:
+            seen &= draft.write(FULL, self._states[-1].downdate)
         return seen
 
     def read(self, kept: Kept) -> Iterator[State]:
         """Take and yield the states of a checkpoint, in their order."""
         place: dict[tuple[int, int], int] = {}
-        for said in kept.about["states"]:
+        for number, said in enumerate(kept.about["states"], start=1):
             start, stop = said["columns"]
             index = place[start, stop] = place.get((start, stop), -1) + 1
             names = (f"states-{start}-{stop}/{name}" for name in ("mean", "downdate"))
             mean, downdate = (kept.read(name, index, index + 1)[0] for name in names)
+            if kept.about.get("full") and number == len(kept.about["states"]):
+                downdate = kept.read(FULL)
             going = said["going"]
             state = State(
                 said["iteration"],
@@ -130,6 +144,10 @@ class Record:
             )
             self.add(state)
             yield state
+
+
+def _diagonal(downdate: Array) -> Array:
+    return downdate.diagonal() if downdate.ndim == 2 else downdate
 
 
 class Recalled:
@@ -183,6 +201,8 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
         found.update(repr(part).encode())
     if problem.lanczos_steps:  # what they tell of the variance is kept
         found.update(repr(problem.lanczos_steps).encode())
+    if problem.full_covariance:
+        found.update(b"full")
     X, noise, *targets = points_of(problem)
     add_arrays(found, [X, noise, problem.residuals, *targets])
     return found.hexdigest()

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.calibration import beliefs
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.posterior.prior_draws import CovarianceDraws
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
@@ -74,11 +75,11 @@ def applied(monkeypatch):
     return counted
 
 
-def of_points(solver):
+def of_points(solver, covariance="diagonal"):
     """A solve of points."""
 
     def condition(**settings):
-        return PROBLEM.condition(solver, covariance="diagonal", **{"executor": SerialExecutor(), **settings})
+        return PROBLEM.condition(solver, covariance=covariance, **{"executor": SerialExecutor(), **settings})
 
     return condition
 
@@ -93,8 +94,9 @@ OFTEN = ("block-gauss-seidel", "chebyshev")
         for name, solver in AFFINE.items()
     ],
 )
-def test_cycles_of_stages_go_on_where_they_were_cut_off(solver, tmp_path, applied):
-    condition = of_points(solver)
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_cycles_of_stages_go_on_where_they_were_cut_off(solver, covariance, tmp_path, applied):
+    condition = of_points(solver, covariance)
     whole, stages = condition(), len(applied)
     applied.clear()
     of_points(replace(solver, iterations=2))()
@@ -202,14 +204,20 @@ def test_hybrids_go_on_within_their_list_of_stages(solver, tmp_path, monkeypatch
     ],
 )
 def test_rings_go_on_where_they_were_cut_off(name, where, solver, tmp_path, applied):
+    plans = []
+
     def condition(**settings):
-        return INPUTS[name].condition(solver, where, **settings)
+        covariance = "full" if where == "points" else "diagonal"
+        return INPUTS[name].condition(solver, where, covariance=covariance, on_plan=plans.append, **settings)
 
     whole, stages = condition(), len(applied)
     cut_off(condition, tmp_path)
     applied.clear()
     assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
     assert len(applied) == stages - 2 * stages // solver.iterations
+    for kept in tmp_path.rglob("[0-9]" * 6):
+        chunks = (path for path in kept.rglob("*") if path.is_file() and "c" in path.parts)
+        assert sum(path.stat().st_size for path in chunks) <= plans[0].checkpoint_bytes
 
 
 @pytest.mark.exhaustive
@@ -360,17 +368,21 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(damage, tmp_path, appl
 
 
 @pytest.mark.parametrize(
-    "solver",
+    ("solver", "covariance"),
     [
-        pytest.param(
-            solver,
-            id=name,
-            marks=() if name in (*OFTEN, "conjugate-gradient", "share") else pytest.mark.exhaustive,
-        )
-        for name, solver in {**AFFINE, **ACTIONS, **HYBRIDS, "share": SHARE}.items()
+        *(
+            pytest.param(
+                solver,
+                "diagonal",
+                id=name,
+                marks=() if name in (*OFTEN, "conjugate-gradient", "share") else pytest.mark.exhaustive,
+            )
+            for name, solver in {**AFFINE, **ACTIONS, **HYBRIDS, "share": SHARE}.items()
+        ),
+        pytest.param(SHARE, "full", id="full"),
     ],
 )
-def test_a_checkpoint_takes_what_its_plan_says(solver, tmp_path):
+def test_a_checkpoint_takes_what_its_plan_says(solver, covariance, tmp_path):
     """No more, and half of it at least: of most solvers columns are kept once, and twice of some."""
     plans, sizes = [], []
 
@@ -379,7 +391,8 @@ def test_a_checkpoint_takes_what_its_plan_says(solver, tmp_path):
             chunks = (path for path in kept.rglob("*") if path.is_file() and "c" in path.parts)
             sizes.append(sum(path.stat().st_size for path in chunks))
 
-    of_points(solver)(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=measure, on_plan=plans.append)
+    condition = of_points(solver, covariance)
+    condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=measure, on_plan=plans.append)
     assert 0.4 * plans[0].checkpoint_bytes < max(sizes) <= plans[0].checkpoint_bytes
 
 
@@ -452,6 +465,71 @@ def test_samples_go_on_after_each_group_of_draws(where, bits, tmp_path, monkeypa
         assert again[1] == whole[1], "the generator, too, is where it would be"
     other = sampled(seed=2)[0]
     np.testing.assert_array_equal(sampled(seed=2, checkpoints=kept)[0], other)
+
+
+@pytest.mark.parametrize(
+    ("solver", "mean", "parts"),
+    [
+        (cagp.BlockGaussSeidel(3, 40), 0.0, 3),
+        (cagp.ConjugateGradient(4), 0.0, 3),
+        (cagp.ConjugateGradient(2), cagp.mean_family("constant"), 5),
+    ],
+    ids=["iterations", "fields-at-once", "field-by-field"],
+)
+def test_simulations_go_on_after_each_part(solver, mean, parts, tmp_path, applied, monkeypatch):
+    """Five fields, in iterations of all, two at a time or one by one: the same bits, and no part twice."""
+    (n, q), solves, plans = (90, 12), [], []
+    problem = regression_problem(n, q=q)
+    # as many bytes as two fields take
+    monkeypatch.setattr("cagp_dist.calibration.beliefs.TOGETHER_BYTES", 16 * (4 * (2 * n + q) + 4 * (n + q)))
+    for original in (beliefs.conjugate_gradient_beliefs, beliefs.condition):
+
+        def counted(*arguments, original=original, **settings):
+            solves.append(original)
+            return original(*arguments, **settings)
+
+        monkeypatch.setattr(beliefs, original.__name__, counted)
+    prior = cagp.Prior(problem.prior.kernel, noise_variance=0.02, mean=mean)
+
+    def simulated(**settings):
+        applied.clear(), solves.clear()
+        return cagp.calibrate(
+            *(prior, problem.X, problem.X_test),
+            solver=solver,
+            simulations=5,
+            generator=np.random.default_rng(2),
+            executor=SerialExecutor(),
+            on_plan=plans.append,
+            **settings,
+        )
+
+    def work():
+        return len(applied) if solver.many_fields else len(solves)
+
+    whole, total = simulated(), work()
+    assert total % parts == 0
+    kept, sizes = Checkpoints(tmp_path, seconds=0.0), []
+    for part in range(1, parts + 1):
+        # iterations that are kept are reported again, fields are not
+        calls, last = [], part if solver.many_fields else 1
+
+        def progress(fraction, calls=calls, last=last):
+            calls.append(fraction)
+            if len(calls) == last:
+                raise CutError
+
+        with pytest.raises(CutError):
+            simulated(checkpoints=kept, progress=progress)
+        assert work() == total // parts
+        sizes += [
+            sum(path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file())
+            for folder in tmp_path.rglob("[0-9]" * 6)
+        ]
+    counted_bytes = plans[0].checkpoint_bytes if plans else beliefs.errors_bytes(targets=q, fields=5)
+    assert 0.4 * counted_bytes < max(sizes) <= counted_bytes + 64  # and checksums
+    again = simulated(checkpoints=kept)
+    assert work() == 0
+    np.testing.assert_equal(asdict(again), asdict(whole))
 
 
 def test_checkpoints_of_another_solve_are_not_gone_on_from(tmp_path, applied):

@@ -1,6 +1,8 @@
 """Jobs on fields of their own prior: the same points, prior and solver, published beside the real field."""
 
 import dataclasses
+import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -120,6 +122,33 @@ def test_a_job_that_was_calibrated_is_not_done_again(field, done):
 def same_simulation(found, other):
     assert found.simulation.attrs == other.simulation.attrs
     xr.testing.assert_equal(found.simulation.drop_attrs(), other.simulation.drop_attrs())
+
+
+class CutError(Exception):
+    """The end of a run before its end."""
+
+
+def test_a_simulation_that_was_cut_off_goes_on_from_its_checkpoint(field, tmp_path):
+    """Cut off in its third iteration, of which the second and the first were kept and are not done again."""
+    solver, runtime = {**SOLVER, "iterations": 4}, {"checkpoint_seconds": 0.0}
+    job = job_of(field, tmp_path / "cut", solver=solver, runtime=runtime)
+    whole = run(job_of(field, tmp_path / "whole", solver=solver, runtime=runtime), simulations=Simulations(9))
+    moved = []
+
+    def observe(event, *, last):
+        if (event.stage, event.kind) == ("Simulation", "progress") and event.fraction:
+            moved.append(event.fraction)
+            if event.fraction > last:
+                raise CutError
+
+    with pytest.raises(CutError):
+        run(job, simulations=Simulations(9), observe=partial(observe, last=0.5))
+    manifests = [path for path in tmp_path.rglob("manifest.json") if "simulation" in path.parts]
+    assert len(manifests) == 2
+    iterations = [json.loads(path.read_text())["about"]["states"][-1]["iteration"] for path in manifests]
+    assert sorted(iterations) == [2, 3]
+    same_simulation(run(job, simulations=Simulations(9), observe=partial(observe, last=2.0)), whole)
+    assert not list(tmp_path.rglob(".checkpoints/*"))
 
 
 def test_threads_give_the_same_bits(field, done, tmp_path):
