@@ -493,6 +493,8 @@ def prior_table(job: Job, fitted: FittedPrior) -> str:
     mean = [f"mean = {_quoted(job.prior.mean)}"]
     if job.prior.mean_estimate != "generalised":
         mean.append(f"mean_estimate = {_quoted(job.prior.mean_estimate)}")
+    if job.prior.persistence is not None:
+        mean.append(f"persistence = {job.prior.persistence:g}")
     if job.prior.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, job.prior.covariates))}]")
     return "\n".join(["[prior]", f'kernel = "{job.prior.kernel}"', *mean, *numbers])

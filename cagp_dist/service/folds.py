@@ -101,9 +101,13 @@ def solve_task(
         left_out = _left_out(task, prior, executor=executor, memory_limit_bytes=memory_limit_bytes)
         together = replace(together, left_out=left_out)
     if task.previous is not None:
-        progress(1.0, f"{DRAWS} draws of the error of the map")
         draws = _error_draws(
-            parts[-1], prior, solutions[-1], executor=executor, memory_limit_bytes=memory_limit_bytes
+            parts[-1],
+            prior,
+            solutions[-1],
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            progress=progress,
         )
         together = replace(together, error_draws=draws)
     if not fold_priors or task.design.folds is None:
@@ -161,19 +165,27 @@ def solve_part(
 
 
 def _error_draws(
-    task: Task, prior: Prior, solution: Solution, *, executor: Executor, memory_limit_bytes: int | None
+    task: Task,
+    prior: Prior,
+    solution: Solution,
+    *,
+    executor: Executor,
+    memory_limit_bytes: int | None,
+    progress: Callable[[float, str], None],
 ) -> Array:
     """Draw the error of the map, (N, r): what this solve left unknown, and what is left of earlier errors."""
     assert task.previous is not None
     assert task.design.cells is not None
     left = solution.error_draws
+    count = DRAWS if left is None else len(left)
     own = sample_posterior(
         task.conditioned(prior),
         *task.observations_of(np.where(np.isnan(task.targets), np.nan, 0.0)),
         unit_sphere(*task.design.cells.points()),
         solver=task.solver,
-        samples=DRAWS if left is None else len(left),
+        samples=count,
         generator=task.previous.generator(OWN),
+        progress=lambda state: progress(state.fraction, f"{count} draws of the error of the map"),
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
     )[:, :, 0]

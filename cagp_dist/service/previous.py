@@ -26,6 +26,7 @@ from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.solve import LeftOut, Solution, Step
 from cagp_dist.store.arrays import content_sha256, open_group, read_group
 from cagp_dist.store.layout import ERROR_DRAW, ERROR_DRAWS
+from cagp_dist.store.publish import verify
 from cagp_dist.variables import Variable
 
 DRAWS = 100
@@ -272,7 +273,11 @@ def previous_of(root: Path, times: Times, *, persistence: float, variable: Varia
     ConfigurationError
         If the job has several times, or the run is of another variable or unit.
     StoreError
-        If it is damaged.
+        If it is damaged; done again, its job replaces it.
+
+    Notes
+    -----
+    Cost: two reads of the files of the run.
     """
     if times.size != 1:
         raise ConfigurationError(
@@ -285,6 +290,7 @@ def previous_of(root: Path, times: Times, *, persistence: float, variable: Varia
     if found is None:
         return Previous(time)
     of_time, _, path = found
+    verify(path)
     group, errors = read_group(path, "map"), read_group(path, ERROR_DRAWS)
     name, units = f"{variable.name}_mean", str(errors[ERROR_DRAW].attrs.get("units", ""))
     if name not in group or units != variable.units:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -14,15 +15,18 @@ from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.daily import daily
+from cagp_dist.service.fit import prior_table
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.previous import DRAWS, Earlier, Previous
-from cagp_dist.service.run import run
+from cagp_dist.service.run import fit, run
 from cagp_dist.service.task import Simulations, prepare
 from cagp_dist.service.verification import solve_again, verify_run
+from cagp_dist.store import manifest
 from cagp_dist.store.arrays import read_group
 
+from ..conformance.registered import POINT_SOLVERS
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature
 
@@ -102,13 +106,22 @@ def weights_of(task, X_new):
     return cagp.condition(prior, task.inputs, np.eye(len(task.inputs)), X_new, solver=task.solver).mean
 
 
+EXACTLY = {name: solver for name, solver in POINT_SOLVERS.items() if solver.calibrated == "exact"}
+UNFINISHED = "block-gauss-seidel, blocks of 3"
+
+
 @pytest.mark.parametrize(
-    "solver", [CHOLESKY, {"name": "block-gauss-seidel", "iterations": 1, "block_size": 20}]
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("cholesky", UNFINISHED) else pytest.mark.exhaustive)
+        for name in EXACTLY
+    ],
 )
-def test_the_variance_counts_the_run_before_as_the_joint_law_of_both_days_does_t39(solver):
-    """T39: with a root of the exact covariance in place of draws; one sweep leaves half of it undone."""
+def test_the_variance_counts_the_run_before_as_the_joint_law_of_both_days_does_t39(name):
+    """T39: with a root of the exact covariance of the first day in place of draws, for every such solver."""
     _, observed = fields(np.random.default_rng(1), 2)
-    first = task_of(the_job(solver=solver), observed[0], DAYS[0])
+    solver = EXACTLY[name]
+    first = replace(task_of(the_job(), observed[0], DAYS[0]), solver=solver)
     design = {**DESIGN, "train": random_points(60, seed=5)}
     L1, X1 = weights_of(first, POINTS), first.inputs
     noise = NUMBERS["noise_variance"]
@@ -116,7 +129,8 @@ def test_the_variance_counts_the_run_before_as_the_joint_law_of_both_days_does_t
     V1 = KERNEL(POINTS, POINTS) - seen - seen.T + L1 @ (KERNEL(X1, X1) + noise * np.eye(60)) @ L1.T
     root = np.linalg.cholesky(V1 + 1e-12 * np.eye(len(V1))) * np.sqrt(len(V1))
     earlier = earlier_of(first, solved(first), root)
-    second = task_of(the_job(solver=solver, design=design), observed[1], DAYS[1], earlier)
+    second = task_of(the_job(design=design), observed[1], DAYS[1], earlier)
+    second = replace(second, solver=solver)
     found = solved(second)
 
     X2, targets, p = second.inputs, second.new_inputs, PERSISTENCE
@@ -166,6 +180,8 @@ def test_intervals_hold_over_two_hundred_fields_and_do_not_without_the_errors_of
     error = found.std(ddof=1) / np.sqrt(len(found))
     assert error < 0.01
     assert LEVEL - 0.0031 - 3.0 * error < found.mean() < LEVEL + 3.0 * error
+    if step > STEP:  # what interpolation misses is the larger part there
+        return
     ignored = np.array([coverage(np.random.default_rng([7, i]), counted=False, step=step) for i in range(50)])
     assert ignored.mean() < LEVEL - 0.1, "intervals that ignore the errors of the run before are too narrow"
 
@@ -184,13 +200,15 @@ def test_threads_give_the_bits_of_the_series():
 SAMPLED = {"design": {**DESIGN, "map": {**map_grid(STEP), "std_samples": 400}}}
 SWEEPS = {"name": "block-gauss-seidel", "iterations": 6, "block_size": 60}
 FOLDS = {**DESIGN, "test": {"kind": "folds", "count": 3, "blocks_degrees": 30.0, "seed": 1}}
+EUROPE = {"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}
+REGIONS = {"regions": [EUROPE], "regions_resolution_degrees": 10.0}
 LEFT_OUT = {**DESIGN, "train": random_points(110)}
 
 
 @pytest.mark.parametrize(
     "tables",
     [
-        {"design": FOLDS},
+        {"design": FOLDS | REGIONS},
         {**SAMPLED, "solver": SWEEPS},
         pytest.param(
             {"design": LEFT_OUT, "recalibration": {"method": "local-scale"}}, marks=pytest.mark.exhaustive
@@ -262,29 +280,27 @@ def runs_by_day(root):
 
 
 def test_days_are_a_chain_in_order_and_a_day_that_changes_changes_those_after_it(tmp_path, job):
-    the_same = job(3)
-    assert [day.version for day in daily(the_same)] == [1, 2, 3]
+    the_same = job(2)
+    assert [day.version for day in daily(the_same)] == [1, 2]
     runs = runs_by_day(tmp_path / "out")
-    first, second, third = (runs[day] for day in DAYS[:3])
+    first, second = (runs[day] for day in DAYS[:2])
     assert said(first)["run"] is None
     assert "previous_sha256" not in said(first)["provenance"]
-    for before, path in ((first, second), (second, third)):
-        of = said(path)
-        assert (of["run"], of["hours"], of["persistence"], of["draws"]) == (before.stem, 24.0, 0.9, DRAWS)
-        assert of["provenance"]["previous_run"] == before.stem
-        verify_run(path)
-        assert solve_again(path, points=5) < 1e-12
-    stds = [float(read_group(path, "map").t2m_std.mean()) for path in (first, second, third)]
-    assert stds[0] > stds[1] > stds[2], "the days before say something of this one"
-    assert all("already" in day.line() for day in daily(job(3)))
+    of = said(second)
+    assert (of["run"], of["hours"], of["persistence"], of["draws"]) == (first.stem, 24.0, 0.9, DRAWS)
+    assert of["provenance"]["previous_run"] == first.stem
+    verify_run(second)
+    assert solve_again(second, points=5) < 1e-12
+    before, after = (float(read_group(path, "map").t2m_std.mean()) for path in (first, second))
+    assert after < before, "the day before says something of this one"
 
     changed = xr.open_zarr(tmp_path / "field.zarr", consolidated=False).load()
     changed.t2m.values[0] += 1.0
     for path in (tmp_path / "out" / "observations", tmp_path / "field.zarr"):
         shutil.rmtree(path)
     save(changed, tmp_path / "field.zarr")
-    again = parse_job(the_same.text)
-    assert [day.replaced for day in daily(again)] == [first.stem, second.stem, third.stem]
+    assert [day.replaced for day in daily(the_same)] == [first.stem, second.stem]
+    assert all("already" in day.line() for day in daily(the_same))
 
 
 def test_the_run_before_is_of_the_latest_earlier_time_however_long_ago(job):
@@ -298,6 +314,7 @@ def test_the_run_before_is_of_the_latest_earlier_time_however_long_ago(job):
     assert run(job(3, times=[DAYS[1]])).already_done
 
 
+@pytest.mark.exhaustive
 def test_a_run_without_errors_of_its_map_is_passed_over(job):
     plain = {**NUMBERS, "mean": "quadratic-latitude"}
     other = run(job(2, times=[DAYS[0]], prior=plain))
@@ -311,6 +328,28 @@ def refusal(make):
     with pytest.raises((ConfigurationError, StoreError)) as caught:
         make()
     return str(caught.value)
+
+
+@pytest.mark.exhaustive
+def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(job):
+    """The same as with a mean by latitude alone: the run before has no part in them."""
+    run(job(1))
+    asked = job(2, times=[DAYS[1]], prior={"mean": "previous", "persistence": 0.25})
+    plain = job(2, times=[DAYS[1]], prior={"mean": "quadratic-latitude"})
+    found = fit(asked)
+    assert found.result.prior.kernel == fit(plain).result.prior.kernel
+    table = tomllib.loads(prior_table(asked, found))["prior"]
+    again = job(2, times=[DAYS[1]], prior=table)
+    assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
+
+
+def test_a_damaged_run_before_is_named_and_done_again_by_its_job(job):
+    path = run(job(1)).path
+    chunk = next(file for file in (path / "error_draws/error_draw/c").rglob("*") if file.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-9] + b"123456789")
+    assert "error_draws/error_draw" in refusal(lambda: run(job(2, times=[DAYS[1]])))
+    assert not run(job(2, times=[DAYS[0]])).already_done
+    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == path.stem
 
 
 def test_several_times_in_one_run_are_refused(job):
@@ -341,6 +380,7 @@ def test_a_run_before_in_another_unit_is_refused(tmp_path, job):
     text = (path / "error_draws/error_draw/zarr.json").read_text()
     assert '"units": "K"' in text or '"units":"K"' in text
     (path / "error_draws/error_draw/zarr.json").write_text(text.replace('"K"', '"degC"'))
+    manifest.manifest_path(path).write_text(manifest.build(path, name=path.name))
     text = refusal(lambda: prepare(other, ingest(other, report=print)))
     assert "is about t2m in degC, and this job about t2m in K" in text
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -30,7 +31,8 @@ from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
 
-from ..jobs import job_text, map_grid
+from ..jobs import job_text, map_grid, random_points
+from ..sources import save, temperature
 from . import object_publisher, publisher
 
 CANARIES = {"AWS_ACCESS_KEY_ID": "AKIACANARY", "AWS_SECRET_ACCESS_KEY": "canary+of+secrets"}
@@ -270,6 +272,33 @@ def test_a_run_is_that_of_a_folder_and_every_reader_finds_it(address, tmp_path):
     for canary in CANARIES.values():
         assert not any(canary in text for text in said)
         assert not any(canary.encode() in data for data in written)
+
+
+@pytest.mark.exhaustive
+def test_a_job_starts_from_its_run_before_wherever_that_was_made(address, tmp_path, monkeypatch):
+    """The day before was published from another machine; the run of a folder has the same key."""
+    source = tmp_path / "field.zarr"
+    latitude, longitude = np.arange(-80.0, 81.0, 20.0), np.arange(10.0, 360.0, 20.0)
+    values = 280.0 + np.random.default_rng(0).normal(size=(2, latitude.size, longitude.size))
+    days = ["2020-01-01", "2020-01-02"]
+    save(temperature(values, latitude=latitude, longitude=longitude, times=days), source)
+    design = {"train": random_points(60), "test": random_points(20, seed=1), "map": map_grid(30.0)}
+    numbers = {"lengthscale": 0.5, "variance": 1.0, "noise_variance": 0.5}
+    prior = {**numbers, "mean": "previous", "persistence": 0.5}
+    found = []
+    for root in (address, tmp_path / "local"):
+        for day in days:
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache of {day}"))
+            observations = {"source": f"zarr:{source}", "times": [day]}
+            job = tmp_path / "job.toml"
+            job.write_text(
+                job_text(observations=observations, design=design, prior=prior, output={"root": root})
+            )
+            ended = cagp("run", job)
+            assert ended.exit_code == 0, ended.stderr
+        assert "the mean is that of run" in ended.stderr
+        found.append(current_run(readable(root)).name)
+    assert found[0] == found[1]
 
 
 def _design():
