@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,20 @@ START_SECONDS = 120.0
 """In which a scheduler starts, on a machine that is busy with other things."""
 
 
+def wait_until(
+    done: Callable[[], object], *processes: "subprocess.Popen[bytes]", seconds: float = START_SECONDS
+) -> None:
+    """Wait for something that processes do; raise `TimeoutError` where it takes longer or one ends before."""
+    until = time.monotonic() + seconds
+    while not done():
+        for process in processes:
+            if process.poll() is not None:
+                raise TimeoutError(f"{process.args} ended with exit code {process.returncode}")
+        if time.monotonic() > until:
+            raise TimeoutError(f"not done after {seconds:g} s")
+        time.sleep(0.05)
+
+
 class Processes:
     """A scheduler and two workers without nannies, each a process of its own. Use as a context manager.
 
@@ -54,14 +68,22 @@ class Processes:
         self.address = f"tcp://127.0.0.1:{port}"
 
     def __enter__(self) -> Self:
-        self.start_scheduler()
-        self.workers = [self.worker() for _ in range(2)]
+        self._started: list[subprocess.Popen[bytes]] = []
+        try:
+            self.start_scheduler()
+            self.workers = [self.worker() for _ in range(2)]
+        except BaseException:
+            self._end_all()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in (self.scheduler, *self.workers):
+        self._end_all()
+
+    def _end_all(self) -> None:
+        for process in self._started:
             _end(process)
 
     def start_scheduler(self) -> None:
@@ -69,12 +91,7 @@ class Processes:
         Path(self.file).unlink(missing_ok=True)
         port = str(self._port)
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
-        until = time.monotonic() + START_SECONDS
-        while not Path(self.file).is_file():
-            if self.scheduler.poll() is not None or time.monotonic() > until:
-                _end(self.scheduler)
-                raise TimeoutError(f"the scheduler did not start at port {port} within {START_SECONDS:g} s")
-            time.sleep(0.05)
+        wait_until(Path(self.file).is_file, self.scheduler)
 
     def kill_scheduler(self) -> None:
         """Kill the scheduler; the workers stay."""
@@ -97,9 +114,11 @@ class Processes:
 
     def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         command = [Path(sys.executable).with_name("dask"), *arguments, "--scheduler-file", self.file]
-        return subprocess.Popen(
+        started = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
+        self._started.append(started)
+        return started
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -1,6 +1,7 @@
 """For the whole suite: Hypothesis profiles, one BLAS thread for small dense formulas, a Dask cluster."""
 
 import asyncio
+import gc
 import io
 import json
 import os
@@ -67,6 +68,15 @@ def zarr_stays_in_its_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def may_mount(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skip tests that need `mounts.needs_mounts` where that is not allowed."""
+    from .mounts import may_mount
+
+    if not may_mount(tmp_path_factory.mktemp("mount")):
+        pytest.skip("needs leave to mount file systems, as root has outside containers")
+
+
 @pytest.fixture
 def traced() -> Iterator[Callable[[Callable[[], T]], tuple[T, int]]]:
     """What a function returns, and the most bytes that NumPy and Python allocated meanwhile.
@@ -76,6 +86,7 @@ def traced() -> Iterator[Callable[[Callable[[], T]], tuple[T, int]]]:
     """
 
     def measured(function: Callable[[], T]) -> tuple[T, int]:
+        gc.collect()  # what others left would else be freed meanwhile
         tracemalloc.start()
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]

@@ -6,7 +6,6 @@ or folder is made, written to, put on the disk, linked or renamed.
 """
 
 import builtins
-import contextlib
 import errno
 import io
 import itertools
@@ -15,10 +14,9 @@ import math
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib.backends.backend_agg  # noqa: F401 - imported here for all children, as are the next three
@@ -32,6 +30,7 @@ from cagp_dist.cli import app
 from cagp_dist.digest import file_sha256
 
 from ..jobs import job_text, random_points
+from ..mounts import small_file_system
 from .processes import lines
 from .rows import Row
 
@@ -231,24 +230,6 @@ def fill(jobs: Jobs, *, count: int, rng: np.random.Generator) -> None:
             found = jobs.fail_and_go_on(None, lambda: change(size=2**27, nr_inodes=10_000))
         print(json.dumps(found), flush=True)
         shutil.rmtree(jobs.root)
-
-
-@contextlib.contextmanager
-def small_file_system(place: Path) -> Iterator[Callable[..., None]]:
-    """Mount a file system on a folder, and give a function that says what is to be free there."""
-    place.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", place], check=True, timeout=60.0)
-
-    def change(*, size: int = 2**27, nr_inodes: int = 10_000) -> None:
-        now = os.statvfs(place)
-        pages = now.f_blocks - now.f_bfree + size // now.f_frsize
-        options = f"remount,size={pages * now.f_frsize},nr_inodes={now.f_files - now.f_ffree + nr_inodes}"
-        subprocess.run(["mount", "-o", options, place], check=True, timeout=60.0)
-
-    try:
-        yield change
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True, timeout=60.0)
 
 
 def failing_disks(count: int, rng: np.random.Generator, folder: Path, *, alike: int = 1) -> Row:
