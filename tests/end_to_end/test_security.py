@@ -16,6 +16,7 @@ import psutil
 import pytest
 import xarray as xr
 
+from ..clusters import wait_until
 from ..era5.cds_server import TOKEN, CdsServer
 from ..era5.fields import netcdf3, raw_dataset
 from ..jobs import job_text
@@ -40,23 +41,48 @@ def started(folder: Path, *command: str | Path, **environment: str) -> subproces
         )
 
 
+NOTING = """
+import os, socket, sys
+
+def note(event, arguments):
+    internet = (socket.AF_INET, socket.AF_INET6)
+    if event in ("socket.bind", "socket.connect") and arguments[0].family in internet:
+        stream = arguments[0].type == socket.SOCK_STREAM
+        line = f"{os.environ['NOTED_AS']} {event} {'tcp' if stream else 'udp'} {arguments[1][0]}\\n"
+        descriptor = os.open(os.environ["NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, line.encode())
+        os.close(descriptor)
+
+sys.addaudithook(note)
+"""
+"""What every Python process of the test does first: it notes each address that a socket of it takes."""
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def noted(tmp_path: Path) -> dict[str, str]:
+    """What is added to the environment of a process whose sockets are noted, and those of its children."""
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python" / "sitecustomize.py").write_text(NOTING)
+    path = os.pathsep.join([str(tmp_path / "python"), str(REPOSITORY)])
+    return {"PYTHONPATH": path, "NOTES": str(tmp_path / "notes")}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, noted: dict[str, str]) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A scheduler and a worker with its nanny, on loopback."""
+    noted = {**noted, "NOTED_AS": "cluster"}
     file = str(tmp_path / "scheduler.json")
     common = ("--scheduler-file", file, "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
-    scheduler = started(tmp_path, BIN / "dask", "scheduler", "--port", "0", *common)
-    worker = started(tmp_path, BIN / "dask", "worker", "--nthreads", "1", *common)
-    until = time.monotonic() + 60.0
-    while not Path(file).is_file():  # what `cagp run` does not wait for
-        assert scheduler.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    yield [scheduler, worker]
-    for process in (worker, scheduler):
-        process.terminate()
-    for process in (worker, scheduler):
-        process.wait(30)
+    scheduler = started(tmp_path, BIN / "dask", "scheduler", "--port", "0", *common, **noted)
+    worker = started(tmp_path, BIN / "dask", "worker", "--nthreads", "1", *common, **noted)
+    try:
+        wait_until(Path(file).is_file, scheduler)  # for which `cagp run` does not wait
+        yield [scheduler, worker]
+    finally:
+        for process in (worker, scheduler):
+            process.terminate()
+        for process in (worker, scheduler):
+            process.wait(30)
 
 
 def family(processes: list[subprocess.Popen[bytes]]) -> Iterator[psutil.Process]:
@@ -69,7 +95,11 @@ def family(processes: list[subprocess.Popen[bytes]]) -> Iterator[psutil.Process]
 
 
 @pytest.mark.cluster
-def test_a_run_on_a_cluster_listens_on_loopback_alone_and_its_key_is_nowhere(tmp_path, cluster):
+def test_a_run_on_a_cluster_takes_no_socket_beyond_loopback_and_its_key_is_nowhere(tmp_path, cluster, noted):
+    """Every address that a Python process binds or connects to counts.
+
+    What the run listens at, and the arguments of all processes, is looked at every 0.3 s.
+    """
     with CdsServer() as server:
         latitude, longitude = np.arange(90.0, -90.1, -7.5), np.arange(0.0, 360.0, 7.5)
         server.behaviour.deliver = lambda request: netcdf3(
@@ -80,23 +110,25 @@ def test_a_run_on_a_cluster_listens_on_loopback_alone_and_its_key_is_nowhere(tmp
         (tmp_path / "job.toml").write_text(job)
         options = ("--scheduler", "scheduler.json", "--log-format", "json", "--metrics", "cagp.prom")
         key = {"CDSAPI_KEY": TOKEN, "CDSAPI_URL": server.url, "CDSAPI_RC": "nowhere"}
-        run = started(tmp_path, BIN / "cagp", "run", "job.toml", *options, **key)
-        listening: set[tuple[int, str]] = set()
-        arguments: set[str] = set()
+        run = started(tmp_path, BIN / "cagp", "run", "job.toml", *options, **key, **noted, NOTED_AS="run")
+        listening, arguments = list[object](), set[str]()
         while run.poll() is None:
             for process in family([*cluster, run]):
                 with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                     arguments |= {*process.cmdline()}
+            for process in family([run]):
+                with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                     sockets = process.net_connections()
-                    owner = run.pid if process.pid == run.pid else cluster[0].pid
-                    listening |= {(owner, s.laddr.ip) for s in sockets if s.status == psutil.CONN_LISTEN}
+                    listening += [each for each in sockets if each.status == psutil.CONN_LISTEN]
             time.sleep(0.3)
     logs = {path.name: path.read_text() for path in tmp_path.glob("*.log")}
     assert run.returncode == 0, logs["cagp-run.log"]
     assert server.tokens == {TOKEN}
-    assert listening
-    assert run.pid not in {owner for owner, _ in listening}
-    assert all(ip_address(address).is_loopback for _, address in listening), listening
+    taken = {tuple(line.split()) for line in Path(noted["NOTES"]).read_text().splitlines()}
+    assert ("cluster", "socket.bind", "tcp", "127.0.0.1") in taken
+    assert ("run", "socket.connect", "tcp", "127.0.0.1") in taken
+    assert listening == []
+    assert {each for each in taken if not ip_address(each[-1]).is_loopback} == set()
     assert "job.toml" in arguments
     assert not [word for word in arguments if TOKEN in word]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
