@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ..mounts import needs_mounts
 from . import processes
 from .__main__ import SCENARIOS, machine, main
 from .disks import failing_disks, full_disks
@@ -41,10 +40,10 @@ of a month are killed in `tests.service`.
 @pytest.mark.exhaustive
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=needs_mounts) if name == "full-disks" else name for name in SHORT]
-)
-def test_what_was_promised_holds(name, tmp_path):
+@pytest.mark.parametrize("name", SHORT)
+def test_what_was_promised_holds(name, tmp_path, request):
+    if name == "full-disks":
+        request.getfixturevalue("may_mount")
     scenario, count = SHORT[name]
     row = do(scenario, count, np.random.default_rng(0), tmp_path)
     assert row.held, table([row])
