@@ -134,10 +134,13 @@ class Bucket:
                 return None
             return data
 
-    def listed(self, folder: str, *, deep: bool) -> tuple[dict[str, Stored], list[str]]:
-        """List the objects of a folder by their names in it, and its folders; if ``deep``, all below it."""
+    def listed(self, folder: str, *, deep: bool, begins: str = "") -> tuple[dict[str, Stored], list[str]]:
+        """List the objects of a folder by their names in it, and its folders; if ``deep``, all below it.
+
+        Of those only whose names begin so.
+        """
         below = f"{self._prefix}{folder}/"
-        asked = {"Bucket": self.name, "Prefix": below, **({} if deep else {"Delimiter": "/"})}
+        asked = {"Bucket": self.name, "Prefix": below + begins, **({} if deep else {"Delimiter": "/"})}
         objects, folders = dict[str, Stored](), list[str]()
         with self._named("list", folder):
             while True:

@@ -1,43 +1,41 @@
 """Published runs in an object store, which has neither renames nor locks.
 
-::
+Their objects are those of `cagp_dist.store.object_names`. Each upload has a name of its own, so that two
+publishers never write the same object. One object, its manifest, makes a run visible, and another one makes
+it current; S3 writes an object whole or not at all and shows it to every reader that asks afterwards. A
+publisher that dies leaves objects that nothing names.
 
-    s3://BUCKET/PATH/runs/KEY-UPLOAD.zarr/   objects of one upload of a run, never changed
-                     runs/KEY.sha256         digest of each of them: the run is published when this is there
-                     CURRENT                 the key of the run that readers open
+``CURRENT`` never names a run of which a part was removed. A publisher writes it when all objects of the run
+and the manifest are there, and no process that prunes removes anything of the run in between: see
+`cagp_dist.store.marks`, which needs no conditional writes.
 
-Each upload has a name of its own, so that two publishers never write the same object. One object, its
-manifest, makes a run visible, and another one makes it current; S3 writes an object whole or not at all and
-shows it to every reader that asks afterwards. A publisher that dies leaves objects that nothing names.
-
-The manifest is written on condition that there is none, so that of several publishers of a key the first
-wins; ``CURRENT`` on condition that it is as it was when the run was complete, so that a publisher that was
-delayed does not take it back. Without conditional writes the last one wins in both; a run is whole in any
-case.
+The manifest is written on condition that it is as it was before the objects were sent, so that of several
+publishers of a key the first wins; ``CURRENT`` on condition that it is as it was when the objects were there,
+so that a publisher that was delayed does not take it back. Without conditional writes the last one wins in
+both; a run is whole in any case.
 """
 
 import hashlib
 import logging
 import os
-import re
 import secrets
 import shutil
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from cagp_dist.errors import ArgumentError, BusyError, ConfigurationError, StoreError
+from cagp_dist.errors import BusyError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.bucket import Bucket, Marker, in_parallel
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.marks import publishing, take_away
+from cagp_dist.store.object_names import UPLOAD, current_key, manifest_of, published_runs, upload_in
+from cagp_dist.store.object_removal import remove_abandoned, remove_upload
 from cagp_dist.store.publish import install
 
 _log = logging.getLogger(__name__)
 
-ABANDONED = timedelta(days=1)
-"""Age from which objects that no manifest names count as left behind, wherever their publisher ran."""
-
-_MANIFEST = re.compile(r"([0-9a-f]{16,64})\.sha256")
-_UPLOAD = re.compile(r"([0-9a-f]{16,64})-[0-9a-f]{8}\.zarr")
+_ATTEMPTS = 3
 
 
 class DamagedRunError(StoreError):
@@ -50,13 +48,7 @@ class PublishedObjects:
     Parameters
     ----------
     address : str
-        ``s3://BUCKET/PATH``.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is no such address, or s3fs is not installed. Its methods also raise it where there is no such
-        bucket or no credentials, or the server refuses them; and StoreError where it does not answer.
+        Of a `Bucket`, whose errors all methods raise.
     """
 
     def __init__(self, address: str) -> None:
@@ -66,28 +58,11 @@ class PublishedObjects:
 
     def runs(self) -> dict[str, datetime]:
         """List the keys of all published runs with the dates of their publication. Cost: one request."""
-        found, _ = self.bucket.listed("runs", deep=False)
-        named = ((_MANIFEST.fullmatch(name), entry) for name, entry in found.items())
-        return {match[1]: entry.modified for match, entry in named if match is not None}
+        return published_runs(self.bucket)
 
     def current(self) -> str | None:
-        """Key of the current run; None if nothing was published.
-
-        Raises
-        ------
-        StoreError
-            If ``CURRENT`` is damaged.
-        """
-        found = self.bucket.read("CURRENT")
-        if found is None:
-            return None
-        key = found.decode("ascii", "replace").removesuffix("\n")
-        if not re.fullmatch("[0-9a-f]{16,64}", key):
-            raise StoreError(
-                f"{self.address}/CURRENT holds {key[:80]!r}; expected the hexadecimal key of a run. "
-                "Run the job again to publish anew."
-            )
-        return key
+        """Key of the current run; None if nothing was published. Raises StoreError if it is damaged."""
+        return current_key(self.bucket)
 
     def fetch(self, key: str, root: Path) -> Path | None:
         """Bring a run into an output folder, each object checked against its digest; None if there is none.
@@ -104,20 +79,20 @@ class PublishedObjects:
         Cost: one read of all objects, of which 16 are in memory at a time.
         """
         for _ in range(2):
-            marker = self.bucket.marker(self._manifest(key))
+            marker = self.bucket.marker(manifest_of(key))
             if marker is None:
                 return None
             try:
                 return self._fetched(key, marker, root)
             except DamagedRunError:
-                if self.bucket.marker(self._manifest(key)) == marker:  # not pruned or replaced meanwhile
+                if self.bucket.marker(manifest_of(key)) == marker:  # not pruned or replaced meanwhile
                     self._damaged[key] = marker
                     raise
         raise BusyError(f"the run {key} at {self.address} was replaced twice while it was read. Try again.")
 
     def up_to_date(self, key: str, root: Path) -> bool:
         """Whether the copy of a run in a folder is of the upload that is published."""
-        text = self.bucket.read(self._manifest(key))
+        text = self.bucket.read(manifest_of(key))
         try:
             copied = manifest.digests_of(root / "runs" / f"{key}.zarr")
         except StoreError:
@@ -127,8 +102,8 @@ class PublishedObjects:
     def commit(self, run: Path, root: Path) -> None:
         """Publish a verified run of an output folder and make it current.
 
-        Call it inside `output_lock` of the folder. A run whose key is published already is not sent, unless
-        `fetch` found it damaged.
+        Call it inside `output_lock` of the folder. A run that is published whole is not sent, unless `fetch`
+        found it damaged.
 
         Parameters
         ----------
@@ -142,21 +117,18 @@ class PublishedObjects:
         StoreError
             If the server does not answer. The run is whole in its folder, and unless its manifest was
             written no reader sees it; the next commit goes on.
+        BusyError
+            If another process removes the run at the same time.
         """
-        key = run.stem
         notes = root / ".uploads"
         try:
             self._remove_left_by_dead(notes)
-            if self.bucket.read(self._manifest(key)) is None or key in self._damaged:
-                self._upload(run, root, notes)
-            else:
-                self._make_current(key, self.bucket.marker("CURRENT"))
-            if self.bucket.read(self._manifest(key)) is None:
+            if not any(self._publish(run, root, notes, anew=attempt > 0) for attempt in range(_ATTEMPTS)):
                 raise BusyError(
-                    f"the run {key} was removed from {self.address} by another process while it was made "
-                    "current. Run the same command again."
+                    f"the run {run.stem} was removed from {self.address} by another process each of "
+                    f"{_ATTEMPTS} times that it was published. Run the same command again."
                 )
-            self.remove_abandoned()
+            remove_abandoned(self.bucket)
         except BusyError:
             raise
         except StoreError as error:
@@ -164,99 +136,66 @@ class PublishedObjects:
                 f"{error} The run is whole in {run}: the same command sends it, and computes nothing."
             ) from error
 
-    def old_runs(self, *, keep: int) -> list[str]:
-        """List the keys beyond the newest by publication, oldest first; the current one is never among them.
+    def _publish(self, run: Path, root: Path, notes: Path, *, anew: bool) -> bool:
+        """Send a run if it is not there whole, make it current; False if it may have been removed meanwhile.
 
-        Raises
-        ------
-        ArgumentError
-            If ``keep`` is below 1.
-        ConfigurationError
-            If nothing was published there.
+        ``anew``, it is sent in any case: who removed it may not be done with it.
         """
-        if keep < 1:
-            raise ArgumentError(f"keep is {keep}; expected at least 1 run to keep.")
-        published, current = self.runs(), self.current()
-        if not published:
-            raise ConfigurationError(f"there is no published run at {self.address}.")
-        return [key for key in sorted(published, key=published.__getitem__)[:-keep] if key != current]
-
-    def prune(self, *, keep: int) -> list[str]:
-        """Remove the runs that `old_runs` lists, and abandoned objects; return the keys.
-
-        A kill at any moment leaves each run whole or gone. A run that another process makes current
-        meanwhile stays.
-        """
-        removed = []
-        for key in self.old_runs(keep=keep):
-            text = self.bucket.read(self._manifest(key))
-            if text is None:
-                continue
-            self.bucket.delete([self._manifest(key)])
-            # A publisher writes CURRENT and then looks for the manifest: one of the two sees the other.
-            if self.current() == key:
-                self.bucket.put_marker(self._manifest(key), text, instead_of=None)
-                continue
-            if _UPLOAD.fullmatch(upload := _upload_in(text)):
-                self._remove_upload(upload)
-            removed.append(key)
-        self.remove_abandoned()
-        return removed
-
-    def remove_abandoned(self) -> list[str]:
-        """Remove uploads that no manifest names and that got no object for `ABANDONED`; return their names.
-
-        Cost: one request, and one or two for each upload that may be abandoned.
-        """
-        manifests, folders = self.bucket.listed("runs", deep=False)
-        uploads: dict[str, list[str]] = {}
-        for folder in folders:
-            if (match := _UPLOAD.fullmatch(folder)) is not None:
-                uploads.setdefault(match[1], []).append(folder)
-        removed = []
-        for key, names in uploads.items():
-            if len(names) == 1 and f"{key}.sha256" in manifests:
-                continue
-            text = self.bucket.read(self._manifest(key))
-            published = None if text is None else _upload_in(text)
-            if published is not None and published not in names:
-                continue  # a damaged manifest: which objects are those of the run is not known
-            for name in names:
-                if name != published and self._last_written(name) < datetime.now(UTC) - ABANDONED:
-                    self._remove_upload(name)
-                    removed.append(name)
-        return removed
-
-    def _upload(self, run: Path, root: Path, notes: Path) -> None:
-        """Send all objects, check that they are there, then commit: the manifest, and ``CURRENT``."""
-        key, digests = run.stem, manifest.digests_of(run)
-        name = f"{key}-{secrets.token_hex(4)}.zarr"
+        key, token = run.stem, secrets.token_hex(4)
+        upload = f"{key}-{token}.zarr"
         with disk_errors(notes):
             notes.mkdir(exist_ok=True)
-        manifest.write_durably(
-            notes / name, ""
-        )  # so that the next process here knows it, should this one die
+        # so that the next process here knows what this one left, should it die
+        manifest.write_durably(notes / upload, "")
+        before = self.bucket.marker(manifest_of(key))
+        digests = None if self._whole(key, before) and not anew else manifest.digests_of(run)
+        if digests is not None:
+            self._send_all(run, upload, digests)
+        current = self.bucket.marker("CURRENT")
+        with publishing(self.bucket, key, token) as mark:
+            if digests is None:
+                there = self._whole(key, self.bucket.marker(manifest_of(key)))
+            else:
+                self._check_arrived(run, upload, digests)
+                text = manifest.text_of(digests, name=upload).encode()
+                there = self.bucket.put_marker(manifest_of(key), text, instead_of=before)
+                if not there:
+                    remove_upload(self.bucket, upload)
+                    there = self.fetch(key, root) is not None
+                    if there:
+                        _log.warning(
+                            "%s: another process has published the run %s; it stays", self.address, key
+                        )
+            if there:
+                self._make_current(key, current)
+                there = mark.stands()
+        with disk_errors(notes):
+            (notes / upload).unlink()
+        return there
+
+    def _whole(self, key: str, marker: Marker | None) -> bool:
+        """Whether the objects that a manifest names are there, and `fetch` did not find them damaged."""
+        if marker is None or marker == self._damaged.get(key):
+            return False
+        try:
+            upload, digests = self._digests(key, marker.data)
+        except DamagedRunError:
+            return False
+        return self.bucket.listed(f"runs/{upload}", deep=True)[0].keys() == digests.keys()
+
+    def _send_all(self, run: Path, upload: str, digests: Mapping[str, str]) -> None:
         in_parallel(
-            lambda file: self._send(run / file, f"runs/{name}/{file}", digests[file]), sorted(digests)
+            lambda file: self._send(run / file, f"runs/{upload}/{file}", digests[file]), sorted(digests)
         )
-        arrived, _ = self.bucket.listed(f"runs/{name}", deep=True)
+
+    def _check_arrived(self, run: Path, upload: str, digests: Mapping[str, str]) -> None:
+        arrived, _ = self.bucket.listed(f"runs/{upload}", deep=True)
         sizes = {file: (run / file).stat().st_size for file in digests}
         if {file: entry.size for file, entry in arrived.items()} != sizes:
             raise StoreError(
-                f"{self.address}/runs/{name} does not hold the {len(sizes)} objects that were sent. "
+                f"{self.address}/runs/{upload} does not hold the {len(sizes)} objects that were sent. "
                 "Another program writes there, or the server lost some; run the same command again."
             )
-        current = self.bucket.marker("CURRENT")
-        text = manifest.text_of(digests, name=name).encode()
-        if self.bucket.put_marker(self._manifest(key), text, instead_of=self._damaged.pop(key, None)):
-            self._make_current(key, current)
-        else:
-            _log.warning("%s: another process has published the run %s; it stays", self.address, key)
-            self._remove_upload(name)
-            self.fetch(key, root)
-            self._make_current(key, current)
-        with disk_errors(notes):
-            (notes / name).unlink()
 
     def _send(self, path: Path, name: str, digest: str) -> None:
         with disk_errors(path):
@@ -317,41 +256,26 @@ class PublishedObjects:
         Names that would leave the folder of a run are refused: whoever may write to a bucket must not write
         to the disks of its readers.
         """
-        where = f"{self.address}/{self._manifest(key)}"
-        upload = _upload_in(text)
+        where = f"{self.address}/{manifest_of(key)}"
+        upload = upload_in(text)
         try:
             digests = manifest.parse(text, name=upload, where=where)
         except StoreError as error:
             raise DamagedRunError(str(error)) from None
-        match = _UPLOAD.fullmatch(upload)
+        match = UPLOAD.fullmatch(upload)
         plain = all(str(PurePosixPath(file)) == file and ".." not in file.split("/") for file in digests)
         if match is None or match[1] != key or not plain or any(file.startswith("/") for file in digests):
             raise DamagedRunError(f"the manifest {where} names objects of other folders. Run the job again.")
         return upload, digests
 
     def _remove_left_by_dead(self, notes: Path) -> None:
-        """Remove what dead processes sent from a folder, whose lock we have, and did not publish."""
+        """Remove what dead processes left when they published from a folder, whose lock we have."""
         for note in sorted(notes.glob("*.zarr")) if notes.is_dir() else ():
-            if (match := _UPLOAD.fullmatch(note.name)) is not None:
-                text = self.bucket.read(self._manifest(match[1]))
-                if text is None or _upload_in(text) != note.name:
-                    self._remove_upload(note.name)
+            if (match := UPLOAD.fullmatch(note.name)) is not None:
+                key, token = match.groups()
+                text = self.bucket.read(manifest_of(key))
+                if text is None or upload_in(text) != note.name:
+                    remove_upload(self.bucket, note.name)
+                take_away(self.bucket, key, token)
             with disk_errors(note):
                 note.unlink()
-
-    def _remove_upload(self, name: str) -> None:
-        there, _ = self.bucket.listed(f"runs/{name}", deep=True)
-        self.bucket.delete(f"runs/{name}/{file}" for file in there)
-
-    def _last_written(self, upload: str) -> datetime:
-        there, _ = self.bucket.listed(f"runs/{upload}", deep=True)
-        return max((entry.modified for entry in there.values()), default=datetime.now(UTC))
-
-    @staticmethod
-    def _manifest(key: str) -> str:
-        return f"runs/{key}.sha256"
-
-
-def _upload_in(text: bytes) -> str:
-    """Name of the upload that the first line of a manifest names."""
-    return text.partition(b"\n")[0].decode("utf-8", "replace").partition("  ")[2].partition("/")[0]

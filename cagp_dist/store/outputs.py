@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cagp_dist.store import prune, publish
+from cagp_dist.store import object_removal, prune, publish
 from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_store
 from cagp_dist.store.lock import output_lock
 
@@ -137,12 +137,12 @@ class ObjectOutput:
         return self._address_of(run.stem)
 
     def old_runs(self, *, keep: int) -> list[str]:
-        """List the addresses of `PublishedObjects.old_runs`."""
-        return list(map(self._address_of, self.objects.old_runs(keep=keep)))
+        """List the addresses of `cagp_dist.store.object_removal.old_runs`."""
+        return list(map(self._address_of, object_removal.old_runs(self.objects.bucket, keep=keep)))
 
     def prune(self, *, keep: int) -> list[str]:
         """Remove them from the store; what is in the folder stays."""
-        return list(map(self._address_of, self.objects.prune(keep=keep)))
+        return list(map(self._address_of, object_removal.prune(self.objects.bucket, keep=keep)))
 
     def _address_of(self, key: str) -> str:
         return f"{self.objects.address}/{key}"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from cagp_dist.errors import BusyError, ConfigurationError, StoreError
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store import bucket as bucket_module
-from cagp_dist.store import objects as objects_module
+from cagp_dist.store import marks
 from cagp_dist.store.addresses import folder_of, parse_address
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.bucket import Bucket, Marker
 from cagp_dist.store.lock import output_lock
+from cagp_dist.store.object_removal import prune, remove_abandoned
 from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
@@ -462,8 +463,8 @@ def test_prune_removes_old_runs_and_what_was_abandoned(address, tmp_path, monkey
     objects = PublishedObjects(address)
     assert set(objects.runs()) == {keys[0], keys[2]}
     assert abandoned in _uploads(address)  # its publisher may be at work
-    monkeypatch.setattr(objects_module, "ABANDONED", timedelta(seconds=-5))
-    assert objects.remove_abandoned() == [abandoned]
+    monkeypatch.setattr(marks, "ABANDONED", timedelta(seconds=-5))
+    assert remove_abandoned(objects.bucket) == [abandoned]
     assert len(_uploads(address)) == 2
     readable(address, every=True)
     assert cagp("verify", address).exit_code == 0
@@ -471,22 +472,29 @@ def test_prune_removes_old_runs_and_what_was_abandoned(address, tmp_path, monkey
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_becomes_current_while_it_is_pruned_stays(address, tmp_path, monkeypatch):
+@pytest.mark.parametrize("request_number", [2, 4, 6])  # before the mark, with it, and when it goes
+def test_a_run_that_is_published_again_while_it_is_pruned_stays(
+    address, tmp_path, monkeypatch, request_number
+):
+    """All orders of the requests are in test_object_races.py; these are on a server that is not ours."""
     for index in (1, 2):
         object_publisher.publish_index(address, tmp_path / "work", index)
-    objects = PublishedObjects(address)
-    victim = publisher.key_of(1)
-    monkeypatch.setattr(objects, "old_runs", lambda *, keep: [victim])
-    delete = objects.bucket.delete
+        time.sleep(1.1)  # dates of objects are in whole seconds
+    monkeypatch.setattr(marks, "_PATIENCE_SECONDS", 0.0)
+    objects, numbers = PublishedObjects(address), itertools.count(1)
+    call = objects.bucket._files.call_s3
 
-    def late(names):
-        delete(names)
-        objects.bucket.put("CURRENT", f"{victim}\n".encode())
+    def late(method, **asked):
+        if next(numbers) == request_number:
+            with suppress(BusyError):
+                object_publisher.publish_index(address, tmp_path / "work", 1)
+        return call(method, **asked)
 
-    monkeypatch.setattr(objects.bucket, "delete", late)
-    assert objects.prune(keep=1) == []
+    monkeypatch.setattr(objects.bucket._files, "call_s3", late)
+    prune(objects.bucket, keep=1)
+    assert next(numbers) > request_number
     with output_lock(tmp_path / "reader"):
-        assert objects.fetch(victim, tmp_path / "reader") is not None
+        assert objects.fetch(objects.current(), tmp_path / "reader") is not None
 
 
 @pytest.mark.exhaustive
