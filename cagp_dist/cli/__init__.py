@@ -6,6 +6,7 @@ drifted (`cagp drift`), 75 data not there yet, output folder in use or time over
 terminated.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -314,18 +315,19 @@ def verify(
     """Check every file and value of every published run; exit code 1 says that one is damaged.
 
     Files are compared with their checksums; no chunk may be missing and no value implausible. The time series
-    of an output folder must have each time once, with the values of the run that it names. With --solve, run
-    it in the folder that the job was run in.
+    of an output folder must have each time once, with the values of the run that it names. A job may publish
+    there meanwhile. With --solve, run it in the folder that the job was run in.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.run import verify_runs
         from cagp_dist.service.verification import solve_again
+        from cagp_dist.store.files import read_unless_removed
         from cagp_dist.store.series_check import check_series
 
         for path in verify_runs(output):
             typer.echo(f"undamaged  {path}")
-            if points:
-                difference = solve_again(path, points=points)
+            again = partial(solve_again, path, points=points)
+            if points and (difference := read_unless_removed(path, again)) is not None:
                 typer.echo(f"solved again, at most {difference:.1e} standard deviations of the prior apart")
         if (found := check_series(output)) is not None:
             typer.echo(

@@ -46,6 +46,7 @@ from cagp_dist.solvers import Status
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
+from cagp_dist.store.files import READS, read_unless_removed
 from cagp_dist.store.outputs import Output, output_at, readable
 from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.weights import KeptWeights
@@ -506,18 +507,29 @@ def _above(output: Path | str) -> str:
 def verify_runs(output: Path | str) -> list[Path]:
     """Check files and values of a run, or of every run of an output folder, and return their paths.
 
-    Of an object store every object is read anew; the paths are those of the copies.
+    Of an object store every object is read anew; the paths are those of the copies. Of a folder, runs that
+    are published meanwhile are checked too, and those that are removed meanwhile are left out.
 
     Raises
     ------
     ConfigurationError
         If nothing was published there.
+    BusyError
+        If a run was replaced again and again while it was read.
     StoreError
         As `cagp_dist.service.verification.verify_run`, of the first run with a fault.
     """
     folder = readable(output, every=True, anew=True)
     found = find_run(folder)
-    runs = sorted((folder / "runs").glob("*.zarr")) or [found]
-    for path in runs:
-        verify_run(path)
-    return runs
+    verified: list[Path] = []
+    for _ in range(READS):
+        runs = sorted((folder / "runs").glob("*.zarr")) or [found]
+        if not (left := [run for run in runs if run not in verified]):
+            break
+        verified += [run for run in left if read_unless_removed(run, partial(_verified, run)) is not None]
+    return sorted(verified)
+
+
+def _verified(run: Path) -> Path:
+    verify_run(run)
+    return run

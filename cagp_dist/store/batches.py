@@ -17,6 +17,7 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import chunk_shape, open_group, verify_chunks, write_group
+from cagp_dist.store.files import identity
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.preliminary import preliminary_times
 from cagp_dist.variables.units import cf_units
@@ -93,16 +94,7 @@ def list_batches(store: Path) -> dict[str, Batch]:
     as it was then, as long as it is the same folder. Whoever reads fields compares its files with its digest.
     """
     folders = [folder for folder in sorted(store.iterdir()) if folder.is_dir()]
-    return {folder.name: _opened(folder, _identity(folder)) for folder in folders}
-
-
-def _identity(batch: Path) -> tuple[int, ...]:
-    """Tell a folder and its metadata from others that had their names; empty if it has none."""
-    try:
-        found = [path.stat() for path in (batch, batch / "zarr.json")]
-    except OSError:
-        return ()
-    return tuple(number for each in found for number in (each.st_dev, each.st_ino, each.st_mtime_ns))
+    return {folder.name: _opened(folder, identity(folder)) for folder in folders}
 
 
 @lru_cache(maxsize=2**14)

@@ -5,11 +5,18 @@ import errno
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
+from cagp_dist.errors import BusyError
 from cagp_dist.store.manifest import disk_errors
+
+READS = 5
+"""How often what another process replaces meanwhile is read."""
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -77,3 +84,53 @@ def _exchange_in_one_step(new: Path, old: Path) -> bool:
     if code in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV):
         return False
     raise OSError(code, os.strerror(code), os.fspath(old))
+
+
+def identity(folder: Path) -> tuple[int, ...]:
+    """Tell a Zarr folder from others that have its name before or after; empty if there is none.
+
+    It follows links, and does not change by what is written into groups or chunks.
+    """
+    found: list[int] = []
+    with suppress(OSError):
+        for path in (folder, folder / "zarr.json"):
+            status = path.stat()
+            found += [status.st_dev, status.st_ino, status.st_mtime_ns]
+    return tuple(found)
+
+
+def read_unless_removed(folder: Path, read: Callable[[], T]) -> T | None:
+    """Read a folder that another process may replace or remove meanwhile, always as a whole.
+
+    Parameters
+    ----------
+    folder : path
+        Or a link to one.
+    read : callable
+        Reads it. If that fails, and the folder is another one by then, it is called again.
+
+    Returns
+    -------
+    object or None
+        What it returns; None if the folder is not there, or was removed while it read.
+
+    Raises
+    ------
+    Exception
+        What ``read`` raises if the folder is still the same.
+    BusyError
+        If it was replaced `READS` times while it was read.
+    """
+    for _ in range(READS):
+        before = identity(folder)
+        if not before:
+            return None
+        try:
+            return read()
+        except Exception as error:  # of what went away, readers raise whatever their libraries raise
+            if identity(folder) == before:
+                raise
+            failure = error
+    raise BusyError(
+        f"{folder} was replaced {READS} times while it was read. Try again when nobody writes there."
+    ) from failure

@@ -33,7 +33,7 @@ from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import layout, manifest
 from cagp_dist.store.arrays import read_group, write_group
 from cagp_dist.store.discovery import root_attributes
-from cagp_dist.store.files import exchange
+from cagp_dist.store.files import READS, exchange
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
 
@@ -121,18 +121,23 @@ def current_run(root: Path) -> Path | None:
     """
     pointer = root / "CURRENT"
     advice = "Run the job again to publish anew, or write the key of a run in OUT/runs into it."
-    try:
-        key = pointer.read_bytes().decode("ascii", "replace").removesuffix("\n")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"cannot read {pointer}: {error.strerror}. {advice}") from error
-    if not _KEY.fullmatch(key):
-        raise StoreError(f"{pointer} holds {key[:80]!r}; expected the hexadecimal key of a run. {advice}")
-    run = _run_path(root, key)
-    if not run.is_dir():
-        raise StoreError(f"{pointer} names the run {key}, but {run} is missing. {advice}")
-    return run
+    before = None
+    for _ in range(READS):
+        try:
+            key = pointer.read_bytes().decode("ascii", "replace").removesuffix("\n")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"cannot read {pointer}: {error.strerror}. {advice}") from error
+        if not _KEY.fullmatch(key):
+            raise StoreError(f"{pointer} holds {key[:80]!r}; expected the hexadecimal key of a run. {advice}")
+        run = _run_path(root, key)
+        if run.is_dir():
+            return run
+        if key == before:
+            break  # else a newer run came since it was read, and this one was removed
+        before = key
+    raise StoreError(f"{pointer} names the run {key}, but {run} is missing. {advice}")
 
 
 def make_current(root: Path, *, run_key: str) -> None:

@@ -25,6 +25,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import missing_chunks, open_group, read_group, write_group
 from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.files import READS
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import consolidate
@@ -68,15 +69,18 @@ def current_version(root: Path) -> Path | None:
         If the link leads nowhere.
     """
     link = root / NAME
-    if not link.is_symlink():
-        return None
-    found = link.parent / os.readlink(link)
-    if not (found / "zarr.json").is_file():
-        raise StoreError(
-            f"{link} links to {found}, which is missing. Remove the link, and run the daily job again for "
-            "the times that are to be in the series."
-        )
-    return found
+    for _ in range(READS):
+        if not link.is_symlink():
+            return None
+        found = link.parent / (named := os.readlink(link))
+        if (found / "zarr.json").is_file():
+            return found
+        if os.readlink(link) == named:
+            break  # else two newer versions came since it was read
+    raise StoreError(
+        f"{link} links to {found}, which is missing. Remove the link, and run the daily job again for "
+        "the times that are to be in the series."
+    )
 
 
 def append(root: Path, run: Path) -> Appended:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from cagp_dist.arrays import Times
 from cagp_dist.errors import StoreError
 from cagp_dist.store import series
 from cagp_dist.store.arrays import open_group, read_group
+from cagp_dist.store.files import read_unless_removed
 
 _ADVICE = (
     "Remove the link OUT/series.zarr, and run the daily job for all times that are to be in the series: "
@@ -55,10 +57,22 @@ def check_series(root: Path) -> CheckedSeries | None:
     StoreError
         Naming the file that is damaged, missing or too many, or the time that is not as its run says.
 
+    BusyError
+        If the series moved on again and again while it was read.
+
     Notes
     -----
+    A daily job may publish meanwhile: one version is checked throughout, and if it was removed, because the
+    series has two newer ones, the newest is checked anew. A run that is removed meanwhile is not compared.
+
     Cost: two reads of the series, and one of the maps, regions and scores of its runs.
     """
+    if series.current_version(root) is None:
+        return None
+    return read_unless_removed(root / series.NAME, lambda: _check(root))
+
+
+def _check(root: Path) -> CheckedSeries | None:
     version = series.verify(root)
     if version is None:
         return None
@@ -71,9 +85,8 @@ def check_series(root: Path) -> CheckedSeries | None:
     compared = 0
     for index, key in enumerate(keys):
         run = root / "runs" / f"{key}.zarr"
-        if run.is_dir():
-            _check_time(version, names, times[index], run)
-            compared += 1
+        check = partial(_check_time, version, names, times[index], run)
+        compared += read_unless_removed(run, check) is not None
     return CheckedSeries(version, len(times), compared)
 
 
@@ -89,8 +102,8 @@ def _check_times(version: Path, name: str, found: Times, expected: Times) -> Non
         )
 
 
-def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path) -> None:
-    """Compare all that the series has of a time with its run."""
+def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path) -> Path:
+    """Compare all that the series has of a time with its run, and return the run."""
     published: Mapping[str, xr.Dataset] = series.of_run(run)
     if list(published) != names:
         raise StoreError(
@@ -110,3 +123,4 @@ def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path)
                     f"{name}/{array} of {version} at {time} is not that of the run {run.stem}, which it "
                     f"names. {_ADVICE}"
                 )
+    return run
