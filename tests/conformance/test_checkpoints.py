@@ -7,12 +7,14 @@ import re
 import signal
 import time
 import warnings
+from collections import defaultdict
 from dataclasses import asdict, replace
 from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 import cagp_dist as cagp
 from cagp_dist.calibration import beliefs
@@ -564,10 +566,14 @@ def test_a_disk_that_refuses_is_an_error_that_names_the_path(tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["full", "failing"])
-def test_wherever_the_disk_fails_the_checkpoints_before_stay_whole(number, tmp_path, monkeypatch):
-    """An error at each array, flush and rename in turn names the path; later the solve goes on, same bits."""
+def test_wherever_the_disk_fails_the_checkpoints_before_stay_whole(number, tmp_path, monkeypatch, applied):
+    """An error at each array, flush and rename in turn names the path, and costs no checkpoint before it.
+
+    The solve then goes on from the newest one that is kept: the same bits, without its iterations.
+    """
     condition = of_points(cagp.BlockGaussSeidel(3, 70))
     whole, calls, failing = condition(), [], [np.inf]
+    stages, reached = len(applied), []
 
     def watched(original):
         def call(*arguments, **settings):
@@ -586,9 +592,15 @@ def test_wherever_the_disk_fails_the_checkpoints_before_stay_whole(number, tmp_p
         calls.clear()
         with pytest.raises(StoreError, match=re.escape(f"cannot write {folder}")):
             condition(checkpoints=Checkpoints(folder, seconds=0.0))
-        for kept in folder.rglob("[0-9]" * 6):
-            verified(kept)
+        kept = sorted(folder.rglob("[0-9]" * 6))
+        for path in kept:
+            assert len(verified(path)["states"]) == int(path.name)
+        reached.append(int(kept[-1].name) if kept else 0)
+        applied.clear()
         assert_same_bits(condition(checkpoints=Checkpoints(folder, seconds=0.0)), whole)
+        assert len(applied) == stages - reached[-1] * stages // 3, "iterations that were kept"
+    assert reached == sorted(reached)
+    assert set(reached) >= {0, 1, 2}
 
 
 def _module_and_name(place):
@@ -608,14 +620,25 @@ def _module_and_name(place):
     ],
     ids=["sweeps", "steps", "share"],
 )
-def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path):
-    """A checkpoint cuts what Dask would compute again: tasks of the sweeps before it never run twice."""
+def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path, monkeypatch):
+    """A checkpoint cuts what Dask would compute again: no task of a sweep runs after the next sweep."""
     problem = regression_problem(300, q=60)
     whole = problem.condition(solver, covariance="diagonal", executor=SerialExecutor())
+    ended, functions = Ended(), {}
     with local_cluster(2) as client, warnings.catch_warnings():
+        client.cluster.scheduler.add_plugin(ended)
+        submit = client.submit
+
+        def submitted(run, function, *arguments, **settings):
+            future = submit(run, function, *arguments, **settings)
+            functions[future.key] = function.__name__
+            return future
+
+        monkeypatch.setattr(client, "submit", submitted)
         executor = DaskExecutor(client)
 
         def kill(progress):
+            ended.sweep = progress.iteration + 1
             if progress.iteration in (2, 4):
                 killed, process = next(iter(client.run(os.getpid).items()))
                 os.kill(process, signal.SIGKILL)
@@ -632,6 +655,24 @@ def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path)
         )
     assert_same_bits(found, whole)
     assert found.status is whole.status
+    again = [sweeps for key, sweeps in ended.sweeps.items() if functions[key] in SWEEPING and len(sweeps) > 1]
+    assert again, "the workers that were killed held results"
+    assert all(sweeps[-1] - sweeps[0] <= 1 for sweeps in again)
+
+
+SWEEPING = ("solve_block", "update_panel", "recur", "add_to_sums")
+"""What sweeps and steps do; other tasks copy or factor what is given, on whichever worker is there."""
+
+
+class Ended(SchedulerPlugin):
+    """Of each task, the sweeps that were being done when it ended."""
+
+    def __init__(self):
+        self.sweep, self.sweeps = 1, defaultdict(list)
+
+    def transition(self, key, start, finish, *arguments, **settings):
+        if (start, finish) == ("processing", "memory"):
+            self.sweeps[key].append(self.sweep)
 
 
 def test_workers_that_do_not_see_the_folder_keep_nothing_and_say_so(tmp_path, monkeypatch, caplog):
