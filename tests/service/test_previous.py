@@ -304,7 +304,9 @@ def test_days_are_a_chain_in_order_and_a_day_that_changes_changes_those_after_it
 
 
 def test_the_run_before_is_of_the_latest_earlier_time_however_long_ago(job):
-    later = run(job(3, times=[DAYS[2]]))
+    events = []
+    later = run(job(3, times=[DAYS[2]]), observe=events.append)
+    assert any(event.text.startswith("no run before this time: the first one") for event in events)
     first = run(job(3, times=[DAYS[1]]))
     assert said(later.path)["run"] is None
     assert said(first.path)["run"] is None
