@@ -252,7 +252,7 @@ def test_batches_of_targets_that_are_done_are_not_done_again(tmp_path, applied):
 @pytest.fixture
 def groups_that_differ(monkeypatch):
     """Groups of ten targets, or of two on rings, with bounds that tell little of the exact variance."""
-    for name, value in {"FEW_POINTS": 10, "NEIGHBOURS": 20, "GROUP": 8}.items():
+    for name, value in {"FEW_POINTS": 10, "NEIGHBOURS": 4, "GROUP": 8}.items():
         monkeypatch.setattr(cagp.gram.exact_variance, name, value)
     monkeypatch.setattr(cagp.tiling, "COLUMN_GROUP", 10)
     monkeypatch.setattr(cagp.budget.grids, "COLUMN_GROUP", 2)
