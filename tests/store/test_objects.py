@@ -31,10 +31,12 @@ from cagp_dist.store.object_removal import prune, remove_abandoned
 from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
+from cagp_dist.store.schema import errors_group, observations_group
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature
 from . import object_publisher, publisher
+from .memory_server import Connection, MemoryServer
 
 CANARIES = {"AWS_ACCESS_KEY_ID": "AKIACANARY", "AWS_SECRET_ACCESS_KEY": "canary+of+secrets"}
 
@@ -155,6 +157,35 @@ def test_a_time_series_wants_a_folder():
         ConfigurationError, match="a time series is changed in place: expected the path of a folder"
     ):
         next(daily(job))
+
+
+def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path, caplog):
+    server = MemoryServer()
+    monkeypatch.setattr(bucket_module, "_connection", lambda address: Connection(server))
+    address, keys = "s3://maps/daily", [publisher.key_of(index) for index in range(6)]
+    places = {"latitude_degrees": [0.0, 10.0], "longitude_degrees": [0.0, 20.0]}
+    with output_lock(tmp_path / "work"):
+        output = _output(address, tmp_path / "work")
+        for day, key in enumerate(keys, start=1):
+            at = {"times": np.array([f"2020-01-0{day}"], dtype="M8[ns]"), **places}
+            groups = {"observations": observations_group(**at, values=[280.0, 281.0])}
+            if day != 4:
+                groups["errors"] = errors_group(**at, errors=np.array([[0.5, -1.0]]))
+            output.publish(groups, run_key=key, attributes={})
+    for day, file in ((5, "errors/zarr.json"), (3, "zarr.json")):
+        damaged = next(name for name in server.objects if re.search(f"{keys[day - 1]}-.*.zarr/{file}", name))
+        server.objects[damaged] = (b" ", server.objects[damaged][1])
+
+    before = np.datetime64("2020-01-06")
+    with output_lock(tmp_path / "fresh"):
+        fresh = _output(address, tmp_path / "fresh")
+        fresh.bring_earlier("errors", before=before, times=1, leave_out_damaged=True)
+        fetched = {path.stem for path in (tmp_path / "fresh" / "runs").glob("*.zarr")}
+        assert fetched == {keys[1]}  # not 6, which is not earlier; 5 and 3 are damaged, 4 has no errors
+        for key in (keys[4], keys[2]):
+            assert f"the run {key} is left out of the earlier ones: {address}/runs/{key}-" in caplog.text
+        with pytest.raises(DamagedRunError, match=f"{address}/runs/{keys[2]}-.*/zarr.json is damaged"):
+            fresh.bring_earlier("errors", before=before, times=1, leave_out_damaged=False)
 
 
 # With a server
