@@ -1,6 +1,7 @@
 """Runs in an object store: whole or not there, whoever dies, and trouble is an error that says what to do."""
 
 import itertools
+import json
 import os
 import re
 import socket
@@ -24,7 +25,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store import bucket as bucket_module
 from cagp_dist.store import marks
 from cagp_dist.store.addresses import folder_of, parse_address
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.arrays import open_group, read_group
 from cagp_dist.store.bucket import Bucket, Marker
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.object_removal import prune, remove_abandoned
@@ -310,11 +311,16 @@ def test_a_run_is_that_of_a_folder_and_every_reader_finds_it(address, tmp_path):
 def test_a_job_starts_from_its_run_before_wherever_that_was_made(address, tmp_path, monkeypatch):
     """The day before was published from another machine; the run of a folder has the same key."""
     source = tmp_path / "field.zarr"
-    latitude, longitude = np.arange(-80.0, 81.0, 20.0), np.arange(10.0, 360.0, 20.0)
+    latitude, longitude = np.arange(-80.0, 81.0, 10.0), np.arange(5.0, 360.0, 20.0)
     values = 280.0 + np.random.default_rng(0).normal(size=(2, latitude.size, longitude.size))
     days = ["2020-01-01", "2020-01-02"]
     save(temperature(values, latitude=latitude, longitude=longitude, times=days), source)
-    design = {"train": random_points(60), "test": random_points(20, seed=1), "map": map_grid(30.0)}
+    design = {
+        "train": random_points(60),
+        "test": random_points(20, seed=1),
+        "calibration": random_points(100, seed=2),
+        "map": map_grid(30.0),
+    }
     numbers = {"lengthscale": 0.5, "variance": 1.0, "noise_variance": 0.5}
     prior = {**numbers, "mean": "previous", "persistence": 0.5}
     found = []
@@ -324,12 +330,22 @@ def test_a_job_starts_from_its_run_before_wherever_that_was_made(address, tmp_pa
             observations = {"source": f"zarr:{source}", "times": [day]}
             job = tmp_path / "job.toml"
             job.write_text(
-                job_text(observations=observations, design=design, prior=prior, output={"root": root})
+                job_text(
+                    observations=observations,
+                    design=design,
+                    prior=prior,
+                    recalibration={"history": 5},
+                    output={"root": root},
+                )
             )
             ended = cagp("run", job)
             assert ended.exit_code == 0, ended.stderr
         assert "the mean is that of run" in ended.stderr
-        found.append(current_run(readable(root)).name)
+        run = current_run(readable(root))
+        with open_group(run) as group:
+            history = json.loads(group.attrs["recalibration_history"])
+        assert history["times"] == ["2020-01-01T00:00"]
+        found.append(run.name)
     assert found[0] == found[1]
 
 
