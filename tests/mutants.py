@@ -46,7 +46,7 @@ TESTS = {
         "calibration/test_laboratory.py",
     ),
     "cagp_dist/calibration/strong.py": ("calibration/test_laboratory.py",),
-    "cagp_dist/store/manifest.py": ("store/test_publish.py",),
+    "cagp_dist/store/manifest.py": ("store/test_publish.py", "store/test_publish_trouble.py"),
     "cagp_dist/store/plain.py": ("era5/test_hostile_stores.py",),
     "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py",),
     "cagp_dist/gram/rings.py": (*_GRIDS, "conformance/test_grams.py"),

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -57,6 +58,16 @@ def publish_index(root: Path, index: int, *, small: bool = True) -> Path:
         return publish(
             root, make_groups(index, small=small), run_key=key_of(index), attributes={"index": index}
         )
+
+
+def start(*arguments: object) -> subprocess.Popen:
+    """Start this file as a program."""
+    return subprocess.Popen(
+        [sys.executable, __file__, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def in_child(work: Callable[[], None]) -> int:
