@@ -235,6 +235,7 @@ def main(folder: Path, count: int, seed: int) -> None:
         name: digest(PROBLEM.condition(solver, covariance="diagonal", executor=SerialExecutor()))
         for name, solver in SOLVERS.items()
     }
+    folder.mkdir(parents=True, exist_ok=True)  # by the first solve it would be one more operation
     operations = {name: _operations(name, folder / f"whole-{name}") for name in SOLVERS}
     moments = [(name, number) for name, most in operations.items() for number in range(1, most + 1)]
     print(json.dumps({"operations": len(moments)}), flush=True)
