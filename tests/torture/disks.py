@@ -5,9 +5,7 @@ that each costs about a second. An operation is one that takes space or can find
 or folder is made, written to, put on the disk, linked or renamed.
 """
 
-import builtins
 import errno
-import io
 import itertools
 import json
 import math
@@ -31,11 +29,10 @@ from cagp_dist.digest import file_sha256
 
 from ..jobs import job_text, random_points
 from ..mounts import small_file_system
+from ..operations import operations
 from .processes import lines
 from .rows import Row
 
-EVENTS = ("os.mkdir", "os.rename", "os.link")
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 ALIKE = ("/batch/", "/.checkpoints/", ".zarr/", ".png")
 """In the paths of what is made of many files that are written alike."""
 
@@ -59,22 +56,17 @@ class Disk:
     """
 
     def __init__(self, root: Path, *, alike: int, number: int = 0, code: int = 0) -> None:
-        self._root, self._number, self._code, self._alike = f"{root}/", number, code, alike
+        self._root, self._number, self._code, self._alike = root, number, code, alike
         self._seen: Counter[tuple[str, str]] = Counter()
         self.count = 0
         self.failed = ""
 
     def install(self) -> None:
         """Look at what this process does from now on."""
-        self._open_file, self._sync = io.open, os.fsync
-        sys.addaudithook(self._audit)
-        builtins.open = io.open = self._opened
-        os.fsync = self._synced
+        self._watch = operations(self._root, self._happens)
+        self._watch.__enter__()
 
-    def _happens(self, what: str, name: str | bytes) -> None:
-        path = os.path.abspath(os.fsdecode(name))
-        if not path.startswith(self._root):
-            return
+    def _happens(self, number: int, what: str, path: str) -> None:
         for place in ALIKE:
             if place in path:
                 self._seen[what, place] += 1
@@ -85,37 +77,6 @@ class Disk:
         if self.count == self._number:
             self.failed = f"{what} {path}"
             raise OSError(self._code, os.strerror(self._code), path)
-
-    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        name = arguments[0] if arguments else ""
-        if event == "open":
-            counts = isinstance(name, str | bytes) and arguments[2] & WRITING
-        else:
-            counts = event in EVENTS and not (event == "os.mkdir" and os.path.isdir(name))
-        if counts:
-            self._happens(event, name)
-
-    def _opened(self, file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, **rest):
-        """Open as `open` does; where it is to write, what is written is seen."""
-        plain = isinstance(file, str | os.PathLike) and not rest
-        if not (plain and set(mode) & set("wxa")):
-            return self._open_file(file, mode, buffering, encoding, errors, newline, **rest)
-        raw = _File(os.fspath(file), mode.replace("b", "").replace("t", ""))
-        raw.happens = self._happens
-        stream = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
-        return stream if "b" in mode else io.TextIOWrapper(stream, encoding, errors, newline)
-
-    def _synced(self, descriptor: int) -> None:
-        self._happens("fsync", os.readlink(f"/proc/self/fd/{descriptor}"))
-        self._sync(descriptor)
-
-
-class _File(io.FileIO):
-    happens: Callable[[str, str], None]
-
-    def write(self, data) -> int:
-        self.happens("write", self.name)
-        return super().write(data)
 
 
 def cagp(*arguments: object, log: Path, disk: Disk | None = None, report: bool = True) -> tuple[int, str]:
