@@ -30,6 +30,7 @@ def plan_sweeps(
     at_once: bool = False,
     diagonals_alone: bool = False,
     products: int = 0,
+    after_solves: int = 0,
     shuffled: bool = False,
     coarse: int = 0,
     projections: int = 0,
@@ -54,8 +55,9 @@ def plan_sweeps(
         Whether stages solve all blocks before they update any: one more tall matrix.
     diagonals_alone : bool
         Whether stages take only the diagonals of the blocks: no factors.
-    products : int
-        Products of G with one column before the first stage.
+    products, after_solves : int
+        Products of G with one column before the first stage, and how many of them follow a solve with every
+        block, whose factor is not kept.
     shuffled : bool
         Whether a solve copies its factor and its columns into another order.
     coarse, projections : int
@@ -146,8 +148,7 @@ def plan_sweeps(
     )
     entries += n * n + n * coarse if coarse else 0
     flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * projections)
-    # of half the evaluations, each after a solve with every block, whose factor is not kept
-    estimates = 2 * products if coarse else 0
+    estimates = 2 * after_solves if coarse else 0  # each of half the evaluations
     entries += estimates * n * size
     flops += estimates * n * (size * size // 3 + 2 * size)
     tasks = iterations * stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2)

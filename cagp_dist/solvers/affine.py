@@ -104,6 +104,11 @@ class Affine(ABC):
         return 0
 
     @property
+    def products_after_solves(self) -> int:
+        """How many of them follow a solve with every block: to measure what a coarse space leaves."""
+        return self.products if self.coarse_columns and self.points_per_block is not None else 0
+
+    @property
     def coarse_columns(self) -> int:
         """Columns of a coarse space that the cycle projects on, or of a preconditioner; 0: none."""
         return 0
@@ -179,6 +184,7 @@ class Affine(ABC):
             diagonals_alone=self.at_once and size is None,
             shuffled=self.shuffled and size is None,
             products=self.products,
+            after_solves=self.products_after_solves,
             coarse=self.coarse_columns,
             projections=self.projections,
             tall=self.tall + demand.keeps_weights,

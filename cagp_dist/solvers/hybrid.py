@@ -221,6 +221,7 @@ class Hybrid:
             tall=max((part.tall for part in affine), default=0),
             shuffled=any(part.shuffled for part in affine),
             products=sum(part.products for part in affine) + -(-actions // 2) + passes,
+            after_solves=sum(part.products_after_solves for part in affine),
             coarse=coarse,
             projections=-(-projected // max(coarse, 1)),
             beside=beside + DOUBLE * demand.n * 8 * actions * self.condition,

@@ -268,3 +268,22 @@ def test_tile_cache_is_bounded_however_many_points_there_are():
     for n in (20_000, 200_000, 2_000_000):
         plan = cagp.BlockGaussSeidel(5, 1024).plan(demand(n, 50, limit=2**50))
         assert 0 < plan.cached_tiles * 8 * 1024**2 <= TILE_CACHE_BYTES
+
+
+def test_only_products_that_follow_solves_of_blocks_count_them():
+    """Chebyshev applies a preconditioner and makes no factor, so that its work is linear in the rank."""
+    n, q, m = 4096, 200, 5
+
+    def flops(solver):
+        return solver.plan(Demand(n, q, 1, False, 1, True, 2**34)).flops
+
+    for rank in (128, 256):
+        sweeps = 2 * n * n * q * m + 2 * n * q * m
+        low_rank = 2 * n * rank * (n + 5 * rank + 2 * q * m)
+        assert (
+            flops(cagp.Chebyshev(m, preconditioner="nystrom", preconditioner_size=rank)) == sweeps + low_rank
+        )
+    estimates = 40 // 2 * n * (512**2 // 3 + 2 * 512)
+    given = flops(cagp.TwoLevelBlockJacobi(m, 512, 256))
+    stages = 2 * n * n * q * m + 2 * n * 512 * q * m + n * 512**2 // 3
+    assert given == stages + estimates + 2 * n * 256 * (n + 5 * 256 + 2 * q * (m + 1))
