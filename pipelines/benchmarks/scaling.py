@@ -94,6 +94,8 @@ def measured(n: int, block: int) -> None:
 
 def draw(path: Path) -> None:
     """Draw time and efficiency to 1,000 workers, and print them."""
+    from matplotlib.ticker import NullFormatter
+
     rows = []
     chosen = {
         "block Gauss-Seidel": (cagp.BlockGaussSeidel(5, BLOCK), COLOURS["block Gauss-Seidel"]),
@@ -110,6 +112,9 @@ def draw(path: Path) -> None:
                     minutes, part = f"{each.seconds / 60:.3g}", f"{each.efficiency:.0%}"
                     rows.append((f"{n:,}", name, str(each.workers), minutes, part, each.limit))
             axes.set(title=f"n = {n:,}", xlabel="workers", ylabel="minutes, by the model")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter("{x:,.0f}")
+                axis.set_minor_formatter(NullFormatter())
             axes.legend()
     print_table(("n", "solver", "workers", "minutes", "efficiency", "limit"), rows)
 
