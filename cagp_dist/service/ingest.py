@@ -83,6 +83,8 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
         return field
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
+    wanted = field["time"].values
+    field = _with_times_beside(path, field)
     if (aside := set_aside_preliminary(path, field)) is not None:
         report(f"preliminary fields that have final ones now are set aside in {aside}")
     added = append(path, field)
@@ -92,7 +94,7 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
         reading = _store_path(job.root, table, content=table.source).stem
         note_input(path, field, reading=reading, report=report)
     report(f"{_times(added.times_added)} added, {added.times_present} there already")
-    found = open_observations(path, times=field["time"].values)
+    found = open_observations(path, times=wanted)
     if aside is not None:
         remove_old_preliminary(path)
     return found
@@ -128,6 +130,22 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
     digests = [str(part.attrs["source_sha256"]) for part in (stored, found)]
     field.attrs |= {"source": found.attrs["source"], "source_sha256": joint_sha256(digests)}
     return field
+
+
+def _with_times_beside(store: Path, field: "xr.Dataset") -> "xr.Dataset":
+    """Add the stored times that share a batch with a preliminary field that is replaced."""
+    from cagp_dist.era5.canonical import joined
+    from cagp_dist.store.observations import open_observations
+    from cagp_dist.store.superseded import times_set_aside
+
+    times = np.setdiff1d(times_set_aside(store, field), field["time"].values)
+    if not times.size:
+        return field
+    beside = open_observations(store, times=times)
+    found = joined([beside, field])
+    digests = [str(part.attrs["source_sha256"]) for part in (beside, field)]
+    found.attrs |= {"source": field.attrs["source"], "source_sha256": joint_sha256(digests)}
+    return found
 
 
 def _healed(read: Callable[[], T], report: Report) -> T:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,9 @@ from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import coordinates
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.status import Status
+
+FORMAT = 2
+"""Of what is kept, and of the order of stages that it counts; checkpoints of another format are not found."""
 
 FULL = "full-downdate"
 
@@ -197,7 +201,8 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     """Digest of all that the states of a solve depend on; cost 8 (n + q) p + 8 n T bytes to be read."""
     found = hashlib.sha256()
     gram = problem.gram
-    for part in (solver, gram.kernel, plan.block_size, plan.rings_per_block, plan.batches, problem.first):
+    tiles = (plan.block_size, plan.rings_per_block, plan.batches, problem.first)
+    for part in (FORMAT, version("cagp-dist"), solver, gram.kernel, *tiles):
         found.update(repr(part).encode())
     if problem.lanczos_steps:  # what they tell of the variance is kept
         found.update(repr(problem.lanczos_steps).encode())

@@ -380,7 +380,7 @@ def stages_of_cycle(cycle: Sequence[Stage], number: int, *, place: int, adjoint:
     Parameters
     ----------
     cycle : sequence of Stage
-        In the order of the forward pass.
+        In the order of the forward pass; at least one of them is not idempotent.
     number, place : int
         Of the cycle, counted from the end of the solve and from the beginning of the pass, from 1.
     adjoint : bool

@@ -97,12 +97,12 @@ class TwoLevelBlockGaussSeidel(TwoLevel):
 class TwoLevelBlockJacobi(TwoLevel):
     """Damped block Jacobi with a coarse space: all blocks at once, also for long lengthscales.
 
-    A cycle is a projection, an update of `BlockJacobi`, and the projection again (math 6), which is done once
-    between two cycles, since a second one in a row changes nothing. The coarse space holds what made large
-    dampings diverge, so that a cycle takes nearly as much out as a sweep of `TwoLevelBlockGaussSeidel`, and
-    all its blocks are solved at the same time. Exactly calibrated if the prior is right, after any number of
-    cycles. On a complete latitude-longitude grid blocks are bands of rings, and the coarse space is that of
-    `TwoLevelBlockGaussSeidel` there.
+    A cycle is a projection, an update of `BlockJacobi`, and the projection again (math 6). Between two cycles
+    of a solve it is done once, since a second one in a row changes nothing. The coarse space holds what made
+    large dampings diverge, so that a cycle takes nearly as much out as a sweep of `TwoLevelBlockGaussSeidel`,
+    and all its blocks are solved at the same time. Exactly calibrated if the prior is right, after any number
+    of cycles. On a complete latitude-longitude grid blocks are bands of rings, and the coarse space is that
+    of `TwoLevelBlockGaussSeidel` there.
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from cagp_dist.store import manifest
 from cagp_dist.store.batches import list_batches
@@ -29,7 +30,7 @@ KEPT = 5
 def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | None = None) -> Path | None:
     """Move batches out of a store that have a time as preliminary that a field has as final.
 
-    All times of such a batch are gone from the store then, and are to be added again.
+    All times of such a batch (`times_set_aside`) are gone from the store then, and are to be added again.
 
     Parameters
     ----------
@@ -56,13 +57,10 @@ def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | Non
     """
     if not store.is_dir():
         return None
-    final = np.setdiff1d(field["time"].values, preliminary_times(field))
     date = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     aside = store.with_name(f"{store.stem}.preliminary-{date}")
     with writing(store):
-        over = [
-            name for name, batch in list_batches(store).items() if np.isin(batch.preliminary, final).any()
-        ]
+        over = _superseded(store, field)
         with disk_errors(store):
             for name in over:
                 aside.mkdir(exist_ok=True)
@@ -70,6 +68,22 @@ def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | Non
         for changed in (store, store.parent) if over else ():
             manifest.sync(changed)
     return aside if over else None
+
+
+def times_set_aside(store: Path, field: xr.Dataset) -> NDArray[np.datetime64]:
+    """Give the times of all batches that `set_aside_preliminary` would move, sorted."""
+    if not store.is_dir():
+        return np.array([], dtype="datetime64[ns]")
+    batches = list_batches(store)
+    return np.unique([time for name in _superseded(store, field) for time in batches[name].times]).astype(
+        "datetime64[ns]"
+    )
+
+
+def _superseded(store: Path, field: xr.Dataset) -> list[str]:
+    """Batches that have a time as preliminary that a field has as final."""
+    final = np.setdiff1d(field["time"].values, preliminary_times(field))
+    return [name for name, batch in list_batches(store).items() if np.isin(batch.preliminary, final).any()]
 
 
 def remove_old_preliminary(store: Path) -> list[Path]:

@@ -170,7 +170,7 @@ def test_an_interrupt_while_waiting_ends_the_pool_without_the_queued_tasks(inter
     with pytest.raises(KeyboardInterrupt), ThreadExecutor(1) as executor:
         wait(executor)
     assert ran == ["begun"]
-    assert threading.active_count() == before
+    assert threading.active_count() <= before, "threads of others may have ended meanwhile"
 
 
 def test_an_error_in_the_caller_ends_the_pool_without_the_queued_tasks():

@@ -187,6 +187,25 @@ def test_only_batches_with_a_time_that_is_final_now_leave_the_store(tmp_path):
     assert found.t2m.values[:, 0, 0].tolist() == [280.0, 281.0]
 
 
+def test_times_beside_a_preliminary_field_stay_in_the_store(tmp_path, monkeypatch):
+    """Of other jobs, in one batch with a field that is replaced: the batch is set aside as a whole."""
+    job = parse_job(
+        job_text(
+            observations={"source": "cds", "times": ["2020-06-01"]},
+            output={"root": tmp_path / "out"},
+        )
+    )
+    path = ingestion._store_path(job.root, job.observations, content=None)
+    append(path, small(280.0, DAYS[:1]))
+    monkeypatch.setattr(ingestion, "open_source", lambda source, **_: small(281.0, []).isel(time=[0]))
+    found = ingestion.ingest(job, report=lambda line: None)
+    assert found.time.values.tolist() == DAYS[:1].tolist()
+    stored = open_observations(path)
+    assert stored.time.values.tolist() == DAYS.tolist()
+    assert stored.t2m.values[:, 0, 0].tolist() == [281.0, 280.0]
+    assert preliminary_times(stored).size == 0
+
+
 def test_the_last_fields_that_were_set_aside_are_kept(tmp_path, monkeypatch):
     """When the final field of the day was read back; those of other stores have no part."""
     times = DAYS[0] + np.arange(KEPT + 2) * np.timedelta64(1, "D")

@@ -117,7 +117,7 @@ def _fails(count, rng, folder):
 
 
 def test_a_scenario_that_fails_or_leaves_processes_does_not_hold(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "CLOSING_SECONDS", 0.5)
+    monkeypatch.setattr(processes, "CLOSING_SECONDS", 2.0)
     row = do(_leaves_a_process, 1, np.random.default_rng(0), tmp_path)
     assert row.failures == ["run 1: processes are left: ['sleep 600 ']"]
     row = do(_fails, 1, np.random.default_rng(0), tmp_path)
@@ -127,15 +127,15 @@ def test_a_scenario_that_fails_or_leaves_processes_does_not_hold(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("code", "text"),
+    ("code", "seconds", "text"),
     [
-        ("import time; print(1, flush=True); time.sleep(60)", "printed nothing for 2 s"),
-        ("1 / 0", "ended with 1"),
+        ("import time; print(1, flush=True); time.sleep(600)", 20.0, "printed nothing for 20 s"),
+        ("1 / 0", 120.0, "ended with 1"),
     ],
 )
-def test_a_process_that_hangs_or_fails_is_a_failure(code, text, capfd):
+def test_a_process_that_hangs_or_fails_is_a_failure(code, seconds, text, capfd):
     row = Row("lines")
-    said = list(processes.lines(row, "-c", code, seconds=2.0))
+    said = list(processes.lines(row, "-c", code, seconds=seconds))
     assert said == (["1"] if "print" in code else [])
     assert len(row.failures) == 1
     assert text in row.failures[0]

@@ -176,6 +176,11 @@ class PriorTable(Table):
                 f'covariates came with mean = "{self.mean}", which has no coefficients; leave them out, or '
                 'write mean = "constant" or a mean by latitude'
             )
+        if self.covariates and self.is_previous:
+            raise ValueError(
+                'covariates came with mean = "previous", the map of a run, which does not tell how they vary '
+                'between its cells; leave them out, or write mean = "quadratic-latitude"'
+            )
         return self
 
     @property
