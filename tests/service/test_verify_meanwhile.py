@@ -28,9 +28,8 @@ class Daily:
         scores = publisher.make_groups(self.days)["calibration"].isel(time=[0]).assign_coords(time=[time])
         key = publisher.key_of(self.days)
         with output_lock(self.root):
-            run = publish.publish(
-                self.root, {"calibration": scores}, run_key=key, attributes={"status": "exact"}
-            )
+            made = {"status": "exact", "date_created": f"{str(time)[:19]}Z"}  # by which runs are pruned
+            run = publish.publish(self.root, {"calibration": scores}, run_key=key, attributes=made)
             if into_series:
                 series.append(self.root, run)
         self.days += 1
