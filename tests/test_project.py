@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).parents[1]
@@ -90,6 +91,16 @@ def test_lock_files_hold_what_is_needed_and_no_more() -> None:
     locked = to_run | to_work_on_it
     for requirement in _direct_requirements():
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_every_locked_version_installs_on_the_oldest_python_that_the_package_allows(name: str) -> None:
+    (allowed,) = SpecifierSet(PROJECT["project"]["requires-python"])
+    assert allowed.operator == ">="
+    wanted = {project: distribution(project).metadata["Requires-Python"] for project in _locked(name)}
+    oldest = f"{allowed.version}.0"
+    refused = {project: text for project, text in wanted.items() if oldest not in SpecifierSet(text or "")}
+    assert refused == {}
 
 
 def test_the_demo_installs_what_it_needs_to_run_alone() -> None:
