@@ -316,23 +316,33 @@ def verify(
 
     Files are compared with their checksums; no chunk may be missing and no value implausible. The time series
     of an output folder must have each time once, with the values of the run that it names. A job may publish
-    there meanwhile. With --solve, run it in the folder that the job was run in.
+    there meanwhile. With --solve, run it in the folder that the job was run in; exit code 2 says that no run
+    could be solved again.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.run import verify_runs
-        from cagp_dist.service.verification import solve_again
+        from cagp_dist.service.verification import NotSolvedAgainError, solve_again
         from cagp_dist.store.files import read_unless_removed
         from cagp_dist.store.series_check import check_series
 
-        for path in verify_runs(output):
+        runs, not_again = verify_runs(output), list[NotSolvedAgainError]()
+        for path in runs:
             typer.echo(f"undamaged  {path}")
             again = partial(solve_again, path, points=points)
-            if points and (difference := read_unless_removed(path, again)) is not None:
-                typer.echo(f"solved again, at most {difference:.1e} standard deviations of the prior apart")
+            try:
+                if points and (difference := read_unless_removed(path, again)) is not None:
+                    typer.echo(
+                        f"solved again, at most {difference:.1e} standard deviations of the prior apart"
+                    )
+            except NotSolvedAgainError as error:
+                not_again.append(error)
+                typer.echo(str(error))
         if (found := check_series(output)) is not None:
             typer.echo(
                 f"undamaged  {found.version}: {found.times} times, {found.compared} as their runs have them"
             )
+        if runs and len(not_again) == len(runs):
+            raise typer.Exit(NotSolvedAgainError.exit_code)
 
 
 app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)

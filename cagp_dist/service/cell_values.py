@@ -14,6 +14,10 @@ _REACH = 1.0 + 1e-6
 """How far beyond the outermost centres a map holds the field, in half cells: to the edge of its cells."""
 
 
+FEWEST_CELLS = 2
+"""Of a map, along each axis: what interpolation needs."""
+
+
 class _Nodes(NamedTuple):
     """Four cells around each of n points, their indices and weights, and where they are, each (n, 4)."""
 
@@ -30,7 +34,7 @@ class CellGrid:
     Attributes
     ----------
     latitude_degrees, longitude_degrees : array of float64, shape (P,) and (Q,)
-        Ascending, equally spaced; a full circle of longitudes is closed.
+        Ascending, equally spaced, at least `FEWEST_CELLS` each; a full circle of longitudes is closed.
     """
 
     latitude_degrees: Array
@@ -44,7 +48,7 @@ class CellGrid:
     @property
     def _full_circle(self) -> bool:
         columns = self.longitude_degrees
-        return columns.size > 1 and bool(columns[-1] - columns[0] + 1.5 * _side(columns) > 360.0)
+        return bool(columns[-1] - columns[0] + 1.5 * _side(columns) > 360.0)
 
     def outside(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
         """Which points (n,) are in no cell."""
@@ -89,7 +93,7 @@ class CellGrid:
         if self._full_circle:
             axis, middle = np.append(columns, columns[0] + 360.0), columns[0] + 180.0
         column, east = _between(axis, _around(longitude, middle))
-        upper, right = row + (rows.size > 1), (column + (axis.size > 1)) % columns.size
+        upper, right = row + 1, (column + 1) % columns.size
         index = np.stack([at * columns.size + to for at in (row, upper) for to in (column, right)], axis=1)
         weight = np.stack([n * e for n in (1.0 - up, up) for e in (1.0 - east, east)], axis=1)
         at_row, at_column = np.divmod(index, columns.size)
@@ -97,8 +101,8 @@ class CellGrid:
 
 
 def _side(axis: Array) -> float:
-    """Give the side of a cell; where an axis has one cell, a degree."""
-    return float(axis[1] - axis[0]) if axis.size > 1 else 1.0
+    """Give the side of a cell."""
+    return float(axis[1] - axis[0])
 
 
 def _around(longitude_degrees: Array, middle: float) -> Array:
@@ -108,7 +112,5 @@ def _around(longitude_degrees: Array, middle: float) -> Array:
 
 def _between(axis: Array, values: Array) -> tuple[Indices, Array]:
     """Find the interval of an ascending axis that values are in, and how far into it they are, 0 to 1."""
-    if axis.size == 1:
-        return np.zeros(values.size, dtype=np.intp), np.zeros(values.size)
     left = np.clip(np.searchsorted(axis, values, side="right") - 1, 0, axis.size - 2)
     return left, np.clip((values - axis[left]) / (axis[left + 1] - axis[left]), 0.0, 1.0)

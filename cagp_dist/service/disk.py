@@ -21,6 +21,10 @@ VALUE_ARRAYS = 8
 """Numbers that a run has for each value that is predicted, about: means, standard deviations, scores."""
 
 
+DRAW_BYTES = 4
+"""A number of a draw, which is kept in single precision."""
+
+
 @dataclass(frozen=True)
 class DiskNeed:
     """Disk that a job takes below its output folder.
@@ -48,6 +52,7 @@ def disk_need(
     observed: int,
     predicted: int,
     times: int,
+    error_draws: int,
     solves: int,
     sampled: Plan | None = None,
     checkpoint_seconds: float,
@@ -60,6 +65,8 @@ def disk_need(
         Of one solve.
     observed, predicted, times : int
         Points that are observed and predicted, map cells among them, and times.
+    error_draws : int
+        Numbers of the draws of the error of a map that the run keeps for the one after.
     solves : int
         How often the plan is carried out. Checkpoints of each solve stay until the run is published.
     sampled : Plan, optional
@@ -70,7 +77,8 @@ def disk_need(
     kept = checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
     if sampled is not None:
         kept += checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
-    return DiskNeed(run_bytes(observed=observed, predicted=predicted, times=times), kept)
+    run = run_bytes(observed=observed, predicted=predicted, times=times) + DRAW_BYTES * error_draws
+    return DiskNeed(run, kept)
 
 
 def run_bytes(*, observed: int, predicted: int, times: int) -> int:

@@ -8,7 +8,6 @@ digest of what was used.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,10 +21,12 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import coinciding
 from cagp_dist.service.known_errors import KnownErrors
 from cagp_dist.service.recalibration import History
+from cagp_dist.service.same_job import difference, settings_of
 from cagp_dist.service.task import Task
 from cagp_dist.store import schema
-from cagp_dist.store.arrays import content_sha256, open_group, read_group
+from cagp_dist.store.arrays import content_sha256, read_group
 from cagp_dist.store.layout import ERRORS, ERRORS_OF, STANDARDISED_ERROR
+from cagp_dist.store.outputs import FolderOutput, Output
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,8 +38,14 @@ _NO_PART = ("map", "targets", "regions", "regions_resolution_degrees")
 """Of the design, what has no part in errors at points."""
 
 
-def with_history(task: Task) -> Task:
+def with_history(task: Task, output: Output | None = None) -> Task:
     """Look up the errors of earlier times, if the job asks for them.
+
+    Parameters
+    ----------
+    task : Task
+    output : Output, optional
+        Where earlier runs are looked up; by default in the output folder of the job on this machine.
 
     Raises
     ------
@@ -54,9 +61,8 @@ def with_history(task: Task) -> Task:
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     times = dict[np.datetime64, None]()
     sums, counts, runs = np.zeros(chosen.size), np.zeros(chosen.size, dtype=np.intp), list[str]()
-    for path in _earlier_runs(task.job.root, points.times.min()):
-        if len(times) >= most:
-            break
+    output = output or FolderOutput(task.job.root)
+    for path in output.earlier(ERRORS, before=points.times.min(), leave_out_damaged=True):
         group = read_group(path, ERRORS)
         _check_same(group, about, path)
         index = coinciding(latitude, longitude, group["latitude"].values, group["longitude"].values)
@@ -69,6 +75,8 @@ def with_history(task: Task) -> Task:
             counts += ~np.isnan(sizes)
         times |= dict.fromkeys(moments[new])
         runs += [path.stem] if new else []
+        if len(times) >= most:
+            break
     return replace(
         task,
         recalibration=replace(task.recalibration, history=_history(task, chosen, sums, counts, times, runs)),
@@ -124,53 +132,25 @@ def places_of_errors(task: Task) -> Indices:
 
 def _described(task: Task) -> dict[str, object]:
     """Everything of a job that its standardised errors depend on, but for times and values."""
-    form, observations = task.job.canonical(), task.job.observations
-    read = {
-        key: value for key, value in _table(form, "observations").items() if key not in ("times", "source")
-    }
-    design, prior = _table(form, "design"), _table(form, "prior")
+    job = task.job
+    read = settings_of(job, "observations", without=("times", "source"))
     return {
-        "observations": {**read, "kind of source": observations.kind},
+        "observations": {**read, "kind of source": job.observations.kind},
         "units": task.points.variable.units,
-        "design": {key: value for key, value in design.items() if key not in _NO_PART},
-        "prior": {key: value for key, value in prior.items() if key != "fit_times"},
-        "solver": form["solver"],
+        "design": settings_of(job, "design", without=_NO_PART),
+        "prior": settings_of(job, "prior", without=("fit_times",)),
+        "solver": settings_of(job, "solver"),
         "errors": {"of": task.recalibration.errors},
     }
 
 
-def _table(form: dict[str, object], name: str) -> dict[str, object]:
-    table = form[name]
-    assert isinstance(table, dict)
-    return table
-
-
-def _earlier_runs(root: Path, first: np.datetime64) -> Iterator[Path]:
-    """Find runs with errors whose times are all before a moment: latest first, of one time the last made."""
-    found = []
-    for path in (root / "runs").glob("*.zarr"):
-        if not (path / ERRORS / "zarr.json").is_file():
-            continue
-        with open_group(path, ERRORS) as group, open_group(path) as run:
-            last = group["time"].values.max()
-            if last < first:
-                found.append((last, str(run.attrs.get("date_created", "")), path))
-    yield from (path for *_, path in sorted(found, reverse=True))
-
-
 def _check_same(group: "xr.Dataset", about: dict[str, object], path: Path) -> None:
     """Refuse the errors of a job that differs in more than its times."""
-    theirs = json.loads(str(group.attrs[ERRORS_OF]))
-    for name, ours in about.items():
-        other = theirs.get(name)
-        if other == ours:
-            continue
-        if isinstance(ours, dict) and isinstance(other, dict):
-            keys = [key for key in {**ours, **other} if ours.get(key) != other.get(key)]
-            ours, other = ({key: of.get(key) for key in keys} for of in (ours, other))
+    found = difference(about, str(group.attrs[ERRORS_OF]))
+    if found is not None:
         raise ConfigurationError(
-            f"{_the_run(path, group)} is of another job: its {name} {json.dumps(other)}, and of this one "
-            f"{json.dumps(ours)}. Errors under other settings do not tell how this job errs. {_ADVICE}"
+            f"{_the_run(path, group)} is of another job: {found}. Errors under other settings do not tell "
+            f"how this job errs. {_ADVICE}"
         )
 
 

@@ -29,6 +29,7 @@ from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.design import BlockPoints, RandomPoints
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import cells_of, samples_of_map
+from cagp_dist.service.previous import DRAWS
 from cagp_dist.service.recalibration import FEWEST_ERRORS, Recalibrating, drawn_points
 from cagp_dist.service.sharp_plan import SharpPlan, plan_sharp
 from cagp_dist.service.solve import bounds_are_cheap
@@ -84,6 +85,10 @@ class Size:
         Whether each observed point is predicted from all others as well.
     samples : int
         From which the error bars of the map are estimated, in place of a column for each cell; 0 for none.
+    earlier_errors : int
+        Draws of the error of the run before, which are solved for beside the values of each time.
+    error_draws : int
+        Draws of the error of the map, which are published for the run after.
     gaps : Gaps or None
         What the observed points lack at some times; None where that is nothing, or not known yet.
     """
@@ -102,6 +107,8 @@ class Size:
     region_nodes: int = 0
     calibrated: int = 0
     left_out: bool = False
+    earlier_errors: int = 0
+    error_draws: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
@@ -120,6 +127,11 @@ class Size:
         if self.regions:
             places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
         return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
+
+    @property
+    def fields(self) -> int:
+        """Columns of data: values of all times, and draws of earlier errors."""
+        return self.times * (1 + self.earlier_errors)
 
     @property
     def predicted(self) -> int:
@@ -186,7 +198,7 @@ class JobPlan:
     @property
     def solves(self) -> int:
         """How often the plan is carried out."""
-        return self.size.times // self.plan.fields
+        return self.size.fields // self.plan.fields
 
     def disk_need(self, checkpoint_seconds: float) -> DiskNeed:
         """Estimate what the job takes of the disk, with so many seconds between its checkpoints."""
@@ -196,6 +208,7 @@ class JobPlan:
             observed=size.observed,
             predicted=size.predicted,
             times=size.times,
+            error_draws=size.error_draws * size.mapped,
             solves=self.solves * size.solves,
             sampled=self.sampled,
             checkpoint_seconds=checkpoint_seconds,
@@ -213,6 +226,11 @@ class JobPlan:
             text.append(
                 f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} come on top: "
                 "the factor of the solve once more, and the diagonal of its inverse"
+            )
+        if self.size.error_draws:
+            text.append(
+                f"{self.size.error_draws} draws of the error of the map, for the run after this one, come on "
+                f"top: another such solve, of {counted(self.size.error_draws, 'column')} of data"
             )
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())
@@ -324,7 +342,7 @@ def _demands(solver: Solver, of_all: Demand, seen: Seen, wanted: Callable[[], Pl
         replace(
             of_all,
             n=int(np.count_nonzero(present[group[0]])),
-            fields=group.size,
+            fields=group.size * of_all.fields // len(present),
             grid=None if places is None else size_of_grid(places, present[group[0]], targets),
         )
         for group in groups
@@ -336,7 +354,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
     of_all = Demand(
         n=size.observed,
         q=size.targets,
-        fields=size.times if solver.many_fields else 1,
+        fields=size.fields if solver.many_fields else 1,
         full_covariance=False,
         workers=workforce.workers,
         shares_memory=workforce.shares_memory,
@@ -386,7 +404,10 @@ def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | N
 
 def size_of_task(task: Task) -> Size:
     """Count the points of a task."""
-    return _counted(task.points, task.design, task.recalibration, places=_place_count(task.wanted))
+    size = _counted(task.points, task.design, task.recalibration, places=_place_count(task.wanted))
+    if task.previous is None:
+        return size
+    return replace(size, earlier_errors=task.previous.columns_of_errors, error_draws=DRAWS)
 
 
 def size_of_job(job: Job) -> Size:
@@ -445,9 +466,9 @@ def _calibrated(job: Job, *, observed: int) -> int:
 
 
 def _size(job: Job, seen: Seen | None) -> Size:
-    places = _place_count(places_of(job))
+    places, draws = _place_count(places_of(job)), DRAWS if job.prior.is_previous else 0
     if seen is not None:
-        return _counted(*seen, places=places)
+        return replace(_counted(*seen, places=places), earlier_errors=draws, error_draws=draws)
     design, table = job.design, job.observations
     times = table.listed_times
     if (
@@ -479,4 +500,6 @@ def _size(job: Job, seen: Seen | None) -> Size:
         region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
         calibrated=_calibrated(job, observed=design.train.count),
         left_out=_left_out(job, observed=design.train.count),
+        earlier_errors=draws,
+        error_draws=draws,
     )

@@ -10,7 +10,6 @@ map, and the next one puts them through its own solve: with L its linear map fro
 error is ``p (e(X') - L e(X))`` and, independent of that, what a prior of kernel ``(1 - p^2) k`` leaves.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,14 +22,20 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.service.cell_values import CellGrid
+from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.same_job import difference, settings_of
 from cagp_dist.service.solve import LeftOut, Solution, Step
 from cagp_dist.store.arrays import content_sha256, open_group, read_group
-from cagp_dist.store.layout import ERROR_DRAW, ERROR_DRAWS
+from cagp_dist.store.layout import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
+from cagp_dist.store.outputs import Output
 from cagp_dist.store.publish import verify
 from cagp_dist.variables import Variable
 
 DRAWS = 100
 """Of the error of each run: a standard error of 7 % of the standard deviation that they stand for."""
+
+_NUMBERS = ("persistence", "fit_to", "fit_times", "lengthscale", "variance", "noise_variance")
+"""Of a prior, what may differ from one run to the next, as fitted numbers do."""
 
 AT_POINTS, AT_CELLS, OWN = 0, 1, 2
 """Purposes of random numbers: what interpolation misses at points and at cells, and errors of a solve."""
@@ -71,18 +76,6 @@ class Earlier:
     errors: Array
     sha256: str
 
-    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """Raise `ConfigurationError` if a point (n,) is in no cell of the map."""
-        outside = self.cells.outside(latitude_degrees, longitude_degrees)
-        if outside.any():
-            first = int(np.flatnonzero(outside)[0])
-            raise ConfigurationError(
-                f'[prior] mean = "previous": the map of the run before, {self.run} of {shown(self.time)}, '
-                f"does not hold {np.count_nonzero(outside):,} of {outside.size:,} points, such as "
-                f"{latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E. Give [design] map an area "
-                "with all points and targets from the first time on, in an [output] root of its own."
-            )
-
     def mean_at(self, targets: Array | LinearFunctionals) -> Array:
         """``p m(X')``, shape (q,)."""
         found = self.cells.at(target_points(targets), self.mean)
@@ -119,6 +112,11 @@ class Previous:
         return 1.0 if self.earlier is None else 1.0 - self.earlier.persistence**2
 
     @property
+    def columns_of_errors(self) -> int:
+        """Draws of the errors of the run before, N; 0 if there is none."""
+        return 0 if self.earlier is None else self.earlier.errors.shape[1]
+
+    @property
     def provenance(self) -> dict[str, str]:
         """What the name of a run depends on."""
         found = self.earlier
@@ -131,6 +129,25 @@ class Previous:
             return {"run": None}
         said = {"run": found.run, "time": shown(found.time), "hours": found.hours, "sha256": found.sha256}
         return {**said, "persistence": found.persistence, "draws": found.errors.shape[1]}
+
+    def check_covers(self, own: CellGrid, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if a point (n,) is in no cell of the map of the run before, or of ours.
+
+        Ours, ``own``, is what the run after this one has to go by.
+        """
+        maps = {"of this job": own}
+        if self.earlier is not None:
+            maps[f"of the run before, {self.earlier.run} of {shown(self.earlier.time)},"] = self.earlier.cells
+        for name, cells in maps.items():
+            outside = cells.outside(latitude_degrees, longitude_degrees)
+            if outside.any():
+                first = int(np.flatnonzero(outside)[0])
+                raise ConfigurationError(
+                    f'[prior] mean = "previous": the map {name} does not hold {np.count_nonzero(outside):,} '
+                    f"of {outside.size:,} points, such as {latitude_degrees[first]:g} N, "
+                    f"{longitude_degrees[first]:g} E. Give [design] map an area with all points and targets "
+                    "from the first time on, in an [output] root of its own."
+                )
 
     def line(self) -> str:
         """Say it in one line."""
@@ -191,12 +208,13 @@ class Previous:
         Returns
         -------
         Solution
-            Its ``error_draws`` are what is left of the earlier errors at the cells of the map.
+            Its ``error_draws`` are what is left of the earlier errors at the cells of the map. It says
+            nothing of unfinished computation: more iterations would also change what is left of them.
         """
         if self.earlier is None:
-            return solution
+            return replace(solution, computational_std=None)
         targets = _Targets.of(self.earlier, X_new, kernel)
-        unfinished, sampled, last = solution.computational_std, solution.sampled, solution.steps[-1].mean
+        sampled, last = solution.sampled, solution.steps[-1].mean
         left = targets.left(last)[cells]
         missed = targets.missed[cells]
         if sampled is not None and X_sampled is not None:
@@ -212,7 +230,7 @@ class Previous:
                 for step in solution.steps
             ),
             sampled=sampled,
-            computational_std=None if unfinished is None else unfinished[:1],
+            computational_std=None,
             error_draws=left.T,
         )
 
@@ -246,21 +264,23 @@ class _Targets:
         return mean[:1] + self.mean, np.sqrt(std[:1] ** 2 + extra)
 
 
-def previous_of(root: Path, times: Times, *, persistence: float, variable: Variable) -> Previous:
+def previous_of(output: Output, job: Job, *, times: Times, variable: Variable) -> Previous:
     """Find the run whose posterior is the prior mean of a job.
 
-    It is that of the latest time before the job's, among the runs of the output folder that have draws of
-    their errors, as those with this mean do; of several of one time, the last that was made.
+    It is that of the latest time before the job's, among the runs of its output with the same kind of
+    prior and the same solver that have draws of their errors, as those with this mean do; of several of one
+    time, the last that was made. Numbers of the prior may differ, as fitted ones do: each run counts its own
+    errors.
 
     Parameters
     ----------
-    root : path
-        Output folder.
+    output : Output
+        Where runs are looked up.
+    job : Job
+        Its ``persistence`` is the correlation of the field about its mean with itself 24 hours later; after
+        h hours it is ``persistence ** (h / 24)``.
     times : array of datetime64, shape (T,)
         Of the job.
-    persistence : float
-        Correlation of the field about its mean with itself 24 hours later, above 0 and below 1; after h hours
-        it is ``persistence ** (h / 24)``.
     variable : Variable
         What the job is about.
 
@@ -271,13 +291,13 @@ def previous_of(root: Path, times: Times, *, persistence: float, variable: Varia
     Raises
     ------
     ConfigurationError
-        If the job has several times, or the run is of another variable or unit.
+        If the job has several times, or all earlier runs are of other jobs.
     StoreError
-        If it is damaged; done again, its job replaces it.
+        If the run is damaged, which its job replaces when it is done again; or one does not say its time.
 
     Notes
     -----
-    Cost: two reads of the files of the run.
+    Cost: two reads of the files of the run, and some small files of each run.
     """
     if times.size != 1:
         raise ConfigurationError(
@@ -286,43 +306,46 @@ def previous_of(root: Path, times: Times, *, persistence: float, variable: Varia
             '"latest" or a list of one time.'
         )
     time = times[0].astype("datetime64[ns]")
-    found = max(_earlier_runs(root, time), default=None)
-    if found is None:
-        return Previous(time)
-    of_time, _, path = found
+    about, other = described(job, variable), ""
+    for path in output.earlier(ERROR_DRAWS, before=time, leave_out_damaged=False):
+        with open_group(path, ERROR_DRAWS) as group:
+            differs = difference(about, str(group.attrs[ERRORS_OF]))
+        if differs is None:
+            assert job.prior.persistence is not None
+            return Previous(time, _earlier(path, time, variable, persistence=job.prior.persistence))
+        other = other or f"{output.name_of(path)}: {differs}"
+    if other:
+        raise ConfigurationError(
+            f'[prior] mean = "previous": the run before is of another job, {other}. Give this job an '
+            "[output] root of its own, or the settings of that one."
+        )
+    return Previous(time)
+
+
+def described(job: Job, variable: Variable) -> dict[str, object]:
+    """Say what the errors of a job are errors of, apart from points, times and the numbers of its prior."""
+    return {
+        "variable": variable.name,
+        "units": variable.units,
+        "prior": settings_of(job, "prior", without=_NUMBERS),
+        "solver": settings_of(job, "solver"),
+    }
+
+
+def _earlier(path: Path, time: np.datetime64, variable: Variable, *, persistence: float) -> Earlier:
+    """Read the map of a run, and the draws of its error."""
     verify(path)
     group, errors = read_group(path, "map"), read_group(path, ERROR_DRAWS)
-    name, units = f"{variable.name}_mean", str(errors[ERROR_DRAW].attrs.get("units", ""))
-    if name not in group or units != variable.units:
-        held = next(str(key).removesuffix("_mean") for key in group.data_vars if str(key).endswith("_mean"))
-        raise ConfigurationError(
-            f'[prior] mean = "previous": the run before, {path.stem} of {shown(of_time)}, is about {held} in '
-            f"{units or 'no unit'}, and this job about {variable.name} in {variable.units or 'no unit'}. "
-            "Give this job an [output] root of its own."
-        )
+    name, of_time = f"{variable.name}_mean", errors["time"].values[0].astype("datetime64[ns]")
     draws = np.asarray(errors[ERROR_DRAW].values[0], dtype=np.float64)
     hours = float((time - of_time).astype(np.int64)) / 3.6e12
-    return Previous(
-        time,
-        Earlier(
-            run=path.stem,
-            time=of_time,
-            hours=hours,
-            persistence=persistence ** (hours / 24.0),
-            cells=CellGrid(group["latitude"].values, group["longitude"].values),
-            mean=np.asarray(group[name].values[0], dtype=np.float64).reshape(-1, 1),
-            errors=draws.reshape(len(draws), -1).T,
-            sha256=content_sha256(group[[name]].merge(errors[[ERROR_DRAW]])),
-        ),
+    return Earlier(
+        run=path.stem,
+        time=of_time,
+        hours=hours,
+        persistence=persistence ** (hours / 24.0),
+        cells=CellGrid(group["latitude"].values, group["longitude"].values),
+        mean=np.asarray(group[name].values[0], dtype=np.float64).reshape(-1, 1),
+        errors=draws.reshape(len(draws), -1).T,
+        sha256=content_sha256(group[[name]].merge(errors[[ERROR_DRAW]])),
     )
-
-
-def _earlier_runs(root: Path, time: np.datetime64) -> Iterator[tuple[np.datetime64, str, Path]]:
-    """Find runs with draws of their errors before a moment: their time, when they were made, their path."""
-    for path in (root / "runs").glob("*.zarr"):
-        if not (path / ERROR_DRAWS / "zarr.json").is_file():
-            continue
-        with open_group(path, ERROR_DRAWS) as group, open_group(path) as run:
-            of_time = group["time"].values[0].astype("datetime64[ns]")
-            if of_time < time:
-                yield of_time, str(run.attrs.get("date_created", "")), path

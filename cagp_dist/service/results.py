@@ -1,5 +1,6 @@
 """From a solution to the groups and attributes of a published run."""
 
+import json
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -23,12 +24,13 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.known_errors import known_errors, predictive_std
 from cagp_dist.service.laws import learnt, unchanged
 from cagp_dist.service.map_cells import MapCells
+from cagp_dist.service.previous import described
 from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
 from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.store import evaluation, schema
-from cagp_dist.store.layout import ERROR_DRAWS, ERRORS
+from cagp_dist.store.layout import ERROR_DRAWS, ERRORS, ERRORS_OF
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import amount, square_of
@@ -184,7 +186,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
                 longitude_degrees=design.cells.longitude_degrees,
                 errors=fields(solution.error_draws)[None],
                 variable=points.variable,
-            )
+            ).assign_attrs({ERRORS_OF: json.dumps(described(task.job, points.variable), sort_keys=True)})
         if design.cells.blank:
             groups[name].attrs["blank_cells"] = design.cells.blank
         if fine is not None and fine_mean is not None:

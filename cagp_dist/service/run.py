@@ -47,7 +47,6 @@ from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
 from cagp_dist.store.files import READS, read_unless_removed
-from cagp_dist.store.layout import ERROR_DRAWS, ERRORS
 from cagp_dist.store.outputs import Output, output_at, readable
 from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.weights import KeptWeights
@@ -141,10 +140,10 @@ def run(
                 stage.note(f"the work is done in {output.folder}")
             job = resolved(job, report=stage.note)
             field, fit_field = _fields(job, stage)
-            _bring_earlier(job, output, field["time"].values.min())
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
-            task = with_history(replace(prepare(job, field, fit_field), simulations=simulations))
+            task = prepare(job, field, fit_field, output=output)
+            task = with_history(replace(task, simulations=simulations), output)
             stage.summary = size_of_task(task).line()
             if task.previous is not None:
                 stage.note(task.previous.line())
@@ -239,15 +238,6 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 stage.summary = size_of_task(task).line()
         with clock.stage("Fit") as stage:
             return workers.attempt(partial(_fit, task, stage, None), stage.note)
-
-
-def _bring_earlier(job: Job, output: Output, first: np.datetime64) -> None:
-    """Bring the runs before a moment from which a job learns into the folder of its work."""
-    if job.recalibration.history is not None:
-        most = job.recalibration.history
-        output.bring_earlier(ERRORS, before=first, times=most, leave_out_damaged=True)
-    if job.prior.is_previous:
-        output.bring_earlier(ERROR_DRAWS, before=first, times=1, leave_out_damaged=False)
 
 
 def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":

@@ -24,6 +24,7 @@ from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
 from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.grids import places_on_grid
 from cagp_dist.service.jobfile.tables import Job
@@ -34,6 +35,7 @@ from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.store.arrays import content_sha256
+from cagp_dist.store.outputs import FolderOutput, Output
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import run_key
 from cagp_dist.tables import Places, read_places
@@ -320,7 +322,13 @@ class Task:
         )
 
 
-def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None) -> Task:
+def prepare(
+    job: Job,
+    field: "xr.Dataset",
+    fit_field: "xr.Dataset | None" = None,
+    *,
+    output: Output | None = None,
+) -> Task:
     """Choose points, fit the prior mean and build the solver.
 
     Parameters
@@ -331,6 +339,8 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         The observed field in canonical form.
     fit_field : xarray.Dataset, optional
         The field at ``fit_times``, where the job has them.
+    output : Output, optional
+        Where the run before is looked up; by default in the output folder of the job on this machine.
 
     Returns
     -------
@@ -344,7 +354,9 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         If the solver needs a whole grid and the observed points do not form one.
     ConfigurationError
         If the design asks for more points than there are, or for overlapping ones, or the climatology does
-        not cover them.
+        not cover them; of the run before, as `cagp_dist.service.previous.previous_of`.
+    StoreError
+        If the run before is damaged.
     """
     points, design, recalibration = choose(job, field)
     family = mean_family(
@@ -372,7 +384,7 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
-    previous = _previous(job, points, design, wanted)
+    previous = _previous(job, output or FolderOutput(job.root), points, design, wanted)
     if previous is not None:
         provenance |= previous.provenance
     solver = job.solver.build()
@@ -393,11 +405,13 @@ def prepare(job: Job, field: "xr.Dataset", fit_field: "xr.Dataset | None" = None
     )
 
 
-def _previous(job: Job, points: Points, design: Design, wanted: Places | None) -> Previous | None:
+def _previous(
+    job: Job, output: Output, points: Points, design: Design, wanted: Places | None
+) -> Previous | None:
     """Find the run before, and check that it knows all that is asked of it."""
-    if job.prior.persistence is None:
+    if not job.prior.is_previous:
         return None
-    found = previous_of(job.root, points.times, persistence=job.prior.persistence, variable=points.variable)
+    found = previous_of(output, job, times=points.times, variable=points.variable)
     if design.cells is None or design.cells.blank:
         raise ConfigurationError(
             '[prior] mean = "previous" takes mean and errors from the map, which has '
@@ -410,9 +424,15 @@ def _previous(job: Job, points: Points, design: Design, wanted: Places | None) -
     if design.region_means is not None:
         nodes = design.region_means.nodes
         places.append((latitude_of(nodes), np.rad2deg(np.arctan2(nodes[:, 1], nodes[:, 0]))))
-    if found.earlier is not None:
-        for latitude, longitude in places:
-            found.earlier.check_covers(latitude, longitude)
+    own = CellGrid(design.cells.latitude_degrees, design.cells.longitude_degrees)
+    if min(own.latitude_degrees.size, own.longitude_degrees.size) < FEWEST_CELLS:
+        raise ConfigurationError(
+            '[prior] mean = "previous" interpolates mean and errors between the cells of the map, which has '
+            f"{own.latitude_degrees.size} x {own.longitude_degrees.size} of them; expected at least "
+            f"{FEWEST_CELLS} along each axis. Give [design] map a finer resolution or a larger area."
+        )
+    for latitude, longitude in places:
+        found.check_covers(own, latitude, longitude)
     return found
 
 

@@ -27,6 +27,10 @@ TOLERANCE = 1e-6
 """Of the standard deviation of the prior: what a solve on another machine may differ by."""
 
 
+class NotSolvedAgainError(ConfigurationError):
+    """What a run was made from is not there as it was, so that there is nothing to compare it with."""
+
+
 def verify_run(run: Path) -> None:
     """Check a published run: every file, that no chunk is missing, and that the values are plausible.
 
@@ -70,9 +74,10 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     ------
     StoreError
         If one differs by more than `TOLERANCE`; names the point.
-    ConfigurationError
+    NotSolvedAgainError
         If the run cannot be solved again: its observations are others now or are not there, the number of its
-        iterations was chosen for all points together, or each of its folds has a fitted prior of its own.
+        iterations was chosen for all points together, each of its folds has a fitted prior of its own, or the
+        run before, whose posterior is its mean, was removed.
 
     Notes
     -----
@@ -121,7 +126,7 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> J
     said = json.loads(attributes["prior"])
     fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
     if fitted and job.design.test.kind == "folds":
-        raise ConfigurationError(
+        raise NotSolvedAgainError(
             f"{run} is not solved again: each of its folds has a fitted prior of its own."
         )
     names = ("lengthscale", "variance", "noise_variance")
@@ -137,24 +142,24 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> J
 def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
     field = peek(job, report=lambda text: None)
     if field is None:
-        raise ConfigurationError(
+        raise NotSolvedAgainError(
             f"{run} is not solved again: its observations are not in {run.parents[1] / 'observations'}."
         )
     task = prepare(job, field)
     if getattr(task.solver, "computational_share", None) is not None:
-        raise ConfigurationError(
+        raise NotSolvedAgainError(
             f"{run} is not solved again: its computational_share chose the iterations for all points "
             "together."
         )
     key = "content_sha256"
     if task.provenance[key] != json.loads(attributes["provenance"])[key]:
-        raise ConfigurationError(
+        raise NotSolvedAgainError(
             f"{run} is not solved again: {job.observations.source} holds other observations than those that "
             "it was made from."
         )
     key, here = "previous_sha256", task.provenance
     if here.get(key) != json.loads(attributes["provenance"]).get(key):
-        raise ConfigurationError(
+        raise NotSolvedAgainError(
             f"{run} is not solved again: the run before, whose posterior is its mean, is another one now, or "
             "was removed."
         )

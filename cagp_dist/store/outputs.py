@@ -7,7 +7,7 @@ renames; for an object store it is sent, and committed by one object.
 import logging
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,8 @@ import numpy as np
 
 from cagp_dist.store import object_removal, prune, publish
 from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_store
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.bucket import in_parallel
+from cagp_dist.store.earlier import LEFT_OUT, earlier_runs, moment_of
 from cagp_dist.store.lock import output_lock
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ _Found = TypeVar("_Found")
 class Output(Protocol):
     """Where runs are published. Methods are called inside `output_lock` of its folder.
 
-    ``begin`` finds out whether there is such a place before any work is done. ``bring_earlier`` brings the
-    latest runs that have a group, and whose times are all before a moment, into the folder: as many as have
-    so many times together. ``published`` and ``publish`` are those of `cagp_dist.store.publish`, and
+    ``begin`` finds out whether there is such a place before any work is done. ``earlier`` is
+    `cagp_dist.store.earlier.earlier_runs`. ``published`` and ``publish`` are those of
+    `cagp_dist.store.publish`, and
     ``make_current`` makes a run that they gave current. ``name_of`` says where readers find a run.
     ``old_runs`` and ``prune`` name runs so too, and are called without the lock.
     """
@@ -46,9 +46,7 @@ class Output(Protocol):
 
     def begin(self) -> None: ...
 
-    def bring_earlier(
-        self, group: str, *, before: np.datetime64, times: int, leave_out_damaged: bool
-    ) -> None: ...
+    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[Path]: ...
 
     def published(self, run_key: str) -> Path | None: ...
 
@@ -74,10 +72,9 @@ class FolderOutput:
     def begin(self) -> None:
         """Do nothing: the lock of the folder shows that one can write there."""
 
-    def bring_earlier(
-        self, group: str, *, before: np.datetime64, times: int, leave_out_damaged: bool
-    ) -> None:
-        """Do nothing: the folder has its earlier runs."""
+    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[Path]:
+        """Find those of the folder."""
+        return earlier_runs(self.folder, group, before=before, leave_out_damaged=leave_out_damaged)
 
     def published(self, run_key: str) -> Path | None:
         """Find a run."""
@@ -123,13 +120,12 @@ class ObjectOutput:
         """Ask for the runs that are there."""
         self.objects.runs()
 
-    def bring_earlier(
-        self, group: str, *, before: np.datetime64, times: int, leave_out_damaged: bool
-    ) -> None:
-        """Fetch those that are not in the folder.
+    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[Path]:
+        """Find those of the store; one that is not in the folder is fetched when its turn comes.
 
-        One that is damaged in the store is left out, with a warning, or a `DamagedRunError`. Cost: three
-        small requests for each run, and the objects of those that are fetched.
+        One that is damaged in the store is left out, with a warning, or a `DamagedRunError`. Those that are
+        in the folder alone have no part. Cost: three small requests for each run, and the objects of those
+        that are fetched.
         """
         from cagp_dist.store.objects import DamagedRunError
 
@@ -139,29 +135,21 @@ class ObjectOutput:
             except DamagedRunError as error:
                 if not leave_out_damaged:
                     raise
-                _log.warning("the run %s is left out of the earlier ones: %s", key, error)
+                _log.warning(LEFT_OUT, key, error)
                 return None
 
         def last_time(key: str) -> tuple[np.datetime64, str, str] | None:
             about = self.objects.attributes(key, group=group)
-            if about is None:
-                return None
-            last = np.datetime64(str(about["time_coverage_end"]).removesuffix("Z"))
-            return last, str(about.get("date_created", "")), key
+            return None if about is None else (*moment_of(about), key)
 
         def fetched(key: str) -> Path | None:
             return self.work.published(key) or self.objects.fetch(key, self.folder)
 
-        found, seen = (
-            in_parallel(partial(unless_damaged, last_time), self.objects.runs()),
-            set[np.datetime64](),
-        )
+        found = in_parallel(partial(unless_damaged, last_time), self.objects.runs())
         for _, _, key in sorted((run for run in found if run is not None and run[0] < before), reverse=True):
-            if len(seen) >= times:
-                break
             path = unless_damaged(fetched, key)
             if path is not None:
-                seen.update(read_group(path, group)["time"].values)
+                yield path
 
     def published(self, run_key: str) -> Path | None:
         """Fetch a run; or find it in the folder, whence an earlier process did not get it to the store."""

@@ -62,6 +62,14 @@ def cut_off(condition, folder: Path, *, after: int = 1, **settings) -> None:
         condition(checkpoints=Checkpoints(folder, seconds=0.0), progress=cut_after(after), **settings)
 
 
+def sizes_of_checkpoints(folder: Path) -> list[int]:
+    """Bytes of the values in each of the checkpoints below a folder."""
+    return [
+        sum(path.stat().st_size for path in kept.rglob("c/**/*") if path.is_file())
+        for kept in folder.rglob("[0-9]" * 6)
+    ]
+
+
 @pytest.fixture
 def applied(monkeypatch):
     """How often a stage was applied to the columns of targets."""
@@ -217,9 +225,7 @@ def test_rings_go_on_where_they_were_cut_off(name, where, solver, tmp_path, appl
     applied.clear()
     assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
     assert len(applied) == stages - 2 * stages // solver.iterations
-    for kept in tmp_path.rglob("[0-9]" * 6):
-        chunks = (path for path in kept.rglob("*") if path.is_file() and "c" in path.parts)
-        assert sum(path.stat().st_size for path in chunks) <= plans[0].checkpoint_bytes
+    assert 0 < max(sizes_of_checkpoints(tmp_path)) <= plans[0].checkpoint_bytes
 
 
 @pytest.mark.exhaustive
@@ -301,7 +307,7 @@ def test_a_share_goes_on_wherever_it_was_cut_off(
     def condition(**more):
         stops = replace(solver, computational_share=0.5 if where == "points" else 0.01)
         if where == "rings":
-            found = INPUTS["mirrored"].condition(stops, "points", **more)
+            found = INPUTS["mirrored"].condition(stops, "points", memory_limit_bytes=2**30, **more)
         else:
             more = {"executor": SerialExecutor(), "covariance": "diagonal", "lanczos_steps": steps, **more}
             found = problem.condition(stops, **more)
@@ -312,7 +318,7 @@ def test_a_share_goes_on_wherever_it_was_cut_off(
 
     reached = []
     (whole, whole_bounds), total = condition(progress=lambda state: reached.append(done())), done()
-    assert len(set(whole.stats.iterations_by_target)) > (where == "points")
+    assert len(set(whole.stats.iterations_by_target)) > 1, "groups end at different iterations"
     assert ("product" in worked_out) == (where == "points")
     assert whole.status is status
     kept = Checkpoints(tmp_path, seconds=0.0)
@@ -389,9 +395,7 @@ def test_a_checkpoint_takes_what_its_plan_says(solver, covariance, tmp_path):
     plans, sizes = [], []
 
     def measure(state):
-        for kept in tmp_path.rglob("[0-9]" * 6):
-            chunks = (path for path in kept.rglob("*") if path.is_file() and "c" in path.parts)
-            sizes.append(sum(path.stat().st_size for path in chunks))
+        sizes.extend(sizes_of_checkpoints(tmp_path))
 
     condition = of_points(solver, covariance)
     condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=measure, on_plan=plans.append)
@@ -453,10 +457,7 @@ def test_samples_go_on_after_each_group_of_draws(where, bits, tmp_path, monkeypa
         with pytest.raises(CutError):
             sampled(checkpoints=kept, progress=progress)
         assert len(drawn) == 2, "the one before the cut, and the one that was cut off"
-    sizes = [
-        sum(path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file())
-        for folder in tmp_path.rglob("[0-9]" * 6)
-    ]
+    sizes = sizes_of_checkpoints(tmp_path)
     assert len(sizes) == 2
     assert 0.8 * plan.checkpoint_bytes < max(sizes) <= plan.checkpoint_bytes + 16  # and their checksums
     for left in (1, 0):
@@ -523,10 +524,7 @@ def test_simulations_go_on_after_each_part(solver, mean, parts, tmp_path, applie
         with pytest.raises(CutError):
             simulated(checkpoints=kept, progress=progress)
         assert work() == total // parts
-        sizes += [
-            sum(path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file())
-            for folder in tmp_path.rglob("[0-9]" * 6)
-        ]
+        sizes += sizes_of_checkpoints(tmp_path)
     counted_bytes = plans[0].checkpoint_bytes if plans else beliefs.errors_bytes(targets=q, fields=5)
     assert 0.4 * counted_bytes < max(sizes) <= counted_bytes + 64  # and checksums
     again = simulated(checkpoints=kept)

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+from typer.testing import CliRunner
 
 import cagp_dist as cagp
+from cagp_dist.cli import app
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
@@ -19,12 +21,15 @@ from cagp_dist.service.fit import prior_table
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.previous import DRAWS, Earlier, Previous
+from cagp_dist.service.plan import plan_job
+from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.task import Simulations, prepare
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import read_group
+from cagp_dist.store.outputs import FolderOutput
+from cagp_dist.store.prune import prune
 
 from ..conformance.registered import POINT_SOLVERS
 from ..jobs import job_text, map_grid, random_points
@@ -335,7 +340,7 @@ def refusal(make):
 @pytest.mark.exhaustive
 def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(job):
     """The same as with a mean by latitude alone: the run before has no part in them."""
-    run(job(1))
+    run(job(1))  # with numbers that are given
     asked = job(2, times=[DAYS[1]], prior={"mean": "previous", "persistence": 0.25})
     plain = job(2, times=[DAYS[1]], prior={"mean": "quadratic-latitude"})
     found = fit(asked)
@@ -377,14 +382,98 @@ def test_points_outside_the_map_of_the_run_before_are_refused(job):
     assert "[design] map" in text
 
 
-def test_a_run_before_in_another_unit_is_refused(tmp_path, job):
-    path, other = run(job(1)).path, job(2, times=[DAYS[1]])
-    text = (path / "error_draws/error_draw/zarr.json").read_text()
-    assert '"units": "K"' in text or '"units":"K"' in text
-    (path / "error_draws/error_draw/zarr.json").write_text(text.replace('"K"', '"degC"'))
-    manifest.manifest_path(path).write_text(manifest.build(path, name=path.name))
-    text = refusal(lambda: prepare(other, ingest(other, report=print)))
-    assert "is about t2m in degC, and this job about t2m in K" in text
+PRIOR = {**NUMBERS, "mean": "previous", "persistence": PERSISTENCE}
+OTHERS = {
+    "solver": ({"solver": {"name": "block-gauss-seidel", "iterations": 5}}, 'its solver {"name": "cholesky"'),
+    "kernel": ({"prior": {**PRIOR, "kernel": "matern52"}}, 'its prior {"kernel": "matern32"}, and of this'),
+}
+
+
+@pytest.mark.parametrize("changed", OTHERS)
+def test_a_run_before_of_another_job_is_refused_and_beside_one_of_this_job_passed_over(job, changed):
+    tables, expected = OTHERS[changed]
+    first = run(job(1))
+    text = refusal(lambda: run(job(2, times=[DAYS[1]], **tables)))
+    assert f"the run before is of another job, {first.path}: its " in text
+    assert expected in text
+    assert "[output] root of its own" in text
+    other = run(job(2, times=[DAYS[0]], **tables, output={"root": first.path.parents[2] / "other"}))
+    for path in (other.path, manifest.manifest_path(other.path)):
+        path.rename(first.path.parent / path.name)  # as if both had begun there, and the other one last
+    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == first.path.stem
+
+
+def test_the_run_before_may_have_had_other_numbers_of_the_prior(job):
+    first = run(job(1))
+    outcome = run(job(2, times=[DAYS[1]], prior={**PRIOR, "variance": 50.0, "persistence": 0.5}))
+    assert said(outcome.path)["run"] == first.path.stem
+
+
+def test_a_run_before_in_another_unit_is_refused(job):
+    run(job(1))
+    other = job(2, times=[DAYS[1]])
+    task = prepare(other, ingest(other, report=print))
+    celsius = replace(task.points.variable, units="degC")
+    with pytest.raises(ConfigurationError, match='its units "K", and of this one "degC"'):
+        previous_of(FolderOutput(other.root), other, times=task.points.times, variable=celsius)
+
+
+@pytest.mark.parametrize("places", [["zarr.json"], ["zarr.json", "error_draws/time/zarr.json"]])
+def test_damaged_metadata_of_a_run_are_named_and_its_own_job_replaces_it_if_its_time_is_known(places, job):
+    first = run(job(1)).path
+    for place in places:
+        (first / place).write_text((first / place).read_text().replace('"', "'"))
+    text = refusal(lambda: run(job(2, times=[DAYS[1]])))
+    assert f"{first / places[0]} is damaged" in text
+    if len(places) > 1:
+        assert f"{first / places[0]} is damaged" in refusal(lambda: run(job(1)))
+        return
+    assert not run(job(1)).already_done
+    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == first.stem
+
+
+def test_a_run_whose_run_before_was_removed_is_not_solved_again_and_verify_goes_on(job):
+    first, second = run(job(1)).path, run(job(2, times=[DAYS[1]])).path
+    third = run(job(3, times=[DAYS[2]])).path
+    root = first.parents[1]
+    prune(root, keep=2)
+    assert not first.exists()
+    result = CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
+    assert result.exit_code == 0, result.output
+    assert f"{second} is not solved again: the run before, whose posterior is its mean" in result.stdout
+    assert result.stdout.count("solved again, at most ") == 1
+    prune(root, keep=1)
+    result = CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, f"undamaged  {third}")
+
+
+def test_a_map_that_does_not_hold_all_points_or_cannot_be_interpolated_is_refused_on_the_first_day(job):
+    small = {**DESIGN, "map": {**map_grid(STEP), "area": [90.0, 0.0, 0.0, 360.0]}}
+    text = refusal(lambda: run(job(1, design=small)))
+    assert "the map of this job does not hold" in text
+    row = {**DESIGN, "map": {**map_grid(STEP), "area": [STEP, 0.0, 0.0, 360.0]}}
+    assert "1 x 24 of them; expected at least 2 along each axis" in refusal(lambda: run(job(1, design=row)))
+
+
+def test_blank_cells_of_the_map_are_refused():
+    _, observed = fields(np.random.default_rng(5), 1)
+    observed[0, 40:80] = np.nan
+    with pytest.raises(ConfigurationError, match=r'which has \d+ blank cells here; write mask = "none"'):
+        task_of(the_job(), observed[0], DAYS[0])
+
+
+def test_a_plan_counts_the_draws_of_errors(job):
+    """Of the second day 101 columns are solved for, and of all days 100 draws are kept."""
+    plain = {**NUMBERS, "mean": "quadratic-latitude"}
+    today = {"times": [DAYS[0]]}
+    without = plan_job(job(1, **today, prior=plain))
+    with_it = plan_job(job(1, **today))
+    assert (with_it.solves, with_it.plan.fields, without.plan.fields) == (1, 1 + DRAWS, 1)
+    cells = with_it.size.mapped
+    assert with_it.disk_need(60.0).run_bytes - without.disk_need(60.0).run_bytes == 4 * DRAWS * cells
+    assert any(line.startswith("100 draws of the error of the map") for line in with_it.lines())
+    solver = {"name": "block-gauss-seidel", "iterations": 5}
+    assert plan_job(job(1, **today, solver=solver)).disk_need(0.0).checkpoint_bytes > 0
 
 
 PREVIOUS = {**NUMBERS, "mean": "previous", "persistence": 0.5}
@@ -403,6 +492,10 @@ KEPT = {**DESIGN, "calibration": random_points(100, seed=3)}
         ({"prior": {**PREVIOUS, "covariates": ["file:relief.nc:z"]}}, "does not tell how they vary"),
         ({"design": {**DESIGN, "map": {**map_grid(STEP), "kind": "cells"}}}, "reads mean and errors from"),
         ({"design": NO_MAP}, "reads mean and errors from the map"),
+        (
+            {"design": {**DESIGN, "map": {**map_grid(STEP), "std_resolution_degrees": 30.0}}},
+            "of one resolution",
+        ),
         ({"solver": {"name": "conjugate-gradient", "iterations": 5}}, "must not depend on the values"),
         ({"solver": SHARE}, "leave computational_share out"),
         ({"recalibration": {"method": "sharp"}, "design": KEPT}, "tries other lengthscales"),

@@ -180,13 +180,15 @@ def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path
     before = np.datetime64("2020-01-06")
     with output_lock(tmp_path / "fresh"):
         fresh = _output(address, tmp_path / "fresh")
-        fresh.bring_earlier("errors", before=before, times=1, leave_out_damaged=True)
-        fetched = {path.stem for path in (tmp_path / "fresh" / "runs").glob("*.zarr")}
+        (tmp_path / "fresh" / "runs" / "of-no-store.zarr").mkdir()  # not sent yet, or pruned there: no part
+        found = fresh.earlier("errors", before=before, leave_out_damaged=True)
+        assert next(found) == tmp_path / "fresh" / "runs" / f"{keys[1]}.zarr"
+        fetched = {path.stem for path in (tmp_path / "fresh" / "runs").glob("*.zarr")} - {"of-no-store"}
         assert fetched == {keys[1]}  # not 6, which is not earlier; 5 and 3 are damaged, 4 has no errors
         for key in (keys[4], keys[2]):
             assert f"the run {key} is left out of the earlier ones: {address}/runs/{key}-" in caplog.text
         with pytest.raises(DamagedRunError, match=f"{address}/runs/{keys[2]}-.*/zarr.json is damaged"):
-            fresh.bring_earlier("errors", before=before, times=1, leave_out_damaged=False)
+            next(fresh.earlier("errors", before=before, leave_out_damaged=False))
 
 
 # With a server
