@@ -342,7 +342,7 @@ def _demands(solver: Solver, of_all: Demand, seen: Seen, wanted: Callable[[], Pl
         replace(
             of_all,
             n=int(np.count_nonzero(present[group[0]])),
-            fields=group.size * of_all.fields // len(present),
+            fields=group.size * max(1, of_all.fields // len(present)),
             grid=None if places is None else size_of_grid(places, present[group[0]], targets),
         )
         for group in groups

@@ -29,7 +29,6 @@ from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.outputs import FolderOutput
-from cagp_dist.store.prune import prune
 
 from ..conformance.registered import POINT_SOLVERS
 from ..jobs import job_text, map_grid, random_points
@@ -436,13 +435,17 @@ def test_a_run_whose_run_before_was_removed_is_not_solved_again_and_verify_goes_
     first, second = run(job(1)).path, run(job(2, times=[DAYS[1]])).path
     third = run(job(3, times=[DAYS[2]])).path
     root = first.parents[1]
-    prune(root, keep=2)
-    assert not first.exists()
+
+    def removed(path):  # as `cagp prune` does, which goes by whole seconds
+        shutil.rmtree(path)
+        manifest.manifest_path(path).unlink()
+
+    removed(first)
     result = CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
     assert result.exit_code == 0, result.output
     assert f"{second} is not solved again: the run before, whose posterior is its mean" in result.stdout
     assert result.stdout.count("solved again, at most ") == 1
-    prune(root, keep=1)
+    removed(second)
     result = CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
     assert (result.exit_code, result.stdout.splitlines()[0]) == (2, f"undamaged  {third}")
 
