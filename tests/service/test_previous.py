@@ -15,6 +15,7 @@ from cagp_dist.cli import app
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.daily import daily
 from cagp_dist.service.fit import prior_table
@@ -45,6 +46,7 @@ PERSISTENCE = 0.9
 KERNEL = cagp.Matern32(0.5, 60.0)
 DESIGN = {"train": random_points(60), "test": random_points(30, seed=1), "map": map_grid(STEP)}
 CHOLESKY = {"name": "cholesky"}
+SWEEPS = {"name": "block-gauss-seidel", "iterations": 6, "block_size": 60}
 LEVEL, WIDTH = 0.9, 1.6448536269514722
 
 
@@ -190,19 +192,22 @@ def test_intervals_hold_over_two_hundred_fields_and_do_not_without_the_errors_of
     assert ignored.mean() < LEVEL - 0.1, "intervals that ignore the errors of the run before are too narrow"
 
 
-def test_threads_give_the_bits_of_the_series():
+@pytest.mark.parametrize("solver", [CHOLESKY, {**SWEEPS, "block_size": 25}], ids=["cholesky", "sweeps"])
+def test_threads_and_a_cluster_give_the_bits_of_the_series(solver, two_dask_workers):
     _, observed = fields(np.random.default_rng(2), 2)
-    first = task_of(the_job(), observed[0], DAYS[0])
-    second = task_of(the_job(), observed[1], DAYS[1], earlier_of(first, solved(first)))
+    job = the_job(solver=solver)
+    first = task_of(job, observed[0], DAYS[0])
+    second = task_of(job, observed[1], DAYS[1], earlier_of(first, solved(first)))
+    alone = solved(second)
     with ThreadExecutor(2) as threads:
-        ours, theirs = solved(second), solved(second, threads)
-    for name in ("mean", "std"):
-        np.testing.assert_array_equal(getattr(ours.steps[-1], name), getattr(theirs.steps[-1], name))
-    np.testing.assert_array_equal(ours.error_draws, theirs.error_draws)
+        found = [solved(second, threads), solved(second, DaskExecutor(two_dask_workers))]
+    for other in found:
+        for name in ("mean", "std"):
+            np.testing.assert_array_equal(getattr(other.steps[-1], name), getattr(alone.steps[-1], name))
+        np.testing.assert_array_equal(other.error_draws, alone.error_draws)
 
 
 SAMPLED = {"design": {**DESIGN, "map": {**map_grid(STEP), "std_samples": 400}}}
-SWEEPS = {"name": "block-gauss-seidel", "iterations": 6, "block_size": 60}
 FOLDS = {**DESIGN, "test": {"kind": "folds", "count": 3, "blocks_degrees": 30.0, "seed": 1}}
 EUROPE = {"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}
 REGIONS = {"regions": [EUROPE], "regions_resolution_degrees": 10.0}
