@@ -98,7 +98,8 @@ def test_every_locked_version_installs_on_the_oldest_python_that_the_package_all
     (allowed,) = SpecifierSet(PROJECT["project"]["requires-python"])
     assert allowed.operator == ">="
     oldest, refused = f"{allowed.version}.0", {}
-    for project in _locked(name):
+    for project, version in _locked(name).items():
+        assert distribution(project).version == version, "make install-dev"
         wanted = distribution(project).metadata.get_all("Requires-Python") or [""]
         if any(oldest not in SpecifierSet(text) for text in wanted):
             refused[project] = wanted

@@ -22,7 +22,7 @@ VALUE_ARRAYS = 8
 
 
 DRAW_BYTES = 4
-"""A number of a draw, which is kept in single precision."""
+"""A value of a draw, which is kept in single precision."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def disk_need(
     observed: int,
     predicted: int,
     times: int,
-    error_draws: int,
+    drawn_values: int,
     solves: int,
     sampled: Plan | None = None,
     checkpoint_seconds: float,
@@ -65,8 +65,8 @@ def disk_need(
         Of one solve.
     observed, predicted, times : int
         Points that are observed and predicted, map cells among them, and times.
-    error_draws : int
-        Numbers of the draws of the error of a map that the run keeps for the one after.
+    drawn_values : int
+        Of all draws of the error of its map that a run keeps for the one after.
     solves : int
         How often the plan is carried out. Checkpoints of each solve stay until the run is published.
     sampled : Plan, optional
@@ -77,7 +77,7 @@ def disk_need(
     kept = checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
     if sampled is not None:
         kept += checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
-    run = run_bytes(observed=observed, predicted=predicted, times=times) + DRAW_BYTES * error_draws
+    run = run_bytes(observed=observed, predicted=predicted, times=times) + DRAW_BYTES * drawn_values
     return DiskNeed(run, kept)
 
 

@@ -9,6 +9,7 @@ digest of what was used.
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ from cagp_dist.service.same_job import difference, settings_of
 from cagp_dist.service.task import Task
 from cagp_dist.store import schema
 from cagp_dist.store.arrays import content_sha256, read_group
+from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.layout import ERRORS, ERRORS_OF, STANDARDISED_ERROR
-from cagp_dist.store.outputs import FolderOutput, Output
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,13 +39,13 @@ _NO_PART = ("map", "targets", "regions", "regions_resolution_degrees")
 """Of the design, what has no part in errors at points."""
 
 
-def with_history(task: Task, output: Output | None = None) -> Task:
+def with_history(task: Task, earlier: EarlierRuns | None = None) -> Task:
     """Look up the errors of earlier times, if the job asks for them.
 
     Parameters
     ----------
     task : Task
-    output : Output, optional
+    earlier : EarlierRuns, optional
         Where earlier runs are looked up; by default in the output folder of the job on this machine.
 
     Raises
@@ -61,8 +62,10 @@ def with_history(task: Task, output: Output | None = None) -> Task:
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     times = dict[np.datetime64, None]()
     sums, counts, runs = np.zeros(chosen.size), np.zeros(chosen.size, dtype=np.intp), list[str]()
-    output = output or FolderOutput(task.job.root)
-    for path in output.earlier(ERRORS, before=points.times.min(), leave_out_damaged=True):
+    earlier = earlier or partial(earlier_runs, task.job.root)
+    for run in earlier(ERRORS, before=points.times.min(), leave_out_damaged=True):
+        if (path := run.bring()) is None:
+            continue
         group = read_group(path, ERRORS)
         _check_same(group, about, path)
         index = coinciding(latitude, longitude, group["latitude"].values, group["longitude"].values)

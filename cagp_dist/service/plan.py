@@ -29,7 +29,7 @@ from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.design import BlockPoints, RandomPoints
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import cells_of, samples_of_map
-from cagp_dist.service.previous import DRAWS
+from cagp_dist.service.previous import DRAWS, check_one_time
 from cagp_dist.service.recalibration import FEWEST_ERRORS, Recalibrating, drawn_points
 from cagp_dist.service.sharp_plan import SharpPlan, plan_sharp
 from cagp_dist.service.solve import bounds_are_cheap
@@ -208,7 +208,7 @@ class JobPlan:
             observed=size.observed,
             predicted=size.predicted,
             times=size.times,
-            error_draws=size.error_draws * size.mapped,
+            drawn_values=size.error_draws * size.mapped,
             solves=self.solves * size.solves,
             sampled=self.sampled,
             checkpoint_seconds=checkpoint_seconds,
@@ -282,6 +282,8 @@ def plan_job(
     job = resolved(job, report=lambda text: None, offline=True)
     seen = _seen(job)
     size = _size(job, seen)
+    if job.prior.is_previous:
+        check_one_time(size.times)
     solver = job.solver.build()
     with workforce_of(job) if workers is None else nullcontext(Crew(workers)) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
@@ -319,8 +321,12 @@ def _fitted_to(job: Job, size: Size, seen: Seen | None) -> str:
     return fit_sites(points, design.train, fit_to=fit_to).where
 
 
-def _demands(solver: Solver, of_all: Demand, seen: Seen, wanted: Callable[[], Places | None]) -> list[Demand]:
-    """Give the demand of each pattern of gaps; of a solver that takes one field at a time, of the fullest.
+def _demands(
+    solver: Solver, of_all: Demand, seen: Seen, wanted: Callable[[], Places | None], *, columns: int
+) -> list[Demand]:
+    """Give the demand of each pattern of gaps, with so many columns of data for each time.
+
+    Of a solver that takes one field at a time, that of the fullest.
 
     On a grid the points of a fold are missing, too; of others the solve with all points stands for all.
     """
@@ -342,7 +348,7 @@ def _demands(solver: Solver, of_all: Demand, seen: Seen, wanted: Callable[[], Pl
         replace(
             of_all,
             n=int(np.count_nonzero(present[group[0]])),
-            fields=group.size * max(1, of_all.fields // len(present)),
+            fields=group.size * columns,
             grid=None if places is None else size_of_grid(places, present[group[0]], targets),
         )
         for group in groups
@@ -362,7 +368,11 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
-    demands = [of_all] if seen is None else _demands(solver, of_all, seen, lambda: places_of(job))
+    demands = (
+        [of_all]
+        if seen is None
+        else _demands(solver, of_all, seen, lambda: places_of(job), columns=1 + size.earlier_errors)
+    )
     planned = partial(_plan_together, solver, coefficients=job.prior.coefficients)
     found = JobPlan(size=size, plan=planned(demands), sampled=_plan_samples(solver, size, demands))
     if job.recalibration.method != SHARP:

@@ -25,9 +25,9 @@ from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.same_job import difference, settings_of
 from cagp_dist.service.solve import LeftOut, Solution, Step
-from cagp_dist.store.arrays import content_sha256, open_group, read_group
+from cagp_dist.store.arrays import content_sha256, read_group
+from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.layout import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
-from cagp_dist.store.outputs import Output
 from cagp_dist.store.publish import verify
 from cagp_dist.variables import Variable
 
@@ -129,25 +129,6 @@ class Previous:
             return {"run": None}
         said = {"run": found.run, "time": shown(found.time), "hours": found.hours, "sha256": found.sha256}
         return {**said, "persistence": found.persistence, "draws": found.errors.shape[1]}
-
-    def check_covers(self, own: CellGrid, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """Raise `ConfigurationError` if a point (n,) is in no cell of the map of the run before, or of ours.
-
-        Ours, ``own``, is what the run after this one has to go by.
-        """
-        maps = {"of this job": own}
-        if self.earlier is not None:
-            maps[f"of the run before, {self.earlier.run} of {shown(self.earlier.time)},"] = self.earlier.cells
-        for name, cells in maps.items():
-            outside = cells.outside(latitude_degrees, longitude_degrees)
-            if outside.any():
-                first = int(np.flatnonzero(outside)[0])
-                raise ConfigurationError(
-                    f'[prior] mean = "previous": the map {name} does not hold {np.count_nonzero(outside):,} '
-                    f"of {outside.size:,} points, such as {latitude_degrees[first]:g} N, "
-                    f"{longitude_degrees[first]:g} E. Give [design] map an area with all points and targets "
-                    "from the first time on, in an [output] root of its own."
-                )
 
     def line(self) -> str:
         """Say it in one line."""
@@ -264,17 +245,27 @@ class _Targets:
         return mean[:1] + self.mean, np.sqrt(std[:1] ** 2 + extra)
 
 
-def previous_of(output: Output, job: Job, *, times: Times, variable: Variable) -> Previous:
+def check_one_time(count: int) -> None:
+    """Raise `ConfigurationError` if a job has several times in one run."""
+    if count != 1:
+        raise ConfigurationError(
+            f'[prior] mean = "previous" is for one time after another, and the job has {count} times in '
+            "one run. Start `python -m pipelines.daily`, which does each by itself in order, or give times = "
+            '"latest" or a list of one time.'
+        )
+
+
+def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Variable) -> Previous:
     """Find the run whose posterior is the prior mean of a job.
 
-    It is that of the latest time before the job's, among the runs of its output with the same kind of
-    prior and the same solver that have draws of their errors, as those with this mean do; of several of one
-    time, the last that was made. Numbers of the prior may differ, as fitted ones do: each run counts its own
-    errors.
+    It is that of the latest time before the job's, among the runs with draws of their errors, which those
+    with this mean have, and of several of one time the last that was made. Runs of another variable, kernel,
+    mean or solver are passed over, so that two jobs in one folder do not become one chain. Numbers of the
+    prior may differ, as fitted ones do: each run counts its own errors.
 
     Parameters
     ----------
-    output : Output
+    earlier : EarlierRuns
         Where runs are looked up.
     job : Job
         Its ``persistence`` is the correlation of the field about its mean with itself 24 hours later; after
@@ -293,39 +284,34 @@ def previous_of(output: Output, job: Job, *, times: Times, variable: Variable) -
     ConfigurationError
         If the job has several times, or all earlier runs are of other jobs.
     StoreError
-        If the run is damaged, which its job replaces when it is done again; or one does not say its time.
+        If the run is damaged, or the metadata of one that may be it; its job, done again, replaces it.
 
     Notes
     -----
     Cost: two reads of the files of the run, and some small files of each run.
     """
-    if times.size != 1:
-        raise ConfigurationError(
-            f'[prior] mean = "previous" is for one time after another, and the job has {times.size} times in '
-            "one run. Start `python -m pipelines.daily`, which does each by itself in order, or give times = "
-            '"latest" or a list of one time.'
-        )
+    check_one_time(times.size)
     time = times[0].astype("datetime64[ns]")
     about, other = described(job, variable), ""
-    for path in output.earlier(ERROR_DRAWS, before=time, leave_out_damaged=False):
-        with open_group(path, ERROR_DRAWS) as group:
-            differs = difference(about, str(group.attrs[ERRORS_OF]))
-        if differs is None:
+    for run in earlier(ERROR_DRAWS, before=time, leave_out_damaged=False):
+        differs = difference(about, str(run.attributes.get(ERRORS_OF, "{}")))
+        if differs is None and (path := run.bring()) is not None:
             assert job.prior.persistence is not None
             return Previous(time, _earlier(path, time, variable, persistence=job.prior.persistence))
-        other = other or f"{output.name_of(path)}: {differs}"
+        other = other or f"{run.key}, is of another job: {differs}"
     if other:
         raise ConfigurationError(
-            f'[prior] mean = "previous": the run before is of another job, {other}. Give this job an '
-            "[output] root of its own, or the settings of that one."
+            f'[prior] mean = "previous": the run before, {other}. Give this job an [output] root of its own, '
+            "or the settings of that one."
         )
     return Previous(time)
 
 
 def described(job: Job, variable: Variable) -> dict[str, object]:
-    """Say what the errors of a job are errors of, apart from points, times and the numbers of its prior."""
+    """Say what the errors of a job are errors of, but for points, times and the numbers of its prior."""
     return {
         "variable": variable.name,
+        "level": settings_of(job, "observations").get("level"),
         "units": variable.units,
         "prior": settings_of(job, "prior", without=_NUMBERS),
         "solver": settings_of(job, "solver"),
@@ -349,3 +335,16 @@ def _earlier(path: Path, time: np.datetime64, variable: Variable, *, persistence
         errors=draws.reshape(len(draws), -1).T,
         sha256=content_sha256(group[[name]].merge(errors[[ERROR_DRAW]])),
     )
+
+
+def check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Array, *, of: str) -> None:
+    """Raise `ConfigurationError` if a point (n,) is in no cell of a map; the message says ``of`` what run."""
+    outside = cells.outside(latitude_degrees, longitude_degrees)
+    if outside.any():
+        first = int(np.flatnonzero(outside)[0])
+        raise ConfigurationError(
+            f'[prior] mean = "previous": the map of {of} does not hold {np.count_nonzero(outside):,} of '
+            f"{outside.size:,} points, such as {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} "
+            "E. Give [design] map an area with all points and targets; where runs with a smaller one are "
+            "there already, with an [output] root of its own."
+        )

@@ -142,8 +142,8 @@ def run(
             field, fit_field = _fields(job, stage)
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
-            task = prepare(job, field, fit_field, output=output)
-            task = with_history(replace(task, simulations=simulations), output)
+            task = prepare(job, field, fit_field, earlier=output.earlier)
+            task = with_history(replace(task, simulations=simulations), output.earlier)
             stage.summary = size_of_task(task).line()
             if task.previous is not None:
                 stage.note(task.previous.line())
@@ -234,7 +234,7 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 field, fit_field = _fields(job, stage)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
-                task = prepare(job, field, fit_field)
+                task = prepare(job, field, fit_field, earlier=lambda *_, **__: iter(()))  # no part in fits
                 stage.summary = size_of_task(task).line()
         with clock.stage("Fit") as stage:
             return workers.attempt(partial(_fit, task, stage, None), stage.note)

@@ -1,4 +1,4 @@
-"""Whether an earlier run is of the same job: what it says of its settings, beside those of a job."""
+"""Whether an earlier run is of the same kind of job: its settings, as it states them, against those of a job."""
 
 import json
 from collections.abc import Mapping

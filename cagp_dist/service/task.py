@@ -29,13 +29,13 @@ from cagp_dist.service.design import Design, design_points
 from cagp_dist.service.grids import places_on_grid
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import MapCells, samples_of_map
-from cagp_dist.service.previous import Previous, previous_of
+from cagp_dist.service.previous import Previous, check_covers, previous_of
 from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating, with_errors
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.store.arrays import content_sha256
-from cagp_dist.store.outputs import FolderOutput, Output
+from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import run_key
 from cagp_dist.tables import Places, read_places
@@ -327,7 +327,7 @@ def prepare(
     field: "xr.Dataset",
     fit_field: "xr.Dataset | None" = None,
     *,
-    output: Output | None = None,
+    earlier: EarlierRuns | None = None,
 ) -> Task:
     """Choose points, fit the prior mean and build the solver.
 
@@ -339,7 +339,7 @@ def prepare(
         The observed field in canonical form.
     fit_field : xarray.Dataset, optional
         The field at ``fit_times``, where the job has them.
-    output : Output, optional
+    earlier : EarlierRuns, optional
         Where the run before is looked up; by default in the output folder of the job on this machine.
 
     Returns
@@ -384,7 +384,7 @@ def prepare(
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
-    previous = _previous(job, output or FolderOutput(job.root), points, design, wanted)
+    previous = _previous(job, earlier or partial(earlier_runs, job.root), points, design, wanted)
     if previous is not None:
         provenance |= previous.provenance
     solver = job.solver.build()
@@ -406,12 +406,12 @@ def prepare(
 
 
 def _previous(
-    job: Job, output: Output, points: Points, design: Design, wanted: Places | None
+    job: Job, earlier: EarlierRuns, points: Points, design: Design, wanted: Places | None
 ) -> Previous | None:
     """Find the run before, and check that it knows all that is asked of it."""
     if not job.prior.is_previous:
         return None
-    found = previous_of(output, job, times=points.times, variable=points.variable)
+    found = previous_of(earlier, job, times=points.times, variable=points.variable)
     if design.cells is None or design.cells.blank:
         raise ConfigurationError(
             '[prior] mean = "previous" takes mean and errors from the map, which has '
@@ -431,8 +431,12 @@ def _previous(
             f"{own.latitude_degrees.size} x {own.longitude_degrees.size} of them; expected at least "
             f"{FEWEST_CELLS} along each axis. Give [design] map a finer resolution or a larger area."
         )
-    for latitude, longitude in places:
-        found.check_covers(own, latitude, longitude)
+    maps = {"this job": own}
+    if (before := found.earlier) is not None:
+        maps[f"the run before, {before.run} of {shown(before.time)},"] = before.cells
+    for of, cells in maps.items():
+        for latitude, longitude in places:
+            check_covers(cells, latitude, longitude, of=of)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.folds import solve_part
 from cagp_dist.service.ingest import peek
@@ -18,6 +18,8 @@ from cagp_dist.service.recalibration import NOT_ASKED
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.store import layout
 from cagp_dist.store.arrays import read_group
+from cagp_dist.store.earlier import run_at
+from cagp_dist.store.layout import ERROR_DRAWS
 from cagp_dist.store.publish import verify
 
 if TYPE_CHECKING:
@@ -140,12 +142,25 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> J
 
 
 def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
-    field = peek(job, report=lambda text: None)
+    try:
+        field = peek(job, report=lambda text: None)
+    except (ConfigurationError, DataError) as error:
+        raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
     if field is None:
         raise NotSolvedAgainError(
             f"{run} is not solved again: its observations are not in {run.parents[1] / 'observations'}."
         )
-    task = prepare(job, field)
+    named = json.loads(attributes.get("previous", "{}")).get("run")
+    before = None if named is None else run.with_name(f"{named}.zarr")
+    if before is not None and not before.is_dir():
+        raise NotSolvedAgainError(
+            f"{run} is not solved again: the run before, {named}, whose posterior is its mean, was removed."
+        )
+    found = [] if before is None else [run_at(before, ERROR_DRAWS)]
+    try:
+        task = prepare(job, field, earlier=lambda *_, **__: filter(None, found))
+    except (ConfigurationError, DataError) as error:
+        raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
     if getattr(task.solver, "computational_share", None) is not None:
         raise NotSolvedAgainError(
             f"{run} is not solved again: its computational_share chose the iterations for all points "
@@ -157,11 +172,10 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
             f"{run} is not solved again: {job.observations.source} holds other observations than those that "
             "it was made from."
         )
-    key, here = "previous_sha256", task.provenance
-    if here.get(key) != json.loads(attributes["provenance"]).get(key):
+    key = "previous_sha256"
+    if task.provenance.get(key) != json.loads(attributes["provenance"]).get(key):
         raise NotSolvedAgainError(
-            f"{run} is not solved again: the run before, whose posterior is its mean, is another one now, or "
-            "was removed."
+            f"{run} is not solved again: the run before, {named}, whose posterior is its mean, was replaced."
         )
     return task
 

@@ -1,10 +1,11 @@
-"""Runs of earlier times in an output folder, from which jobs of later times learn."""
+"""Runs of earlier times, from which jobs of later times learn."""
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -12,12 +13,47 @@ from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import open_group
 
+LEFT_OUT = "the run %s is left out of the earlier ones: %s"
+"""A warning: the key of a run, and what is wrong with it."""
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, order=True)
+class EarlierRun:
+    """A run of an earlier time, from its metadata; runs are sorted by time, then by when they were made.
+
+    Attributes
+    ----------
+    last : datetime64[s]
+        Its last time.
+    made : str
+        When it was made, as ISO 8601.
+    key : str
+    attributes : mapping of str to object
+        Of the group that was asked for.
+    bring : callable
+        Gives its path; from an object store it is fetched then. None if it was left out there, as damaged.
+    """
+
+    last: np.datetime64
+    made: str
+    key: str
+    attributes: Mapping[str, object] = field(compare=False)
+    bring: Callable[[], Path | None] = field(compare=False)
+
+
+class EarlierRuns(Protocol):
+    """Where earlier runs are looked up: `earlier_runs` of a folder, or `Output.earlier`."""
+
+    def __call__(
+        self, group: str, *, before: np.datetime64, leave_out_damaged: bool
+    ) -> Iterator[EarlierRun]: ...
 
 
 def earlier_runs(
     folder: Path, group: str, *, before: np.datetime64, leave_out_damaged: bool
-) -> Iterator[Path]:
+) -> Iterator[EarlierRun]:
     """Find the runs of an output folder that have a group, and whose times are all before a moment.
 
     Parameters
@@ -27,79 +63,77 @@ def earlier_runs(
     group : str
         Name of the group.
     before : datetime64
-        The moment.
+        The moment. Times are compared by whole seconds.
     leave_out_damaged : bool
-        Leave runs out, with a warning, whose metadata do not say their times; what they hold is not looked
-        at.
+        Leave runs whose metadata are damaged out, with a warning. What else they hold is not looked at.
 
     Yields
     ------
-    path
+    EarlierRun
         The latest first; of those of one time, the one that was made last.
 
     Raises
     ------
     StoreError
-        If the metadata of a run are damaged, both its own and those of the group.
+        If the metadata of a run are damaged that may be of an earlier time.
 
     Notes
     -----
     Cost: two small files of each run in the folder.
     """
-    found = []
-    for run in (folder / "runs").glob("*.zarr"):
-        try:
-            if (made := _made(run, group)) is not None and made[0] < before:
-                found.append((*made, run))
-        except StoreError as error:
-            if not leave_out_damaged:
-                raise
-            _log.warning(LEFT_OUT, run.stem, error)
-    yield from (run for *_, run in sorted(found, reverse=True))
+    found = (
+        _in_folder(run, group, before=whole_seconds(before), leave_out_damaged=leave_out_damaged)
+        for run in (folder / "runs").glob("*.zarr")
+    )
+    yield from latest_first(found, before=before)
 
 
-LEFT_OUT = "the run %s is left out of the earlier ones: %s"
-"""A warning: the key of a run, and what is wrong with it."""
+def latest_first(found: Iterable[EarlierRun | None], *, before: np.datetime64) -> Iterator[EarlierRun]:
+    """Sort runs, and leave those out that are not before a moment."""
+    moment = whole_seconds(before)
+    yield from sorted((run for run in found if run is not None and run.last < moment), reverse=True)
 
 
-def _made(run: Path, group: str) -> tuple[np.datetime64, str] | None:
-    """Last time of a run and when it was made; None if it has no such group.
+def whole_seconds(moment: np.datetime64) -> np.datetime64:
+    """Cut a moment to seconds, as runs say their times."""
+    seconds: np.datetime64 = moment.astype("datetime64[s]")
+    return seconds
 
-    The second is not known where the metadata of the run are damaged, and those of the group say the first.
-    """
-    listed = manifest.digests_of(run)
-    if f"{group}/zarr.json" not in listed:
+
+def run_of(key: str, metadata: bytes, group: str, bring: Callable[[], Path | None]) -> EarlierRun | None:
+    """Read the metadata of a run, ``zarr.json`` of its root; None if it has no such group."""
+    document = json.loads(metadata)
+    root, groups = document["attributes"], document["consolidated_metadata"]["metadata"]
+    if group not in groups:
         return None
+    last = np.datetime64(str(root["time_coverage_end"]).removesuffix("Z"), "s")
+    return EarlierRun(last, str(root.get("date_created", "")), key, groups[group]["attributes"], bring)
+
+
+def run_at(path: Path, group: str) -> EarlierRun | None:
+    """Read the metadata of a run in a folder; None if it has no such group, StoreError if it is damaged."""
+    return run_of(path.stem, manifest.checked(path, "zarr.json"), group, lambda: path)
+
+
+def _in_folder(run: Path, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> EarlierRun | None:
     try:
-        attributes = json.loads(_checked(run, "zarr.json", listed))["attributes"]
+        return run_at(run, group)
     except StoreError as damage:
-        try:
-            for file in listed:
-                if file.startswith(f"{group}/time/"):
-                    _checked(run, file, listed)
-            with open_group(run, group) as values:
-                return values["time"].values.max(), ""
-        except StoreError:
-            raise damage from None
-    return moment_of(attributes)
+        if not (run / group / "zarr.json").is_file():
+            return None  # of another kind; or removed meanwhile, where the folder is not locked
+        if leave_out_damaged:
+            _log.warning(LEFT_OUT, run.stem, damage)
+            return None
+        last = _last_time(run, group)
+        if last is None or last < before:
+            raise
+        return None  # its own job, which comes later, replaces it
 
 
-def _checked(run: Path, file: str, listed: Mapping[str, str]) -> bytes:
-    """Read a file of a run, and compare it with the manifest."""
-    where = run / file
+def _last_time(run: Path, group: str) -> np.datetime64 | None:
+    """Last time of a group, from its coordinate; None if that cannot be read either."""
     try:
-        content = where.read_bytes()
-    except FileNotFoundError:
-        content = b""
-    if sha256(content).hexdigest() != listed.get(file):
-        raise StoreError(
-            f"{where} is damaged: its SHA-256 differs from {manifest.manifest_path(run)}. Restore the run "
-            "from a copy, or remove it and run its job again."
-        )
-    return content
-
-
-def moment_of(attributes: Mapping[str, object]) -> tuple[np.datetime64, str]:
-    """Last time of a run and when it was made, from its attributes: runs are sorted by them."""
-    last = np.datetime64(str(attributes["time_coverage_end"]).removesuffix("Z"))
-    return last, str(attributes.get("date_created", ""))
+        with open_group(run, group) as values:
+            return whole_seconds(values["time"].values.max())
+    except (StoreError, KeyError):
+        return None

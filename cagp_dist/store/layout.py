@@ -53,11 +53,14 @@ from cagp_dist.variables import T2M, UNCHECKED, Variable, variable_of
 MISSING = "missing_observations"
 """Attribute of a group: how many observations there are not, NaN in its arrays; left out if all are."""
 
-ERRORS, STANDARDISED_ERROR, ERRORS_OF = "errors", "standardised_error", "errors_of"
-"""Group of the errors that correct the laws, its array, and its attribute that says of what job they are."""
+ERRORS, STANDARDISED_ERROR = "errors", "standardised_error"
+"""Group of the errors that correct the laws, and its array."""
 
 ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"
 """Group of draws of the error of a map, and its array."""
+
+ERRORS_OF = "errors_of"
+"""Attribute of both groups: of what kind of job their errors are, as JSON."""
 
 FORMAT_VERSION = 2
 """Raised when names, dimensions or meaning change, so that an old run is never taken for a new one."""

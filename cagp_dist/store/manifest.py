@@ -62,15 +62,28 @@ def compare(run_path: Path) -> None:
     StoreError
         Naming the first file that is damaged, missing or not in the manifest, or the manifest itself.
     """
-    listed, where, advice = digests_of(run_path), manifest_path(run_path), _ADVICE
+    listed, where = digests_of(run_path), manifest_path(run_path)
     present = set(files(run_path))
     for file in sorted(listed.keys() | present):
         if file not in present:
-            raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {advice}")
+            raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {_ADVICE}")
         if file not in listed:
-            raise StoreError(f"{run_path / file} does not belong there: {where} does not list it. {advice}")
+            raise StoreError(f"{run_path / file} does not belong there: {where} does not list it. {_ADVICE}")
         if _digest(run_path / file) != listed[file]:
-            raise StoreError(f"{run_path / file} is damaged: its SHA-256 differs from {where}. {advice}")
+            raise _damaged(run_path, file)
+
+
+def checked(run_path: Path, file: str) -> bytes:
+    """Read one small file of a run, and compare it with the manifest; raises as `compare`."""
+    listed = digests_of(run_path)
+    if file not in listed or _digest(run_path / file) != listed[file]:
+        raise _damaged(run_path, file)
+    return (run_path / file).read_bytes()
+
+
+def _damaged(run_path: Path, file: str) -> StoreError:
+    where = manifest_path(run_path)
+    return StoreError(f"{run_path / file} is damaged: its SHA-256 differs from {where}. {_ADVICE}")
 
 
 def digests_of(run_path: Path) -> dict[str, str]:

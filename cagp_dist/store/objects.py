@@ -16,7 +16,6 @@ both; a run is whole in any case.
 """
 
 import hashlib
-import json
 import logging
 import os
 import secrets
@@ -92,8 +91,8 @@ class PublishedObjects:
                     raise
         raise BusyError(f"the run {key} at {self.address} was replaced twice while it was read. Try again.")
 
-    def attributes(self, key: str, *, group: str) -> Mapping[str, object] | None:
-        """Read the attributes of a run without fetching it; None if it is gone, or has no such group.
+    def metadata(self, key: str) -> bytes | None:
+        """Read the metadata of a run, ``zarr.json`` of its root, without fetching it; None if it is gone.
 
         Raises
         ------
@@ -109,16 +108,11 @@ class PublishedObjects:
             return None
         try:
             upload, digests = self._digests(key, marker.data)
-            if f"{group}/zarr.json" not in digests:
-                return None
-            attributes: Mapping[str, object] = json.loads(self._read(upload, "zarr.json", digests))[
-                "attributes"
-            ]
+            return self._read(upload, "zarr.json", digests)
         except DamagedRunError:
             if self.bucket.marker(manifest_of(key)) != marker:
                 return None  # removed, or replaced, meanwhile
             raise
-        return attributes
 
     def up_to_date(self, key: str, root: Path) -> bool:
         """Whether the copy of a run in a folder is of the upload that is published."""

@@ -18,7 +18,7 @@ import numpy as np
 from cagp_dist.store import object_removal, prune, publish
 from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_store
 from cagp_dist.store.bucket import in_parallel
-from cagp_dist.store.earlier import LEFT_OUT, earlier_runs, moment_of
+from cagp_dist.store.earlier import LEFT_OUT, EarlierRun, earlier_runs, latest_first, run_of
 from cagp_dist.store.lock import output_lock
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ _Found = TypeVar("_Found")
 class Output(Protocol):
     """Where runs are published. Methods are called inside `output_lock` of its folder.
 
-    ``begin`` finds out whether there is such a place before any work is done. ``earlier`` is
-    `cagp_dist.store.earlier.earlier_runs`. ``published`` and ``publish`` are those of
-    `cagp_dist.store.publish`, and
-    ``make_current`` makes a run that they gave current. ``name_of`` says where readers find a run.
-    ``old_runs`` and ``prune`` name runs so too, and are called without the lock.
+    ``begin`` finds out whether there is such a place before any work is done. ``earlier`` gives the runs that
+    have a group, and whose times are all before a moment, as `cagp_dist.store.earlier.earlier_runs` does; an
+    object store also leaves out what it finds damaged when it fetches it, if damaged runs are left out.
+    ``published`` and ``publish`` are those of `cagp_dist.store.publish`, and ``make_current`` makes a run
+    that they gave current. ``name_of`` says where readers find a run. ``old_runs`` and ``prune`` name runs so
+    too, and are called without the lock, as ``earlier`` of a folder may be.
     """
 
     @property
@@ -46,7 +47,9 @@ class Output(Protocol):
 
     def begin(self) -> None: ...
 
-    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[Path]: ...
+    def earlier(
+        self, group: str, *, before: np.datetime64, leave_out_damaged: bool
+    ) -> Iterator[EarlierRun]: ...
 
     def published(self, run_key: str) -> Path | None: ...
 
@@ -72,7 +75,7 @@ class FolderOutput:
     def begin(self) -> None:
         """Do nothing: the lock of the folder shows that one can write there."""
 
-    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[Path]:
+    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[EarlierRun]:
         """Find those of the folder."""
         return earlier_runs(self.folder, group, before=before, leave_out_damaged=leave_out_damaged)
 
@@ -120,8 +123,8 @@ class ObjectOutput:
         """Ask for the runs that are there."""
         self.objects.runs()
 
-    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[Path]:
-        """Find those of the store; one that is not in the folder is fetched when its turn comes.
+    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[EarlierRun]:
+        """Find those of the store; one that is not in the folder is fetched when its path is asked for.
 
         One that is damaged in the store is left out, with a warning, or a `DamagedRunError`. Those that are
         in the folder alone have no part. Cost: three small requests for each run, and the objects of those
@@ -138,18 +141,16 @@ class ObjectOutput:
                 _log.warning(LEFT_OUT, key, error)
                 return None
 
-        def last_time(key: str) -> tuple[np.datetime64, str, str] | None:
-            about = self.objects.attributes(key, group=group)
-            return None if about is None else (*moment_of(about), key)
-
         def fetched(key: str) -> Path | None:
             return self.work.published(key) or self.objects.fetch(key, self.folder)
 
-        found = in_parallel(partial(unless_damaged, last_time), self.objects.runs())
-        for _, _, key in sorted((run for run in found if run is not None and run[0] < before), reverse=True):
-            path = unless_damaged(fetched, key)
-            if path is not None:
-                yield path
+        def found(key: str) -> EarlierRun | None:
+            metadata = unless_damaged(self.objects.metadata, key)
+            if metadata is None:
+                return None
+            return run_of(key, metadata, group, partial(unless_damaged, fetched, key))
+
+        yield from latest_first(in_parallel(found, self.objects.runs()), before=before)
 
     def published(self, run_key: str) -> Path | None:
         """Fetch a run; or find it in the folder, whence an earlier process did not get it to the store."""

@@ -4,6 +4,7 @@ import json
 import shutil
 import tomllib
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ from cagp_dist.service.task import Simulations, prepare
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import read_group
-from cagp_dist.store.outputs import FolderOutput
+from cagp_dist.store.earlier import earlier_runs
+from cagp_dist.store.publish import make_current
 
 from ..conformance.registered import POINT_SOLVERS
 from ..jobs import job_text, map_grid, random_points
@@ -394,17 +396,17 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("changed", OTHERS)
-def test_a_run_before_of_another_job_is_refused_and_beside_one_of_this_job_passed_over(job, changed):
+def test_a_run_before_of_another_job_is_refused_and_beside_one_of_this_job_passed_over(changed, job):
     tables, expected = OTHERS[changed]
-    first = run(job(1))
+    first = run(job(1)).path
     text = refusal(lambda: run(job(2, times=[DAYS[1]], **tables)))
-    assert f"the run before is of another job, {first.path}: its " in text
+    assert f"the run before, {first.stem}, is of another job: its " in text
     assert expected in text
     assert "[output] root of its own" in text
-    other = run(job(2, times=[DAYS[0]], **tables, output={"root": first.path.parents[2] / "other"}))
-    for path in (other.path, manifest.manifest_path(other.path)):
-        path.rename(first.path.parent / path.name)  # as if both had begun there, and the other one last
-    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == first.path.stem
+    other = run(job(2, times=[DAYS[1]], **tables, output={"root": first.parents[2] / "other"})).path
+    for path in (other, manifest.manifest_path(other)):
+        path.rename(first.parent / path.name)  # as if both jobs had begun there
+    assert said(run(job(3, times=[DAYS[2]])).path)["run"] == first.stem
 
 
 def test_the_run_before_may_have_had_other_numbers_of_the_prior(job):
@@ -413,46 +415,100 @@ def test_the_run_before_may_have_had_other_numbers_of_the_prior(job):
     assert said(outcome.path)["run"] == first.path.stem
 
 
-def test_a_run_before_in_another_unit_is_refused(job):
+def test_a_run_before_in_another_unit_or_of_another_level_is_refused(job):
     run(job(1))
     other = job(2, times=[DAYS[1]])
     task = prepare(other, ingest(other, report=print))
+    high = other.model_copy(update={"observations": other.observations.model_copy(update={"level": 500.0})})
     celsius = replace(task.points.variable, units="degC")
-    with pytest.raises(ConfigurationError, match='its units "K", and of this one "degC"'):
-        previous_of(FolderOutput(other.root), other, times=task.points.times, variable=celsius)
+    for asked, variable, expected in (
+        (other, celsius, 'its units "K", and of this one "degC"'),
+        (high, task.points.variable, "its level null, and of this one 500.0"),
+    ):
+        with pytest.raises(ConfigurationError, match=expected):
+            previous_of(partial(earlier_runs, other.root), asked, times=task.points.times, variable=variable)
 
 
-@pytest.mark.parametrize("places", [["zarr.json"], ["zarr.json", "error_draws/time/zarr.json"]])
-def test_damaged_metadata_of_a_run_are_named_and_its_own_job_replaces_it_if_its_time_is_known(places, job):
+def spoiled(path):
+    """Damage a file of text."""
+    path.write_text(path.read_text().replace('"', "'") if path.suffix == ".json" else "")
+
+
+@pytest.mark.parametrize("place", ["zarr.json", "../KEY.sha256"])
+def test_damaged_metadata_of_a_run_are_named_and_its_own_job_replaces_it(place, job):
     first = run(job(1)).path
-    for place in places:
-        (first / place).write_text((first / place).read_text().replace('"', "'"))
-    text = refusal(lambda: run(job(2, times=[DAYS[1]])))
-    assert f"{first / places[0]} is damaged" in text
-    if len(places) > 1:
-        assert f"{first / places[0]} is damaged" in refusal(lambda: run(job(1)))
-        return
+    place = first / place if place == "zarr.json" else manifest.manifest_path(first)
+    spoiled(place)
+    assert str(place) in refusal(lambda: run(job(2, times=[DAYS[1]])))
     assert not run(job(1)).already_done
     assert said(run(job(2, times=[DAYS[1]])).path)["run"] == first.stem
 
 
-def test_a_run_whose_run_before_was_removed_is_not_solved_again_and_verify_goes_on(job):
-    first, second = run(job(1)).path, run(job(2, times=[DAYS[1]])).path
-    third = run(job(3, times=[DAYS[2]])).path
+def test_a_run_that_does_not_say_its_time_at_all_is_named_by_every_job(job):
+    first = run(job(1)).path
+    for place in ("zarr.json", "error_draws/time/zarr.json"):
+        spoiled(first / place)
+    assert f"{first / 'zarr.json'} is damaged" in refusal(lambda: run(job(1)))
+
+
+def test_a_damaged_run_is_not_passed_over_for_an_older_one(job):
+    """Its attributes, too, are checked: what job it is of is one of them."""
+    older = run(job(1, times=[DAYS[0]])).path
+    newer = run(job(1, times=[DAYS[0]], prior={**PRIOR, "variance": 50.0})).path
+    for place in (newer / "zarr.json", newer / "error_draws" / "zarr.json"):
+        kept = place.read_text()
+        place.write_text(kept.replace("cholesky", "cholesk}"))
+        assert place.read_text() != kept
+        assert f"{place} is damaged" in refusal(lambda: run(job(2, times=[DAYS[1]])))
+        place.write_text(kept)
+    assert said(run(job(2, times=[DAYS[1]])).path)["run"] in (older.stem, newer.stem)
+
+
+def test_a_run_of_another_kind_has_no_part_however_damaged(job):
+    plain = run(job(1, prior={**NUMBERS, "mean": "quadratic-latitude"})).path
+    spoiled(manifest.manifest_path(plain))
+    assert said(run(job(2, times=[DAYS[1]])).path)["run"] is None
+
+
+def test_a_time_between_two_seconds_is_not_before_itself(tmp_path, job):
+    moment = "2020-01-01T12:00:00.500"
+    _, observed = fields(np.random.default_rng(6), 1)
+    source = save(dataset(observed, [moment]), tmp_path / "half.zarr")
+    asked = job(1, observations={"source": f"zarr:{source}", "times": [moment]})
+    assert said(run(asked).path)["run"] is None
+    assert run(asked).already_done
+
+
+def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_where_that_was_removed(job):
+    first, second = run(job(1)).path, run(job(3, times=[DAYS[2]])).path
     root = first.parents[1]
+    between = run(job(3, times=[DAYS[1]])).path  # of an earlier time, and made later
+
+    def verified():
+        return CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
 
     def removed(path):  # as `cagp prune` does, which goes by whole seconds
         shutil.rmtree(path)
         manifest.manifest_path(path).unlink()
 
+    result = verified()
+    assert (result.exit_code, result.stdout.count("solved again, at most ")) == (0, 3), result.output
+    make_current(root, run_key=second.stem)
+    removed(between)
+    assert verified().stdout.count("solved again, at most ") == 2
     removed(first)
-    result = CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
-    assert result.exit_code == 0, result.output
-    assert f"{second} is not solved again: the run before, whose posterior is its mean" in result.stdout
-    assert result.stdout.count("solved again, at most ") == 1
-    removed(second)
-    result = CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
-    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, f"undamaged  {third}")
+    result = verified()
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, f"undamaged  {second}")
+    assert f"{second} is not solved again: the run before, {first.stem}, whose posterior" in result.stdout
+
+
+def test_a_run_whose_source_is_gone_is_not_solved_again(tmp_path, job):
+    path = run(job(1)).path
+    shutil.rmtree(path.parents[1] / "observations")
+    shutil.rmtree(tmp_path / "field.zarr")
+    result = CliRunner().invoke(app, ["verify", str(path.parents[1]), "--solve", "3"])
+    assert result.exit_code == 2
+    assert f"{path} is not solved again: " in result.stdout
 
 
 def test_a_map_that_does_not_hold_all_points_or_cannot_be_interpolated_is_refused_on_the_first_day(job):
@@ -481,7 +537,10 @@ def test_a_plan_counts_the_draws_of_errors(job):
     assert with_it.disk_need(60.0).run_bytes - without.disk_need(60.0).run_bytes == 4 * DRAWS * cells
     assert any(line.startswith("100 draws of the error of the map") for line in with_it.lines())
     solver = {"name": "block-gauss-seidel", "iterations": 5}
-    assert plan_job(job(1, **today, solver=solver)).disk_need(0.0).checkpoint_bytes > 0
+    sweeps = plan_job(job(1, **today, solver=solver))
+    assert sweeps.plan.checkpoint_bytes > 0
+    assert sweeps.disk_need(0.0).checkpoint_bytes == 3 * sweeps.plan.checkpoint_bytes, "two and the next one"
+    assert "2 times in one run" in refusal(lambda: plan_job(job(2, times=DAYS[:2])))
 
 
 PREVIOUS = {**NUMBERS, "mean": "previous", "persistence": 0.5}

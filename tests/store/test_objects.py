@@ -181,8 +181,11 @@ def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path
     with output_lock(tmp_path / "fresh"):
         fresh = _output(address, tmp_path / "fresh")
         (tmp_path / "fresh" / "runs" / "of-no-store.zarr").mkdir()  # not sent yet, or pruned there: no part
-        found = fresh.earlier("errors", before=before, leave_out_damaged=True)
-        assert next(found) == tmp_path / "fresh" / "runs" / f"{keys[1]}.zarr"
+        found = list(fresh.earlier("errors", before=before, leave_out_damaged=True))
+        damaged, latest, _ = found
+        assert (damaged.key, damaged.bring(), latest.key) == (keys[4], None, keys[1])
+        assert not list((tmp_path / "fresh" / "runs").glob(f"{keys[1]}*")), "fetched when it is asked for"
+        assert latest.bring() == tmp_path / "fresh" / "runs" / f"{keys[1]}.zarr"
         fetched = {path.stem for path in (tmp_path / "fresh" / "runs").glob("*.zarr")} - {"of-no-store"}
         assert fetched == {keys[1]}  # not 6, which is not earlier; 5 and 3 are damaged, 4 has no errors
         for key in (keys[4], keys[2]):
