@@ -1,4 +1,4 @@
-"""Whether an earlier run is of the same kind of job: its settings, as it states them, against those of a job."""
+"""Whether an earlier run is of the same kind of job: the settings that it states, beside those of a job."""
 
 import json
 from collections.abc import Mapping
