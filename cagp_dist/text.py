@@ -9,14 +9,16 @@ def bytes_text(count: float) -> str:
 
     Examples
     --------
-    >>> [bytes_text(count) for count in (88, 5000, 1023 * 2**10, 340 * 2**20, 2**45)]
-    ['88 B', '4.88 KiB', '0.999 MiB', '340 MiB', '32 TiB']
+    >>> [bytes_text(count) for count in (88, 1000, 5000, 1023 * 2**10, 340 * 2**20, 2**45)]
+    ['88 B', '1000 B', '4.88 KiB', '0.999 MiB', '340 MiB', '32 TiB']
     """
-    for unit in ("B", "KiB", "MiB", "GiB"):
+    if count < 1024:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
         if count < 999.5:  # above, three digits would need a power of ten
             return f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.3g} TiB"
+    return f"{count / 1024:.3g} TiB"
 
 
 def duration(seconds: float) -> str:

@@ -38,7 +38,10 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 20
-"""How long to wait for a scheduler to answer, and for its first worker."""
+"""How long to wait for a scheduler to answer."""
+
+WORKER_SECONDS = 20
+"""How long to wait for its first worker."""
 
 SETTLE_SECONDS = 0.5
 """How long no further worker must join before work begins."""
@@ -241,7 +244,8 @@ def connect(
     Raises
     ------
     ClusterError
-        If nothing answers within `CONNECT_SECONDS`, or workers have another version of the package.
+        If nothing answers within `CONNECT_SECONDS`, there is no worker within `WORKER_SECONDS`, or workers
+        have another version of the package.
     ConfigurationError
         If SLURM or PBS is asked for and dask-jobqueue is not installed, or a connection would not be
         encrypted.
@@ -292,10 +296,10 @@ def check(scheduler: str, insecure: bool = False) -> None:
 def _connected_client(scheduler: str, insecure: bool) -> "Iterator[Client]":
     with _closing(_client(scheduler, insecure)) as client:
         try:
-            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except TimeoutError as error:
             raise ClusterError(
-                f"the Dask scheduler at {scheduler} has no workers after {CONNECT_SECONDS} s; "
+                f"the Dask scheduler at {scheduler} has no workers after {WORKER_SECONDS} s; "
                 "start some with `dask worker`."
             ) from error
         yield client

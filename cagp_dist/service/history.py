@@ -10,7 +10,6 @@ digest of what was used.
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,7 @@ from cagp_dist.service.same_job import difference, settings_of
 from cagp_dist.service.task import Task
 from cagp_dist.store import schema
 from cagp_dist.store.arrays import content_sha256, read_group
-from cagp_dist.store.earlier import EarlierRuns, earlier_runs
+from cagp_dist.store.earlier import EarlierRun, EarlierRuns, earlier_runs
 from cagp_dist.store.layout import ERRORS, ERRORS_OF, STANDARDISED_ERROR
 
 if TYPE_CHECKING:
@@ -64,12 +63,16 @@ def with_history(task: Task, earlier: EarlierRuns | None = None) -> Task:
     sums, counts, runs = np.zeros(chosen.size), np.zeros(chosen.size, dtype=np.intp), list[str]()
     earlier = earlier or partial(earlier_runs, task.job.root)
     for run in earlier(ERRORS, before=points.times.min(), leave_out_damaged=True):
+        if (differs := difference(about, str(run.attributes[ERRORS_OF]))) is not None:
+            raise ConfigurationError(
+                f"{_the_run(task, run)} is of another job: {differs}. Errors under other settings do "
+                f"not tell how this job errs. {_ADVICE}"
+            )
         if (path := run.bring()) is None:
             continue
         group = read_group(path, ERRORS)
-        _check_same(group, about, path)
         index = coinciding(latitude, longitude, group["latitude"].values, group["longitude"].values)
-        _check_places(index, group, path, gridded=points.gridded)
+        _check_places(index, group, _the_run(task, run), gridded=points.gridded)
         moments, errors = group["time"].values, group[STANDARDISED_ERROR].values
         new = [at for at in np.argsort(moments)[::-1] if moments[at] not in times][: most - len(times)]
         for at in new:
@@ -147,24 +150,14 @@ def _described(task: Task) -> dict[str, object]:
     }
 
 
-def _check_same(group: "xr.Dataset", about: dict[str, object], path: Path) -> None:
-    """Refuse the errors of a job that differs in more than its times."""
-    found = difference(about, str(group.attrs[ERRORS_OF]))
-    if found is not None:
-        raise ConfigurationError(
-            f"{_the_run(path, group)} is of another job: {found}. Errors under other settings do not tell "
-            f"how this job errs. {_ADVICE}"
-        )
-
-
-def _check_places(index: Indices, group: "xr.Dataset", path: Path, *, gridded: bool) -> None:
+def _check_places(index: Indices, group: "xr.Dataset", the_run: str, *, gridded: bool) -> None:
     """Refuse errors at other places: of a grid at any other, of a table at half of them."""
     shared, theirs = int(np.count_nonzero(index >= 0)), group.sizes["point"]
     if shared == index.size == theirs or (not gridded and shared >= FEWEST_SHARED * index.size):
         return
     expected = "the same ones. Errors of another grid cannot be used" if gridded else "half of them"
     raise ConfigurationError(
-        f"{_the_run(path, group)} has errors at {theirs:,} places, among which are {shared:,} of the "
+        f"{the_run} has errors at {theirs:,} places, among which are {shared:,} of the "
         f"{index.size:,} places of this job; expected {expected}. {_ADVICE}"
     )
 
@@ -172,8 +165,5 @@ def _check_places(index: Indices, group: "xr.Dataset", path: Path, *, gridded: b
 _ADVICE = "Give this job an [output] root of its own, or leave history out."
 
 
-def _the_run(path: Path, group: "xr.Dataset") -> str:
-    return (
-        f"[recalibration] history: the run {path.stem} in {path.parent.parent}, of "
-        f"{shown(group['time'].values.max())},"
-    )
+def _the_run(task: Task, run: EarlierRun) -> str:
+    return f"[recalibration] history: the run {run.key} in {task.job.output.root}, of {shown(run.last)},"

@@ -273,7 +273,8 @@ def plan_job(
         If the solve does not fit into the memory that was allowed, or the job into what is free on the disk
         of its output folder; the text has the numbers.
     ConfigurationError
-        If the design is impossible, or depends on a remote field that was not ingested yet.
+        If the design is impossible, or depends on a remote field that was not ingested yet; or the job has
+        several times with ``mean = "previous"``.
     DataError
         If a local field is missing or damaged.
     ClusterError

@@ -284,7 +284,8 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     ConfigurationError
         If the job has several times, or all earlier runs are of other jobs.
     StoreError
-        If the run is damaged, or the metadata of one that may be it; its job, done again, replaces it.
+        If the run is damaged, or the metadata of one that may be it. In a folder its job, done again,
+        replaces it.
 
     Notes
     -----
@@ -295,10 +296,11 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     about, other = described(job, variable), ""
     for run in earlier(ERROR_DRAWS, before=time, leave_out_damaged=False):
         differs = difference(about, str(run.attributes.get(ERRORS_OF, "{}")))
-        if differs is None and (path := run.bring()) is not None:
+        if differs is not None:
+            other = other or f"{run.key}, is of another job: {differs}"
+        elif (path := run.bring()) is not None:
             assert job.prior.persistence is not None
             return Previous(time, _earlier(path, time, variable, persistence=job.prior.persistence))
-        other = other or f"{run.key}, is of another job: {differs}"
     if other:
         raise ConfigurationError(
             f'[prior] mean = "previous": the run before, {other}. Give this job an [output] root of its own, '
@@ -318,6 +320,19 @@ def described(job: Job, variable: Variable) -> dict[str, object]:
     }
 
 
+def check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Array, *, of: str) -> None:
+    """Raise `ConfigurationError` if a point (n,) is in no cell of a map; the message says ``of`` what run."""
+    outside = cells.outside(latitude_degrees, longitude_degrees)
+    if outside.any():
+        first = int(np.flatnonzero(outside)[0])
+        raise ConfigurationError(
+            f'[prior] mean = "previous": the map of {of} does not hold {np.count_nonzero(outside):,} of '
+            f"{outside.size:,} points, such as {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} "
+            "E. Give [design] map an area with all points and targets; where runs with a smaller one are "
+            "there already, with an [output] root of its own."
+        )
+
+
 def _earlier(path: Path, time: np.datetime64, variable: Variable, *, persistence: float) -> Earlier:
     """Read the map of a run, and the draws of its error."""
     verify(path)
@@ -335,16 +350,3 @@ def _earlier(path: Path, time: np.datetime64, variable: Variable, *, persistence
         errors=draws.reshape(len(draws), -1).T,
         sha256=content_sha256(group[[name]].merge(errors[[ERROR_DRAW]])),
     )
-
-
-def check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Array, *, of: str) -> None:
-    """Raise `ConfigurationError` if a point (n,) is in no cell of a map; the message says ``of`` what run."""
-    outside = cells.outside(latitude_degrees, longitude_degrees)
-    if outside.any():
-        first = int(np.flatnonzero(outside)[0])
-        raise ConfigurationError(
-            f'[prior] mean = "previous": the map of {of} does not hold {np.count_nonzero(outside):,} of '
-            f"{outside.size:,} points, such as {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} "
-            "E. Give [design] map an area with all points and targets; where runs with a smaller one are "
-            "there already, with an [output] root of its own."
-        )

@@ -17,7 +17,7 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.recalibration import NOT_ASKED
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.store import layout
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.arrays import content_sha256, read_group
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.layout import ERROR_DRAWS
 from cagp_dist.store.publish import verify
@@ -150,30 +150,32 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
         raise NotSolvedAgainError(
             f"{run} is not solved again: its observations are not in {run.parents[1] / 'observations'}."
         )
+    key, made_from = "content_sha256", json.loads(attributes["provenance"])
+    if content_sha256(field) != made_from[key]:
+        raise NotSolvedAgainError(
+            f"{run} is not solved again: {job.observations.source} holds other observations than those that "
+            "it was made from."
+        )
     named = json.loads(attributes.get("previous", "{}")).get("run")
     before = None if named is None else run.with_name(f"{named}.zarr")
-    if before is not None and not before.is_dir():
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: the run before, {named}, whose posterior is its mean, was removed."
-        )
-    found = [] if before is None else [run_at(before, ERROR_DRAWS)]
     try:
+        found = [] if before is None else [run_at(before, ERROR_DRAWS)]
         task = prepare(job, field, earlier=lambda *_, **__: filter(None, found))
     except (ConfigurationError, DataError) as error:
         raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
+    except StoreError as error:
+        if before is None or before.is_dir():
+            raise
+        raise NotSolvedAgainError(
+            f"{run} is not solved again: the run before, {named}, whose posterior is its mean, is not there."
+        ) from error
     if getattr(task.solver, "computational_share", None) is not None:
         raise NotSolvedAgainError(
             f"{run} is not solved again: its computational_share chose the iterations for all points "
             "together."
         )
-    key = "content_sha256"
-    if task.provenance[key] != json.loads(attributes["provenance"])[key]:
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: {job.observations.source} holds other observations than those that "
-            "it was made from."
-        )
     key = "previous_sha256"
-    if task.provenance.get(key) != json.loads(attributes["provenance"]).get(key):
+    if task.provenance.get(key) != made_from.get(key):
         raise NotSolvedAgainError(
             f"{run} is not solved again: the run before, {named}, whose posterior is its mean, was replaced."
         )

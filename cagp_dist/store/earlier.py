@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,9 +19,19 @@ LEFT_OUT = "the run %s is left out of the earlier ones: %s"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, eq=False)
+class DamagedRun:
+    """A run of which no more is known than a time and what is wrong with it; of its time it comes first."""
+
+    last: np.datetime64
+    key: str
+    damage: StoreError
+    made: str = "~"
+
+
+@dataclass(frozen=True, eq=False)
 class EarlierRun:
-    """A run of an earlier time, from its metadata; runs are sorted by time, then by when they were made.
+    """A run of an earlier time, from its metadata.
 
     Attributes
     ----------
@@ -33,14 +43,15 @@ class EarlierRun:
     attributes : mapping of str to object
         Of the group that was asked for.
     bring : callable
-        Gives its path; from an object store it is fetched then. None if it was left out there, as damaged.
+        Gives its path; from an object store it is fetched then. None if it was removed meanwhile, or left out
+        there, as damaged.
     """
 
     last: np.datetime64
     made: str
     key: str
-    attributes: Mapping[str, object] = field(compare=False)
-    bring: Callable[[], Path | None] = field(compare=False)
+    attributes: Mapping[str, object]
+    bring: Callable[[], Path | None]
 
 
 class EarlierRuns(Protocol):
@@ -75,23 +86,29 @@ def earlier_runs(
     Raises
     ------
     StoreError
-        If the metadata of a run are damaged that may be of an earlier time.
+        If the metadata of a run are damaged, when its turn comes; at once if they do not say its time.
 
     Notes
     -----
     Cost: two small files of each run in the folder.
     """
     found = (
-        _in_folder(run, group, before=whole_seconds(before), leave_out_damaged=leave_out_damaged)
+        _in_folder(run, group, leave_out_damaged=leave_out_damaged)
         for run in (folder / "runs").glob("*.zarr")
     )
     yield from latest_first(found, before=before)
 
 
-def latest_first(found: Iterable[EarlierRun | None], *, before: np.datetime64) -> Iterator[EarlierRun]:
-    """Sort runs, and leave those out that are not before a moment."""
+def latest_first(
+    found: Iterable[EarlierRun | DamagedRun | None], *, before: np.datetime64
+) -> Iterator[EarlierRun]:
+    """Sort runs, and leave those out that are not before a moment; raise at one that is damaged."""
     moment = whole_seconds(before)
-    yield from sorted((run for run in found if run is not None and run.last < moment), reverse=True)
+    runs = [run for run in found if run is not None and run.last < moment]
+    for run in sorted(runs, key=lambda run: (run.last, run.made, run.key), reverse=True):
+        if isinstance(run, DamagedRun):
+            raise run.damage
+        yield run
 
 
 def whole_seconds(moment: np.datetime64) -> np.datetime64:
@@ -115,19 +132,28 @@ def run_at(path: Path, group: str) -> EarlierRun | None:
     return run_of(path.stem, manifest.checked(path, "zarr.json"), group, lambda: path)
 
 
-def _in_folder(run: Path, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> EarlierRun | None:
+def _in_folder(run: Path, group: str, *, leave_out_damaged: bool) -> EarlierRun | DamagedRun | None:
     try:
         return run_at(run, group)
     except StoreError as damage:
-        if not (run / group / "zarr.json").is_file():
+        if not _has(run, group):
             return None  # of another kind; or removed meanwhile, where the folder is not locked
         if leave_out_damaged:
             _log.warning(LEFT_OUT, run.stem, damage)
             return None
         last = _last_time(run, group)
-        if last is None or last < before:
+        if last is None:
             raise
-        return None  # its own job, which comes later, replaces it
+        return DamagedRun(last, run.stem, damage)
+
+
+def _has(run: Path, group: str) -> bool:
+    """Whether a run has a group, by its manifest; where that is damaged, by its files."""
+    file = f"{group}/zarr.json"
+    try:
+        return file in manifest.digests_of(run)
+    except StoreError:
+        return (run / file).is_file()
 
 
 def _last_time(run: Path, group: str) -> np.datetime64 | None:

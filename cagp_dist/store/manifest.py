@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from cagp_dist.digest import file_sha256
@@ -75,10 +76,14 @@ def compare(run_path: Path) -> None:
 
 def checked(run_path: Path, file: str) -> bytes:
     """Read one small file of a run, and compare it with the manifest; raises as `compare`."""
-    listed = digests_of(run_path)
-    if file not in listed or _digest(run_path / file) != listed[file]:
+    listed, path = digests_of(run_path), run_path / file
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if sha256(content).hexdigest() != listed.get(file):
         raise _damaged(run_path, file)
-    return (run_path / file).read_bytes()
+    return content
 
 
 def _damaged(run_path: Path, file: str) -> StoreError:
@@ -189,6 +194,10 @@ def _digest(path: Path) -> str:
     try:
         return file_sha256(path)
     except OSError as error:
-        raise StoreError(
-            f"{path} cannot be read: {error.strerror}. Check the health of the disk, or restore the file."
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path} cannot be read: {error.strerror}. Check the health of the disk, or restore the file."
+    )

@@ -91,8 +91,10 @@ class PublishedObjects:
                     raise
         raise BusyError(f"the run {key} at {self.address} was replaced twice while it was read. Try again.")
 
-    def metadata(self, key: str) -> bytes | None:
-        """Read the metadata of a run, ``zarr.json`` of its root, without fetching it; None if it is gone.
+    def metadata(self, key: str, *, group: str) -> bytes | None:
+        """Read the metadata of a run, ``zarr.json`` of its root, without fetching it.
+
+        None if it is gone, or has no such group.
 
         Raises
         ------
@@ -108,7 +110,7 @@ class PublishedObjects:
             return None
         try:
             upload, digests = self._digests(key, marker.data)
-            return self._read(upload, "zarr.json", digests)
+            return self._read(upload, "zarr.json", digests) if f"{group}/zarr.json" in digests else None
         except DamagedRunError:
             if self.bucket.marker(manifest_of(key)) != marker:
                 return None  # removed, or replaced, meanwhile

@@ -145,7 +145,7 @@ class ObjectOutput:
             return self.work.published(key) or self.objects.fetch(key, self.folder)
 
         def found(key: str) -> EarlierRun | None:
-            metadata = unless_damaged(self.objects.metadata, key)
+            metadata = unless_damaged(partial(self.objects.metadata, group=group), key)
             if metadata is None:
                 return None
             return run_of(key, metadata, group, partial(unless_damaged, fetched, key))

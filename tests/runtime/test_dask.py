@@ -221,7 +221,8 @@ def empty_cluster():
         yield opened
 
 
-def test_a_scheduler_without_workers(empty_cluster, impatient):
+def test_a_scheduler_without_workers(empty_cluster, monkeypatch):
+    monkeypatch.setattr(runtime_dask, "WORKER_SECONDS", 0.5)
     with pytest.raises(ClusterError, match=r"has no workers after 0.5 s; start some with `dask worker`"):
         open_executor(empty_cluster.scheduler.address).__enter__()
     with (

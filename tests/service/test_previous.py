@@ -453,15 +453,21 @@ def test_a_run_that_does_not_say_its_time_at_all_is_named_by_every_job(job):
 
 def test_a_damaged_run_is_not_passed_over_for_an_older_one(job):
     """Its attributes, too, are checked: what job it is of is one of them."""
-    older = run(job(1, times=[DAYS[0]])).path
-    newer = run(job(1, times=[DAYS[0]], prior={**PRIOR, "variance": 50.0})).path
-    for place in (newer / "zarr.json", newer / "error_draws" / "zarr.json"):
+    runs = [run(job(1, times=[DAYS[0]], prior={**PRIOR, "variance": each})).path for each in (60.0, 50.0)]
+    last = max(runs, key=lambda path: (read_group(path).attrs["date_created"], path.stem))
+    for place in (last / "zarr.json", last / "error_draws" / "zarr.json"):
         kept = place.read_text()
         place.write_text(kept.replace("cholesky", "cholesk}"))
         assert place.read_text() != kept
         assert f"{place} is damaged" in refusal(lambda: run(job(2, times=[DAYS[1]])))
         place.write_text(kept)
-    assert said(run(job(2, times=[DAYS[1]])).path)["run"] in (older.stem, newer.stem)
+    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == last.stem
+
+
+def test_a_damaged_run_has_no_part_where_a_later_one_is_the_run_before(job):
+    first, later = run(job(1)).path, run(job(2, times=[DAYS[1]])).path
+    spoiled(first / "zarr.json")
+    assert said(run(job(3, times=[DAYS[2]])).path)["run"] == later.stem
 
 
 def test_a_run_of_another_kind_has_no_part_however_damaged(job):
@@ -499,7 +505,10 @@ def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_whe
     removed(first)
     result = verified()
     assert (result.exit_code, result.stdout.splitlines()[0]) == (2, f"undamaged  {second}")
-    assert f"{second} is not solved again: the run before, {first.stem}, whose posterior" in result.stdout
+    assert (
+        f"{second} is not solved again: the run before, {first.stem}, whose posterior is its mean, is"
+        in result.stdout
+    )
 
 
 def test_a_run_whose_source_is_gone_is_not_solved_again(tmp_path, job):

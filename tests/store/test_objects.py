@@ -173,7 +173,7 @@ def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path
             if day != 4:
                 groups["errors"] = errors_group(**at, errors=np.array([[0.5, -1.0]]))
             output.publish(groups, run_key=key, attributes={})
-    for day, file in ((5, "errors/zarr.json"), (3, "zarr.json")):
+    for day, file in ((5, "errors/zarr.json"), (4, "zarr.json"), (3, "zarr.json")):
         damaged = next(name for name in server.objects if re.search(f"{keys[day - 1]}-.*.zarr/{file}", name))
         server.objects[damaged] = (b" ", server.objects[damaged][1])
 
@@ -190,6 +190,7 @@ def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path
         assert fetched == {keys[1]}  # not 6, which is not earlier; 5 and 3 are damaged, 4 has no errors
         for key in (keys[4], keys[2]):
             assert f"the run {key} is left out of the earlier ones: {address}/runs/{key}-" in caplog.text
+        assert keys[3] not in caplog.text, "it has no such group, however damaged it is"
         with pytest.raises(DamagedRunError, match=f"{address}/runs/{keys[2]}-.*/zarr.json is damaged"):
             next(fresh.earlier("errors", before=before, leave_out_damaged=False))
 

@@ -87,8 +87,12 @@ def purpose(scenario: Scenario) -> str:
 
 def _ended(mark: str, seconds: float) -> list[str]:
     """Wait for what was started with a mark; kill what is still there, and give its command lines."""
-    until = time.monotonic() + seconds
-    while (there := _marked(mark)) and time.monotonic() < until:
+    until, looks = time.monotonic() + seconds, 0
+    while looks < 2:  # a process that has just begun has no environment yet, for a moment
+        there = _marked(mark)
+        looks = 0 if there else looks + 1
+        if time.monotonic() > until:
+            break
         time.sleep(0.1)
     for number in there:
         with suppress(ProcessLookupError):
