@@ -21,7 +21,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class DamagedRun:
-    """A run of which no more is known than a time and what is wrong with it; of its time it comes first."""
+    """A run whose metadata are damaged, with the time that its group says.
+
+    Among the runs of one time it is taken to be the last made ("~" sorts after all dates): it may be the one.
+    """
 
     last: np.datetime64
     key: str
