@@ -1,6 +1,5 @@
 """Clusters that are lost, frozen or idle: a result, or a named error by its deadline."""
 
-import itertools
 import os
 import signal
 import threading
@@ -122,37 +121,36 @@ def test_a_worker_that_goes_on_has_no_full_disk_any_more():
 
 
 def test_a_worker_that_never_answers_is_asked_once_and_given_up(monkeypatch):
-    """Whatever it is asked hangs: at most one such call at a time, and the looks go on meanwhile."""
+    """Whatever it is asked hangs: it is asked anew only after 40.05 s, and the looks go on meanwhile."""
+    clock = [0.0]
+    monkeypatch.setattr(supervision, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(supervision, "ASK_SECONDS", 0.05)
-    client, answered, asked, most = Stub({"a": worker(status="paused")}), threading.Event(), [], [0]
+    client, answers, asked = Stub({"a": worker(status="paused")}), threading.Event(), threading.Semaphore(0)
     client.disks = {"a": FULL}
-    answer = client.run
+    answer, calls = client.run, []
+    watch = Watch(client, Deadlines(silence_seconds=20.0, idle_seconds=1e6), ["a"])
 
     def run(function, **settings):
-        asked.append(time.monotonic())
-        assert answered.wait(30.0)
+        calls.append(clock[0])
+        asked.release()
+        assert answers.wait(60.0)
         return answer(function, **settings)
 
-    def hanging():
-        return sum(thread.name == "cagp-call" for thread in threading.enumerate())
+    def look_until(end):
+        while clock[0] < end:
+            client.workers["a"]["last_seen"] = clock[0]
+            watch.look()
+            clock[0] += 1.0
 
     monkeypatch.setattr(client, "run", run)
-    before, watch = hanging(), Watch(client, Deadlines(silence_seconds=0.2), ["a"])
-    until = time.monotonic() + 1.2
-    while time.monotonic() < until:
-        client.workers["a"]["last_seen"] = time.monotonic()
-        watch.look()
-        most[0] = max(most[0], hanging() - before)
-        time.sleep(0.01)
-    assert 2 <= len(asked) <= 3, "each is given up after 0.45 s"
-    assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= 0.45
-    assert most[0] <= len(asked)
-    answered.set()
-    client.workers["a"]["last_seen"] = time.monotonic()
-    watch.look()
-    watch.look()
+    look_until(120.0)
+    for _ in range(3):
+        assert asked.acquire(timeout=30.0)
+    assert calls == [0.0, 42.0, 84.0], "given up at the first look after 40.05 s, asked at the next"
+    answers.set()
+    assert watch._question.done(30.0)
     with pytest.raises(ClusterError, match=r"/spill/a on worker a has 1 MiB free"):
-        watch.check_disks()
+        look_until(clock[0] + 1.0)
 
 
 def test_a_disk_that_takes_what_is_due_is_not_full():
