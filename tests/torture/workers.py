@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.core import Status
 
 import cagp_dist as cagp
 from cagp_dist.errors import ClusterError
@@ -144,10 +145,14 @@ class Disturbed:
 
 
 def _wait_for_another(cluster: LocalCluster, victim: int) -> None:
-    """Wait until there are two workers again."""
+    """Wait until there are two workers again.
+
+    Until a nanny has heard from its new worker, it may not notice that it was killed.
+    """
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
-        there = {nanny.pid for nanny in cluster.workers.values() if nanny.pid}
+        nannies = cluster.workers.values()
+        there = {nanny.pid for nanny in nannies if nanny.pid and nanny.process.status is Status.running}
         if victim not in there and len(there) == 2:
             return
         if time.monotonic() > until:
