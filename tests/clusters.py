@@ -12,13 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import dask
 from distributed import Client, LocalCluster
 
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Client]:
-    """Client of a fresh cluster of ``workers`` processes with one thread each."""
+    """Client of a fresh cluster of ``workers`` processes with one thread each, whose nannies stay.
+
+    15 s after a worker was lost Dask looks for another by its name, and where that one has just been killed
+    in its turn it gives up the nanny.
+    """
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,

@@ -9,11 +9,13 @@ A checkpoint is written under another name, flushed to the disk and renamed; the
 is damaged, or of another solve, is passed over for the one before.
 """
 
+import errno
 import json
 import logging
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,21 +104,33 @@ class Folder:
     path: Path
 
     def write(self, name: str, array: Array) -> bool:
-        """Write an array; False where this process does not see the folder."""
+        """Write an array; False where this process does not see the folder.
+
+        It is there whole or not at all: beside the folder first, under a name of this attempt alone. A
+        cluster gives the task of a worker that it has lost to another, and the lost one may have written a
+        part, or go on writing.
+        """
         if not self.path.is_dir():
             return False
+        final = self.path / name
+        attempt = self.path.with_name(f".{self.path.name.lstrip('.')}-{uuid.uuid4().hex}")
         rows = max(1, CHUNK_BYTES * len(array) // max(array.nbytes, 1)) if array.ndim else 1
-        with disk_errors(self.path / name):
-            created = zarr.create_array(
-                os.fspath(self.path / name),
-                shape=array.shape,
-                chunks=(min(max(len(array), 1), rows), *(max(size, 1) for size in array.shape[1:])),
-                dtype=array.dtype,
-                compressors=[Crc32cCodec()],
-                fill_value=np.nan if array.dtype.kind == "f" else 0,
-                config={"write_empty_chunks": True},
-            )
-            created[...] = array
+        with disk_errors(final):
+            try:
+                created = zarr.create_array(
+                    os.fspath(attempt),
+                    shape=array.shape,
+                    chunks=(min(max(len(array), 1), rows), *(max(size, 1) for size in array.shape[1:])),
+                    dtype=array.dtype,
+                    compressors=[Crc32cCodec()],
+                    fill_value=np.nan if array.dtype.kind == "f" else 0,
+                    config={"write_empty_chunks": True},
+                )
+                created[...] = array
+                final.parent.mkdir(parents=True, exist_ok=True)
+                _rename(attempt, final)
+            finally:
+                shutil.rmtree(attempt, ignore_errors=True)
         return True
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
@@ -134,6 +148,15 @@ class Folder:
                 f"the checkpoint {self.path} cannot be read: {error}. Remove it and run the same job again."
             ) from error
         return np.asarray(found)
+
+
+def _rename(attempt: Path, final: Path) -> None:
+    """Rename a folder, unless another attempt has been there before: it wrote the same."""
+    try:
+        os.rename(attempt, final)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
-import dask
 import numpy as np
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 
 import cagp_dist as cagp
 from cagp_dist.errors import ClusterError
@@ -20,7 +19,7 @@ from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.supervision import Call
 from cagp_dist.store.checkpoints import Checkpoints
 
-from ..clusters import Processes
+from ..clusters import Processes, local_cluster
 from ..oracle import assert_same_bits
 from ..problems import RegressionProblem, regression_problem
 from .rows import Row
@@ -49,13 +48,7 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
     row = Row("SIGKILL of a worker during a solve")
     problem = regression_problem(points, q=100, lengthscale=0.1)
     expected = [solved(problem, solver, SerialExecutor()) for solver in SOLVERS]
-    with (
-        # 15 s after a worker was lost Dask looks whether there is another by its name, and if that was just
-        # killed in its turn gives up the nanny
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    with local_cluster(2) as client:
         client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
         undisturbed = [
             timed(partial(solved, problem, solver, DaskExecutor(client)), repetitions=3) for solver in SOLVERS
@@ -64,7 +57,7 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
             if row.runs == count:
                 break
             client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
-            victim = list(cluster.workers.values())[rng.integers(2)].pid
+            victim = list(client.cluster.workers.values())[rng.integers(2)].pid
             kept = Checkpoints(folder / f"kept-{rng.integers(2**40)}", seconds=1.0)
             call = partial(solved, problem, SOLVERS[which], DaskExecutor(client), checkpoints=kept)
             disturbed = Disturbed(
@@ -78,7 +71,7 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
                 if not disturbed.judge(row, expected[which]):
                     return row
                 row.took(disturbed.seconds, undisturbed[which])
-                _wait_for_another(cluster, victim)
+                _wait_for_another(client.cluster, victim)
     row.must_have("kills hit a solve", row.runs, at_least=count)
     shortest, longest = min(undisturbed), max(undisturbed)
     row.notes.append(f"undisturbed solves take {shortest:.1f} to {longest:.1f} s on two workers")
