@@ -18,11 +18,11 @@ def may_mount(folder: Path) -> bool:
         return False
     mounted = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]
     try:
-        if subprocess.run(mounted, capture_output=True, timeout=60.0).returncode:
+        if subprocess.run(mounted, capture_output=True, timeout=300.0).returncode:
             return False
     except FileNotFoundError:
         return False
-    subprocess.run(["umount", folder], check=True, timeout=60.0)
+    subprocess.run(["umount", folder], check=True, timeout=300.0)
     return True
 
 
@@ -30,15 +30,15 @@ def may_mount(folder: Path) -> bool:
 def small_file_system(place: Path) -> Iterator[Callable[..., None]]:
     """Mount a file system on a folder, and give a function that says what is to be free there."""
     place.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", place], check=True, timeout=60.0)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", place], check=True, timeout=300.0)
 
     def change(*, size: int = 2**27, nr_inodes: int = 10_000) -> None:
         now = os.statvfs(place)
         pages = now.f_blocks - now.f_bfree + size // now.f_frsize
         options = f"remount,size={pages * now.f_frsize},nr_inodes={now.f_files - now.f_ffree + nr_inodes}"
-        subprocess.run(["mount", "-o", options, place], check=True, timeout=60.0)
+        subprocess.run(["mount", "-o", options, place], check=True, timeout=300.0)
 
     try:
         yield change
     finally:
-        subprocess.run(["umount", "--lazy", place], check=True, timeout=60.0)
+        subprocess.run(["umount", "--lazy", place], check=True, timeout=300.0)

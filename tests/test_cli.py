@@ -643,7 +643,7 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path):
             break
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "Interrupted." in err
     assert "Traceback" not in err

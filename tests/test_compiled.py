@@ -368,15 +368,21 @@ def test_triangles_times_columns_and_back(m, r, transposed):
 
 @needs_compilation
 def test_products_release_the_interpreter():
-    """Another thread works on while a product of about 0.2 s runs."""
+    """Another thread works on while a product of about 0.2 s runs; on a busy machine at some time."""
     X, columns = points(6000, 3), np.ones((6000, 8))
-    worker = threading.Thread(target=product, args=(FAMILIES[1], X, X, columns), kwargs={"shape": (128, 256)})
-    worker.start()
-    turns = 0
-    while worker.is_alive():
-        time.sleep(0.002)
-        turns += 1
-    assert turns > 5
+
+    def turns():
+        worker = threading.Thread(
+            target=product, args=(FAMILIES[1], X, X, columns), kwargs={"shape": (128, 256)}
+        )
+        worker.start()
+        counted = 0
+        while worker.is_alive():
+            time.sleep(0.002)
+            counted += 1
+        return counted
+
+    assert any(turns() > 5 for _ in range(20))
 
 
 def test_code_is_compiled_also_where_nothing_can_be_kept_on_disk(monkeypatch, caplog):

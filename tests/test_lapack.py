@@ -192,16 +192,20 @@ def test_what_is_no_stack_of_squares_is_refused(shape):
 
 
 def test_work_releases_the_interpreter():
-    """Another thread works on while one factorisation of about 0.1 s runs."""
+    """Another thread works on while one of about 0.1 s runs; on a busy machine at some time."""
     stack = positive_definite(1, 1500)
-    with single_threaded_blas():
-        worker = threading.Thread(target=cholesky_in_place, args=(stack,))
+
+    def turns():
+        worker = threading.Thread(target=cholesky_in_place, args=(stack.copy(),))
         worker.start()
-        turns = 0
+        counted = 0
         while worker.is_alive():
             time.sleep(0.001)
-            turns += 1
-    assert turns > 5
+            counted += 1
+        return counted
+
+    with single_threaded_blas():
+        assert any(turns() > 5 for _ in range(20))
 
 
 @pytest.mark.parametrize("n", [9, 10, 23])

@@ -134,8 +134,8 @@ def test_after_its_time_a_peer_is_stopped_with_its_children(tmp_path, small):
         "child = subprocess.Popen(['sleep', '600']); "
         f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(600)"
     )
-    line = line_of(fake_peer(tmp_path, change), small, Settings(tmp_path, time_limit_seconds=1.5))
-    assert line.outcome == "not done after 1.5 s"
+    line = line_of(fake_peer(tmp_path, change), small, Settings(tmp_path, time_limit_seconds=10.0))
+    assert line.outcome == "not done after 10 s"
     _until(lambda: _gone(int(note.read_text())))
 
 
@@ -156,7 +156,7 @@ def test_an_interrupted_comparison_leaves_nothing_running(tmp_path):
     note = tmp_path / "started"
     _until(lambda: note.exists() and note.read_text() != "")
     suite.terminate()
-    assert suite.wait(10.0) == 143
+    assert suite.wait(300.0) == 143
     assert _gone(int(note.read_text()))
 
 
@@ -164,7 +164,7 @@ def _gone(process: int) -> bool:
     return not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE
 
 
-def _until(reached: Callable[[], bool], *, seconds: float = 20.0) -> None:
+def _until(reached: Callable[[], bool], *, seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < end, "it did not happen in time"
@@ -172,7 +172,7 @@ def _until(reached: Callable[[], bool], *, seconds: float = 20.0) -> None:
 
 
 def test_memory_of_children_counts(tmp_path, small, settings):
-    child = "import time; held = b'.' * (300 * 2**20); time.sleep(0.8)"
+    child = "import time; held = b'.' * (300 * 2**20); time.sleep(3.0)"
     change = f"clock.seconds['build'] = 9.0; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     line = line_of(fake_peer(tmp_path, change), small, settings)
     assert line.figures["peak_mebibytes"] > 300.0

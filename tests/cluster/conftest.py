@@ -69,7 +69,7 @@ def serial_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("serial")
     (folder / "small.toml").write_text(JOB)
     subprocess.run(
-        [CAGP, "run", "small.toml", "--scheduler", "serial"], cwd=folder, check=True, timeout=120, text=True
+        [CAGP, "run", "small.toml", "--scheduler", "serial"], cwd=folder, check=True, timeout=600, text=True
     )
     return current_run(folder / "out")
 

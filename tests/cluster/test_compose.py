@@ -63,7 +63,7 @@ def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_i
         job, (scheduler,) = start("job"), containers["scheduler"]
         job.wait_for(f"on Dask cluster tls://127.0.0.1:{scheduler_port}")
         scheduler.kill()
-        assert job.exit_code(timeout=240.0) == 0, job.log() + scheduler.log()
+        assert job.exit_code(timeout=600) == 0, job.log() + scheduler.log()
         assert scheduler.starts == 2
         assert "Traceback" not in job.log()
         assert "attempt 1 of 3 ended" in job.log()
@@ -223,7 +223,7 @@ class _Container:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(timeout=20)
+                self._process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._keeper.join()
@@ -259,7 +259,7 @@ class _Container:
             env=self._environment,
             check=False,
             capture_output=True,
-            timeout=30,
+            timeout=600,
         )
         return run.returncode == 0
 
@@ -272,11 +272,11 @@ class _Container:
 
     def page(self, name: str) -> str:
         """What a browser is shown."""
-        with urlopen(f"http://127.0.0.1:{self._port}/{name}", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{self._port}/{name}", timeout=600) as answer:
             return str(answer.read().decode())
 
     def _wait(self, there: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 300.0
         while not there():
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.1)

@@ -642,7 +642,7 @@ def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path,
                 os.kill(process, signal.SIGKILL)
                 while killed in client.scheduler_info(n_workers=-1)["workers"]:
                     time.sleep(0.01)
-                client.wait_for_workers(2, timeout=60)  # there is never a moment without any
+                client.wait_for_workers(2, timeout=300)  # there is never a moment without any
 
         found = problem.condition(
             solver,

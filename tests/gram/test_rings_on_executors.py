@@ -182,7 +182,7 @@ def test_a_worker_killed_between_factors_and_solve_changes_no_bit(references):
         assert held[victim] > 0
         os.kill(process, signal.SIGKILL)
         np.testing.assert_array_equal(rings.solve(fields), references["mirrored"]["solve"])
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=300)
         assert victim not in client.run(os.getpid) or client.run(os.getpid)[victim] != process
         np.testing.assert_array_equal(rings.inverse_diagonal(), references["mirrored"]["inverse diagonal"])
         assert logdet == references["mirrored"]["logdet"]

@@ -201,7 +201,7 @@ def test_a_browser_shows_the_chosen_time(daily, tmp_path) -> None:
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
     shown = subprocess.run(
         [BROWSER, *options, "--virtual-time-budget=2000", "--dump-dom", f"file://{tmp_path}/page.html"],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=600,
     ).stdout  # fmt: skip
     assert "The maps show time 4 of 5, 4 January 2017, 12:00 UTC." in shown
     assert re.search(r'<image [^>]*id="mean-image[^>]*', shown)

@@ -60,7 +60,7 @@ def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():
 
             posterior = problem.condition(solver, executor=executor, progress=kill_one)
             assert_same_bits(posterior, problem.condition(solver, executor=SerialExecutor()))
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=300)
             assert victims[0] not in process_ids(client)
 
 
@@ -73,7 +73,7 @@ def test_a_new_worker_takes_the_place_of_a_lost_one(monkeypatch):
         lost, process = next(iter(client.run(os.getpid).items()))
         os.kill(process, signal.SIGKILL)
         wait_until(lambda: lost not in client.scheduler_info(n_workers=-1)["workers"])
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=300)
         executor.gather([executor.submit(time.sleep, 1.5)])  # long enough for many looks at the cluster
         there = client.run(os.getpid)
         assert lost not in there
@@ -163,7 +163,7 @@ def test_address_where_nobody_answers(impatient):
         ClusterError, match=rf"no Dask scheduler answers at {address} .*`dask scheduler` runs"
     ):
         open_executor(address).__enter__()
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 60.0
 
 
 def test_address_that_is_no_address(impatient):

@@ -21,7 +21,7 @@ class Value:
     """Something that can be watched while it lives."""
 
 
-def settle(condition, seconds=5.0):
+def settle(condition, seconds=60.0):
     """Wait until a condition holds: threads let go of values a moment after they are done."""
     limit = time.monotonic() + seconds
     while not condition() and time.monotonic() < limit:
@@ -36,10 +36,10 @@ def occupy(executor):
 
     def hold():
         started.set()
-        released.wait(10.0)
+        released.wait(60.0)
 
     holding = executor.submit(hold)
-    assert started.wait(10.0)  # by now it runs, whether somebody holds its handle or not
+    assert started.wait(60.0)  # by now it runs, whether somebody holds its handle or not
     del holding
     return released
 

@@ -397,7 +397,7 @@ def test_a_job_file_that_was_damaged_anywhere_is_a_job_or_a_configuration_error(
             outcomes.add("job")
         except ConfigurationError as error:
             outcomes.add("named" if str(path) in str(error) else str(error))
-        assert time.monotonic() - started < 10.0
+        assert time.monotonic() - started < 60.0
     assert outcomes == {"job", "named"}
 
 

@@ -138,11 +138,11 @@ def test_what_takes_longer_than_the_grace_is_cut_off(monkeypatch, capsys):
 
     def work_on():
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(20.0)
+        time.sleep(300.0)
 
     with pytest.raises(typer.Exit) as ended, reported_errors(debug=False):
         work_on()
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 150.0
     assert ended.value.exit_code == 143
     assert "Terminated. What was published before is unchanged" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
@@ -168,17 +168,17 @@ def test_the_same_command_goes_on_after_a_signal(number, tmp_path):
     wanted = 0
     for _ in range(2):
         with subprocess.Popen(command, cwd=tmp_path / "cut", stderr=subprocess.PIPE, text=True) as process:
-            wanted, until = wanted + 3, time.monotonic() + 120.0
+            wanted, until = wanted + 3, time.monotonic() + 600.0
             while newest(tmp_path / "cut") < wanted:
                 assert process.poll() is None
                 assert time.monotonic() < until
                 time.sleep(0.02)
             process.send_signal(number)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=300)
         assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL), errors
         wanted = newest(tmp_path / "cut")
     for folder in ("cut", "whole"):
-        subprocess.run(command, cwd=tmp_path / folder, check=True, capture_output=True, timeout=240)
+        subprocess.run(command, cwd=tmp_path / folder, check=True, capture_output=True, timeout=600)
     runs = [next((tmp_path / folder / "out" / "runs").glob("*.zarr")) for folder in ("cut", "whole")]
     assert_same_posterior(*runs)
 

@@ -108,7 +108,7 @@ class Turns:
     def wait(self, who: str) -> None:
         """Call it before each request."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._turns[0][0] == who, timeout=60.0)
+            assert self._changed.wait_for(lambda: self._turns[0][0] == who, timeout=600)
 
     def done(self, who: str) -> None:
         """Call it after each request."""
