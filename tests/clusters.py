@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -31,13 +30,6 @@ def local_cluster(workers: int) -> Iterator[Client]:
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
-
-
-def closed_port() -> int:
-    """A port of this machine where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 START_SECONDS = 120.0

@@ -1,7 +1,6 @@
 """A small job, its serial result and the comparison of two published runs."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 import xarray as xr
 
 from ..jobs import job_text, map_grid, random_points
+from ..ports import closed_port
 
 REPOSITORY = Path(__file__).parents[2]
 CAGP = Path(sys.executable).with_name("cagp")
@@ -41,13 +41,7 @@ def environment() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     """A function that names a TCP port of loopback which nobody listens on."""
-
-    def take() -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    return take
+    return closed_port
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,16 @@ import json
 import logging
 import os
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import _decode, cds_cache, files
+from cagp_dist.era5 import _decode, cds, cds_cache, files
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.cds import open_cds
 from cagp_dist.era5.cds_client import Patience, open_store
@@ -56,6 +58,15 @@ def decode_here(monkeypatch):
             files._raise_told(Path(job["folder"]), path)
 
     monkeypatch.setattr(files, "run_child", run)
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between two looks at the queue; only they take time, and nobody waits for them."""
+    made = []
+    clock = SimpleNamespace(monotonic=lambda: sum(made), sleep=made.append)
+    monkeypatch.setattr(cds, "time", clock)
+    return made
 
 
 def asked(request):
@@ -136,7 +147,7 @@ def test_a_preliminary_field_is_asked_for_again_when_the_final_one_should_be_the
 
 
 def test_who_does_not_need_the_answer_waits_briefly_and_asks_once_a_day(
-    server, tmp_path, monkeypatch, caplog
+    server, tmp_path, monkeypatch, caplog, pauses
 ):
     """What is in the cache stays usable, and the request in the queue is taken up the next day."""
     server.behaviour.states = ["successful"]
@@ -148,12 +159,14 @@ def test_who_does_not_need_the_answer_waits_briefly_and_asks_once_a_day(
     sha256 = json.loads(data.with_suffix(".json").read_text())["sha256"]
     server.behaviour.states = ["accepted"]
     server.behaviour.deliver = lambda request: grib(asked(request))
-    with pytest.raises(NotReadyError, match=r"job-2 is still accepted after 0\.5 s"):
-        fetch(tmp_path, wait_seconds=0.5)
+    slow = replace(QUICK, poll_seconds=5.0, poll_limit_seconds=5.0)
+    with pytest.raises(NotReadyError, match=r"job-2 is still accepted after 20 s"):
+        fetch(tmp_path, wait_seconds=20.0, patience=slow)
+    assert sum(pauses) == 20.0
     note = json.loads(data.with_suffix(".json").read_text())
     assert (note["sha256"], note["request_id"]) == (sha256, "job-2")
     calls = len(server.calls)
-    for brief in ({"wait_seconds": 0.5}, {}):  # a job that does need the field has what is there, too
+    for brief in ({"wait_seconds": 20.0}, {}):  # a job that does need the field has what is there, too
         xr.testing.assert_identical(fetch(tmp_path, **brief), early)
     assert len(server.calls) == calls
     assert "damaged" not in caplog.text
@@ -161,7 +174,7 @@ def test_who_does_not_need_the_answer_waits_briefly_and_asks_once_a_day(
     server.jobs["job-2"].states = ["successful"]
     tomorrow = time.time() + 1.01 * 86_400.0
     monkeypatch.setattr(cds_cache.time, "time", lambda: tomorrow)
-    assert "preliminary_times" not in fetch(tmp_path, wait_seconds=0.5).attrs
+    assert "preliminary_times" not in fetch(tmp_path, wait_seconds=20.0).attrs
     assert server.count("POST") == 2
 
 

@@ -223,7 +223,7 @@ def test_a_client_of_dask_is_an_executor(stations):
     here = cagp.krige(stations, to=REGION, solver=solver, **KNOWN)
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

@@ -78,7 +78,7 @@ def test_an_urgent_task_overtakes_as_soon_as_its_arguments_are_there():
 def test_tasks_run_at_the_same_time():
     barrier = threading.Barrier(3)
     with ThreadExecutor(3) as executor:  # each waits for the other two
-        executor.gather([executor.submit(barrier.wait, 10.0) for _ in range(3)])
+        executor.gather([executor.submit(barrier.wait, 60.0) for _ in range(3)])
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -154,17 +154,19 @@ def interrupts():
 
 
 def test_an_interrupt_while_waiting_ends_the_pool_without_the_queued_tasks(interrupts):
-    ran = []
+    ran, waits = [], threading.Event()
     before = threading.active_count()
 
-    def interrupt():
-        time.sleep(0.1)  # the caller is waiting by then
+    def interrupt(executor):
+        assert waits.wait(60.0)
+        time.sleep(0.1)  # the caller is waiting by then, or is about to
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        time.sleep(0.2)  # a task that has begun is not torn down
+        assert settle(lambda: not executor._open)  # a task that has begun is not torn down
         ran.append("begun")
 
     def wait(executor):
-        slow, queued = executor.submit(interrupt), executor.submit(ran.append, "queued")
+        slow, queued = executor.submit(interrupt, executor), executor.submit(ran.append, "queued")
+        waits.set()
         executor.gather([slow, queued])
 
     with pytest.raises(KeyboardInterrupt), ThreadExecutor(1) as executor:
@@ -177,15 +179,21 @@ def test_an_error_in_the_caller_ends_the_pool_without_the_queued_tasks():
     handles = []
 
     def fail(executor):
-        released = occupy(executor)
-        handles.append(executor.submit(abs, -1))
-        threading.Timer(0.1, released.set).start()
+        begun = threading.Event()
+
+        def work_on():
+            begun.set()
+            assert settle(lambda: not executor._open)
+
+        handles.extend((executor.submit(work_on), executor.submit(abs, -1)))
+        assert begun.wait(60.0)
         raise RuntimeError("caller")
 
     with pytest.raises(RuntimeError, match="caller"), ThreadExecutor(1) as executor:
         fail(executor)
     with pytest.raises(ArgumentError, match="the thread pool is not open; the task was never run"):
-        handles[0].result()
+        handles[1].result()
+    assert handles[0].result() is None, "a task that has begun is done to its end"
 
 
 def test_a_pool_that_is_not_open_refuses_work_instead_of_waiting_for_ever():
@@ -258,5 +266,5 @@ def test_many_tasks_from_many_threads():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20.0)
+            thread.join(60.0)
     assert totals == [sum(range(1, 201))] * 4

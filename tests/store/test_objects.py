@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -35,6 +34,7 @@ from cagp_dist.store.publish import current_run
 from cagp_dist.store.schema import errors_group, observations_group
 
 from ..jobs import job_text, map_grid, random_points
+from ..ports import closed_port
 from ..sources import save, temperature
 from . import object_publisher, publisher
 from .memory_server import Connection, MemoryServer
@@ -204,7 +204,7 @@ def _server(port: int):
     command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 300.0
         while True:
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=5.0).close()
@@ -219,17 +219,11 @@ def _server(port: int):
         process.wait()
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def server():
     for name in ("s3fs", "moto", "flask", "flask_cors"):
         pytest.importorskip(name)
-    port = _free_port()
+    port = closed_port()
     with _server(port), pytest.MonkeyPatch.context() as patched:
         for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:
             patched.delenv(name)
@@ -575,7 +569,7 @@ def test_wrong_buckets_and_credentials_are_named_before_any_work(server, tmp_pat
 
 @pytest.mark.exhaustive
 def test_a_server_that_goes_away_costs_nothing_but_the_sending(server, tmp_path, monkeypatch):
-    port, address = _free_port(), "s3://gone/daily"
+    port, address = closed_port(), "s3://gone/daily"
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
     put, sent = Bucket._put, itertools.count(1)  # its next() is one step: objects are sent by several threads
     with _server(port) as process:

@@ -22,8 +22,9 @@ from cagp_dist.errors import CagpError
 from cagp_dist.service.verification import verify_run
 from cagp_dist.store.arrays import read_group
 
-from ..clusters import Processes, closed_port
+from ..clusters import Processes
 from ..jobs import job_text, random_points
+from ..ports import closed_port
 from .processes import end_group, wait_for
 from .rows import Row
 from .workers import most_tries
