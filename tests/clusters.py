@@ -70,6 +70,7 @@ class Processes:
         try:
             self.start_scheduler()
             self.workers = [self.worker() for _ in range(2)]
+            self.wait_for_workers()
         except BaseException:
             self._end_all()
             raise
@@ -90,6 +91,11 @@ class Processes:
         port = str(self._port)
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
         wait_until(Path(self.file).is_file, self.scheduler)
+
+    def wait_for_workers(self) -> None:
+        """Wait until both workers have joined."""
+        with Client(scheduler_file=self.file, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=START_SECONDS)
 
     def kill_scheduler(self) -> None:
         """Kill the scheduler; the workers stay."""

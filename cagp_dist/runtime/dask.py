@@ -43,6 +43,9 @@ CONNECT_SECONDS = 20
 WORKER_SECONDS = 20
 """How long to wait for its first worker."""
 
+ANSWER_SECONDS = 60
+"""How long to wait for what workers say of themselves at first: they import the package for it."""
+
 SETTLE_SECONDS = 0.5
 """How long no further worker must join before work begins."""
 
@@ -196,7 +199,7 @@ def _check_versions(client: "Client") -> None:
 def _asked(client: "Client", question: Callable[..., T], *arguments: object) -> dict[str, T]:
     """Ask all workers; `ClusterLostError` if one does not answer."""
     try:
-        return dict(within(CONNECT_SECONDS, lambda: client.run(question, *arguments)))
+        return dict(within(ANSWER_SECONDS, lambda: client.run(question, *arguments)))
     except (TimeoutError, OSError) as error:
         raise ClusterLostError(
             f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."

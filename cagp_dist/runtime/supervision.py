@@ -39,6 +39,9 @@ ASK_SECONDS = 5.0
 POLL_SECONDS = 0.5
 """How often to see whether the connection still stands while an answer is waited for."""
 
+PAUSE_SECONDS = 5.0
+"""Between two looks, or half of the patience with silence: in what is longer this process stood still."""
+
 
 class Call(Generic[T]):
     """A call in a thread of its own, which one need not wait for.
@@ -102,13 +105,14 @@ class Watch:
         self._heard: dict[str, tuple[float, float]] = {}
         self._question: Call[dict[str, Spilling | None]] | None = None
         self._question_time = 0.0
+        self._looked = self._worked = self._ended = time.monotonic()
         self.begin()
 
     def begin(self) -> None:
         """Forget how long nothing has happened: something new is waited for."""
-        now = time.monotonic()
+        self._forgive_own_pause()
         self._fewest = float("inf")
-        self._worked = self._ended = now
+        self._looked = self._worked = self._ended = time.monotonic()
         self._deserted = False
         self._disks: dict[str, Spilling] = {}
 
@@ -128,6 +132,13 @@ class Watch:
             If that of the whole job is.
         """
         self._deadlines.check()
+        self._forgive_own_pause()
+        try:
+            return self._look()
+        finally:
+            self._looked = time.monotonic()
+
+    def _look(self) -> list[str]:
         workers = self._workers()
         self._drop_silent(workers)
         self._look_at_disks(workers)
@@ -146,18 +157,27 @@ class Watch:
         self._check_headway(workers)
         return list(workers)
 
+    def _forgive_own_pause(self) -> None:
+        """Do not count for silence what this process, and the cluster perhaps with it, stood still."""
+        pause = time.monotonic() - self._looked
+        if pause > min(PAUSE_SECONDS, self._deadlines.silence_seconds / 2.0):
+            self._heard = {address: (seen, since + pause) for address, (seen, since) in self._heard.items()}
+            self._worked += pause
+            self._ended += pause
+
     def _workers(self) -> dict[str, dict[str, object]]:
         info = self._asked(lambda: self._client.scheduler_info(n_workers=-1))
         return dict(info["workers"])
 
     def _asked(self, question: Callable[[], T]) -> T:
         """Ask the scheduler; without a connection, which Dask looks for, all handles are void already."""
-        seconds = self._deadlines.silence_seconds
-        until, call = time.monotonic() + seconds, Call(question)
-        while not call.done(min(POLL_SECONDS, seconds)):
+        seconds, waited, call = self._deadlines.silence_seconds, 0.0, Call(question)
+        poll = min(POLL_SECONDS, seconds)
+        while not call.done(poll):
             if self._client.status != "running":
                 raise connection_broke("the scheduler has gone")
-            if time.monotonic() > until:
+            waited += poll  # and not by the clock, which goes on while this process stands still
+            if waited >= seconds:
                 raise ClusterLostError(
                     f"the Dask scheduler at {self._scheduler.address} has not answered for {seconds:g} s. It "
                     "may be suspended, out of memory or cut off from this machine. Start it again, then run "

@@ -259,6 +259,42 @@ def test_the_others_have_time_to_begin_with_the_tasks_of_a_silent_worker(clock):
     assert 0.7 < clock.now < 0.8, "0.4 s after the tasks were given to the other one"
 
 
+def test_what_this_process_stood_still_is_no_silence(clock):
+    """Stopped by its user, or with the whole machine, whose scheduler has heard of nobody meanwhile."""
+    client = Stub({"a": worker(), "b": worker(executing=1)})
+    deadlines = Deadlines(silence_seconds=60.0, idle_seconds=60.0, stall_seconds=100.0)
+    watch = Watch(client, deadlines, ["a", "b"])
+
+    def be_heard():
+        client.workers["b"]["last_seen"] = clock.now
+
+    clock.look_on(watch, seconds=50.0, step=1.0, before=be_heard)
+    client.workers["b"] = worker(seen=clock.now - 1.0)  # between two tasks
+    clock.now += 1000.0
+    assert watch.look() == ["a", "b"]
+    client.workers["b"] = worker(executing=1)
+    clock.look_on(watch, seconds=8.0, step=1.0, before=be_heard)
+    assert client.dropped == []
+    clock.look_on(watch, seconds=6.0, step=1.0, before=be_heard)
+    assert client.dropped == ["a"], "silent for 60 s while somebody looked"
+    clock.now += 1000.0
+    watch.begin()
+    with pytest.raises(ClusterLostError, match="no task ended for 100 s"):
+        clock.look_on(watch, seconds=102.0, step=1.0, before=be_heard)
+
+
+def test_a_pause_of_this_process_while_it_asks_is_no_silence_of_the_scheduler(monkeypatch, clock):
+    client = Stub({"a": worker()})
+
+    def scheduler_info(n_workers):
+        clock.now += 1000.0
+        time.sleep(2.0 * supervision.POLL_SECONDS)
+        return {"workers": dict(client.workers)}
+
+    monkeypatch.setattr(client, "scheduler_info", scheduler_info)
+    assert Watch(client, Deadlines(), ["a"]).look() == ["a"]
+
+
 def test_workers_that_are_replaced_one_after_the_other_are_no_lost_cluster():
     """As those of batch jobs with a limited lifetime are; all at once is another matter."""
     client = Stub({"a": worker(), "b": worker()})

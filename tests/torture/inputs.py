@@ -17,11 +17,11 @@ from ..service.damaged_jobs import damaged_job
 from .processes import lines
 from .rows import Row
 
-JOB_SECONDS = 10.0
+JOB_SECONDS = 60.0
 """What reading a job file may take."""
 
-DECODE_SECONDS = 60.0
-"""What decoding may take; half of it is what `tests.era5.fuzzed` allows."""
+DECODE_SECONDS = 300.0
+"""Until the next copy is decoded, or the first; `tests.era5.fuzzed` allows 30 s for each."""
 
 NAMED = ("refused DataError", f"refused {AbsentVariableError.__name__}", "crashed")
 """Errors of the parent: what is there makes no sense, or has another name; and the child died."""

@@ -26,9 +26,10 @@ from .rows import Row
 
 SOLVERS = (cagp.BlockGaussSeidel(6, 150), cagp.ConjugateGradient(8), cagp.Chebyshev(6))
 POINTS = 1200
-IMPATIENT = Deadlines(silence_seconds=3.0, idle_seconds=12.0, stall_seconds=20.0)
-PATIENCE_SECONDS = 120.0
-"""The deadlines, two of 20 s for connections, and time for processes to start on a busy machine."""
+IMPATIENT = Deadlines(silence_seconds=10.0, idle_seconds=30.0, stall_seconds=60.0)
+"""Longer than a busy machine lets a process wait that nobody has frozen."""
+PATIENCE_SECONDS = 300.0
+"""The deadlines, those for connections, and time for processes to start on a busy machine."""
 
 
 def solved(problem: RegressionProblem, solver, executor, **settings) -> cagp.Posterior:
@@ -162,6 +163,7 @@ def frozen_workers(count: int, rng: np.random.Generator, folder: Path) -> Row:
         for _ in range(most_tries(count)):
             if row.runs == count:
                 break
+            cluster.wait_for_workers()
             frozen = int(rng.integers(2))
             with open_executor(cluster.file, deadlines=IMPATIENT) as executor:
                 call = partial(solved, problem, solver, executor)
@@ -223,6 +225,7 @@ def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: 
                     through += 1
                     kept = Checkpoints(folder / f"storm-{row.runs}-{through}", seconds=0.5)
             longest = max(longest, time.monotonic() - until)
+            cluster.wait_for_workers()
             attempt = partial(_attempt, cluster.file, problem, solver, kept)
             calm = Disturbed(attempt, lambda: None, after=0.0, deadline=2.0 * PATIENCE_SECONDS)
             if not calm.judge(row, expected):
