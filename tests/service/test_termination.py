@@ -148,6 +148,26 @@ def test_what_takes_longer_than_the_grace_is_cut_off(monkeypatch, capsys):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+WAITING = """
+import sys, time
+from cagp_dist.cli import main
+from cagp_dist.solvers.tiles import TileSystem
+
+read, swept = TileSystem.read, []
+
+def read_or_wait(system, works):
+    swept.append("read")
+    while len(swept) > 6:
+        time.sleep(0.1)
+    return read(system, works)
+
+TileSystem.read = read_or_wait
+sys.argv = ["cagp", "run", "job.toml"]
+sys.exit(main())
+"""
+"""The command, which after six iterations waits to be ended, where that comes late on a busy machine."""
+
+
 @pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
@@ -167,7 +187,8 @@ def test_the_same_command_goes_on_after_a_signal(number, tmp_path):
     command = [Path(sys.executable).with_name("cagp"), "run", "job.toml"]
     wanted = 0
     for _ in range(2):
-        with subprocess.Popen(command, cwd=tmp_path / "cut", stderr=subprocess.PIPE, text=True) as process:
+        waiting = [sys.executable, "-c", WAITING]
+        with subprocess.Popen(waiting, cwd=tmp_path / "cut", stderr=subprocess.PIPE, text=True) as process:
             wanted, until = wanted + 3, time.monotonic() + 600.0
             while newest(tmp_path / "cut") < wanted:
                 assert process.poll() is None

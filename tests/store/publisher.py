@@ -1,6 +1,6 @@
 """Small runs for the tests of publication, and a process that publishes them and dies on purpose.
 
-``python publisher.py random ROOT COUNT SEED`` and ``python publisher.py steps ROOT`` fork a child that
+``python publisher.py random ROOT COUNT SEED LOOKED`` and ``python publisher.py steps ROOT`` fork a child that
 publishes runs, kill it, and check what readers see; they print one line per kill. The child is forked
 from a process in which everything is imported, so that a kill costs milliseconds.
 """
@@ -111,10 +111,11 @@ def at_event(root: Path, number: int, action: Callable[[str], None], *, every: i
     sys.addaudithook(hook)
 
 
-def kill_at_random(root: Path, count: int, seed: int) -> None:
+def kill_at_random(root: Path, count: int, seed: int, looked: Path) -> None:
     """Kill a process that publishes one run after the other, ``count`` times; it goes on where it was.
 
-    Each is killed a random part of a publication after it acknowledged 0, 1 or 2 runs.
+    Each is killed a random part of a publication after it acknowledged 0, 1 or 2 runs. Between two kills a
+    reader looks at least once, who makes the file ``looked`` after each look.
     """
     rng = np.random.default_rng(seed)
     started = time.monotonic()
@@ -148,6 +149,15 @@ def kill_at_random(root: Path, count: int, seed: int) -> None:
         allowed = [root / "runs" / f"{key_of(index)}.zarr" for index in (acknowledged, acknowledged + 1)]
         assert run in allowed, (run, acknowledged)
         print(f"killed {acknowledged}", flush=True)
+        wait_for_a_look(looked)
+
+
+def wait_for_a_look(looked: Path) -> None:
+    looked.unlink(missing_ok=True)
+    until = time.monotonic() + 300.0
+    while not looked.exists():
+        assert time.monotonic() < until, "nobody looks"
+        time.sleep(0.002)
 
 
 def kill_at_every_step(root: Path) -> None:
@@ -253,7 +263,7 @@ def void(_: object) -> None:
 if __name__ == "__main__":
     mode, folder, *rest = sys.argv[1:]
     if mode == "random":
-        kill_at_random(Path(folder), int(rest[0]), int(rest[1]))
+        kill_at_random(Path(folder), int(rest[0]), int(rest[1]), Path(rest[2]))
     elif mode == "steps":
         kill_at_every_step(Path(folder))
     elif mode == "replace":

@@ -175,7 +175,8 @@ def test_a_disk_that_fails_to_flush_is_a_store_error(root):
 @pytest.mark.exhaustive
 def test_kills_at_random_moments_leave_a_run_that_verifies(tmp_path):
     root = tmp_path / "out"
-    process = publisher.start("random", root, 15, 1)
+    looked = tmp_path / "looked"
+    process = publisher.start("random", root, 15, 1, looked)
     seen = []
     try:
         while process.poll() is None:
@@ -183,12 +184,13 @@ def test_kills_at_random_moments_leave_a_run_that_verifies(tmp_path):
             if run is not None:
                 verify(run)
                 seen.append(run)
+                looked.touch()
         output, _ = process.communicate()
     finally:
         process.kill()
     assert process.returncode == 0, output
     assert output.count("killed") == 15
-    assert len(set(seen)) > 1
+    assert len(set(seen)) > 5
     index_of = {f"{publisher.key_of(index)}.zarr": index for index in range(1_000)}
     order = [index_of[run.name] for run in seen]
     assert order == sorted(order), "a reader saw an older run after a newer one"

@@ -55,9 +55,10 @@ def killed_checkpoints(count: int, rng: np.random.Generator, folder: Path) -> Ro
 def killed_publications(count: int, rng: np.random.Generator, folder: Path) -> Row:
     """Kill a process that publishes one run after the other, at random moments; a reader looks on."""
     row = Row("SIGKILL of a publication, while a reader looks at the current run")
-    root, looks = folder / "publications", Looks(folder / "publications")
+    root, looked = folder / "publications", folder / "looked"
+    looks = Looks(root, looked)
     with looks:
-        given = (publisher.__file__, "random", root, count, rng.integers(2**31))
+        given = (publisher.__file__, "random", root, count, rng.integers(2**31), looked)
         for text in lines(row, *given, seconds=SECONDS):
             if text.startswith("killed"):
                 row.begin(count)
@@ -72,7 +73,7 @@ def killed_publications(count: int, rng: np.random.Generator, folder: Path) -> R
 
 
 class Looks:
-    """A reader of the current run in a thread, as long as it is entered.
+    """A reader of the current run in a thread, as long as it is entered; after each look it makes a file.
 
     Attributes
     ----------
@@ -82,10 +83,10 @@ class Looks:
         What was wrong with others.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, looked: Path) -> None:
         self.seen: list[Path] = []
         self.faults: list[str] = []
-        self._root, self._over = root, threading.Event()
+        self._root, self._looked, self._over = root, looked, threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> None:
@@ -104,6 +105,7 @@ class Looks:
                     self.seen.append(run)
             except (CagpError, OSError) as error:
                 self.faults.append(f"the reader found: {error}")
+            self._looked.touch()
 
 
 def faults_of_checkpoints(solve: Path, reported: int) -> list[str]:
