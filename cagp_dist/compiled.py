@@ -664,3 +664,211 @@ def add_symmetric_product_vector(
                     for j in range(size):
                         target[j] += weight * row[j]
                     out_x[i] += _dot(row, source)
+
+
+@compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
+def _sum_of_products(left, right):
+    """Inner product in the order that is fastest for vectors: it depends on the length alone."""
+    total = 0.0
+    for j in range(left.size):
+        total += left[j] * right[j]
+    return total
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def add_block_products(
+    family, inverse_lengthscale, variance, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored
+):
+    """Add sums of kernel values over blocks of points, on both sides of the tile ``k(X, Z)``.
+
+    ``out[i, b] += sum over z in block b of k(x_i, z) s_z``, and where it is asked for
+    ``mirrored[a, j] += sum over x in block a of k(x, z_j) s_x``.
+
+    Parameters
+    ----------
+    family, inverse_lengthscale, variance, X, Z
+        As in `evaluate`.
+    x_values, z_values : array of float64, shapes (n,) and (m,)
+        s of each point.
+    x_edges, z_edges : array of int, shapes (a + 1,) and (b + 1,)
+        Where blocks begin and end.
+    out : C-contiguous array of float64, shape (n, b)
+        Accumulator.
+    mirrored : C-contiguous array of float64, shape (a, m) or (0, m)
+        Accumulator; with no rows it is left alone. Cost n m evaluations, 2 n m flops on either side.
+    """
+    x_lower, x_upper = _block_boxes(X, x_edges)
+    z_lower, z_upper = _block_boxes(Z, z_edges)
+    scratch = np.empty(FIRST_LEVEL)
+    for b in range(z_edges.size - 1):
+        for a in range(x_edges.size - 1):
+            near = _near_parts(family, inverse_lengthscale, x_lower[a], x_upper[a], z_lower[b], z_upper[b])
+            if near == 0:
+                continue
+            for start in range(z_edges[b], z_edges[b + 1], TILE_COLUMNS):
+                size = min(TILE_COLUMNS, z_edges[b + 1] - start)
+                step = FIRST_LEVEL // size
+                values = z_values[start : start + size]
+                for first in range(x_edges[a], x_edges[a + 1], step):
+                    last = min(first + step, x_edges[a + 1])
+                    rows = scratch[: (last - first) * size]
+                    _evaluate_subtile(
+                        family, inverse_lengthscale, variance, near, X, first, Z, start, size, rows
+                    )
+                    for i in range(first, last):
+                        row = rows[(i - first) * size : (i - first + 1) * size]
+                        out[i, b] += _sum_of_products(row, values)
+                        if mirrored.shape[0] > 0:
+                            target, weight = mirrored[a, start : start + size], x_values[i]
+                            for j in range(size):
+                                target[j] += weight * row[j]
+
+
+@compiled
+def _block_boxes(points, edges):
+    """Bounding boxes of blocks of points: lower and upper corners, (blocks, p)."""
+    lower, upper = np.empty((edges.size - 1, points.shape[0])), np.empty((edges.size - 1, points.shape[0]))
+    for block in range(edges.size - 1):
+        for k in range(points.shape[0]):
+            low = high = points[k, edges[block]]
+            for i in range(edges[block], edges[block + 1]):
+                low, high = min(low, points[k, i]), max(high, points[k, i])
+            lower[block, k], upper[block, k] = low, high
+    return lower, upper
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _value_and_share(family, variance, squares, values):
+    """Turn squares of scaled distances u into kernel values, and into ``dk / d log(lengthscale) / u^2``.
+
+    The second in place; one exponential serves both. Compare `_profile` and `_share_profile`.
+    """
+    if family == MATERN12:
+        for j in range(squares.size):
+            a = min(math.sqrt(squares[j]), _FAR)
+            value = variance * _exp_minus(a)
+            values[j], squares[j] = value, value / max(a, _NEAR)
+    elif family == MATERN32:
+        for j in range(squares.size):
+            a = min(math.sqrt(squares[j]) * _SQRT3, _FAR)
+            value = variance * _exp_minus(a)
+            values[j], squares[j] = value + value * a, 3.0 * value
+    elif family == MATERN52:
+        for j in range(squares.size):
+            a = min(math.sqrt(squares[j]) * _SQRT5, _FAR)
+            value = variance * _exp_minus(a)
+            values[j], squares[j] = value * (1.0 + a + a * a * (1.0 / 3.0)), (5.0 / 3.0) * value * (1.0 + a)
+    else:
+        for j in range(squares.size):
+            value = variance * _exp_minus(min(0.5 * squares[j], _FAR))
+            values[j], squares[j] = value, value
+
+
+@compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
+def _sum_of_squared_differences(weights, scale, x, z):
+    """Sum of weights times squared differences in one coordinate, in units of its lengthscale."""
+    total = 0.0
+    for j in range(weights.size):
+        difference = min(abs(x - z[j]) * scale, _FAR)
+        total += weights[j] * difference * difference
+    return total
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def add_block_gradients(
+    families,
+    inverse_lengthscales,
+    variances,
+    X,
+    Z,
+    x_values,
+    x_edges,
+    z_values,
+    z_edges,
+    weights,
+    mirrored,
+    by_parameter,
+    by_x_value,
+    by_z_value,
+):
+    """Differentiate ``<W, k(X, Z) S>`` by everything it depends on, and the same of the mirrored tile.
+
+    With ``w(i, j) = weights[i, block of j] s_j + mirrored[block of i, j] s_i``, the sum over all pairs of
+    ``w(i, j) k(x_i, z_j)`` is differentiated by the logarithm of each lengthscale and variance, and
+
+    ``by_z_value[j] += sum over i of k(x_i, z_j) weights[i, block of j]``,
+    ``by_x_value[i] += sum over j of k(x_i, z_j) mirrored[block of i, j]``.
+
+    Parameters
+    ----------
+    families : array of int, shape (parts,)
+        Of each part of the kernel, without slopes.
+    inverse_lengthscales : array of float64, shape (parts, p)
+        For each coordinate.
+    variances : array of float64, shape (parts,)
+    X, Z, x_values, x_edges, z_values, z_edges
+        As in `add_block_products`.
+    weights : C-contiguous array of float64, shape (n, b)
+    mirrored : C-contiguous array of float64, shape (a, m) or (0, m)
+        With no rows there is no mirrored tile.
+    by_parameter : array of float64, shape (parts, p + 1)
+        Accumulator: by the lengthscales of a part, then its variance.
+    by_x_value, by_z_value : array of float64, shapes (n,) and (m,)
+        Accumulators. Cost n m exponentials for each part and n m (10 + 4 p) flops.
+    """
+    parts, p = inverse_lengthscales.shape
+    x_lower, x_upper = _block_boxes(X, x_edges)
+    z_lower, z_upper = _block_boxes(Z, z_edges)
+    squares, values = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
+    total, pair = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
+    for b in range(z_edges.size - 1):
+        for a in range(x_edges.size - 1):
+            if _all_negligible(
+                families, inverse_lengthscales, x_lower[a], x_upper[a], z_lower[b], z_upper[b]
+            ):
+                continue
+            for start in range(z_edges[b], z_edges[b + 1], TILE_COLUMNS):
+                size = min(TILE_COLUMNS, z_edges[b + 1] - start)
+                u2, k, sums, w = squares[:size], values[:size], total[:size], pair[:size]
+                s = z_values[start : start + size]
+                across = mirrored[a if mirrored.shape[0] > 0 else 0 :, start : start + size]
+                target = by_z_value[start : start + size]
+                for i in range(x_edges[a], x_edges[a + 1]):
+                    weight = weights[i, b]
+                    if mirrored.shape[0] > 0:
+                        other, own = across[0], x_values[i]
+                        for j in range(size):
+                            w[j] = weight * s[j] + own * other[j]
+                    else:
+                        for j in range(size):
+                            w[j] = weight * s[j]
+                    sums[:] = 0.0
+                    for part in range(parts):
+                        scales = inverse_lengthscales[part]
+                        _scaled_squared_distances(scales, X, i, Z, start, u2)
+                        _value_and_share(families[part], variances[part], u2, k)
+                        by_parameter[part, p] += _sum_of_products(k, w)
+                        for j in range(size):
+                            sums[j] += k[j]
+                            u2[j] *= w[j]
+                        for c in range(p):
+                            by_parameter[part, c] += _sum_of_squared_differences(
+                                u2, scales[c], X[c, i], Z[c, start : start + size]
+                            )
+                    for j in range(size):
+                        target[j] += weight * sums[j]
+                    if mirrored.shape[0] > 0:
+                        by_x_value[i] += _sum_of_products(sums, across[0])
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _all_negligible(families, inverse_lengthscales, lower, upper, other_lower, other_upper):
+    """Whether every part, and its slope, has vanished between two boxes."""
+    for part in range(families.size):
+        squared = 0.0
+        for c in range(lower.size):
+            gap = max(lower[c] - other_upper[c], other_lower[c] - upper[c], 0.0)
+            squared += (gap * inverse_lengthscales[part, c]) ** 2
+        if squared <= NEGLIGIBLE_DISTANCE[families[part] + SLOPE] ** 2:
+            return False
+    return True

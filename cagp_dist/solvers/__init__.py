@@ -16,6 +16,7 @@ from cagp_dist.solvers.mixed import MixedActions
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
+from cagp_dist.solvers.sparse_actions import SparseActions
 from cagp_dist.solvers.status import Stats, Status
 from cagp_dist.solvers.subsets import SubsetOfData, UnitVectors
 from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
@@ -40,6 +41,7 @@ __all__ = [
     "Richardson",
     "Rings",
     "Solver",
+    "SparseActions",
     "State",
     "Stats",
     "Status",

@@ -13,6 +13,7 @@ from cagp_dist.solvers.mixed import MixedActions
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
+from cagp_dist.solvers.sparse_actions import SparseActions
 from cagp_dist.solvers.subsets import SubsetOfData, UnitVectors
 from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
 
@@ -32,6 +33,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "unit-vectors": UnitVectors,
     "subset-of-data": SubsetOfData,
     "pseudo-inputs": PseudoInputs,
+    "sparse-actions": SparseActions,
     "eigenvectors": Eigenvectors,
     "krylov-actions": KrylovActions,
     "mixed-actions": MixedActions,
