@@ -63,7 +63,7 @@ class Eigenvectors(KnownActions):
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
 
-    def actions(self, gram: Gram, *, executor: Executor) -> DenseActions:
+    def made(self, gram: Gram, *, executor: Executor) -> DenseActions:
         """Find the eigenvectors."""
         n = gram.shape[0]
         count = min(self.iterations, n)

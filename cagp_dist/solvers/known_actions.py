@@ -20,7 +20,7 @@ class KnownActions(ABC):
     """A projection whose actions follow from points, kernel, noise and a seed.
 
     Calibrated exactly for that reason, after any number of actions (math 1.1). A new one is a frozen
-    dataclass with ``iterations`` and its own settings that says its `actions`, and what they cost.
+    dataclass with ``iterations`` and its own settings that says how they are `made`, and what they cost.
     """
 
     calibrated: ClassVar[Calibrated] = "exact"
@@ -34,7 +34,7 @@ class KnownActions(ABC):
     """Actions, at most n."""
 
     @abstractmethod
-    def actions(self, gram: Gram, *, executor: Executor) -> Actions:
+    def made(self, gram: Gram, *, executor: Executor) -> Actions:
         """Make the actions, in the order in which they are taken: at most ``iterations``, and at most n."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class KnownActions(ABC):
     @final
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """All actions in one block, made when their turn comes: see `cagp_dist.MixedActions`."""
-        return given(lambda: self.actions(gram, executor=executor).columns(gram.shape[0]))
+        return given(lambda: self.made(gram, executor=executor).columns(gram.shape[0]))
 
     @final
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
@@ -61,5 +61,5 @@ class KnownActions(ABC):
             yield from single_threaded_steps(self._states(problem, executor))
 
     def _states(self, problem: Problem, executor: Executor) -> Iterator[State]:
-        actions = self.actions(problem.gram, executor=executor)
+        actions = self.made(problem.gram, executor=executor)
         yield from belief_states(problem, actions, executor=executor)

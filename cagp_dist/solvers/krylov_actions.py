@@ -51,7 +51,7 @@ class KrylovActions(KnownActions):
         check_count("iterations", self.iterations, least=0)
         check_count("seed", self.seed, least=0)
 
-    def actions(self, gram: Gram, *, executor: Executor) -> DenseActions:
+    def made(self, gram: Gram, *, executor: Executor) -> DenseActions:
         """Orthonormal Lanczos vectors and their products with G; a new start where a space is exhausted."""
         n = gram.shape[0]
         count = min(self.iterations, n)

@@ -88,7 +88,7 @@ class PseudoInputs(KnownActions):
             raise ArgumentError("Z holds no point; expected at least one pseudo-input, (i, p).")
         return cls(len(points), at=tuple(tuple(point) for point in points.tolist()))
 
-    def actions(self, gram: Gram, *, executor: Executor) -> DenseActions:
+    def made(self, gram: Gram, *, executor: Executor) -> DenseActions:
         """Evaluate ``k(X, Z)``, in this process."""
         return DenseActions(gram.kernel(gram.X, self._points(gram)))
 

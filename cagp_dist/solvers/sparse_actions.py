@@ -114,16 +114,20 @@ class SparseActions:
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """All actions in one block: see `cagp_dist.MixedActions`."""
-        return given(lambda: _Weighted(self, gram).columns(gram.shape[0]))
+        return given(lambda: self.made(gram, executor=executor).columns(gram.shape[0]))
+
+    def made(self, gram: Gram, *, executor: Executor) -> "Weighted":
+        """Cut the points into blocks, and draw the weights if none are given."""
+        return Weighted(self, gram)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
         if self.actions > 0:
-            actions = _Weighted(self, problem.gram)
+            actions = self.made(problem.gram, executor=executor)
             yield from single_threaded_steps(belief_states(problem, actions, executor=executor))
 
 
-class _Weighted:
+class Weighted:
     """The actions of a solver for a Gram matrix; see `cagp_dist.solvers.batch.Actions`."""
 
     def __init__(self, solver: SparseActions, gram: Gram) -> None:

@@ -83,7 +83,7 @@ class UnitVectors(KnownActions):
         check_word("order", self.order, get_args(Order))
         check_count("seed", self.seed, least=0)
 
-    def actions(self, gram: Gram, *, executor: Executor) -> UnitActions:
+    def made(self, gram: Gram, *, executor: Executor) -> UnitActions:
         """Choose the points."""
         n = gram.shape[0]
         count = min(self.iterations, n)

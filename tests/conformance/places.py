@@ -137,7 +137,7 @@ class Place:
 
     def actions(self, solver: KnownActions) -> Array:
         """S (n, i) of a policy that does not look at the data."""
-        return solver.actions(self.case.gram, executor=self.executor).columns(N)
+        return solver.made(self.case.gram, executor=self.executor).columns(N)
 
     def assert_projected(self, state: State, S: Array) -> None:
         """A state is the belief after the actions S (n, i), by the dense formula."""

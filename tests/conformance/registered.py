@@ -34,7 +34,7 @@ def small(solver_class: type[Any], **changes: object) -> Solver:
     for setting in dataclasses.fields(solver_class):
         if setting.name in changes:
             settings[setting.name] = changes[setting.name]
-        elif setting.name == "iterations":
+        elif setting.name in ("iterations", "actions"):
             settings[setting.name] = ITERATIONS
         else:
             missing = setting.default is dataclasses.MISSING

@@ -1,6 +1,5 @@
 """Identities T15-T24 of the mathematics page, which are about actions; as `test_identities`."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -10,6 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.solvers.preconditioners import find_preconditioner
 
 from ..oracle import assert_close, conjugate_gradients
+from ..solvers.policies import with_count
 from .everywhere import ACTIONS, GRADIENTS, INDEPENDENT, KNOWN, POLICIES, everywhere, everywhere_one
 from .places import N
 
@@ -85,7 +85,7 @@ def test_the_mean_is_the_downdate_matrix_times_the_data_t19(where, solver):
 @everywhere(INDEPENDENT, few=("random", "pivoted points"))
 def test_n_actions_are_the_exact_posterior_t20(where, solver):
     """Of more than n those that are left over are not taken."""
-    state = where.at_new(dataclasses.replace(solver, iterations=3 * N))[-1]
+    state = where.at_new(with_count(solver, 3 * N))[-1]
     assert (state.iteration, state.status) == (N, cagp.Status.EXACT)
     mean, covariance = where.dense.exact()
     assert_close(state.mean[:, 0], mean, relative=1e-8)

@@ -1,5 +1,7 @@
 """Actions of every kind, in numbers that suit small problems."""
 
+import dataclasses
+
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.known_actions import KnownActions
@@ -20,6 +22,8 @@ def policies(actions: int, *, rank: int, block: int, first: tuple[int, int]) -> 
         "first points": cagp.UnitVectors(actions, order="given"),
         "pseudo-inputs": cagp.PseudoInputs(actions),
         "random pseudo-inputs": cagp.PseudoInputs(actions, placement="random", seed=5),
+        "block-sparse": cagp.SparseActions(actions, seed=4),
+        "block-sparse, as given": cagp.SparseActions(actions, "given"),
         "eigenvectors": cagp.Eigenvectors(actions),
         "Lanczos vectors": cagp.KrylovActions(actions, seed=1),
         "pivoted Cholesky": cagp.ConjugateGradient(actions, "pivoted-cholesky", rank),
@@ -36,4 +40,14 @@ def policies(actions: int, *, rank: int, block: int, first: tuple[int, int]) -> 
 
 def known(found: dict[str, Solver]) -> dict[str, Solver]:
     """Those that do not look at the data."""
-    return {name: solver for name, solver in found.items() if isinstance(solver, KnownActions)}
+    return {
+        name: solver
+        for name, solver in found.items()
+        if isinstance(solver, KnownActions | cagp.SparseActions)
+    }
+
+
+def with_count(solver: Solver, actions: int) -> Solver:
+    """The same solver with so many actions."""
+    name = "actions" if isinstance(solver, cagp.SparseActions) else "iterations"
+    return dataclasses.replace(solver, **{name: actions})

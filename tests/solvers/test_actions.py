@@ -16,7 +16,7 @@ from cagp_dist.solvers.preconditioners import PRECONDITIONERS
 from ..oracle import assert_close, kernel_matrix
 from ..problems import RegressionProblem, regression_problem
 from .engine import tiled
-from .policies import known, policies
+from .policies import known, policies, with_count
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -30,7 +30,7 @@ every_policy = pytest.mark.parametrize("solver", POLICIES.values(), ids=POLICIES
 
 def actions_of(problem, solver):
     """S of a policy that does not look at the data, (N, i)."""
-    return solver.actions(tiled(problem), executor=SERIAL).columns(N)
+    return solver.made(tiled(problem), executor=SERIAL).columns(N)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_pseudo_inputs_anywhere_are_the_formula(problem, dense):
 
 @pytest.mark.parametrize("solver", PLAIN.values(), ids=PLAIN)
 def test_no_actions_are_the_prior(problem, dense, solver):
-    posterior = problem.condition(dataclasses.replace(solver, iterations=0))
+    posterior = problem.condition(with_count(solver, 0))
     np.testing.assert_array_equal(posterior.mean, dense.centre)
     assert_close(posterior.covariance, dense.K2, relative=1e-14)
     assert posterior.status is cagp.Status.COMPLETED

@@ -1,0 +1,293 @@
+"""Identities T31-T34 of the mathematics page: lower bounds of the likelihood that actions give, by tiles.
+
+Here the dense formulas are written out as they stand in the sources; `cagp_dist.likelihood.elbo` has others.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.likelihood.elbo import Elbo, ProjectedLikelihood
+from cagp_dist.likelihood.objective import Hyperparameters
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.solvers import block_sparse
+from cagp_dist.solvers.block_sparse import BlockLayout
+
+from ..clusters import local_cluster
+from ..oracle import assert_close
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+OBJECTIVES = {"elbo": Elbo, "projected": ProjectedLikelihood}
+ONE = cagp.Matern12, cagp.Matern32, cagp.Matern52, cagp.SquaredExponential
+MODELS = {
+    **{family.__name__: (family, False) for family in ONE},
+    **{f"{family.__name__} by coordinate": (family, True) for family in ONE},
+    "sum": ((cagp.Matern32, cagp.Matern52), False),
+    "sum by coordinate": ((cagp.Matern12, cagp.SquaredExponential), True),
+}
+every_model = pytest.mark.parametrize(("kernel", "anisotropic"), MODELS.values(), ids=MODELS.keys())
+every_objective = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES.keys())
+
+
+class Case:
+    """An objective at a random place, and its matrices, evaluated without tiles."""
+
+    def __init__(
+        self,
+        objective=Elbo,
+        kernel=cagp.Matern32,
+        anisotropic=False,
+        *,
+        n=31,
+        p=3,
+        actions=6,
+        fields=1,
+        order="space-filling",
+        seed=0,
+        executor=None,
+    ):
+        rng = np.random.default_rng([seed, n, actions])
+        self.X, self.b = rng.uniform(size=(n, p)), rng.normal(size=(n, fields))
+        self.layout = BlockLayout.of(self.X, actions, order=order)
+        self.of = objective(
+            kernel,
+            self.X,
+            self.b,
+            layout=self.layout,
+            executor=executor or SerialExecutor(),
+            memory_limit_bytes=2**30,
+            anisotropic=anisotropic,
+        )
+        numbers = self.of.size - n
+        self.x = np.concatenate([np.log(rng.uniform(0.2, 1.5, size=numbers)), rng.normal(size=n)])
+        self.hyperparameters = Hyperparameters.of(kernel, self.X, anisotropic=anisotropic)
+        self.kernel, self.noise = self.hyperparameters.read(self.x)
+        self.K = self.kernel(self.X, self.X)
+        self.G = self.K + self.noise * np.eye(n)
+
+    @property
+    def S(self):
+        """Actions, dense."""
+        return self.layout.columns(self.x[-len(self.X) :])
+
+    @property
+    def log_likelihood(self):
+        """Of all fields."""
+        law = multivariate_normal(np.zeros(len(self.X)), self.G)
+        return float(np.sum(law.logpdf(self.b.T)))
+
+    def posterior(self, S):
+        """Mean (n, T) and covariance of the computation-aware posterior at X."""
+        gain = self.K @ S @ np.linalg.inv(S.T @ self.G @ S) @ S.T
+        return gain @ self.b, self.K - gain @ self.K
+
+
+def elbo_of(case, S):
+    """``E_q log p(y | f) - KL(q || p)`` of the posterior of actions S, field by field."""
+    n, total = len(case.X), 0.0
+    mean, covariance = case.posterior(S)
+    precision = np.linalg.inv(case.K)
+    for t in range(case.b.shape[1]):
+        misfit = np.sum((case.b[:, t] - mean[:, t]) ** 2) + np.trace(covariance)
+        total -= 0.5 * (misfit / case.noise + n * np.log(2.0 * np.pi * case.noise))
+        ratio = precision @ covariance
+        total -= 0.5 * (
+            np.trace(ratio) - n - np.linalg.slogdet(ratio)[1] + mean[:, t] @ precision @ mean[:, t]
+        )
+    return total
+
+
+def projected_of(case, S):
+    """Log density of the data, projected on an orthonormal basis of actions with disjoint blocks."""
+    S = S / np.linalg.norm(S, axis=0)
+    law = multivariate_normal(np.zeros(S.shape[1]), S.T @ case.G @ S)
+    return float(np.sum(np.atleast_1d(law.logpdf((S.T @ case.b).T))))
+
+
+@every_model
+def test_the_bound_is_what_it_stands_for_t31(kernel, anisotropic):
+    for seed, fields in ((0, 1), (1, 3)):
+        case = Case(Elbo, kernel, anisotropic, n=23, actions=5, fields=fields, seed=seed)
+        assert case.of(case.x)[0] == pytest.approx(elbo_of(case, case.S), rel=1e-7)
+        case = Case(ProjectedLikelihood, kernel, anisotropic, fields=fields, seed=seed)
+        assert case.of(case.x)[0] == pytest.approx(projected_of(case, case.S), rel=1e-10)
+
+
+def test_the_bound_is_below_the_likelihood_t32():
+    """On 200 random problems, of random size, kernel and actions."""
+    rng, models = np.random.default_rng(0), itertools.cycle(MODELS.values())
+    for seed, (kernel, anisotropic) in zip(range(200), models, strict=False):
+        n = int(rng.integers(1, 40))
+        actions, fields = int(rng.integers(1, n + 1)), int(rng.integers(1, 3))
+        case = Case(Elbo, kernel, anisotropic, n=n, actions=actions, fields=fields, seed=seed)
+        value, exact = case.of(case.x)[0], case.log_likelihood
+        assert value <= exact + 1e-9 * abs(exact)
+
+
+def nested_bounds(seed, fields_of):
+    """Bounds with blocks that are cut in two again and again, each time with the same entries."""
+    rng = np.random.default_rng(seed)
+    X, entries = rng.uniform(size=(32, 3)), rng.normal(size=32)
+    lengthscale, noise = rng.uniform(0.2, 1.5), 10.0 ** rng.uniform(-3.0, 0.0)
+    root = np.linalg.cholesky(cagp.Matern32(lengthscale)(X, X) + noise * np.eye(32))
+    b = fields_of(root, rng)
+    vector = np.concatenate([np.log([lengthscale, 1.0, noise]), entries])
+    return [
+        Elbo(
+            cagp.Matern32,
+            X,
+            b,
+            layout=BlockLayout.of(X, actions, order="given"),
+            executor=SerialExecutor(),
+            memory_limit_bytes=2**30,
+        )(vector)[0]
+        / b.shape[1]
+        for actions in (1, 2, 4, 8, 16, 32)
+    ]
+
+
+def test_the_bound_rises_with_nested_actions_on_average_t32():
+    """The mean over data of the prior, exactly: 32 fields with the second moments of infinitely many."""
+    for seed in range(60):
+        found = nested_bounds(seed, lambda root, rng: np.sqrt(32.0) * root)
+        assert all(earlier < later for earlier, later in itertools.pairwise(found))
+
+
+def test_the_bound_may_fall_with_one_more_action_t32():
+    """For single data there is no such promise: one sum more may point away from what all of them say."""
+    falls = [
+        min(np.diff(nested_bounds(seed, lambda root, rng: root @ rng.normal(size=(32, 1))))) < 0.0
+        for seed in range(40)
+    ]
+    assert 0 < sum(falls) < 20
+
+
+@every_objective
+def test_the_length_of_an_action_says_nothing_t33(objective):
+    """Entries of a block may be multiplied by any number but zero; dense S by any invertible matrix."""
+    case = Case(objective, fields=2)
+    value, gradient = case.of(case.x)
+    factors = np.random.default_rng(1).normal(size=6)
+    scaled, block_of = case.x.copy(), np.empty(31, dtype=int)
+    block_of[case.layout.order] = case.layout.block_of
+    scaled[-31:] *= factors[block_of]
+    again, its = case.of(scaled)
+    assert again == pytest.approx(value, rel=1e-12)
+    assert_close(its[:-31], gradient[:-31])
+    assert_close(its[-31:] * factors[block_of], gradient[-31:])
+    along = np.bincount(block_of, case.x[-31:] * gradient[-31:])
+    assert np.abs(along).max() < 1e-10 * np.abs(gradient).max(), "no slope along the length"
+    W = np.random.default_rng(2).normal(size=(6, 6))
+    assert elbo_of(case, case.S @ W) == pytest.approx(elbo_of(case, case.S), rel=1e-7)
+
+
+@every_model
+def test_as_many_actions_as_points_give_the_likelihood_t34(kernel, anisotropic):
+    for objective in OBJECTIVES.values():
+        case = Case(objective, kernel, anisotropic, actions=31, fields=2)
+        assert case.of(case.x)[0] == pytest.approx(case.log_likelihood, rel=1e-10)
+
+
+def test_as_many_actions_as_points_give_the_posterior_t34():
+    case, X_test = Case(), np.random.default_rng(5).uniform(size=(7, 3))
+    prior = cagp.Prior(case.kernel, case.noise)
+    found, expected = (
+        cagp.condition(prior, case.X, case.b[:, 0], X_test, solver=solver, covariance="full")
+        for solver in (cagp.SparseActions(31), cagp.Cholesky())
+    )
+    assert_close(found.mean, expected.mean)
+    assert_close(found.covariance, expected.covariance)
+    assert found.status is cagp.Status.EXACT
+
+
+@every_objective
+@every_model
+def test_gradients_are_those_of_differences(objective, kernel, anisotropic):
+    """By every hyperparameter and every entry of S; blocks of five and six points; to 1e-6 of the largest."""
+    case = Case(objective, kernel, anisotropic, fields=2)
+    gradient, step = case.of(case.x)[1], 1e-5
+    differences = [
+        (case.of(case.x + step * direction)[0] - case.of(case.x - step * direction)[0]) / (2.0 * step)
+        for direction in np.eye(case.of.size)
+    ]
+    assert sorted(set(np.diff(case.layout.edges))) == [5, 6]
+    for part in (slice(None, -31), slice(-31, None)):
+        scale = np.abs(gradient[part]).max()
+        assert np.abs(gradient - differences)[part].max() < 1e-6 * scale
+
+
+@every_objective
+def test_tiles_of_any_size_and_points_far_apart_change_nothing(objective, monkeypatch):
+    """Several tiles, of which some pairs are left out because the kernel has vanished between them."""
+    near = Case(objective, n=200, actions=20, fields=2)
+    value, gradient = near.of(near.x)
+    monkeypatch.setattr(block_sparse, "TILE", 30)
+    assert len(near.layout.tiles) == 7
+    again = Case(objective, n=200, actions=20, fields=2)
+    other, its = again.of(again.x)
+    assert other == pytest.approx(value, rel=1e-13)
+    assert_close(its, gradient, relative=1e-11)
+    short = near.x.copy()
+    short[0] = np.log(0.002)
+    value, gradient = again.of(short)
+    kernel, noise = near.hyperparameters.read(short)
+    near.K = kernel(near.X, near.X)
+    near.G, near.noise = near.K + noise * np.eye(200), noise
+    near.x = short
+    formula = elbo_of if objective is Elbo else projected_of
+    assert value == pytest.approx(formula(near, near.S), rel=1e-10)
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.cluster
+@every_objective
+def test_every_executor_gives_the_same_bits(objective, monkeypatch):
+    monkeypatch.setattr(block_sparse, "TILE", 50)
+    expected = None
+    with local_cluster(2) as client, ThreadExecutor(3) as threads:
+        for executor in (SerialExecutor(), threads, DaskExecutor(client)):
+            case = Case(objective, (cagp.Matern32, cagp.Matern12), n=300, actions=40, executor=executor)
+            value, gradient = case.of(case.x)
+            found = np.array([value, *gradient])
+            expected = found if expected is None else expected
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_what_makes_no_sense_is_refused():
+    case = Case()
+    for change, text in (
+        (lambda x: x[:-1], r"the vector has shape \(33,\); expected \(34,\)"),
+        (lambda x: np.where(np.arange(34) == 0, np.nan, x), "hyperparameters are lengthscale nan, .* finite"),
+        (lambda x: np.where(np.arange(34) == 1, 800.0, x), "variance 800, .* finite"),
+        (lambda x: np.where(np.arange(34) > 2, 0.0, x), "none but zeros"),
+        (lambda x: np.where(np.arange(34) == 9, np.inf, x), "entries that are not finite"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            case.of(change(case.x))
+    with pytest.raises(BudgetError, match=r"6 actions on 31 points need about .* more than the 1000 B"):
+        Elbo(
+            cagp.Matern32,
+            case.X,
+            case.b,
+            layout=case.layout,
+            executor=SerialExecutor(),
+            memory_limit_bytes=1000,
+        )
+    same = Elbo(
+        cagp.SquaredExponential,
+        np.zeros((31, 3)),
+        case.b,
+        layout=case.layout,
+        executor=SerialExecutor(),
+        memory_limit_bytes=2**30,
+    )
+    with pytest.raises(
+        NumericalError, match=r"not positive definite.*the noise variance 1e-200 is too small"
+    ):
+        same(np.concatenate([[0.0, 0.0, np.log(1e-200)], case.x[3:]]))
