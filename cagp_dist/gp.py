@@ -77,8 +77,8 @@ def condition(
     solver : Solver
         `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `Richardson`,
         `TwoLevelBlockGaussSeidel`, `TwoLevelBlockJacobi`, `Hybrid`, `ConjugateGradient`, `RandomActions`,
-        `UnitVectors`, `SubsetOfData`, `PseudoInputs`, `Eigenvectors`, `KrylovActions`, `MixedActions`,
-        `Cholesky`, or on a grid `Rings`.
+        `UnitVectors`, `SubsetOfData`, `PseudoInputs`, `SparseActions`, `Eigenvectors`, `KrylovActions`,
+        `MixedActions`, `Cholesky`, or on a grid `Rings`.
     covariance : {"diagonal", "full"}
         Variances only, or also the (q, q) covariance.
     executor : Executor, optional

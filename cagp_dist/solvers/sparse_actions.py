@@ -34,8 +34,8 @@ class SparseActions:
     [Wenger et al. 2024, section 4].
 
     With weights that are drawn from a seed it is calibrated exactly, as all actions that do not look at the
-    data (math 1.1). Weights that were learnt from the data (`cagp_dist.learn_actions`) make smaller errors
-    with the same number of actions, and the stated variance no longer counts them exactly.
+    data (math 1.1). Weights that were chosen with a look at the data may make smaller errors with
+    the same number of actions; the stated variance does not count that choice.
 
     Parameters
     ----------

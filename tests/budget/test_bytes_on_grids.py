@@ -39,6 +39,7 @@ ON_A_GRID = [
     (cagp.UnitVectors(40), None, 1, "diagonal"),
     (cagp.PseudoInputs(20), "cells", 3, "diagonal"),
     (cagp.PseudoInputs(20), None, 1, "diagonal"),
+    (cagp.SparseActions(20), None, 1, "diagonal"),
     (cagp.KrylovActions(5), 100, 3, "diagonal"),
 ]
 

@@ -60,6 +60,7 @@ action_solvers = st.one_of(
     st.builds(cagp.UnitVectors, st.integers(0, 100), order=st.sampled_from(["pivoted", "given"])),
     st.builds(cagp.SubsetOfData, st.integers(1, 5000)),
     st.builds(cagp.PseudoInputs, st.integers(0, 100)),
+    st.builds(cagp.SparseActions, st.integers(0, 5000)),
     st.builds(cagp.Eigenvectors, st.integers(0, 100)),
     st.builds(cagp.KrylovActions, st.integers(0, 100)),
     st.builds(

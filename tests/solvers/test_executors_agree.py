@@ -49,6 +49,7 @@ SOLVERS = {
     "swept-gradients": cagp.ConjugateGradient(3, "block-gauss-seidel", 300),
     "unit-vectors": cagp.UnitVectors(40),
     "pseudo-inputs": cagp.PseudoInputs(20),
+    "sparse-actions": cagp.SparseActions(20),
     "eigenvectors": cagp.Eigenvectors(2),
     "krylov-actions": cagp.KrylovActions(3),
     "mixed-actions": cagp.MixedActions("unit-vectors 10, conjugate-gradient 2"),
