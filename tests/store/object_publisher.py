@@ -1,8 +1,8 @@
 """A process that publishes runs in an object store and dies before one request after the other.
 
 ``python object_publisher.py ADDRESS FOLDER LOOKED`` forks a child for each kill, from a process where
-everything is imported and no connection is open; it prints one line for each, with what readers see afterwards.
-Before the first kill it waits for a reader, who makes the file LOOKED after each look.
+everything is imported and no connection is open; it prints one line for each, with what readers see
+afterwards. Before the first kill it waits for a reader, who makes the file LOOKED after each look.
 """
 
 import os
