@@ -69,6 +69,11 @@ def pauses(monkeypatch):
     return made
 
 
+def clock_at(seconds):
+    """A clock for one module that stands still. That of all would stop the Dask cluster that tests share."""
+    return SimpleNamespace(time=lambda: seconds)
+
+
 def asked(request):
     return [str(time)[:16] for time in times_of(request)]
 
@@ -132,7 +137,7 @@ def test_a_preliminary_field_is_asked_for_again_when_the_final_one_should_be_the
         os.utime(data, (last, last))
         before = len(server.jobs)
         with monkeypatch.context() as then:
-            then.setattr(cds_cache.time, "time", lambda: now)
+            then.setattr(cds_cache, "time", clock_at(now))
             field = fetch(tmp_path)
         return len(server.jobs) - before, "preliminary_times" in field.attrs
 
@@ -173,7 +178,7 @@ def test_who_does_not_need_the_answer_waits_briefly_and_asks_once_a_day(
 
     server.jobs["job-2"].states = ["successful"]
     tomorrow = time.time() + 1.01 * 86_400.0
-    monkeypatch.setattr(cds_cache.time, "time", lambda: tomorrow)
+    monkeypatch.setattr(cds_cache, "time", clock_at(tomorrow))
     assert "preliminary_times" not in fetch(tmp_path, wait_seconds=20.0).attrs
     assert server.count("POST") == 2
 
