@@ -336,7 +336,7 @@ def test_a_scheduler_that_accepts_and_says_nothing_is_refused_in_time(folder, mo
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         started = time.monotonic()
         result = run("run", "job.toml", "--scheduler", address, job=job)
-        assert time.monotonic() - started < 60.0
+        assert time.monotonic() - started < 10.0
     assert_refused(result, 2, f"no Dask scheduler answers at {address}", "Check that `dask scheduler` runs")
     assert caplog.text == ""
 
@@ -356,9 +356,9 @@ def test_a_scheduler_that_accepts_and_says_nothing_is_refused_in_time(folder, mo
     ids=["size", "dots", "header", "tables", "arrays"],
 )
 def test_a_job_file_that_would_keep_the_parser_busy_is_refused_before_it_is_parsed(folder, text, said):
-    started = time.monotonic()
+    started = time.process_time()  # which nobody else takes
     assert_refused(run(job=text), 2, *said)
-    assert time.monotonic() - started < 60.0
+    assert time.process_time() - started < 10.0
 
 
 def test_a_job_file_without_end_is_refused(folder):

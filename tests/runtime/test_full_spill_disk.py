@@ -63,7 +63,7 @@ def test_a_solve_that_fills_the_disk_of_its_worker_is_a_named_error_and_goes_on_
         with pytest.raises(ClusterError, match=text) as caught:
             solve()
         assert not isinstance(caught.value, ClusterLostError), "another attempt would fill it again"
-        assert time.monotonic() - began < 300.0, "10 s after the worker was paused"
+        assert time.monotonic() - began < 60.0, "10 s after the worker was paused"
         assert plans[0].peak_bytes > 3 * LIMIT_BYTES
         del caught  # and with it the results that the worker holds
         change(size=2**31)

@@ -391,13 +391,13 @@ def test_a_job_file_that_was_damaged_anywhere_is_a_job_or_a_configuration_error(
     outcomes = set()
     for number in range(count):
         path.write_bytes(damaged_job(good, number, rng))
-        started = time.monotonic()
+        started = time.process_time()  # which nobody else takes
         try:
             load_job(path)
             outcomes.add("job")
         except ConfigurationError as error:
             outcomes.add("named" if str(path) in str(error) else str(error))
-        assert time.monotonic() - started < 60.0
+        assert time.process_time() - started < 10.0
     assert outcomes == {"job", "named"}
 
 

@@ -75,7 +75,7 @@ class JobFolder:
             prior={"lengthscale": 0.1, "variance": 22.0, "noise_variance": 0.5},
             solver=SOLVERS[solver],
             cluster=None,
-            runtime={"checkpoint_seconds": 0.0, "silence_seconds": 30.0},
+            runtime={"checkpoint_seconds": 0.0, "silence_seconds": 5.0},
             output={"root": "out"},
         )
         (folder / "job.toml").write_text(text)

@@ -26,10 +26,9 @@ from .rows import Row
 
 SOLVERS = (cagp.BlockGaussSeidel(6, 150), cagp.ConjugateGradient(8), cagp.Chebyshev(6))
 POINTS = 1200
-IMPATIENT = Deadlines(silence_seconds=10.0, idle_seconds=30.0, stall_seconds=60.0)
-"""Longer than a busy machine lets a process wait that nobody has frozen."""
-PATIENCE_SECONDS = 300.0
-"""The deadlines, those for connections, and time for processes to start on a busy machine."""
+IMPATIENT = Deadlines(silence_seconds=3.0, idle_seconds=12.0, stall_seconds=20.0)
+PATIENCE_SECONDS = 120.0
+"""The deadlines, two of 20 s for connections, and time for processes to start on a busy machine."""
 
 
 def solved(problem: RegressionProblem, solver, executor, **settings) -> cagp.Posterior:
