@@ -10,7 +10,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -77,6 +77,30 @@ def may_mount(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("needs leave to mount file systems, as root has outside containers")
 
 
+_SHARED_CLUSTERS: list["Client"] = []
+
+
+@contextmanager
+def shared_cluster_stands_still() -> Iterator[None]:
+    """The scheduler of the cluster that tests share, in this process, does nothing meanwhile.
+
+    It allocates 0.3 MB for each heartbeat of a worker.
+    """
+    stands, go_on = threading.Event(), threading.Event()
+
+    def stand() -> None:
+        stands.set()
+        go_on.wait()
+
+    for client in _SHARED_CLUSTERS:
+        client.loop.add_callback(stand)
+        stands.wait()
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
 @pytest.fixture
 def traced() -> Iterator[Callable[[Callable[[], T]], tuple[T, int]]]:
     """What a function returns, and the most bytes that NumPy and Python allocated meanwhile.
@@ -87,11 +111,12 @@ def traced() -> Iterator[Callable[[Callable[[], T]], tuple[T, int]]]:
 
     def measured(function: Callable[[], T]) -> tuple[T, int]:
         gc.collect()  # what others left would else be freed meanwhile
-        tracemalloc.start()
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
-        found = function()
-        return found, tracemalloc.get_traced_memory()[1] - before
+        with shared_cluster_stands_still():
+            tracemalloc.start()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            found = function()
+            return found, tracemalloc.get_traced_memory()[1] - before
 
     yield measured
     tracemalloc.stop()
@@ -149,7 +174,9 @@ def two_dask_workers() -> Iterator["Client"]:
     from .clusters import local_cluster
 
     with local_cluster(2) as client:
+        _SHARED_CLUSTERS.append(client)
         yield client
+        _SHARED_CLUSTERS.remove(client)
 
 
 @pytest.fixture
