@@ -207,10 +207,10 @@ class _Found:
 
 def _fingerprint(fields: Fields, solver: "Solver", direction: Array, batch: int) -> str:
     """Digest of all that errors of single fields depend on."""
-    from cagp_dist.solvers.checkpoints import add_arrays
+    from cagp_dist.solvers.checkpoints import add_arrays, in_full
 
     prior, X = fields.prior, fields.X
-    found = hashlib.sha256(repr((solver, prior.kernel, prior.coefficient_names, batch)).encode())
+    found = hashlib.sha256(repr((in_full(solver), prior.kernel, prior.coefficient_names, batch)).encode())
     points = X.points if isinstance(X, LatLonGrid) else X
     noise = np.asarray(prior.noise_variance)
     add_arrays(found, [points, noise, fields.y, fields.X_test, fields.latent, direction])

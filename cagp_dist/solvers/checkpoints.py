@@ -7,7 +7,7 @@ Where checkpoints are kept is not known here: `cagp_dist.store.checkpoints` keep
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, is_dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -202,7 +202,7 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     found = hashlib.sha256()
     gram = problem.gram
     tiles = (plan.block_size, plan.rings_per_block, plan.batches, problem.first)
-    for part in (FORMAT, version("cagp-dist"), solver, gram.kernel, *tiles):
+    for part in (FORMAT, version("cagp-dist"), in_full(solver), gram.kernel, *tiles):
         found.update(repr(part).encode())
     if problem.lanczos_steps:  # what they tell of the variance is kept
         found.update(repr(problem.lanczos_steps).encode())
@@ -211,6 +211,11 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     X, noise, *targets = points_of(problem)
     add_arrays(found, [X, noise, problem.residuals, *targets])
     return found.hexdigest()
+
+
+def in_full(solver: object) -> tuple[object, ...]:
+    """Give a solver, and the values of all its fields: its `repr` leaves out long ones."""
+    return (solver, astuple(solver)) if is_dataclass(solver) and not isinstance(solver, type) else (solver,)
 
 
 def points_of(problem: Problem) -> Sequence[Array | Indices]:

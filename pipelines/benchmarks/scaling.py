@@ -1,17 +1,21 @@
 """The model of more workers against measured runs, and to 1,000 workers: a table, and ``scaling.png``.
 
-    python -m pipelines.benchmarks.scaling [--quick] [--output FOLDER]
+    python -m pipelines.benchmarks.scaling [--quick] [--output FOLDER] [--points N] [--solver NAME]
 
-Solves run with Dask worker processes of one thread on this machine, n = 16,384, q = 100, 2 sweeps, no tile
-skipped. The work is that of the plan, times one factor for this machine: the processor time of the serial
-solve over what the plan says. Where there are more workers than cores, work takes longer by their ratio,
-waiting does not. Other processes make wall clocks longer, so the load average stands beside them, and the
-processor time of the busiest worker and of the driver, with the scheduler. All in seconds. As root on Linux
-``chrt -r 5`` before the command keeps other processes off.
+Solves run with Dask worker processes of one thread on this machine, n = 16,384 or as asked, q = 100, 2
+sweeps, no tile skipped. The work is that of the plan, times one factor for this machine: the processor time
+of the serial solve over what the plan says. Where there are more workers than cores, work takes longer by
+their ratio, waiting does not. Other processes make wall clocks longer, so the load average stands beside
+them, and the processor time of the busiest worker, of the driver, and of the scheduler, which has a process
+of its own. All in seconds. As root on Linux ``chrt -r 5`` before the command keeps other processes off.
 """
 
+import multiprocessing
 import os
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +50,33 @@ def plan_of(solver: Solver, n: int, q: int, workers: int) -> Plan:
     return solver.plan(Demand(n, q, FIELDS, False, workers, False, 2**50))
 
 
-def measured(n: int, block: int) -> None:
+def serve(workers: int, parent: Connection) -> None:
+    """Keep a cluster of worker processes with one thread each, until the parent says something or is gone."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
+        parent.send(cluster.scheduler_address)
+        parent.poll(None)
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[str]:
+    """Address of a cluster whose scheduler, as in earnest, is not in the process of the driver."""
+    spawning = multiprocessing.get_context("spawn")
+    here, there = spawning.Pipe()
+    process = spawning.Process(target=serve, args=(workers, there))
+    process.start()
+    there.close()
+    try:
+        yield here.recv()
+    finally:
+        here.close()
+        process.join()
+
+
+def measured(n: int, block: int, names: Sequence[str]) -> None:
     """Print what was measured with 1, 2 and 4 workers, and what the model says."""
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     generator = np.random.default_rng(0)
     X, X_test = (generator.standard_normal((count, 3)) for count in (n, TARGETS))
@@ -56,8 +84,9 @@ def measured(n: int, block: int) -> None:
     X_test /= np.linalg.norm(X_test, axis=1)[:, None]
     prior, y = cagp.Prior(cagp.Matern32(LENGTHSCALE), 0.024), generator.standard_normal(n)
     head = ("solver", "workers", "serial", "model", "wall clock", "model / wall", "busiest worker", "driver")
-    print(f"| {' | '.join((*head, 'load'))} |")
-    for name, solver in solvers(block).items():
+    print(f"| {' | '.join((*head, 'scheduler', 'load'))} |")
+    for name in names:
+        solver = solvers(block)[name]
         cagp.condition(prior, X[:2048], y[:2048], X_test, solver=solver, executor=SerialExecutor())
         started = time.process_time()
         cagp.condition(prior, X, y, X_test, solver=solver, executor=SerialExecutor())
@@ -76,18 +105,19 @@ def measured(n: int, block: int) -> None:
             )
             model = factor * found.seconds
             with (
-                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
-                Client(cluster, set_as_default=False) as client,
-                cagp.open_executor(cluster.scheduler_address) as executor,
+                cluster(workers) as address,
+                Client(address, set_as_default=False) as client,
+                cagp.open_executor(address) as executor,
             ):
                 cagp.condition(prior, X[:2048], y[:2048], X_test, solver=solver, executor=executor)
-                before = client.run(time.process_time)
+                before, scheduler = client.run(time.process_time), client.run_on_scheduler(time.process_time)
                 began, driver = time.perf_counter(), time.process_time()
                 cagp.condition(prior, X, y, X_test, solver=solver, executor=executor)
                 wall, driver = time.perf_counter() - began, time.process_time() - driver
+                scheduler = client.run_on_scheduler(time.process_time) - scheduler
                 busiest = max(end - before[worker] for worker, end in client.run(time.process_time).items())
-            seconds = [f"{each:.2f}" for each in (serial, model, wall, model / wall, busiest, driver)]
-            row = (name, str(workers), *seconds, f"{os.getloadavg()[0]:.1f}")
+            figures = (serial, model, wall, model / wall, busiest, driver, scheduler)
+            row = (name, str(workers), *(f"{each:.2f}" for each in figures), f"{os.getloadavg()[0]:.1f}")
             print(f"| {' | '.join(row)} |", flush=True)
     print(flush=True)
 
@@ -121,9 +151,14 @@ def draw(path: Path) -> None:
 
 def main() -> None:
     """Measure, then draw."""
-    chosen = parser(__doc__).parse_args()
+    made = parser(__doc__)
+    names = list(solvers(BLOCK))
+    made.add_argument("--points", type=int, help="n (16,384; with --quick 4,096)")
+    made.add_argument("--solver", nargs="+", choices=names, default=names, help="only these", metavar="NAME")
+    chosen = made.parse_args()
     chosen.output.mkdir(parents=True, exist_ok=True)
-    measured(*((4096, 512) if chosen.quick else (16_384, BLOCK)))
+    usual, block = (4096, 512) if chosen.quick else (16_384, BLOCK)
+    measured(chosen.points or usual, block, chosen.solver)
     draw(chosen.output / "scaling.png")
 
 

@@ -541,6 +541,17 @@ def test_checkpoints_of_another_solve_are_not_gone_on_from(tmp_path, applied):
     assert len(applied) == 4
 
 
+def test_checkpoints_of_other_pseudo_inputs_are_not_gone_on_from(tmp_path):
+    """They are many, and not in what a solver shows of itself."""
+    first, second = (
+        cagp.MixedActions([cagp.PseudoInputs.at_points(PROBLEM.X[start : start + 6])]) for start in (0, 6)
+    )
+    assert repr(first) == repr(second)
+    cut_off(of_points(first), tmp_path)
+    whole = of_points(second)()
+    assert_same_bits(of_points(second)(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+
+
 def test_checkpoints_keep_their_distance_in_time(tmp_path):
     of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=Checkpoints(tmp_path, seconds=3600.0))
     assert not list(tmp_path.iterdir())

@@ -33,7 +33,7 @@ from .workers import frozen_workers, kill_storms, killed_workers
 from .writes import killed_checkpoints, killed_publications
 
 SCENARIOS: dict[str, tuple[Scenario, int]] = {
-    "workers": (partial(killed_workers, points=3000), 100),
+    "workers": (partial(killed_workers, points=6000), 100),
     "jobs": (killed_jobs, 200),
     "checkpoints": (killed_checkpoints, 1000),  # which is all
     "publications": (killed_publications, 200),
