@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -17,7 +18,7 @@ import scipy.stats
 
 from cagp_dist.calibration.scores import scores
 from pipelines.benchmarks.peers import __main__ as command
-from pipelines.benchmarks.peers import reference
+from pipelines.benchmarks.peers import reference, running
 from pipelines.benchmarks.peers.adapters.harness import Clock, Fit, Prediction, Problem
 from pipelines.benchmarks.peers.catalogue import ADAPTERS, OURS, PEERS, Method, Peer
 from pipelines.benchmarks.peers.comparing import Line, Settings, fit, predict
@@ -68,7 +69,7 @@ serve({{"dense": dense, "fit": guess}})
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(environments=tmp_path / "environments", time_limit_seconds=60.0)
+    return Settings(environments=tmp_path / "environments", time_limit_seconds=600.0)
 
 
 @pytest.fixture(scope="module")
@@ -128,14 +129,19 @@ def test_a_spread_that_is_larger_by_design_is_not_held_against_a_method(tmp_path
     assert predict("small", *small, peer=peer, method=method, settings=settings).outcome == "ok"
 
 
-def test_after_its_time_a_peer_is_stopped_with_its_children(tmp_path, small):
+def test_after_its_time_a_peer_is_stopped_with_its_children(tmp_path, small, settings, monkeypatch):
     note = tmp_path / "child"
+
+    def late():  # as soon as the child is there
+        return time.monotonic() + 1000.0 * (note.exists() and note.read_text() != "")
+
+    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=late))
     change = (
         "child = subprocess.Popen(['sleep', '600']); "
         f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(600)"
     )
-    line = line_of(fake_peer(tmp_path, change), small, Settings(tmp_path, time_limit_seconds=10.0))
-    assert line.outcome == "not done after 10 s"
+    line = line_of(fake_peer(tmp_path, change), small, settings)
+    assert line.outcome == "not done after 600 s"
     _until(lambda: _gone(int(note.read_text())))
 
 
@@ -171,8 +177,18 @@ def _until(reached: Callable[[], bool], *, seconds: float = 300.0) -> None:
         time.sleep(0.05)
 
 
-def test_memory_of_children_counts(tmp_path, small, settings):
-    child = "import time; held = b'.' * (300 * 2**20); time.sleep(3.0)"
+def test_memory_of_children_counts(tmp_path, small, settings, monkeypatch):
+    seen, memory = tmp_path / "seen", running._memory
+
+    def noted(process):
+        found = memory(process)
+        if found > 300 * 2**20:
+            seen.touch()
+        return found
+
+    monkeypatch.setattr(running, "_memory", noted)
+    child = "import os, time\nheld = b'.' * (300 * 2**20)\n"
+    child += f"while not os.path.exists({str(seen)!r}): time.sleep(0.05)"
     change = f"clock.seconds['build'] = 9.0; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     line = line_of(fake_peer(tmp_path, change), small, settings)
     assert line.figures["peak_mebibytes"] > 300.0

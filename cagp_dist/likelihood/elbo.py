@@ -19,227 +19,13 @@ goes through the tiles of K twice, n^2 kernel entries in all, beside 2 to 5 n i^
 the size of U, and another for the moment.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.gram.dense import cholesky_lower
-from cagp_dist.kernels import Kernel
-from cagp_dist.likelihood.action_tiles import AHEAD, ActionTiles
-from cagp_dist.likelihood.model import Families, Model
-from cagp_dist.likelihood.objective import Hyperparameters
-from cagp_dist.remedies import Remedy
-from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.solvers.block_sparse import TILE, BlockLayout, block_sums
-from cagp_dist.text import bytes_text
-from cagp_dist.tiling import Range
-
-SQUARES = 12
-"""Matrices (i, i) that are there at a time, at most, beside those of tasks."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """What the actions see at one vector.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    noise_variance : float
-    values : array, shape (n,)
-        Entries of S, in the order of the blocks.
-    image : array, shape (n, i)
-        U, its rows likewise.
-    matrix, inverse : arrays, shape (i, i)
-        A, and the inverse of M.
-    lengths : array, shape (i,)
-        Diagonal of H.
-    solution : array, shape (i, T)
-        v.
-    log_determinant : float
-        ``log|M| - log|H|``.
-    """
-
-    kernel: Kernel
-    noise_variance: float
-    values: Array
-    image: Array
-    matrix: Array
-    inverse: Array
-    lengths: Array
-    solution: Array
-    log_determinant: float
-
-
-class _Actions:
-    """What both objectives share: points, fields and blocks, the way to `_Seen`, and the way back."""
-
-    def __init__(
-        self,
-        kernel: Families | Model,
-        X: Array,
-        residuals: Array,
-        *,
-        layout: BlockLayout,
-        executor: Executor,
-        memory_limit_bytes: int,
-        anisotropic: bool,
-    ) -> None:
-        self.hyperparameters = Hyperparameters.of(kernel, X, anisotropic=anisotropic)
-        self.points, self.fields = int(residuals.shape[0]), int(residuals.shape[1])
-        self.layout, self.actions = layout, layout.blocks
-        self._executor = executor
-        needed = elbo_bytes(self.points, self.actions, workers=executor.workers)
-        if needed > memory_limit_bytes:
-            raise BudgetError(
-                f"{self.actions:,} actions on {self.points:,} points need about {bytes_text(needed)}, more "
-                f"than the {bytes_text(memory_limit_bytes)} that may be used.",
-                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_OBSERVED),
-            )
-        self.tiles = ActionTiles(X, layout, executor=executor)
-        self.right = np.ascontiguousarray(residuals[layout.order])
-
-    @property
-    def size(self) -> int:
-        """Hyperparameters and points."""
-        return self.hyperparameters.size + self.points
-
-    def at(self, vector: Array) -> _Seen:
-        """Evaluate U, and what follows from it without another look at all of it."""
-        if vector.shape != (self.size,):
-            raise ArgumentError(
-                f"the vector has shape {vector.shape}; expected ({self.size},): logarithms of "
-                f"{', '.join(self.hyperparameters.names)}, then an entry of the actions for each point."
-            )
-        kernel, noise_variance = self.hyperparameters.read(vector)
-        entries = vector[self.hyperparameters.size :]
-        values = np.ascontiguousarray(entries[self.layout.order], dtype=np.float64)
-        lengths = block_sums((values**2)[:, None], self.layout.edges)[:, 0]
-        if not (np.isfinite(lengths).all() and (lengths > 0.0).all()):
-            raise ArgumentError(
-                "an action has entries that are not finite, or none but zeros; expected finite entries, one "
-                "of each block other than zero."
-            )
-        image = self.tiles.forward(kernel, values)
-        matrix = np.concatenate(
-            [
-                block_sums(values[rows, None] * image[rows], self.tiles.edges(tile))
-                for tile, rows in enumerate(self.tiles.rows)
-            ]
-        )
-        matrix = 0.5 * (matrix + matrix.T)
-        try:
-            factor = cholesky_lower(matrix + np.diag(noise_variance * lengths))
-        except NumericalError as error:
-            raise NumericalError(
-                f"S'G S of {self.actions} actions is not positive definite in floating point: the noise "
-                f"variance {noise_variance:.3g} is too small beside the variance {kernel.variance:.3g}. Give "
-                "bounds that keep it larger."
-            ) from error
-        inverse = _inverse(factor)
-        seen = block_sums(values[:, None] * self.right, self.layout.edges)
-        log_determinant = 2.0 * float(np.log(factor.diagonal()).sum()) - float(np.log(lengths).sum())
-        return _Seen(
-            kernel,
-            noise_variance,
-            values,
-            image,
-            matrix,
-            inverse,
-            lengths,
-            inverse @ seen,
-            log_determinant,
-        )
-
-    def squares_and_residual(self, seen: _Seen) -> tuple[Array, Array, Array]:
-        """``U'U`` (i, i), r (n, T) and ``U'r`` (i, T)."""
-        squares, residual = np.zeros_like(seen.matrix), np.empty_like(self.right)
-        back = np.zeros_like(seen.solution)
-        for group in self._groups():
-            handles = [
-                self._executor.submit(
-                    tile_squares, seen.image[rows], self.right[rows], seen.solution, home=tile
-                )
-                for tile, rows in group
-            ]
-            for (_, rows), (square, left, product) in zip(group, self._executor.gather(handles), strict=True):
-                squares += square
-                residual[rows] = left
-                back += product
-        return squares, residual, back
-
-    def gradient(
-        self,
-        seen: _Seen,
-        *,
-        by_matrix: Array,
-        by_inverted: Array,
-        by_projected: Array,
-        by_noise: float,
-        by_prior: float = 0.0,
-        residual: Array | None = None,
-    ) -> Array:
-        """Carry derivatives of a function of the small matrices back to the vector.
-
-        Parameters
-        ----------
-        seen : _Seen
-            Where; its ``image`` is overwritten.
-        by_matrix, by_inverted : arrays, shape (i, i)
-            Derivatives by A where it stands for itself, and by M. Symmetric.
-        by_projected : array, shape (i, T)
-            By S'b.
-        by_noise, by_prior : float
-            By the noise variance and by ``tr(K) / n``, where they stand for themselves.
-        residual : array, shape (n, T), optional
-            r, where the function has ``(|r|^2 - T tr(M^-1 U'U)) / noise`` in it.
-        """
-        noise = seen.noise_variance
-        by_lengths = noise * by_inverted.diagonal() - self.fields / seen.lengths
-        by_own = by_matrix + by_inverted
-        factor = 0.0 if residual is None else -2.0 / noise
-        left = np.zeros_like(self.right) if residual is None else residual
-        by_value = np.empty(self.points)
-        shares = factor * self.fields * seen.inverse
-        for group in self._groups():
-            handles = [
-                self._executor.submit(
-                    tile_weights,
-                    seen.image[rows],
-                    factor * left[rows],
-                    seen.values[rows],
-                    self.tiles.edges(tile),
-                    self.tiles.blocks(tile),
-                    by_own,
-                    shares,
-                    seen.solution,
-                    home=tile,
-                )
-                for tile, rows in group
-            ]
-            for (_, rows), (weights, own) in zip(group, self._executor.gather(handles), strict=True):
-                seen.image[rows] = weights
-                by_value[rows] = own
-        arrays = self.hyperparameters.arrays(seen.kernel)
-        by_kernel, through = self.tiles.backward(arrays, seen.values, seen.image)
-        by_kernel[:, -1] += by_prior * arrays.variances
-        block_of = self.layout.block_of
-        by_value += through + 2.0 * seen.values * by_lengths[block_of]
-        by_value += np.einsum("ij,ij->i", self.right, by_projected[block_of])
-        by_entry = np.empty_like(by_value)
-        by_entry[self.layout.order] = by_value
-        by_noise += float(by_inverted.diagonal() @ seen.lengths)
-        return np.concatenate([self.hyperparameters.gradient(by_kernel, noise * by_noise), by_entry])
-
-    def _groups(self) -> Sequence[list[tuple[int, slice]]]:
-        """Tiles and their rows, so many at a time."""
-        numbered, ahead = list(enumerate(self.tiles.rows)), AHEAD * self._executor.workers
-        return [numbered[start : start + ahead] for start in range(0, len(numbered), ahead)]
+from cagp_dist.arrays import Array
+from cagp_dist.likelihood.projected_data import ProjectedData
+from cagp_dist.runtime import single_threaded_blas
 
 
 @final
@@ -248,57 +34,22 @@ class Elbo:
 
     Parameters
     ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, or of each part of a sum.
-    X : array of float64, shape (n, p)
-        Observed points.
-    residuals : array of float64, shape (n, T)
-        ``b = y - mean(X)``, a column for each field.
-    layout : BlockLayout
-        Which points each action weighs.
-    executor : Executor
-        Where the tiles are worked on; the result does not depend on it.
-    memory_limit_bytes : int
-        What may be allocated.
-    anisotropic : bool
-        Whether each coordinate has a lengthscale of its own.
-
-    Raises
-    ------
-    BudgetError
-        If U does not fit, with what goes with it.
+    data : ProjectedData
+        Observations, and the blocks of actions.
     """
 
-    def __init__(
-        self,
-        kernel: Families | Model,
-        X: Array,
-        residuals: Array,
-        *,
-        layout: BlockLayout,
-        executor: Executor,
-        memory_limit_bytes: int,
-        anisotropic: bool = False,
-    ) -> None:
-        self._actions = _Actions(
-            kernel,
-            X,
-            residuals,
-            layout=layout,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            anisotropic=anisotropic,
-        )
+    def __init__(self, data: ProjectedData) -> None:
+        self._data = data
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the hyperparameters."""
-        return self._actions.hyperparameters.names
+        return self._data.hyperparameters.names
 
     @property
     def size(self) -> int:
         """Hyperparameters and points."""
-        return self._actions.size
+        return self._data.size
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         """Evaluate at logarithms of hyperparameters and entries of S; see `Objective`.
@@ -314,11 +65,11 @@ class Elbo:
             return self._evaluate(vector)
 
     def _evaluate(self, vector: Array) -> tuple[float, Array]:
-        actions = self._actions
-        seen = actions.at(vector)
-        n, i, T = actions.points, actions.actions, actions.fields
+        data = self._data
+        seen = data.at(vector)
+        n, i, T = data.points, data.actions, data.fields
         noise, A, M, v = seen.noise_variance, seen.matrix, seen.inverse, seen.solution
-        squares, residual, back = actions.squares_and_residual(seen)
+        squares, residual, back = data.squares_and_residual(seen)
         MA, MC = M @ A, M @ squares
         misfit = float(np.vdot(residual, residual)) + T * (n * seen.kernel.variance - float(np.trace(MC)))
         twice = (
@@ -329,7 +80,7 @@ class Elbo:
         )
         half = M @ (A @ v - back / noise)  # half the derivative by S'b
         inverted = T * (MC @ M / noise + MA @ M + M) - (half @ v.T + v @ half.T)
-        gradient = actions.gradient(
+        gradient = data.gradient(
             seen,
             by_matrix=v @ v.T - T * M,
             by_inverted=0.5 * (inverted + inverted.T),
@@ -350,40 +101,22 @@ class ProjectedLikelihood:
 
     Parameters
     ----------
-    kernel, X, residuals, layout, executor, memory_limit_bytes, anisotropic
-        As for `Elbo`.
+    data : ProjectedData
+        Observations, and the blocks of actions.
     """
 
-    def __init__(
-        self,
-        kernel: Families | Model,
-        X: Array,
-        residuals: Array,
-        *,
-        layout: BlockLayout,
-        executor: Executor,
-        memory_limit_bytes: int,
-        anisotropic: bool = False,
-    ) -> None:
-        self._actions = _Actions(
-            kernel,
-            X,
-            residuals,
-            layout=layout,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            anisotropic=anisotropic,
-        )
+    def __init__(self, data: ProjectedData) -> None:
+        self._data = data
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the hyperparameters."""
-        return self._actions.hyperparameters.names
+        return self._data.hyperparameters.names
 
     @property
     def size(self) -> int:
         """Hyperparameters and points."""
-        return self._actions.size
+        return self._data.size
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         """Evaluate at logarithms of hyperparameters and entries of S; raises as `Elbo`."""
@@ -391,12 +124,12 @@ class ProjectedLikelihood:
             return self._evaluate(vector)
 
     def _evaluate(self, vector: Array) -> tuple[float, Array]:
-        actions = self._actions
-        seen = actions.at(vector)
-        i, T, v = actions.actions, actions.fields, seen.solution
+        data = self._data
+        seen = data.at(vector)
+        i, T, v = data.actions, data.fields, seen.solution
         M = seen.matrix + np.diag(seen.noise_variance * seen.lengths)
         twice = float(np.vdot(v, M @ v)) + T * (seen.log_determinant + i * np.log(2.0 * np.pi))
-        gradient = actions.gradient(
+        gradient = data.gradient(
             seen,
             by_matrix=np.zeros_like(M),
             by_inverted=T * seen.inverse - v @ v.T,
@@ -404,50 +137,3 @@ class ProjectedLikelihood:
             by_noise=0.0,
         )
         return -0.5 * twice, -0.5 * gradient
-
-
-def elbo_bytes(n: int, actions: int, *, workers: int) -> int:
-    """Bytes of an evaluation, at most: U, rows of it that tasks return, and small matrices."""
-    size = max(TILE, -(-n // max(actions, 1)))
-    tasks = AHEAD * workers * (3 * min(size, n) * actions + 2 * actions**2)
-    return DOUBLE * (n * actions + tasks + SQUARES * actions**2 + 16 * n)
-
-
-def tile_squares(image: Array, right: Array, solution: Array) -> tuple[Array, Array, Array]:
-    """``U'U``, ``r = b - U v`` and ``U'r`` of the rows of a tile."""
-    U, v = np.require(image, requirements="A"), np.require(solution, requirements="A")
-    residual = right - U @ v
-    return U.T @ U, residual, U.T @ residual
-
-
-def tile_weights(
-    image: Array,
-    left: Array,
-    values: Array,
-    edges: Indices,
-    blocks: Range,
-    by_own: Array,
-    shares: Array,
-    solution: Array,
-) -> tuple[Array, Array]:
-    """Give derivatives by the rows of U, ``left v' + U shares + S by_own``, and by S where A has it beside U.
-
-    Shapes: image (n, i), left (n, T), values (n,), shares and by_own (i, i), solution (i, T); edges are those
-    of ``blocks``.
-    """
-    U, W = np.require(image, requirements="A"), np.require(shares, requirements="A")
-    block_of = np.repeat(np.arange(*blocks), np.diff(edges))
-    by_value = np.einsum("xi,xi->x", U, by_own[block_of])
-    weights = values[:, None] * by_own[block_of]
-    if left.any():
-        weights += U @ W
-        weights += left @ solution.T
-    return weights, by_value
-
-
-def _inverse(factor: Array) -> Array:
-    """Inverse of ``L L'`` from L (i, i), symmetric to the last bit."""
-    from scipy.linalg import solve_triangular
-
-    half = solve_triangular(factor, np.eye(len(factor)), lower=True, check_finite=False)
-    return np.asarray(half.T @ half)

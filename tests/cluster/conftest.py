@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ from ..ports import closed_port
 REPOSITORY = Path(__file__).parents[2]
 CAGP = Path(sys.executable).with_name("cagp")
 
+ITERATIONS = 3
 JOB = job_text(
     design={"train": random_points(900), "test": random_points(60, seed=1), "map": map_grid(20.0)},
     prior={"lengthscale": 0.05, "variance": 22.0, "noise_variance": 0.5},
-    solver={"name": "block-gauss-seidel", "iterations": 3, "block_size": 256},
+    solver={"name": "block-gauss-seidel", "iterations": ITERATIONS, "block_size": 256},
     cluster=None,
 )
 
@@ -45,38 +47,44 @@ def free_port() -> Callable[[], int]:
 
 
 @pytest.fixture(scope="session")
-def write_job() -> Callable[[Path], Path]:
-    """A function that writes the small job into a folder."""
+def write_job() -> Callable[..., Path]:
+    """A function that writes the small job, with as many iterations as are asked for, into a folder."""
 
-    def write(folder: Path) -> Path:
+    def write(folder: Path, iterations: int = ITERATIONS) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "small.toml"
-        path.write_text(JOB)
+        path.write_text(JOB.replace(f"iterations = {ITERATIONS}\n", f"iterations = {iterations}\n"))
         return path
 
     return write
 
 
 @pytest.fixture(scope="session")
-def serial_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The published run of the small job, computed in one thread of one process."""
-    folder = tmp_path_factory.mktemp("serial")
-    (folder / "small.toml").write_text(JOB)
-    subprocess.run(
-        [CAGP, "run", "small.toml", "--scheduler", "serial"], cwd=folder, check=True, timeout=600, text=True
-    )
-    return current_run(folder / "out")
+def serial_run(
+    tmp_path_factory: pytest.TempPathFactory, write_job: Callable[..., Path]
+) -> Callable[[int], Path]:
+    """A function that gives the published run of the small job, computed in one thread of one process."""
+
+    @cache
+    def run(iterations: int) -> Path:
+        folder = tmp_path_factory.mktemp("serial")
+        write_job(folder, iterations)
+        command = [CAGP, "run", "small.toml", "--scheduler", "serial"]
+        subprocess.run(command, cwd=folder, check=True, timeout=600, text=True)
+        return current_run(folder / "out")
+
+    return run
 
 
 @pytest.fixture(scope="session")
-def assert_same_result(serial_run: Path) -> Callable[[Path], None]:
+def assert_same_result(serial_run: Callable[[int], Path]) -> Callable[..., None]:
     """A function that compares the current run of an output folder with the serial one, to the last bit."""
 
-    def compare(output: Path) -> None:
-        run = current_run(output)
-        assert run.name == serial_run.name, "the run key must not depend on where the work was done"
+    def compare(output: Path, iterations: int = ITERATIONS) -> None:
+        serial, run = serial_run(iterations), current_run(output)
+        assert run.name == serial.name, "the run key must not depend on where the work was done"
         for group in ("posterior", "map", "calibration", "trace", "observations"):
-            expected = xr.open_zarr(serial_run, group=group).drop_vars("seconds", errors="ignore").load()
+            expected = xr.open_zarr(serial, group=group).drop_vars("seconds", errors="ignore").load()
             actual = xr.open_zarr(run, group=group).drop_vars("seconds", errors="ignore").load()
             assert set(actual.variables) == set(expected.variables)
             for name, variable in expected.variables.items():

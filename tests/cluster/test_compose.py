@@ -38,10 +38,11 @@ def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_i
     environment: dict[str, str],
     free_port: Callable[[], int],
     tmp_path: Path,
-    write_job: Callable[[Path], Path],
-    assert_same_result: Callable[[Path], None],
+    write_job: Callable[..., Path],
+    assert_same_result: Callable[..., None],
 ) -> None:
-    write_job(tmp_path / "jobs").rename(tmp_path / "jobs" / "sample.toml")
+    iterations = 150  # some ten seconds of work, so that the scheduler is killed before its end
+    write_job(tmp_path / "jobs", iterations).rename(tmp_path / "jobs" / "sample.toml")
     (tmp_path / "spill").mkdir()
     services, scheduler_port = compose["services"], free_port()
     containers: dict[str, list[_Container]] = {}
@@ -67,7 +68,7 @@ def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_i
         assert scheduler.starts == 2
         assert "Traceback" not in job.log()
         assert "attempt 1 of 3 ended" in job.log()
-        assert_same_result(tmp_path / "out")
+        assert_same_result(tmp_path / "out", iterations)
         schedule = start("schedule")
         schedule.wait_for("exit code 0; the next one begins in 3600 s")
         assert "This run was published before; nothing was computed." in schedule.log()

@@ -1,6 +1,6 @@
 """Identities T31-T34 of the mathematics page: lower bounds of the likelihood that actions give, by tiles.
 
-Here the dense formulas are written out as they stand in the sources; `cagp_dist.likelihood.elbo` has others.
+Here the dense formulas are written out as they stand in the sources; those of the package are others.
 """
 
 import itertools
@@ -13,6 +13,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.likelihood.elbo import Elbo, ProjectedLikelihood
 from cagp_dist.likelihood.objective import Hyperparameters
+from cagp_dist.likelihood.projected_data import ProjectedData
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers import block_sparse
@@ -35,6 +36,19 @@ every_model = pytest.mark.parametrize(("kernel", "anisotropic"), MODELS.values()
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES.keys())
 
 
+def data_of(kernel, X, b, layout, anisotropic=False, executor=None, limit=2**30):
+    """Data that actions look at, in series unless told otherwise."""
+    return ProjectedData(
+        kernel,
+        X,
+        b,
+        layout=layout,
+        executor=executor or SerialExecutor(),
+        memory_limit_bytes=limit,
+        anisotropic=anisotropic,
+    )
+
+
 class Case:
     """An objective at a random place, and its matrices, evaluated without tiles."""
 
@@ -55,15 +69,7 @@ class Case:
         rng = np.random.default_rng([seed, n, actions])
         self.X, self.b = rng.uniform(size=(n, p)), rng.normal(size=(n, fields))
         self.layout = BlockLayout.of(self.X, actions, order=order)
-        self.of = objective(
-            kernel,
-            self.X,
-            self.b,
-            layout=self.layout,
-            executor=executor or SerialExecutor(),
-            memory_limit_bytes=2**30,
-            anisotropic=anisotropic,
-        )
+        self.of = objective(data_of(kernel, self.X, self.b, self.layout, anisotropic, executor))
         numbers = self.of.size - n
         self.x = np.concatenate([np.log(rng.uniform(0.2, 1.5, size=numbers)), rng.normal(size=n)])
         self.hyperparameters = Hyperparameters.of(kernel, self.X, anisotropic=anisotropic)
@@ -139,15 +145,7 @@ def nested_bounds(seed, fields_of):
     b = fields_of(root, rng)
     vector = np.concatenate([np.log([lengthscale, 1.0, noise]), entries])
     return [
-        Elbo(
-            cagp.Matern32,
-            X,
-            b,
-            layout=BlockLayout.of(X, actions, order="given"),
-            executor=SerialExecutor(),
-            memory_limit_bytes=2**30,
-        )(vector)[0]
-        / b.shape[1]
+        Elbo(data_of(cagp.Matern32, X, b, BlockLayout.of(X, actions, order="given")))(vector)[0] / b.shape[1]
         for actions in (1, 2, 4, 8, 16, 32)
     ]
 
@@ -271,22 +269,8 @@ def test_what_makes_no_sense_is_refused():
         with pytest.raises(ArgumentError, match=text):
             case.of(change(case.x))
     with pytest.raises(BudgetError, match=r"6 actions on 31 points need about .* more than the 1000 B"):
-        Elbo(
-            cagp.Matern32,
-            case.X,
-            case.b,
-            layout=case.layout,
-            executor=SerialExecutor(),
-            memory_limit_bytes=1000,
-        )
-    same = Elbo(
-        cagp.SquaredExponential,
-        np.zeros((31, 3)),
-        case.b,
-        layout=case.layout,
-        executor=SerialExecutor(),
-        memory_limit_bytes=2**30,
-    )
+        data_of(cagp.Matern32, case.X, case.b, case.layout, limit=1000)
+    same = Elbo(data_of(cagp.SquaredExponential, np.zeros((31, 3)), case.b, case.layout))
     with pytest.raises(
         NumericalError, match=r"not positive definite.*the noise variance 1e-200 is too small"
     ):

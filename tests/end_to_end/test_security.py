@@ -82,7 +82,7 @@ def cluster(tmp_path: Path, noted: dict[str, str]) -> Iterator[list[subprocess.P
         for process in (worker, scheduler):
             process.terminate()
         for process in (worker, scheduler):
-            process.wait(30)
+            process.wait(120)
 
 
 def family(processes: list[subprocess.Popen[bytes]]) -> Iterator[psutil.Process]:

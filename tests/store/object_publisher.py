@@ -1,7 +1,8 @@
 """A process that publishes runs in an object store and dies before one request after the other.
 
-``python object_publisher.py ADDRESS FOLDER`` forks a child for each kill, from a process where everything is
-imported and no connection is open; it prints one line for each, with what readers see afterwards.
+``python object_publisher.py ADDRESS FOLDER LOOKED`` forks a child for each kill, from a process where
+everything is imported and no connection is open; it prints one line for each, with what readers see
+afterwards. Before the first kill it waits for a reader, who makes the file LOOKED after each look.
 """
 
 import os
@@ -58,9 +59,10 @@ def say_what_readers_see(address: str, folder: Path, number: int) -> None:
     print(f"put {number} {key} {len(uploads) - len(objects.runs())}", flush=True)
 
 
-def kill_at_every_put(address: str, folder: Path) -> None:
+def kill_at_every_put(address: str, folder: Path, looked: Path) -> None:
     publisher.in_child(lambda: publisher.void(publish_index(address, folder / "work", 0)))
     assert os.wait()[1] == 0
+    publisher.wait_for_a_look(looked)
     for number in range(1, 100):
 
         def work(number: int = number) -> None:
@@ -78,4 +80,4 @@ def kill_at_every_put(address: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    kill_at_every_put(sys.argv[1], Path(sys.argv[2]))
+    kill_at_every_put(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

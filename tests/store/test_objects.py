@@ -359,9 +359,9 @@ def _design():
 @pytest.mark.exhaustive
 def test_a_publisher_killed_before_any_request_leaves_the_run_before_or_its_own(address, tmp_path):
     """A reader that goes on all the time never sees a mixed run, and what dead publishers left is removed."""
-    script = Path(object_publisher.__file__)
+    script, looked = Path(object_publisher.__file__), tmp_path / "looked"
     killed = subprocess.Popen(
-        [sys.executable, script, address, tmp_path],
+        [sys.executable, script, address, tmp_path, looked],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -374,6 +374,7 @@ def test_a_publisher_killed_before_any_request_leaves_the_run_before_or_its_own(
                     run = objects.fetch(key, tmp_path / "looping")
                     assert publisher.key_of(read_group(run).attrs["index"]) == key
                     seen.add(key)
+                    looked.touch()
     finally:
         killed.kill()
         output, _ = killed.communicate()
@@ -585,7 +586,7 @@ def test_a_server_that_goes_away_costs_nothing_but_the_sending(server, tmp_path,
         before = time.monotonic()
         with pytest.raises(StoreError, match="cannot write s3://gone/daily/") as gone:
             object_publisher.publish_index(address, tmp_path, 1)
-        assert time.monotonic() - before < 120.0
+        assert time.monotonic() - before < 300.0
         assert "The run is whole in" in str(gone.value)
         assert gone.value.exit_code == 1
     with _server(port):
