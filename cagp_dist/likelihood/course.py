@@ -18,6 +18,9 @@ from cagp_dist.likelihood.optimum import OptimiserStep, Optimum, OptimumStatus
 class Stopping:
     """When a search has done enough, judged by the objective alone, never by scores at test points.
 
+    The experiments of [Wenger et al. 2024] report the epoch whose scores at the test points are best, which
+    makes them look better than those of points that nobody has seen.
+
     Parameters
     ----------
     gradient_norm : float

@@ -29,7 +29,7 @@ class LBFGS:
 
     Notes
     -----
-    16 (memory + 2) bytes for each entry of the vector. Where checkpoints are kept, every evaluation stays in
+    16 (memory + 3) bytes for each entry of the vector. Where checkpoints are kept, every evaluation stays in
     memory and in them, 8 bytes for each entry: a search that goes on takes the same way with evaluations
     that are recalled.
     """

@@ -46,7 +46,7 @@ _MEANING = {
         "The objective rose by less than was asked for over the last steps, or by no step at all, though it "
         "is not level."
     ),
-    OptimumStatus.STEPS_USED_UP: "All steps were taken, and the objective was still rising.",
+    OptimumStatus.STEPS_USED_UP: "All steps were taken before the objective was level.",
 }
 
 _REMEDIES: dict[OptimumStatus, tuple[Remedy, ...]] = {

@@ -30,19 +30,24 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_points, check_positive
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.tiled import identity, kernel_panel
-from cagp_dist.kernels import Kernel, Parameters, coordinates
+from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
+from cagp_dist.likelihood.inducing_tiles import (
+    TILE,
+    pair_gradients,
+    strip_gradients,
+    strip_sums,
+    strips_of,
+    target_moments,
+)
 from cagp_dist.likelihood.model import Families, Model
-from cagp_dist.likelihood.objective import Hyperparameters, KernelArrays
+from cagp_dist.likelihood.objective import Hyperparameters
 from cagp_dist.posterior.trace import VARIANCE_ROUNDING
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.solvers.checkpoints import add_arrays
 from cagp_dist.text import bytes_text, counted
-from cagp_dist.tiling import POINT_TILE, STRIPS, block_ranges, split
-
-TILE = POINT_TILE
-"""Points of X whose kernel values with Z are there at a time."""
+from cagp_dist.tiling import STRIPS, block_ranges
 
 SQUARES = 9
 """Matrices (m, m) that are there at a time beside those of tasks, at most."""
@@ -78,8 +83,8 @@ class _Seen:
         L and R, in the lower triangles.
     squares : array, shape (m, m)
         ``a a'``.
-    projected, whitened : arrays, shape (m, T)
-        ``a b / s2`` and c.
+    whitened : array, shape (m, T)
+        c.
     """
 
     kernel: Kernel
@@ -88,7 +93,6 @@ class _Seen:
     factor: Array
     inner: Array
     squares: Array
-    projected: Array
     whitened: Array
 
 
@@ -111,7 +115,8 @@ class Sgpr:
     jitter : float
         Part of the prior variance that is added to the diagonal of ``k(Z, Z)``, at least zero. It belongs to
         the model: what is observed at Z is then the field and so much noise, the bound stays a bound, and
-        the gradient counts it; with Z = X it is no longer the likelihood itself.
+        the gradient counts it; with Z = X it is no longer the likelihood itself. Value and gradient are right
+        without it up to where the Cholesky factor fails; then 1e-10 is enough, and costs least.
     executor : Executor
         Where the tiles are worked on; the result does not depend on it.
     memory_limit_bytes : int
@@ -174,7 +179,7 @@ class Sgpr:
                 executor.submit(identity, coordinates(X[start:stop]), home=index),
                 executor.submit(identity, np.array(residuals[start:stop]), home=index),
             )
-            for index, (start, stop) in enumerate(_strips(self.points))
+            for index, (start, stop) in enumerate(strips_of(self.points))
         ]
 
     def _digest(self, X: Array, residuals: Array) -> str:
@@ -213,7 +218,7 @@ class Sgpr:
             return self._value(seen), self._gradient(seen)
 
     def posterior(self, vector: Array, targets: Array) -> SparsePosterior:
-        """Give mean and variance of the field at targets (q, p), in m^2 (n + 2 q) flops.
+        """Give mean and variance of the field at targets (q, p), in 2 m^2 (n + q) flops.
 
         ``mean = k(x, Z) L^-T R^-T c`` and ``variance = k(x, x) - |L^-1 k(Z, x)|^2 + |R^-1 L^-1 k(Z, x)|^2``.
 
@@ -239,7 +244,7 @@ class Sgpr:
         if (least := variance.min(initial=0.0)) < -VARIANCE_ROUNDING * seen.kernel.variance:
             raise NumericalError(
                 f"a posterior variance is {least:.3g}, below zero beyond rounding: k(Z, Z) is all but "
-                "singular. Give jitter=1e-8, or fewer inducing points."
+                "singular. Give jitter=1e-10, or fewer inducing points."
             )
         return SparsePosterior(found[:, 1:], variance)
 
@@ -268,7 +273,7 @@ class Sgpr:
             raise NumericalError(
                 f"k(Z, Z) of {counted(m, 'inducing point')} is not positive definite in floating point with "
                 f"{kernel}: some coincide, or are nearer than the kernel can tell apart. Give "
-                f"jitter={max(1e-8, 100.0 * self._jitter):.0e}, fewer inducing points, or bounds that keep "
+                f"jitter={max(1e-10, 100.0 * self._jitter):.0e}, fewer inducing points, or bounds that keep "
                 "lengthscales shorter."
             ) from error
         shared = [self._executor.submit(identity, array) for array in (points, factor)]
@@ -277,13 +282,12 @@ class Sgpr:
             for index, strip in enumerate(self._strips)
         ]
         total = _in_order(self._executor, strips)
-        squares, projected = np.ascontiguousarray(total[:, :m]), total[:, m:] / s2
+        squares, whitened = np.ascontiguousarray(total[:, :m]), total[:, m:] / s2
         inner = squares / s2
         inner[np.diag_indices(m)] += 1.0
         cholesky_in_place(inner[None])
-        whitened = projected.copy()
         solve_lower(inner[None], whitened[None])
-        return _Seen(kernel, s2, points, factor, inner, squares, projected, whitened)
+        return _Seen(kernel, s2, points, factor, inner, squares, whitened)
 
     def _value(self, seen: _Seen) -> float:
         n, T, s2 = self.points, self.fields, seen.noise_variance
@@ -334,12 +338,6 @@ class Sgpr:
         return np.concatenate([by_hyperparameter, by_point.T.ravel()])
 
 
-def _strips(n: int) -> list[tuple[int, int]]:
-    """Points of each task: whole tiles, in as many strips as every executor has."""
-    tiles = block_ranges(n, TILE)
-    return [(tiles[start][0], tiles[stop - 1][1]) for start, stop in split(len(tiles), STRIPS)]
-
-
 def _in_order(executor: Executor, strips: Sequence[Handle[Array]]) -> Array:
     """Sum of the results, in the order of the strips, whoever finishes first."""
     first, *others = executor.gather(strips)
@@ -347,115 +345,6 @@ def _in_order(executor: Executor, strips: Sequence[Handle[Array]]) -> Array:
     for other in others:
         total += other
     return total
-
-
-def strip_sums(kernel: Parameters, inducing: Array, factor: Array, points: Array, residuals: Array) -> Array:
-    """Give ``a a'`` and ``a b`` of some points side by side, shape (m, m + T); 2 n m^2 flops for n points.
-
-    Parameters
-    ----------
-    kernel : tuple
-        Kernel parameters.
-    inducing, points : arrays of float64, shapes (p, m) and (p, n)
-        Z and X, by coordinate.
-    factor : array of float64, shape (m, m)
-        L, in the lower triangle.
-    residuals : array of float64, shape (n, T)
-        b.
-    """
-    m, fields = len(factor), residuals.shape[1]
-    out = np.zeros((m, m + fields))
-    for start, stop in block_ranges(len(residuals), TILE):
-        a = _whitened(kernel, inducing, factor, points[:, start:stop])
-        out[:, :m] += a @ a.T
-        out[:, m:] += a @ np.require(residuals[start:stop], requirements="A")
-    return out
-
-
-def strip_gradients(
-    kernel: Parameters,
-    arrays: KernelArrays,
-    inducing: Array,
-    factor: Array,
-    left: Array,
-    dual: Array,
-    learns: bool,
-    points: Array,
-    residuals: Array,
-) -> Array:
-    """Differentiate by the kernel, and by Z, what some points give, times the noise variance.
-
-    Parameters
-    ----------
-    kernel, inducing, factor, points, residuals
-        As in `strip_sums`.
-    arrays : KernelArrays
-        The parts of the kernel.
-    left, dual : arrays of float64, shapes (m, m) and (m, T)
-        ``L^-T N`` and ``L^-T u``.
-    learns : bool
-        Whether Z is differentiated by.
-
-    Returns
-    -------
-    array of float64
-        As `pair_gradients`. Cost 3 n m^2 flops and 2 n m kernel values for n points.
-    """
-    left, dual = np.require(left, requirements="A"), np.require(dual, requirements="A")
-    out: Array | None = None
-    for start, stop in block_ranges(len(residuals), TILE):
-        X = np.ascontiguousarray(points[:, start:stop])
-        weights = left @ _whitened(kernel, inducing, factor, X)
-        weights += dual @ np.require(residuals[start:stop], requirements="A").T
-        found = pair_gradients(arrays, inducing, X, weights, by_points=learns)
-        out = found if out is None else out + found
-    assert out is not None
-    return out
-
-
-def pair_gradients(arrays: KernelArrays, Z: Array, X: Array, weights: Array, *, by_points: bool) -> Array:
-    """Differentiate ``<W, k(Z, X)>`` by the kernel, and by the points Z where that is asked for.
-
-    Parameters
-    ----------
-    arrays : KernelArrays
-        The parts of the kernel.
-    Z, X : arrays of float64, shapes (p, m) and (p, n)
-        Points, by coordinate.
-    weights : array of float64, shape (m, n)
-        W.
-    by_points : bool
-        Whether Z is differentiated by.
-
-    Returns
-    -------
-    array of float64, shape (parts (p + 1),) or (parts (p + 1) + p m,)
-    """
-    from cagp_dist.compiled import add_pair_gradients
-
-    p, m = Z.shape
-    by_kernel = np.zeros((len(arrays.families), p + 1))
-    by_point = np.zeros((p, m if by_points else 0))
-    add_pair_gradients(*arrays, Z, X, weights, by_kernel, by_point)
-    return np.concatenate([by_kernel.ravel(), by_point.ravel()])
-
-
-def target_moments(
-    kernel: Parameters, inducing: Array, factor: Array, inner: Array, whitened: Array, targets: Array
-) -> Array:
-    """Give what is added to the prior variance at q targets, and the means, shape (q, 1 + T)."""
-    a = _whitened(kernel, inducing, factor, targets)
-    left = -np.einsum("ij,ij->j", a, a)
-    solve_lower(inner[None], a[None])
-    left += np.einsum("ij,ij->j", a, a)
-    return np.concatenate([left[:, None], a.T @ np.require(whitened, requirements="A")], axis=1)
-
-
-def _whitened(kernel: Parameters, inducing: Array, factor: Array, points: Array) -> Array:
-    """``L^-1 k(Z, X)``, shape (m, n)."""
-    a = kernel_panel(kernel, inducing, np.ascontiguousarray(points))
-    solve_lower(factor[None], a[None])
-    return a
 
 
 def sgpr_bytes(n: int, m: int, *, p: int, fields: int, workers: int) -> int:

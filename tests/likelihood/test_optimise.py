@@ -7,9 +7,12 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.optimise import LBFGS, Adam, OptimumStatus, Stopping, maximise
+from cagp_dist.likelihood.projected_data import ProjectedData
 from cagp_dist.likelihood.sgpr import Sgpr
 from cagp_dist.runtime import SerialExecutor
+from cagp_dist.solvers.block_sparse import BlockLayout
 from cagp_dist.store.checkpoints import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -234,6 +237,14 @@ def test_a_search_that_is_cut_off_after_any_step_goes_on_with_the_same_bits(opti
 
 
 @either
+def test_nothing_is_kept_before_it_is_time(optimiser, tmp_path):
+    kept = {"checkpoints": Checkpoints(tmp_path, seconds=3600.0), "fingerprint": "hill"}
+    expected = maximise(Hill(), START, optimiser=optimiser)
+    same(maximise(Hill(), START, optimiser=optimiser, **kept), expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+@either
 def test_other_searches_are_not_gone_on_with(optimiser, tmp_path, caplog):
     kept = {"checkpoints": Checkpoints(tmp_path, seconds=0.0)}
     few = type(optimiser)(steps=6)
@@ -388,3 +399,25 @@ def test_both_optimisers_find_the_same_bound(learn_inducing, tmp_path):
         )
         assert held.fingerprint != bound.fingerprint
         assert maximise(held, start[:3]).value < high.value
+
+
+def test_actions_are_learnt_with_their_hyperparameters():
+    """The bound of block-sparse actions is another objective: fifty entries beside the three numbers."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(50, 2))
+    b = np.linalg.cholesky(cagp.Matern32(0.5)(X, X) + 0.1 * np.eye(50)) @ rng.normal(size=(50, 1))
+    data = ProjectedData(
+        cagp.Matern32,
+        X,
+        b,
+        layout=BlockLayout.of(X, 10, order="space-filling"),
+        executor=SerialExecutor(),
+        memory_limit_bytes=2**28,
+    )
+    start = np.concatenate([np.log([0.5, 1.0, 0.1]), rng.normal(size=50)])
+    found = maximise(
+        Elbo(data), start, optimiser=LBFGS(steps=300), stopping=Stopping(rise=0.0), bounds=[(1e-2, 1e2)] * 3
+    )
+    assert found.status is OptimumStatus.CONVERGED
+    assert found.value > found.trace[0].value + 1.0
+    assert found.vector.shape == (53,)
