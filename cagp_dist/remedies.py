@@ -36,6 +36,8 @@ class Remedy(Enum):
     EQUAL_BOUNDS = ("fix a parameter with equal bounds", None)
     START_HERE = ("start from this result", None)
     MORE_STARTS = ("give more starts", None)
+    MORE_STEPS = ("give more steps", None)
+    LONGER_WINDOW = ("let it rise over a longer window, or by less", None)
     HIGHER_NOISE_BOUND = ("with the pathwise method raise the lower bound of the noise", None)
     SAME_POINTS = (
         "leave out points that some fields lack",

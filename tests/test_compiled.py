@@ -484,3 +484,45 @@ def test_rings_of_a_sum_are_the_sum_of_rings():
     for table, kernel in zip(tables, (SHORT + LONG, SHORT, LONG), strict=True):
         compiled.evaluate_rings(*kernel.parameters, gap, girth, turn, table)
     np.testing.assert_array_equal(tables[0], tables[1] + tables[2])
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_pairs_are_differentiated_by_kernel_and_points(kernel_class):
+    """Of ``<W, k(X, Z)>``, against differences; 300 columns are more than are taken at a time."""
+    X, Z = points(3, 2), points(300, 2, seed=1)
+    W = np.random.default_rng(2).normal(size=(3, 300))
+    numbers = np.log([0.7, 1.3, 2.1])
+
+    def value(numbers, X):
+        kernel = kernel_class(tuple(np.exp(numbers[:2]).tolist()), float(np.exp(numbers[2])))
+        return float(np.vdot(W, kernel_matrix(kernel, X, Z)))
+
+    scales, variance = np.exp(-numbers[None, :2]), np.exp(numbers[2:])
+    families = np.array([kernel_class.family])
+    by_kernel, by_point = np.zeros((1, 3)), np.zeros((2, 3))
+    given = families, scales, variance, coordinates(X), coordinates(Z), W
+    compiled.add_pair_gradients(*given, by_kernel, by_point)
+    step = 1e-5
+    expected = [
+        (value(numbers + step * e, X) - value(numbers - step * e, X)) / (2.0 * step) for e in np.eye(3)
+    ]
+    np.testing.assert_allclose(by_kernel[0], expected, rtol=1e-7, atol=1e-8)
+    for c, i in np.ndindex(2, 3):
+        move = np.zeros_like(X)
+        move[i, c] = step
+        slope = (value(numbers, X + move) - value(numbers, X - move)) / (2.0 * step)
+        assert by_point[c, i] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+    again, nothing = np.zeros((1, 3)), np.zeros((2, 0))
+    compiled.add_pair_gradients(*given, again, nothing)
+    np.testing.assert_array_equal(again, by_kernel)
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+def test_pairs_of_points_that_coincide_have_no_slope(kernel_class):
+    """Also where the kernel has a kink; nor have those that are beyond all reach."""
+    X = np.array([[0.5], [1e9]]).T
+    by_kernel, by_point = np.zeros((1, 2)), np.zeros((1, 2))
+    families, one = np.array([kernel_class.family]), np.ones(1)
+    compiled.add_pair_gradients(families, one[None], one, X, X, np.ones((2, 2)), by_kernel, by_point)
+    np.testing.assert_allclose(by_kernel, [[0.0, 2.0]], atol=1e-250)
+    np.testing.assert_allclose(by_point, 0.0, atol=1e-250)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
-from pipelines.benchmarks import grids, local_scales, maps, reference, second_hour, sweeps
+from pipelines.benchmarks import grids, inducing, local_scales, maps, reference, second_hour, sweeps
 
 Figures = dict[str, float]
 
@@ -251,6 +251,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         second_hour.second_hour,
         sharp,
         local_scales.local_scale,
+        inducing.sgpr,
         startup,
     )
 }

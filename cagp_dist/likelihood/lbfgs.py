@@ -1,0 +1,132 @@
+"""L-BFGS-B of SciPy: quasi-Newton steps within bounds [Byrd, Lu, Nocedal & Zhu 1995]."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import check_count
+from cagp_dist.likelihood.course import Course
+from cagp_dist.likelihood.optimum import OptimumStatus
+from cagp_dist.solvers.checkpoints import Checkpoint, Draft, Kept, add_arrays
+
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+"""As SciPy has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LBFGS:
+    """L-BFGS-B: few steps, each with one evaluation or a few, for objectives without chance in them.
+
+    Parameters
+    ----------
+    steps : int
+        At most so many.
+    memory : int
+        Steps whose change of the gradient says how the objective is curved.
+
+    Notes
+    -----
+    16 (memory + 3) bytes for each entry of the vector. Where checkpoints are kept, every evaluation stays in
+    memory and in them, 8 bytes for each entry: a search that goes on takes the same way with evaluations
+    that are recalled.
+    """
+
+    steps: int = 100
+    memory: int = 10
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps, least=0)
+        check_count("memory", self.memory, least=1)
+
+    def climb(self, course: Course, checkpoint: Checkpoint | None) -> None:
+        """Take steps until the course says that it is enough, no step rises, or they are used up."""
+        from scipy.optimize import minimize
+
+        evaluations = _Evaluations(course, checkpoint)
+
+        def descent(x: Vector) -> tuple[float, Array]:
+            value, gradient = evaluations.at(x)
+            return -value, -gradient
+
+        def taken(xk: Vector) -> None:
+            if not course.take(xk, *evaluations.at(xk), new=evaluations.new):
+                raise StopIteration
+
+        start = course.start.ravel()
+        if not course.take(start, *evaluations.at(start), new=evaluations.new) or self.steps == 0:
+            return
+        found = minimize(
+            descent,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(course.low, course.high, strict=True)),
+            callback=taken,
+            options={
+                "maxiter": self.steps,
+                "maxfun": 10**9,
+                "maxcor": self.memory,
+                "ftol": 0.0,  # when to stop is said elsewhere
+                "gtol": 0.0,
+            },
+        )
+        if course.reason is None and found.nit < self.steps:
+            course.reason = OptimumStatus.STOPPED_EARLY  # no step along the line rises
+
+
+class _Evaluations:
+    """Evaluations in their order; those that a checkpoint has are not worked out again.
+
+    Attributes
+    ----------
+    new : bool
+        Whether the last one was worked out.
+    """
+
+    def __init__(self, course: Course, checkpoint: Checkpoint | None) -> None:
+        self._course, self._checkpoint = course, checkpoint
+        self._kept: Kept | None = None if checkpoint is None else checkpoint.latest()
+        self._said: list[dict[str, Any]] = [] if self._kept is None else list(self._kept.about["evaluations"])
+        self._gradients: list[Array] = []
+        self._last: tuple[Array, float, Array] | None = None
+        self._taken = 0
+        self.new = True
+
+    def at(self, vector: Array) -> tuple[float, Array]:
+        """Give value and gradient: the last once more, one that was kept, or a new one."""
+        if self._last is None or not np.array_equal(self._last[0], vector):
+            own = np.array(vector)
+            self._last = (own, *(self._course.evaluate(own) if self._checkpoint is None else self._next(own)))
+        return self._last[1:]
+
+    def _next(self, vector: Array) -> tuple[float, Array]:
+        assert self._checkpoint is not None
+        index, self._taken = self._taken, self._taken + 1
+        where = _digest(vector)
+        self.new = self._kept is None or index >= len(self._said) or self._said[index]["where"] != where
+        if self._kept is not None and not self.new:
+            said, gradient = self._said[index], self._kept.read("gradients", index, index + 1)[0]
+            self._gradients.append(gradient)
+            self._course.evaluations += 1
+            self._course.goes_on_from(said["seconds"])
+            return said["value"], gradient
+        self._kept = None
+        del self._said[index:]
+        value, gradient = self._course.evaluate(vector)
+        self._gradients.append(gradient)
+        self._said.append({"where": where, "value": value, "seconds": self._course.seconds})
+        if self._checkpoint.due():
+            self._checkpoint.save({"evaluations": self._said}, self._write)
+        return value, gradient
+
+    def _write(self, draft: Draft) -> bool:
+        return draft.write("gradients", np.stack(self._gradients))
+
+
+def _digest(vector: Array) -> str:
+    found = hashlib.sha256()
+    add_arrays(found, [vector])
+    return found.hexdigest()
