@@ -70,7 +70,7 @@ class SparseActions:
     order: Order = "space-filling"
     seed: int = field(default=0, metadata=SEED)
     values: Sequence[float] | None = field(default=None, repr=False)
-    tuned: bool = True
+    tuned: bool = field(default=True, metadata={"job": False})
 
     many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = False
@@ -103,7 +103,8 @@ class SparseActions:
         n, q = demand.n, demand.target_points
         used, tiles = min(self.actions, n), -(-n // TILE)
         cost = ActionCost(
-            memory_bytes=DOUBLE * (q * used + 4 * n + 2 * demand.workers * TILE * min(used, TILE)),
+            memory_bytes=self.cost(demand).memory_bytes
+            + DOUBLE * (q * used + 2 * demand.workers * TILE * min(used, TILE)),
             entries=n * n // 2 + n * q,
             flops=2 * n * n + 2 * n * q,
             tasks=tiles * (tiles + 1) // 2 + tiles * -(-q // TILE),
@@ -111,6 +112,10 @@ class SparseActions:
         )
         plan = plan_known_actions(demand, method="block-sparse actions", iterations=used, cost=cost)
         return with_bounds(plan, demand)
+
+    def cost(self, demand: Demand) -> ActionCost:
+        """Say what drawing their weights takes, from integers alone."""
+        return ActionCost(memory_bytes=DOUBLE * 4 * demand.n)
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """All actions in one block: see `cagp_dist.MixedActions`."""
