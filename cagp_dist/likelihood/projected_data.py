@@ -24,7 +24,7 @@ from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.objective import Hyperparameters
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle
-from cagp_dist.solvers.block_sparse import TILE, BlockLayout, block_sums
+from cagp_dist.solvers.block_sparse import BlockLayout, block_sums, tile_count
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
@@ -265,7 +265,7 @@ def piece_rows(actions: int) -> int:
 
 def projection_bytes(n: int, actions: int, *, workers: int) -> int:
     """Bytes of an evaluation, at most: U, parts of it that tasks hold and return, and small matrices."""
-    size = min(n, max(TILE, -(-n // max(actions, 1))))
+    size = max(-(-n // max(tile_count(n, actions), 1)), -(-n // max(actions, 1)))
     tile = 3 * size * -(-actions * size // max(n, 1))
     piece = 3 * min(n, piece_rows(actions)) * actions + 2 * actions**2
     return DOUBLE * (n * actions + AHEAD * workers * max(tile, piece) + SQUARES * actions**2 + 16 * n)

@@ -18,7 +18,7 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.base import Calibrated, Problem, State
 from cagp_dist.solvers.batch import Projected, belief_states
 from cagp_dist.solvers.block_products import projected
-from cagp_dist.solvers.block_sparse import TILE, BlockLayout, Order
+from cagp_dist.solvers.block_sparse import TILE, BlockLayout, Order, tile_count
 from cagp_dist.solvers.options import SEED
 from cagp_dist.solvers.policies import Policy, given
 
@@ -101,7 +101,7 @@ class SparseActions:
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
         n, q = demand.n, demand.target_points
-        used, tiles = min(self.actions, n), -(-n // TILE)
+        used, tiles = min(self.actions, n), tile_count(n, self.actions)
         cost = ActionCost(
             memory_bytes=self.cost(demand).memory_bytes
             + DOUBLE * (q * used + 2 * demand.workers * TILE * min(used, TILE)),
