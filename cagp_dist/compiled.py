@@ -676,6 +676,20 @@ def _sum_of_products(left, right):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
+def _scale(weight, row, out):
+    """Write a row times a number."""
+    for j in range(row.size):
+        out[j] = weight * row[j]
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _add_scaled(weight, row, out):
+    """Add a row times a number."""
+    for j in range(row.size):
+        out[j] += weight * row[j]
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
 def add_block_products(
     family, inverse_lengthscale, variance, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored
 ):
@@ -698,30 +712,59 @@ def add_block_products(
         Accumulator; with no rows it is left alone. Cost n m evaluations, 2 n m flops on either side.
     """
     x_lower, x_upper = _block_boxes(X, x_edges)
-    z_lower, z_upper = _block_boxes(Z, z_edges)
+    strips = _strips(z_edges)
     scratch = np.empty(FIRST_LEVEL)
-    for b in range(z_edges.size - 1):
+    for strip in range(strips.shape[0]):
+        start, stop, block, past = strips[strip]
+        z_lower, z_upper = _box(Z, start, stop)
+        size, values = stop - start, z_values[start:stop]
+        step = FIRST_LEVEL // size
         for a in range(x_edges.size - 1):
-            near = _near_parts(family, inverse_lengthscale, x_lower[a], x_upper[a], z_lower[b], z_upper[b])
+            near = _near_parts(family, inverse_lengthscale, x_lower[a], x_upper[a], z_lower, z_upper)
             if near == 0:
                 continue
-            for start in range(z_edges[b], z_edges[b + 1], TILE_COLUMNS):
-                size = min(TILE_COLUMNS, z_edges[b + 1] - start)
-                step = FIRST_LEVEL // size
-                values = z_values[start : start + size]
-                for first in range(x_edges[a], x_edges[a + 1], step):
-                    last = min(first + step, x_edges[a + 1])
-                    rows = scratch[: (last - first) * size]
-                    _evaluate_subtile(
-                        family, inverse_lengthscale, variance, near, X, first, Z, start, size, rows
-                    )
-                    for i in range(first, last):
-                        row = rows[(i - first) * size : (i - first + 1) * size]
-                        out[i, b] += _sum_of_products(row, values)
-                        if mirrored.shape[0] > 0:
-                            target, weight = mirrored[a, start : start + size], x_values[i]
-                            for j in range(size):
-                                target[j] += weight * row[j]
+            for first in range(x_edges[a], x_edges[a + 1], step):
+                last = min(first + step, x_edges[a + 1])
+                rows = scratch[: (last - first) * size]
+                _evaluate_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, size, rows)
+                for i in range(first, last):
+                    row = rows[(i - first) * size : (i - first + 1) * size]
+                    for b in range(block, past):
+                        low, high = max(z_edges[b], start) - start, min(z_edges[b + 1], stop) - start
+                        out[i, b] += _sum_of_products(row[low:high], values[low:high])
+                    if mirrored.shape[0] > 0:
+                        _add_scaled(x_values[i], row, mirrored[a, start:stop])
+
+
+@compiled
+def _strips(edges):
+    """Cut columns into strips of whole blocks, or of parts of one, that are evaluated together.
+
+    Gives an array (strips, 4): first column, the one past the last, first block, the one past the last.
+    """
+    found = np.empty((edges[-1] // TILE_COLUMNS + edges.size, 4), dtype=np.int64)
+    count, block = 0, 0
+    while block < edges.size - 1:
+        past = block + 1
+        while past < edges.size - 1 and edges[past + 1] - edges[block] <= TILE_COLUMNS:
+            past += 1
+        for start in range(edges[block], edges[past], TILE_COLUMNS):
+            found[count] = start, min(start + TILE_COLUMNS, edges[past]), block, past
+            count += 1
+        block = past
+    return found[:count]
+
+
+@compiled
+def _box(points, start, stop):
+    """Bounding box of some points: lower and upper corner, (p,)."""
+    lower, upper = np.empty(points.shape[0]), np.empty(points.shape[0])
+    for k in range(points.shape[0]):
+        low = high = points[k, start]
+        for i in range(start, stop):
+            low, high = min(low, points[k, i]), max(high, points[k, i])
+        lower[k], upper[k] = low, high
+    return lower, upper
 
 
 @compiled
@@ -729,11 +772,7 @@ def _block_boxes(points, edges):
     """Bounding boxes of blocks of points: lower and upper corners, (blocks, p)."""
     lower, upper = np.empty((edges.size - 1, points.shape[0])), np.empty((edges.size - 1, points.shape[0]))
     for block in range(edges.size - 1):
-        for k in range(points.shape[0]):
-            low = high = points[k, edges[block]]
-            for i in range(edges[block], edges[block + 1]):
-                low, high = min(low, points[k, i]), max(high, points[k, i])
-            lower[block, k], upper[block, k] = low, high
+        lower[block], upper[block] = _box(points, edges[block], edges[block + 1])
     return lower, upper
 
 
@@ -818,47 +857,43 @@ def add_block_gradients(
     """
     parts, p = inverse_lengthscales.shape
     x_lower, x_upper = _block_boxes(X, x_edges)
-    z_lower, z_upper = _block_boxes(Z, z_edges)
+    strips = _strips(z_edges)
     squares, values = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     total, pair = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
-    for b in range(z_edges.size - 1):
+    for strip in range(strips.shape[0]):
+        start, stop, block, past = strips[strip]
+        z_lower, z_upper = _box(Z, start, stop)
+        size = stop - start
+        u2, k, sums, w = squares[:size], values[:size], total[:size], pair[:size]
+        s, target = z_values[start:stop], by_z_value[start:stop]
         for a in range(x_edges.size - 1):
-            if _all_negligible(
-                families, inverse_lengthscales, x_lower[a], x_upper[a], z_lower[b], z_upper[b]
-            ):
+            if _all_negligible(families, inverse_lengthscales, x_lower[a], x_upper[a], z_lower, z_upper):
                 continue
-            for start in range(z_edges[b], z_edges[b + 1], TILE_COLUMNS):
-                size = min(TILE_COLUMNS, z_edges[b + 1] - start)
-                u2, k, sums, w = squares[:size], values[:size], total[:size], pair[:size]
-                s = z_values[start : start + size]
-                across = mirrored[a if mirrored.shape[0] > 0 else 0 :, start : start + size]
-                target = by_z_value[start : start + size]
-                for i in range(x_edges[a], x_edges[a + 1]):
-                    weight = weights[i, b]
-                    if mirrored.shape[0] > 0:
-                        other, own = across[0], x_values[i]
-                        for j in range(size):
-                            w[j] = weight * s[j] + own * other[j]
-                    else:
-                        for j in range(size):
-                            w[j] = weight * s[j]
-                    sums[:] = 0.0
-                    for part in range(parts):
-                        scales = inverse_lengthscales[part]
-                        _scaled_squared_distances(scales, X, i, Z, start, u2)
-                        _value_and_share(families[part], variances[part], u2, k)
-                        by_parameter[part, p] += _sum_of_products(k, w)
-                        for j in range(size):
-                            sums[j] += k[j]
-                            u2[j] *= w[j]
-                        for c in range(p):
-                            by_parameter[part, c] += _sum_of_squared_differences(
-                                u2, scales[c], X[c, i], Z[c, start : start + size]
-                            )
+            across = mirrored[a if mirrored.shape[0] > 0 else 0 :, start:stop]
+            for i in range(x_edges[a], x_edges[a + 1]):
+                for b in range(block, past):
+                    low, high = max(z_edges[b], start) - start, min(z_edges[b + 1], stop) - start
+                    _scale(weights[i, b], s[low:high], w[low:high])
+                if mirrored.shape[0] > 0:
+                    _add_scaled(x_values[i], across[0], w)
+                sums[:] = 0.0
+                for part in range(parts):
+                    scales = inverse_lengthscales[part]
+                    _scaled_squared_distances(scales, X, i, Z, start, u2)
+                    _value_and_share(families[part], variances[part], u2, k)
+                    by_parameter[part, p] += _sum_of_products(k, w)
                     for j in range(size):
-                        target[j] += weight * sums[j]
-                    if mirrored.shape[0] > 0:
-                        by_x_value[i] += _sum_of_products(sums, across[0])
+                        sums[j] += k[j]
+                        u2[j] *= w[j]
+                    for c in range(p):
+                        by_parameter[part, c] += _sum_of_squared_differences(
+                            u2, scales[c], X[c, i], Z[c, start:stop]
+                        )
+                for b in range(block, past):
+                    low, high = max(z_edges[b], start) - start, min(z_edges[b + 1], stop) - start
+                    _add_scaled(weights[i, b], sums[low:high], target[low:high])
+                if mirrored.shape[0] > 0:
+                    by_x_value[i] += _sum_of_products(sums, across[0])
 
 
 @compiled(nogil=True, fastmath=CONTRACT)

@@ -478,6 +478,78 @@ def test_lengthscales_by_coordinate_decide_what_is_far():
         assert compiled.reach(*kernel.parameters[:2]) == pytest.approx(2630.0)
 
 
+def block_case():
+    """Points of a tile, s of each, edges of blocks on both sides; some blocks share a strip, one is cut."""
+    X, Z = points(9, 2), points(621, 2, seed=1)
+    rng = np.random.default_rng(3)
+    edges = np.array([0, 2, 5, 9]), np.cumsum([0, 1, 3, 100, 150, 60, 300, 7])
+    return X, Z, rng.normal(size=9), rng.normal(size=621), *edges
+
+
+def indicator(values, edges):
+    """Entries of blocks as columns."""
+    dense = np.zeros((len(values), len(edges) - 1))
+    dense[np.arange(len(values)), np.repeat(np.arange(len(edges) - 1), np.diff(edges))] = values
+    return dense
+
+
+@pytest.mark.parametrize(
+    "form", [SHORT, SHORT + LONG, KERNELS[1]((0.7, 1.3), 1.7)], ids=["one", "sum", "by coordinate"]
+)
+def test_sums_over_blocks_are_products(form):
+    X, Z, x_values, z_values, x_edges, z_edges = block_case()
+    K = form(X, Z)
+    out, mirrored = np.ones((9, 7)), np.ones((3, 621))
+    given = coordinates(X), coordinates(Z), x_values, x_edges, z_values, z_edges
+    compiled.add_block_products(*form.parameters, *given, out, mirrored)
+    np.testing.assert_allclose(out, 1.0 + K @ indicator(z_values, z_edges), rtol=1e-12)
+    np.testing.assert_allclose(mirrored, 1.0 + indicator(x_values, x_edges).T @ K, rtol=1e-12)
+    again = np.ones((9, 7))
+    compiled.add_block_products(*form.parameters, *given, again, np.empty((0, 621)))
+    np.testing.assert_array_equal(again, out)
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS)
+@pytest.mark.parametrize("both", [True, False])
+def test_sums_over_blocks_are_differentiated(kernel_class, both):
+    X, Z, x_values, z_values, x_edges, z_edges = block_case()
+    weights = np.random.default_rng(4).normal(size=(9, 7))
+    mirrored = np.random.default_rng(5).normal(size=(3, 621)) if both else np.empty((0, 621))
+    expand = weights @ indicator(np.ones(621), z_edges).T
+    across = indicator(np.ones(9), x_edges) @ mirrored if both else np.zeros((9, 621))
+    W = expand * z_values + across * x_values[:, None]
+    numbers = np.log([0.7, 1.3, 2.1])
+
+    def kernel(numbers):
+        return kernel_class(tuple(np.exp(numbers[:2]).tolist()), float(np.exp(numbers[2])))(X, Z)
+
+    step = 1e-5
+    expected = [
+        np.vdot(W, kernel(numbers + step * e) - kernel(numbers - step * e)) / (2.0 * step) for e in np.eye(3)
+    ]
+    by_parameter, by_x_value, by_z_value = np.zeros((1, 3)), np.zeros(9), np.zeros(621)
+    compiled.add_block_gradients(
+        np.array([kernel_class.family]),
+        np.exp(-numbers[None, :2]),
+        np.exp(numbers[2:]),
+        coordinates(X),
+        coordinates(Z),
+        x_values,
+        x_edges,
+        z_values,
+        z_edges,
+        weights,
+        mirrored,
+        by_parameter,
+        by_x_value,
+        by_z_value,
+    )
+    np.testing.assert_allclose(by_parameter[0], expected, rtol=1e-6)
+    K = kernel(numbers)
+    np.testing.assert_allclose(by_z_value, (K * expand).sum(axis=0), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(by_x_value, (K * across).sum(axis=1), rtol=1e-10, atol=1e-12)
+
+
 def test_rings_of_a_sum_are_the_sum_of_rings():
     gap, girth, turn = np.array([0.0, 0.3, 1.0]), np.array([1.0, 0.5, 0.1]), np.linspace(0.0, 1.0, 5)
     tables = np.zeros((3, 5, 3))

@@ -57,10 +57,6 @@ class ActionTiles:
         """Where the blocks of a tile begin and end, counted from its first place."""
         return self._edges[tile]
 
-    def blocks(self, tile: int) -> Range:
-        """Blocks that a tile has."""
-        return self._tiles[tile]
-
     def forward(self, kernel: Kernel, values: Array) -> Array:
         """``U = k(X, X) S``, rows in the order of the blocks, shape (n, i), for entries in that order."""
         out = np.empty((len(self._layout.order), self._layout.blocks))

@@ -17,18 +17,22 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.action_tiles import AHEAD, ActionTiles
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.objective import Hyperparameters
 from cagp_dist.remedies import Remedy
-from cagp_dist.runtime import Executor
-from cagp_dist.solvers.block_sparse import TILE, BlockLayout, block_sums
+from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.block_sparse import BlockLayout, block_sums, tile_count
 from cagp_dist.text import bytes_text
-from cagp_dist.tiling import Range
+from cagp_dist.tiling import block_ranges
 
 SQUARES = 12
 """Matrices (i, i) that are there at a time, at most, beside those of tasks."""
+
+PIECE_BYTES = 4 * 2**20
+"""Of rows of U that one task takes: what is sent with it at once stays small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +178,9 @@ class ProjectedData:
         for group in self._groups():
             handles = [
                 self._executor.submit(
-                    tile_squares, seen.image[rows], self.right[rows], seen.solution, home=tile
+                    piece_squares, seen.image[rows], self.right[rows], seen.solution, home=piece
                 )
-                for tile, rows in group
+                for piece, rows in group
             ]
             for (_, rows), (square, left, product) in zip(group, self._executor.gather(handles), strict=True):
                 squares += square
@@ -215,23 +219,23 @@ class ProjectedData:
         by_own = by_matrix + by_inverted
         factor = 0.0 if residual is None else -2.0 / noise
         left = np.zeros_like(self.right) if residual is None else residual
-        by_value = np.empty(self.points)
-        shares = factor * self.fields * seen.inverse
+        by_value, block_of = np.empty(self.points), self.layout.block_of
+        shared: Handle[Array] = self._executor.submit(identity, by_own)
+        shares: Handle[Array] = self._executor.submit(identity, factor * self.fields * seen.inverse)
         for group in self._groups():
             handles = [
                 self._executor.submit(
-                    tile_weights,
+                    piece_weights,
                     seen.image[rows],
                     factor * left[rows],
                     seen.values[rows],
-                    self.tiles.edges(tile),
-                    self.tiles.blocks(tile),
-                    by_own,
+                    block_of[rows],
+                    shared,
                     shares,
                     seen.solution,
-                    home=tile,
+                    home=piece,
                 )
-                for tile, rows in group
+                for piece, rows in group
             ]
             for (_, rows), (weights, own) in zip(group, self._executor.gather(handles), strict=True):
                 seen.image[rows] = weights
@@ -239,7 +243,6 @@ class ProjectedData:
         arrays = self.hyperparameters.arrays(seen.kernel)
         by_kernel, through = self.tiles.backward(arrays, seen.values, seen.image)
         by_kernel[:, -1] += by_prior * arrays.variances
-        block_of = self.layout.block_of
         by_value += through + 2.0 * seen.values * by_lengths[block_of]
         by_value += np.einsum("ij,ij->i", self.right, by_projected[block_of])
         by_entry = np.empty_like(by_value)
@@ -248,44 +251,50 @@ class ProjectedData:
         return np.concatenate([self.hyperparameters.gradient(by_kernel, noise * by_noise), by_entry])
 
     def _groups(self) -> Sequence[list[tuple[int, slice]]]:
-        """Tiles and their rows, so many at a time."""
-        numbered, ahead = list(enumerate(self.tiles.rows)), AHEAD * self._executor.workers
+        """Pieces of U, numbered, and their rows, so many at a time."""
+        ranges = block_ranges(self.points, piece_rows(self.actions))
+        numbered = list(enumerate(slice(*rows) for rows in ranges))
+        ahead = AHEAD * self._executor.workers
         return [numbered[start : start + ahead] for start in range(0, len(numbered), ahead)]
 
 
+def piece_rows(actions: int) -> int:
+    """Rows of U that one task takes: a function of the number of actions alone."""
+    return max(1, PIECE_BYTES // (DOUBLE * max(actions, 1)))
+
+
 def projection_bytes(n: int, actions: int, *, workers: int) -> int:
-    """Bytes of an evaluation, at most: U, rows of it that tasks return, and small matrices."""
-    size = max(TILE, -(-n // max(actions, 1)))
-    tasks = AHEAD * workers * (3 * min(size, n) * actions + 2 * actions**2)
-    return DOUBLE * (n * actions + tasks + SQUARES * actions**2 + 16 * n)
+    """Bytes of an evaluation, at most: U, parts of it that tasks hold and return, and small matrices."""
+    size = max(-(-n // max(tile_count(n, actions), 1)), -(-n // max(actions, 1)))
+    tile = 3 * size * -(-actions * size // max(n, 1))
+    piece = 3 * min(n, piece_rows(actions)) * actions + 2 * actions**2
+    return DOUBLE * (n * actions + AHEAD * workers * max(tile, piece) + SQUARES * actions**2 + 16 * n)
 
 
-def tile_squares(image: Array, right: Array, solution: Array) -> tuple[Array, Array, Array]:
-    """``U'U``, ``r = b - U v`` and ``U'r`` of the rows of a tile."""
+def piece_squares(image: Array, right: Array, solution: Array) -> tuple[Array, Array, Array]:
+    """``U'U``, ``r = b - U v`` and ``U'r`` of some rows."""
     U, v = np.require(image, requirements="A"), np.require(solution, requirements="A")
     residual = right - U @ v
     return U.T @ U, residual, U.T @ residual
 
 
-def tile_weights(
+def piece_weights(
     image: Array,
     left: Array,
     values: Array,
-    edges: Indices,
-    blocks: Range,
+    block_of: Indices,
     by_own: Array,
     shares: Array,
     solution: Array,
 ) -> tuple[Array, Array]:
-    """Give derivatives by the rows of U, ``left v' + U shares + S by_own``, and by S where A has it beside U.
+    """Give derivatives by rows of U, ``left v' + U shares + S by_own``, and by S where A has it beside U.
 
-    Shapes: image (n, i), left (n, T), values (n,), shares and by_own (i, i), solution (i, T); edges are those
-    of ``blocks``.
+    Shapes: image (n, i), left (n, T), values and block_of (n,), shares and by_own (i, i), solution (i, T).
     """
     U, W = np.require(image, requirements="A"), np.require(shares, requirements="A")
-    block_of = np.repeat(np.arange(*blocks), np.diff(edges))
-    by_value = np.einsum("xi,xi->x", U, by_own[block_of])
-    weights = values[:, None] * by_own[block_of]
+    weights = by_own[block_of]
+    by_value = np.einsum("xi,xi->x", U, weights)
+    weights *= values[:, None]
     if left.any():
         weights += U @ W
         weights += left @ solution.T

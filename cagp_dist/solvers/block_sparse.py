@@ -14,6 +14,7 @@ n numbers in all, whatever the number of actions; ``S'S`` is diagonal.
 """
 
 from dataclasses import dataclass
+from math import isqrt
 from typing import Literal, get_args
 
 import numpy as np
@@ -27,6 +28,9 @@ Order = Literal["space-filling", "given"]
 
 TILE = 2048
 """Points of a tile, about: whole blocks, and at least one."""
+
+TILE_SUMS = 2**19
+"""Sums over blocks that a tile gives on one side, at most, about: what tasks take and return stays small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,7 @@ class BlockLayout:
         """Blocks of each tile: a function of n and i alone."""
         if not len(self.order):
             return []
-        return split(self.blocks, -(-len(self.order) // TILE))
+        return split(self.blocks, tile_count(len(self.order), self.blocks))
 
     def rows(self, tile: Range) -> slice:
         """Places in the order that a tile has."""
@@ -104,6 +108,12 @@ class BlockLayout:
         values = np.empty_like(drawn)
         values[self.order] = drawn
         return values
+
+
+def tile_count(n: int, blocks: int) -> int:
+    """How many tiles n points in so many blocks are cut into: smaller ones where blocks are very small."""
+    side = max(1, min(TILE, isqrt(TILE_SUMS * n // max(blocks, 1))))
+    return -(-n // side)
 
 
 def block_sums(rows: Array, edges: Indices) -> Array:

@@ -19,6 +19,7 @@ from cagp_dist.solvers.named_parts import parts_of_text
 from cagp_dist.solvers.policies import Policy, in_turn
 from cagp_dist.solvers.projection import projection_states
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
+from cagp_dist.solvers.sparse_actions import SparseActions
 from cagp_dist.solvers.subsets import UnitVectors
 
 ACTION_SOLVERS: Mapping[str, Callable[[int], "ActionSolver"]] = MappingProxyType(
@@ -27,6 +28,7 @@ ACTION_SOLVERS: Mapping[str, Callable[[int], "ActionSolver"]] = MappingProxyType
         "random-actions": RandomActions,
         "unit-vectors": UnitVectors,
         "pseudo-inputs": PseudoInputs,
+        "sparse-actions": SparseActions,
         "eigenvectors": Eigenvectors,
         "krylov-actions": KrylovActions,
     }
@@ -51,6 +53,11 @@ class ActionSolver(Protocol):
         """Whether they look at the data."""
         ...
 
+    @property
+    def many_fields(self) -> bool:
+        """Whether they are known before the first of them is taken."""
+        ...
+
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """Its actions, at most ``iterations``."""
         ...
@@ -66,13 +73,14 @@ class MixedActions:
 
     Each part goes on from what those before have learnt: conjugate gradients after unit vectors follow the
     residual that these have left. Calibrated exactly if every part is, since the actions then do not depend
-    on the data (math 1.1); approximately if one of them is `ConjugateGradient`.
+    on the data (math 1.1); approximately if one of them is `ConjugateGradient`, or `SparseActions` with
+    weights that were learnt.
 
     Parameters
     ----------
     parts : sequence of solvers, or str
-        `UnitVectors`, `PseudoInputs`, `Eigenvectors`, `KrylovActions`, `RandomActions`, `ConjugateGradient`,
-        each with its own number of actions. In job files, names and numbers:
+        `UnitVectors`, `PseudoInputs`, `SparseActions`, `Eigenvectors`, `KrylovActions`, `RandomActions`,
+        `ConjugateGradient`, each with its own number of actions. In job files, names and numbers:
         ``"unit-vectors 50, conjugate-gradient 20"``.
 
     Raises
@@ -138,12 +146,12 @@ class MixedActions:
     @property
     def many_fields(self) -> bool:
         """Whether no part follows the residual."""
-        return self.calibrated == "exact"
+        return all(part.many_fields for part in self._solvers)
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
         costs = [part.cost(demand) for part in self._solvers]
-        together = [part.iterations for part in self._solvers if part.calibrated == "exact"]
+        together = [part.iterations for part in self._solvers if part.many_fields]
         plan = plan_actions(
             demand,
             method="mixed actions",

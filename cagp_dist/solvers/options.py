@@ -8,6 +8,7 @@ class: name, type, default, and these entries, all of them optional::
     above, below  limits, which are not allowed values
     example       a valid value
     job_default   default of a job file where the class has none
+    job           whether it is a key of job files (yes, where nothing is said)
     later         whether it came when jobs without it had run: at its default it is left out of their names
 
 A field becomes a key of a job file if its type is int, float, bool or str, or one of these or None, or one of

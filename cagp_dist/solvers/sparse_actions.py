@@ -18,7 +18,7 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.base import Calibrated, Problem, State
 from cagp_dist.solvers.batch import Projected, belief_states
 from cagp_dist.solvers.block_products import projected
-from cagp_dist.solvers.block_sparse import TILE, BlockLayout, Order
+from cagp_dist.solvers.block_sparse import TILE, BlockLayout, Order, tile_count
 from cagp_dist.solvers.options import SEED
 from cagp_dist.solvers.policies import Policy, given
 
@@ -70,7 +70,7 @@ class SparseActions:
     order: Order = "space-filling"
     seed: int = field(default=0, metadata=SEED)
     values: Sequence[float] | None = field(default=None, repr=False)
-    tuned: bool = True
+    tuned: bool = field(default=True, metadata={"job": False})
 
     many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = False
@@ -101,9 +101,10 @@ class SparseActions:
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
         n, q = demand.n, demand.target_points
-        used, tiles = min(self.actions, n), -(-n // TILE)
+        used, tiles = min(self.actions, n), tile_count(n, self.actions)
         cost = ActionCost(
-            memory_bytes=DOUBLE * (q * used + 4 * n + 2 * demand.workers * TILE * min(used, TILE)),
+            memory_bytes=self.cost(demand).memory_bytes
+            + DOUBLE * (q * used + 2 * demand.workers * TILE * min(used, TILE)),
             entries=n * n // 2 + n * q,
             flops=2 * n * n + 2 * n * q,
             tasks=tiles * (tiles + 1) // 2 + tiles * -(-q // TILE),
@@ -111,6 +112,10 @@ class SparseActions:
         )
         plan = plan_known_actions(demand, method="block-sparse actions", iterations=used, cost=cost)
         return with_bounds(plan, demand)
+
+    def cost(self, demand: Demand) -> ActionCost:
+        """Say what drawing their weights takes, from integers alone."""
+        return ActionCost(memory_bytes=DOUBLE * 4 * demand.n)
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """All actions in one block: see `cagp_dist.MixedActions`."""

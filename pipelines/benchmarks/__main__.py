@@ -92,6 +92,7 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("    on a whole 1-degree grid, by rings", products["rings_largest_ratio"], "<= 1.2")
         )
     lines += _grid_summary(results)
+    lines += _bounds_summary(results)
     if variances := results.get("pathwise_variances"):
         lines += [
             Line("variances at 4,050 targets by samples: times columns", variances["ratio"], ">= 5"),
@@ -165,6 +166,28 @@ def _grid_summary(results: dict[str, Figures]) -> list[Line]:
         lines += [
             Line("181 x 360 less a continent: products", missing["products_continent"], "<= 60"),
             Line("    less scattered points: part of plain CG", scattered, "<= 0.5"),
+        ]
+    return lines
+
+
+def _bounds_summary(results: dict[str, Figures]) -> list[Line]:
+    lines: list[Line] = []
+    if (ours := results.get("elbo")) and (dense := results.get("elbo_dense")):
+        for key in ("value", "gradient_length"):
+            if abs(ours[key] - dense[key]) > 1e-9 * abs(dense[key]):
+                raise SystemExit(f"results differ: {key} {ours[key]!r} and {dense[key]!r}")
+        ratio = dense["seconds"] / ours["seconds"]
+        lines += [
+            Line("ELBO, 16,384 points, 512 actions: times dense SciPy", ratio, ">= 5"),
+            Line("    its peak memory, MiB", ours["peak_mebibytes"], "<= 1024"),
+            Line("    peak memory of dense SciPy, MiB", dense["peak_mebibytes"]),
+        ]
+    if large := results.get("elbo_large"):
+        lines += [
+            Line("ELBO, 114,720 points, 512 actions: seconds", large["seconds_114720"], "<= 90"),
+            Line("    of all processors together", large["processor_seconds_114720"]),
+            Line("    exponent of these in the number of points", large["exponent_of_processor_seconds"]),
+            Line("    its peak memory, MiB", large["peak_mebibytes"], "<= 3072"),
         ]
     return lines
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
-from pipelines.benchmarks import grids, inducing, local_scales, maps, reference, second_hour, sweeps
+from pipelines.benchmarks import bounds, grids, inducing, local_scales, maps, reference, second_hour, sweeps
 
 Figures = dict[str, float]
 
@@ -245,6 +245,9 @@ CASES: dict[str, Callable[[], Figures]] = {
         grids.grid_likelihood,
         grids.grid_fit,
         grids.missing_points,
+        bounds.elbo,
+        bounds.elbo_dense,
+        bounds.elbo_large,
         maps.pathwise_variances,
         maps.map_job,
         maps.held_out_job,

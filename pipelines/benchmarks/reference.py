@@ -1,10 +1,11 @@
-"""What one would write without the package: blocked NumPy products, Algorithm 2 with dense SciPy."""
+"""What one would write without the package: blocked NumPy products, dense SciPy."""
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from scipy.spatial.distance import cdist
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 
 
 def matern32(X: Array, Z: Array, lengthscale: float, variance: float) -> Array:
@@ -83,3 +84,70 @@ def algorithm2(
         Z = scipy.linalg.solve_triangular(lower, upper.T @ Z, lower=True, trans="T", check_finite=False)
         downdate += np.sum(diagonal * Z**2, axis=0)
     return V @ v, 1.0 - downdate
+
+
+def elbo(
+    X: Array,
+    y: Array,
+    values: Array,
+    block_of: Indices,
+    *,
+    lengthscales: Array,
+    variance: float,
+    noise_variance: float,
+    room: Array,
+) -> tuple[float, Array]:
+    """Evidence lower bound of block-sparse actions with all of K stored, Matern 3/2, and its gradient.
+
+    By the logarithms of the p lengthscales, of variance and noise variance, then by the n entries of the
+    actions; formulae as in `cagp_dist.likelihood.elbo`. ``room`` (3, n, n) is overwritten: whoever calls
+    again and again does not wait for new memory.
+    """
+    n, scaled = len(X), X / lengthscales
+    S = scipy.sparse.csr_array((values, (np.arange(n), block_of)))
+    K, slope, weights = room
+    cdist(scaled, scaled, out=K)
+    K *= np.sqrt(3.0)
+    np.negative(K, out=slope)
+    np.exp(slope, out=slope)
+    slope *= variance
+    K += 1.0
+    K *= slope
+    slope *= 3.0  # times a squared difference the derivative by the logarithm of its lengthscale
+    U, lengths = np.ascontiguousarray((S.T @ K).T), np.bincount(block_of, values**2)
+    A, squares, projected = S.T @ U, U.T @ U, S.T @ y
+    factor = scipy.linalg.cho_factor(A + np.diag(noise_variance * lengths), lower=True, check_finite=False)
+    inverse = scipy.linalg.cho_solve(factor, np.eye(len(A)), check_finite=False)
+    v = inverse @ projected
+    residual, i = y - U @ v, len(A)
+    logdet = 2.0 * np.log(np.diag(factor[0])).sum() - np.log(lengths).sum()
+    misfit = residual @ residual + n * variance - np.vdot(inverse, squares)
+    value = -0.5 * (
+        misfit / noise_variance
+        + (n - i) * np.log(noise_variance)
+        + n * np.log(2.0 * np.pi)
+        + v @ A @ v
+        - np.vdot(inverse, A)
+        + logdet
+    )
+    half = inverse @ (A @ v - U.T @ residual / noise_variance)
+    by_matrix = np.outer(v, v) - inverse
+    by_inverted = inverse @ squares @ inverse / noise_variance + inverse @ A @ inverse + inverse
+    by_inverted -= np.outer(half, v) + np.outer(v, half)
+    by_own = by_matrix + by_inverted
+    by_image = S @ by_own - 2.0 / noise_variance * (np.outer(residual, v) + U @ inverse)
+    by_lengths = noise_variance * np.diag(by_inverted) - 1.0 / lengths
+    by_value = np.einsum("xi,xi->x", U, by_own[block_of]) + 2.0 * values * by_lengths[block_of]
+    by_value += 2.0 * y * half[block_of]
+    by_variance = np.vdot(by_image, U) + n * variance / noise_variance
+    by_noise = n - i - misfit / noise_variance + noise_variance * (np.diag(by_inverted) @ lengths)
+    np.take(by_image, block_of, axis=1, out=weights, mode="clip")
+    by_value += np.einsum("ax,ax->x", K, weights)
+    weights *= values
+    weights *= slope
+    by_lengthscale, difference = [], slope
+    for column in scaled.T:
+        np.subtract.outer(column, column, out=difference)
+        difference *= difference
+        by_lengthscale.append(np.vdot(weights, difference))
+    return value, -0.5 * np.concatenate([by_lengthscale, [by_variance, by_noise], by_value])

@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.likelihood import projected_data
 from cagp_dist.likelihood.elbo import Elbo, ProjectedLikelihood
 from cagp_dist.likelihood.objective import Hyperparameters
 from cagp_dist.likelihood.projected_data import ProjectedData
@@ -226,6 +227,8 @@ def test_tiles_of_any_size_and_points_far_apart_change_nothing(objective, monkey
     near = Case(objective, n=200, actions=20, fields=2)
     value, gradient = near.of(near.x)
     monkeypatch.setattr(block_sparse, "TILE", 30)
+    monkeypatch.setattr(projected_data, "PIECE_BYTES", 8 * 20 * 30)
+    assert projected_data.piece_rows(20) == 30
     assert len(near.layout.tiles) == 7
     again = Case(objective, n=200, actions=20, fields=2)
     other, its = again.of(again.x)
@@ -247,6 +250,7 @@ def test_tiles_of_any_size_and_points_far_apart_change_nothing(objective, monkey
 @every_objective
 def test_every_executor_gives_the_same_bits(objective, monkeypatch):
     monkeypatch.setattr(block_sparse, "TILE", 50)
+    monkeypatch.setattr(projected_data, "PIECE_BYTES", 8 * 40 * 35)
     expected = None
     with local_cluster(2) as client, ThreadExecutor(3) as threads:
         for executor in (SerialExecutor(), threads, DaskExecutor(client)):
@@ -255,6 +259,14 @@ def test_every_executor_gives_the_same_bits(objective, monkeypatch):
             found = np.array([value, *gradient])
             expected = found if expected is None else expected
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.cluster
+def test_little_is_sent_to_a_cluster_at_once():
+    """Dask warns of tasks with more than 10 MiB, and warnings fail tests: all rows of U would be enough."""
+    with local_cluster(2) as client:
+        case = Case(Elbo, n=2000, actions=700, executor=DaskExecutor(client))
+        assert np.isfinite(case.of(case.x)[0])
 
 
 def test_what_makes_no_sense_is_refused():

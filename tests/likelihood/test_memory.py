@@ -5,10 +5,13 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.latlon.wavenumbers import Wavenumbers
+from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.pathwise import KEPT_ARRAYS, SAMPLES, PathwiseLikelihood
+from cagp_dist.likelihood.projected_data import ProjectedData, projection_bytes
 from cagp_dist.likelihood.rings import RingLikelihood, ring_bytes
 from cagp_dist.runtime import SerialExecutor
+from cagp_dist.solvers.block_sparse import BlockLayout
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -60,3 +63,17 @@ def test_pathwise(fields, monkeypatch, peak_bytes):
 
     bound = make()._plan.peak_bytes + KEPT_ARRAYS * 8 * 1200 * (fields + SAMPLES)
     assert bound / 4 < peak_bytes(make) < bound
+
+
+@pytest.mark.parametrize(("n", "actions"), [(6000, 300), (5000, 20), (500, 500), (9000, 2)])
+def test_block_sparse_actions(n, actions, traced):
+    rng = np.random.default_rng(0)
+    X, residuals = rng.uniform(size=(n, 3)), rng.normal(size=(n, 1))
+    layout = BlockLayout.of(X, actions)
+    data = ProjectedData(
+        cagp.Matern32, X, residuals, layout=layout, executor=SerialExecutor(), memory_limit_bytes=LIMIT
+    )
+    objective, vector = Elbo(data), np.concatenate([np.log([0.5, 1.0, 0.1]), layout.draw(0)])
+    objective(vector)  # compiles, imports
+    bound, peak = projection_bytes(n, actions, workers=1), traced(lambda: objective(vector))[1]
+    assert bound / 5 < peak < bound

@@ -65,7 +65,7 @@ def solver_table(name: str, solver: type[Solver]) -> type[SolverTable]:
     hints = get_type_hints(solver)
     keys: dict[str, Any] = {"name": (Literal[name], ...)}
     for field in fields(solver):  # type: ignore[arg-type]  # Solver is a protocol, of dataclasses
-        if _plain(hints[field.name]) is not None:
+        if field.metadata.get("job", True) and _plain(hints[field.name]) is not None:
             keys[field.name] = _key(field, hints[field.name])
     return create_model(
         f"{solver.__name__}Table",
