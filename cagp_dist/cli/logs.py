@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -53,7 +52,7 @@ class JsonLines:
     """
 
     def __init__(self) -> None:
-        self._stage, self._started = "", monotonic()
+        self._stage = ""
 
     def __enter__(self) -> Self:
         return self
@@ -68,9 +67,9 @@ class JsonLines:
         """Write an event."""
         more: dict[str, float] = {}
         if event.kind == "start":
-            self._stage, self._started = event.stage, monotonic()
-        if event.kind == "done":
-            more["seconds"] = round(monotonic() - self._started, 3)
+            self._stage = event.stage
+        if event.seconds is not None:
+            more["seconds"] = round(event.seconds, 3)
         if event.work is not None:
             more |= event.work.counts()
         if event.fraction is not None:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from importlib.metadata import version
 from ipaddress import ip_address
 from pathlib import Path
@@ -45,6 +46,13 @@ WORKER_SECONDS = 20
 
 ANSWER_SECONDS = 60
 """How long to wait for what workers say of themselves at first: they import the package for it."""
+
+PEER_SECONDS = 3.0
+"""How long a worker tries to connect to another one.
+
+Dask tries for half a minute, also where the other one was killed, and does nothing meanwhile that needs what
+that one held.
+"""
 
 SETTLE_SECONDS = 0.5
 """How long no further worker must join before work begins."""
@@ -211,8 +219,20 @@ def _sent_bytes(dask_worker: "Worker") -> int:
 
 
 def _run(function: Callable[..., T], *arguments: object) -> T:
-    limit_blas_of_this_process()
+    _prepare_worker()
     return function(*arguments)
+
+
+@lru_cache(maxsize=1)
+def _prepare_worker() -> None:
+    """For the rest of the process: one BLAS thread, and `PEER_SECONDS` to connect to other workers."""
+    import dask
+    from dask.utils import parse_timedelta
+
+    limit_blas_of_this_process()
+    setting = "distributed.comm.timeouts.connect"
+    if parse_timedelta(dask.config.get(setting)) > PEER_SECONDS:
+        dask.config.set({setting: f"{PEER_SECONDS:g}s"})
 
 
 @contextmanager

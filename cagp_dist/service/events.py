@@ -28,6 +28,8 @@ class Event:
         Part of the stage that is done, 0 to 1, where it is known.
     work : Work or None
         What a stage that is done has taken.
+    seconds : float or None
+        How long it took.
     """
 
     stage: str
@@ -35,6 +37,7 @@ class Event:
     text: str = ""
     fraction: float | None = None
     work: Work | None = None
+    seconds: float | None = None
 
 
 Observer = Callable[[Event], None]
@@ -80,7 +83,7 @@ class Clock:
         with counted_work() as work:
             yield stage
         self.seconds[name], self.work[name] = perf_counter() - started, work
-        self._observer(Event(name, "done", stage.summary, work=work))
+        self._observer(Event(name, "done", stage.summary, work=work, seconds=self.seconds[name]))
 
 
 class Stage:

@@ -35,20 +35,17 @@ class Metrics:
 
     def __init__(self, job: str) -> None:
         self._job = job
-        self._began, self._stage_began = time.monotonic(), time.monotonic()
+        self._began = time.monotonic()
         self._seconds: dict[str, float] = {}
         self._work: dict[str, Work] = {}
         self.outcome: Outcome | None = None
 
     def __call__(self, event: Event) -> None:
         """Take note of an event; a stage that fails has no seconds."""
-        match event.kind:
-            case "start":
-                self._stage_began = time.monotonic()
-            case "done":
-                self._seconds[event.stage] = time.monotonic() - self._stage_began
-                if event.work is not None:
-                    self._work[event.stage] = event.work
+        if event.seconds is not None:
+            self._seconds[event.stage] = event.seconds
+        if event.work is not None:
+            self._work[event.stage] = event.work
 
     def text(self, exit_code: int) -> str:
         """Write all samples, each family with its help and type.

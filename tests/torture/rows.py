@@ -29,9 +29,9 @@ class Row:
         How often that result had the bits of an undisturbed one.
     named_errors : int
         How often the program ended with an error that the scenario allows, by its name.
-    worst_ratio : float or None
-        Longest wall time over that of an undisturbed run, where a scenario compares them. It depends on the
-        machine, and on who else uses it: the table marks it above `MOST_RATIO`, and the row holds.
+    ratios : list of float
+        Wall times over those of undisturbed runs, where a scenario compares them. They depend on the machine,
+        and on who else uses it: the table marks the longest above `MOST_RATIO`, and the row holds.
     happened : dict of str to (int, int)
         What must have happened for the row to say anything: how often it did, and how often at least.
     notes : list of str
@@ -45,7 +45,7 @@ class Row:
     finished: int = 0
     identical: int = 0
     named_errors: int = 0
-    worst_ratio: float | None = None
+    ratios: list[float] = field(default_factory=list)
     happened: dict[str, tuple[int, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -62,10 +62,6 @@ class Row:
         self.identical += same
         if not same:
             self.failures.append(f"run {self.runs}: another result")
-
-    def took(self, seconds: float, undisturbed: float) -> None:
-        """Keep the worst ratio."""
-        self.worst_ratio = max(self.worst_ratio or 0.0, seconds / undisturbed)
 
     def speed(self, text: str, found: float, promised: float) -> None:
         """Note a time in seconds, which is marked if it is longer than is promised of idle cores."""
@@ -115,8 +111,9 @@ def table(rows: Sequence[Row]) -> str:
     """Write rows as a table in Markdown."""
     lines = [HEAD, ("---", *["---:"] * (len(HEAD) - 2), "---")]
     for row in rows:
-        ratio = "" if row.worst_ratio is None else f"{row.worst_ratio:.1f}x"
-        if row.worst_ratio is not None and row.worst_ratio > MOST_RATIO:
+        worst = max(row.ratios, default=0.0)
+        ratio = f"{worst:.1f}x" if row.ratios else ""
+        if worst > MOST_RATIO:
             ratio = f"**{ratio}, above {MOST_RATIO:g}x**"
         counts = (row.runs, row.finished, row.identical, row.named_errors)
         notes = [f"{times} {what}" for what, (times, _) in row.happened.items()] + row.notes

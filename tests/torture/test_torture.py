@@ -58,7 +58,7 @@ def test_a_row_holds_only_what_went_well():
     assert not row.held, "nothing came of it"
     row.count(same=True)
     assert row.held
-    row.took(6.0, 2.0)
+    row.ratios.append(3.0)
     row.begin(2)
     row.count(same=False)
     row.expect(True, "not said")
@@ -93,7 +93,7 @@ def test_times_above_what_is_promised_are_marked_and_fail_nothing():
     row.must_have("kills", 1, at_least=1)
     row.speed("noticed within", 0.5, 5.0)
     row.speed("noticed within", 7.0, 5.0)
-    row.took(3.1, 1.0)
+    row.ratios.append(3.1)
     assert row.held
     assert (
         "| **3.1x, above 3x** | 1 kills; noticed within 0.5 s; **noticed within 7.0 s, above 5 s** |"

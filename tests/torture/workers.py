@@ -70,11 +70,14 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
                 row.begin(count)
                 if not disturbed.judge(row, expected[which]):
                     return row
-                row.took(disturbed.seconds, undisturbed[which])
+                row.ratios.append(disturbed.seconds / undisturbed[which])
                 _wait_for_another(client.cluster, victim)
     row.must_have("kills hit a solve", row.runs, at_least=count)
     shortest, longest = min(undisturbed), max(undisturbed)
     row.notes.append(f"undisturbed solves take {shortest:.1f} to {longest:.1f} s on two workers")
+    if row.ratios:
+        half, most = np.quantile(row.ratios, [0.5, 0.9])
+        row.notes.append(f"of the walls half are below {half:.1f}x, nine of ten below {most:.1f}x")
     return row
 
 
