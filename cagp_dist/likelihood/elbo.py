@@ -19,6 +19,7 @@ goes through the tiles of K twice, n^2 kernel entries in all, beside 2 to 5 n i^
 the size of U, and another for the moment.
 """
 
+from abc import ABC, abstractmethod
 from typing import final
 
 import numpy as np
@@ -28,9 +29,8 @@ from cagp_dist.likelihood.projected_data import ProjectedData
 from cagp_dist.runtime import single_threaded_blas
 
 
-@final
-class Elbo:
-    """The evidence lower bound of a computation-aware posterior, by hyperparameters and actions.
+class _OfActions(ABC):
+    """A function of the hyperparameters and of the n entries of S.
 
     Parameters
     ----------
@@ -51,6 +51,11 @@ class Elbo:
         """Hyperparameters and points."""
         return self._data.size
 
+    @property
+    def fingerprint(self) -> str:
+        """Digest of objective, data, model and blocks, for checkpoints."""
+        return f"{type(self).__name__} {self._data.fingerprint}"
+
     def __call__(self, vector: Array) -> tuple[float, Array]:
         """Evaluate at logarithms of hyperparameters and entries of S; see `Objective`.
 
@@ -63,6 +68,14 @@ class Elbo:
         """
         with single_threaded_blas():
             return self._evaluate(vector)
+
+    @abstractmethod
+    def _evaluate(self, vector: Array) -> tuple[float, Array]: ...
+
+
+@final
+class Elbo(_OfActions):
+    """The evidence lower bound of a computation-aware posterior, by hyperparameters and actions."""
 
     def _evaluate(self, vector: Array) -> tuple[float, Array]:
         data = self._data
@@ -93,35 +106,12 @@ class Elbo:
 
 
 @final
-class ProjectedLikelihood:
+class ProjectedLikelihood(_OfActions):
     """The log likelihood of the projected data S'b alone, by hyperparameters and actions.
 
     It does not see what S leaves out: maximised over S it learns actions that are easily explained, and
     overestimates the noise [Wenger et al. 2024, S3]. For comparisons; `Elbo` is the one to fit with.
-
-    Parameters
-    ----------
-    data : ProjectedData
-        Observations, and the blocks of actions.
     """
-
-    def __init__(self, data: ProjectedData) -> None:
-        self._data = data
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the hyperparameters."""
-        return self._data.hyperparameters.names
-
-    @property
-    def size(self) -> int:
-        """Hyperparameters and points."""
-        return self._data.size
-
-    def __call__(self, vector: Array) -> tuple[float, Array]:
-        """Evaluate at logarithms of hyperparameters and entries of S; raises as `Elbo`."""
-        with single_threaded_blas():
-            return self._evaluate(vector)
 
     def _evaluate(self, vector: Array) -> tuple[float, Array]:
         data = self._data

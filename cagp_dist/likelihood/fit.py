@@ -3,9 +3,10 @@
 On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); where
 a few thousand of its points are missing it is exact and takes several times that (`masked_rings`). At points
 anywhere it is exact by a dense Cholesky factor as long as that fits (`exact`), and beyond that its gradient
-is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`). The search is the same for
-all: the variance has a closed form, so that two numbers, the logarithms of lengthscale and of noise over
-variance, are left to be found. A sum of m kernels has 2 m such numbers; its search begins around the best
+is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`), or a lower bound that
+actions give is maximised in its place (`bound_fit`). The search is the same for all but the last: the
+variance has a closed form, so that two numbers, the logarithms of lengthscale and of noise over variance,
+are left to be found. A sum of m kernels has 2 m such numbers; its search begins around the best
 single kernel, taken apart into shorter and longer lengthscales. At points each coordinate may have a
 lengthscale of its own; their search begins with equal parts of the extents.
 """
@@ -13,7 +14,7 @@ lengthscale of its own; their search begins with equal parts of the extents.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
+from cagp_dist.likelihood.bound_fit import fit_bound
 from cagp_dist.likelihood.bounds import Given, make_bounds
 from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
@@ -44,7 +46,7 @@ from cagp_dist.solvers.checkpoints import Checkpoints
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
-Method = Literal["auto", "rings", "dense", "blocks", "pathwise"]
+Method = Literal["auto", "rings", "dense", "blocks", "pathwise", "elbo"]
 
 MOST_DENSE_POINTS = 12_000
 """Above, the pathwise method is quicker than n^3."""
@@ -86,6 +88,7 @@ def fit(
     bounds: Given | None = None,
     starts: int = 3,
     method: Method = "auto",
+    actions: int = 512,
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[FitProgress], None] | None = None,
@@ -130,19 +133,24 @@ def fit(
         noise variance is kept above 1e-8 of the variance.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
-    method : {"auto", "rings", "dense", "blocks", "pathwise"}
+    method : {"auto", "rings", "dense", "blocks", "pathwise", "elbo"}
         "rings" (grids, also with gaps): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation.
         "blocks": blocks of 1,000 neighbours count as independent, 10^6 n flops. "pathwise": estimated
-        gradients, n^2 flops. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up
+        gradients, n^2 flops. "elbo": the evidence lower bound of block-sparse actions, which are learnt with
+        the parameters; n^2 kernel values and some n i^2 flops for each of up to a hundred evaluations. It
+        needs no samples, and is near the likelihood only where few actions resolve the field: the result
+        says how far off it is. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up
         to 300,000 are missing; else dense for up to 12,000 points that fit into memory, pathwise beyond.
+    actions : int
+        Of "elbo": i, at most n are used.
     executor : Executor, optional
-        Where tasks run ("rings", "blocks" and "pathwise"); by default all cores of this process.
+        Where tasks run ("rings", "blocks", "pathwise" and "elbo"); by default all cores of this process.
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
     progress : callable, optional
         Called with a `FitProgress` after every evaluation.
     seed : int
-        Of the samples of the pathwise method.
+        Of the samples of the pathwise method, and of those that say how far off "elbo" is.
     noise_deviations : array_like, shape (n,), optional
         By how much the noise variance of each point is known to differ from the one that is fitted, squared
         unit of y: where the errors of measurements are known, their variances minus the mean of these, with
@@ -205,6 +213,7 @@ def fit(
     exactly = deviating or data.basis is not None
     chosen = _method(method, data, exactly=exactly)
     check_count("seed", seed, least=0)
+    check_count("actions", actions, least=1)
     scales = data.scales()
     limits = make_bounds(bounds, scales, parts=model.parts)
     if isinstance(data, Points) and data.deviations is not None:
@@ -266,10 +275,25 @@ def fit(
             likelihood = likelihood_of(model, part, how, curved)
             levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
-    lengthscales, variances, noise_variance = place.parts
+        parameters, bound = place.parameters, None
+        if chosen == "elbo":
+            parameters, end, bound = fit_bound(
+                model,
+                data.as_points() if isinstance(data, Gridded) else data,
+                parameters,
+                levels[0].information(place) * (data.size / levels[0].likelihood.points),
+                limits,
+                counter,
+                actions=actions,
+                executor=executor,
+                memory_limit_bytes=memory,
+                seed=seed,
+                checkpoints=checkpoints,
+            )
+    lengthscales, variances, noise_variance = model.numbering.grouped(parameters)
     return FitResult(
         prior=Prior(model.kernel(lengthscales, variances), noise_variance, centre),
-        log_likelihood=None if chosen == "pathwise" else place.log_likelihood,
+        log_likelihood=None if chosen in ("pathwise", "elbo") else place.log_likelihood,
         standard_errors=end.standard_errors,
         log_covariance=end.covariance,
         status=end.status,
@@ -279,6 +303,7 @@ def fit(
         seconds=counter.seconds,
         method=chosen,
         points=data.size,
+        bound=bound,
     )
 
 
@@ -354,7 +379,7 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
             return [(points, method)]
         return [(points.thinned(FIRST_DENSE_POINTS), method), (points, method)]
     first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
-    return [(first, "dense"), (points, method)]
+    return [(first, "dense"), *([(points, method)] if method == "pathwise" else [])]
 
 
 def _alike(data: Points | Gridded) -> Points | Gridded:
@@ -436,21 +461,21 @@ def few_gaps(size: int, missing: int) -> bool:
 
 
 def _method(method: Method, data: Points | Gridded, *, exactly: bool) -> Method:
-    if method not in ("auto", "rings", "dense", "blocks", "pathwise"):
+    if method not in get_args(Method):
         raise ArgumentError(
-            f'method is {method!r}; expected "auto", "rings", "dense", "blocks" or "pathwise".'
+            f'method is {method!r}; expected "auto", "rings", "dense", "blocks", "pathwise" or "elbo".'
         )
     if method == "rings" and isinstance(data, Points):
         raise ArgumentError(
             'method "rings" needs a whole latitude-longitude grid and got points; pass a '
             'cagp_dist.LatLonGrid, or use method="auto".'
         )
-    if method == "pathwise" and exactly:
+    if method in ("pathwise", "elbo") and exactly:
         raise ArgumentError(
-            'method "pathwise" has a known mean and got one whose coefficients are estimated; use '
+            f'method "{method}" has a known mean and got one whose coefficients are estimated; use '
             'method="blocks", or "auto".'
             if data.basis is not None
-            else 'method "pathwise" has one noise for all points and got noise_deviations; use '
+            else f'method "{method}" has one noise for all points and got noise_deviations; use '
             'method="blocks", or "auto".'
         )
     if method != "auto":

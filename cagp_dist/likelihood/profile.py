@@ -93,12 +93,15 @@ class Counter:
 
     def tell(self, place: Place) -> None:
         """Count one evaluation and report it."""
+        self.say(place.evaluation.points, place.parts, place.log_likelihood)
+
+    def say(
+        self, points: int, parts: tuple[tuple[Lengthscales, ...], tuple[float, ...], float], value: float
+    ) -> None:
+        """Count an evaluation with so many points, and report its parameters and value."""
         self.evaluations += 1
         if self._progress is not None:
-            value = place.log_likelihood
-            points = place.evaluation.points
-            numbers = grouped(*place.parts)
-            self._progress(FitProgress(self.evaluations, points, *numbers, value, self.seconds))
+            self._progress(FitProgress(self.evaluations, points, *grouped(*parts), value, self.seconds))
 
 
 MOST_VARIANCES = 20

@@ -8,6 +8,7 @@ For actions S (n, i), T fields b (n, T) and ``G = K + noise I``::
 What is made of them is in `cagp_dist.likelihood.elbo`.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from cagp_dist.likelihood.objective import Hyperparameters
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.block_sparse import BlockLayout, block_sums, tile_count
+from cagp_dist.solvers.checkpoints import add_arrays
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
@@ -118,6 +120,9 @@ class ProjectedData:
             )
         self.tiles = ActionTiles(X, layout, executor=executor)
         self.right = np.ascontiguousarray(residuals[layout.order])
+        found = hashlib.sha256(repr(self.hyperparameters).encode())
+        add_arrays(found, [X, residuals, layout.order, layout.edges])
+        self.fingerprint = found.hexdigest()
 
     @property
     def size(self) -> int:

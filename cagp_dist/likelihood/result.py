@@ -21,6 +21,7 @@ class FitStatus(Enum):
     AT_BOUND = "at-bound"
     FLAT = "flat"
     NOT_CONVERGED = "not-converged"
+    BIASED = "biased"
 
     @property
     def ok(self) -> bool:
@@ -54,6 +55,10 @@ _MEANING = {
         "missing or very large."
     ),
     FitStatus.NOT_CONVERGED: "The search ended before the gradient was small beside its own uncertainty.",
+    FitStatus.BIASED: (
+        "The optimum of the evidence lower bound lies more than two standard errors from that of the "
+        "likelihood: the actions resolve too little of the field."
+    ),
 }
 
 _REMEDIES: dict[FitStatus, tuple[Remedy, ...]] = {
@@ -72,6 +77,7 @@ _REMEDIES: dict[FitStatus, tuple[Remedy, ...]] = {
         Remedy.OTHER_MODEL,
         Remedy.FEWER_OBSERVED,
     ),
+    FitStatus.BIASED: (Remedy.PATHWISE, Remedy.MORE_ACTIONS),
 }
 
 
@@ -150,6 +156,29 @@ class FitProgress:
 
 
 @dataclass(frozen=True, eq=False)
+class BoundOptimum:
+    """What a fit to the evidence lower bound knows beside its parameters.
+
+    Attributes
+    ----------
+    value : float
+        The bound, nats: at most the log likelihood of these parameters.
+    weights : array of float64, shape (n,)
+        Entries of the actions that were learnt: ``cagp.SparseActions(actions, values=weights)``.
+    bias : dict of str to float
+        How far the parameters lie from the maximum of the log likelihood, as differences of logarithms, by
+        name: a Newton step along its gradient, which is estimated by samples. Far off it is a rough guess.
+    bias_errors : dict of str to float
+        Standard errors of these from the samples.
+    """
+
+    value: float
+    weights: Array
+    bias: dict[str, float]
+    bias_errors: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
 class FitResult:
     """Parameters learned from data.
 
@@ -158,7 +187,7 @@ class FitResult:
     prior : Prior
         Kernel, noise variance and mean, ready for `cagp_dist.condition`.
     log_likelihood : float or None
-        At the optimum, of all fields, Gaussian constant included; None for the pathwise method.
+        At the optimum, of all fields, Gaussian constant included; None for "pathwise" and "elbo".
     standard_errors : StandardErrors
         In the units of the parameters.
     log_covariance : array of float64, shape (3, 3), or (2 m + 1, 2 m + 1) for a sum of m kernels
@@ -179,9 +208,11 @@ class FitResult:
     seconds : float
         Wall time.
     method : str
-        "rings", "dense", "blocks" or "pathwise".
+        "rings", "dense", "blocks", "pathwise" or "elbo".
     points : int
         Points the parameters were fitted to; pole rows of a grid are left out.
+    bound : BoundOptimum or None
+        Of "elbo": the bound, its actions, and how far off it is.
     """
 
     prior: Prior
@@ -195,6 +226,7 @@ class FitResult:
     seconds: float
     method: str
     points: int
+    bound: BoundOptimum | None = None
 
     def intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
         """Give central intervals of the parameters, symmetric on the scale of their logarithms.

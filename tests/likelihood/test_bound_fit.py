@@ -1,0 +1,138 @@
+"""Fits to the evidence lower bound of actions: near the likelihood where few do, and honest elsewhere."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.likelihood.result import FitStatus
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.store.checkpoints import Checkpoints
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+N, ACTIONS = 500, 64
+
+
+def drawn(kernel, *, noise_variance=0.1, seed=0, n=N):
+    """Points of the unit square and a field of the prior."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 2))
+    covariance = kernel(X, X) + noise_variance * np.eye(n)
+    return X, np.linalg.cholesky(covariance) @ rng.normal(size=n)
+
+
+def logarithms(result):
+    kernel = result.prior.kernel
+    return np.log([*np.ravel(kernel.lengthscale), kernel.variance, result.prior.noise_number])
+
+
+@pytest.fixture(scope="module")
+def smooth():
+    """A field that 64 actions resolve: its exact fit and that to the bound."""
+    X, y = drawn(cagp.SquaredExponential(0.5, 2.0))
+    exact, found = (
+        cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, method=method, actions=ACTIONS)
+        for method in ("dense", "elbo")
+    )
+    return X, y, exact, found
+
+
+def test_a_field_that_few_actions_resolve_has_the_parameters_of_its_likelihood(smooth):
+    _, _, exact, found = smooth
+    errors = np.sqrt(np.diag(exact.log_covariance))
+    assert (np.abs(logarithms(found) - logarithms(exact)) < errors).all()
+    assert found.status is FitStatus.CONVERGED
+    assert exact.log_likelihood - 5.0 < found.bound.value < exact.log_likelihood
+    assert (found.method, found.log_likelihood, found.points) == ("elbo", None, N)
+
+
+def test_what_is_said_of_the_bias_is_the_bias(smooth):
+    """Within three standard errors of the samples; the Newton step is exact to a tenth of such a bias."""
+    _, _, exact, found = smooth
+    bias = logarithms(found) - logarithms(exact)
+    said, errors = (np.array(list(values.values())) for values in (found.bound.bias, found.bound.bias_errors))
+    assert list(found.bound.bias) == ["lengthscale", "variance", "noise_variance"]
+    np.testing.assert_array_less(np.abs(said - bias), 3.0 * errors + 0.1 * np.abs(bias))
+    assert (errors < np.sqrt(np.diag(exact.log_covariance))).all()
+
+
+def test_the_actions_that_were_learnt_solve(smooth):
+    """The field at new points, closer than actions that were not learnt bring it."""
+    X, y, exact, found = smooth
+    targets = np.random.default_rng(1).uniform(size=(100, 2))
+    whole = cagp.condition(exact.prior, X, y, targets, solver=cagp.Cholesky())
+
+    def missed(solver):
+        mean = cagp.condition(found.prior, X, y, targets, solver=solver).mean
+        return np.sqrt(np.mean((mean - whole.mean) ** 2))
+
+    learnt = cagp.SparseActions(ACTIONS, values=found.bound.weights)
+    assert learnt.calibrated == "approximate"
+    assert missed(learnt) < 0.5 * missed(cagp.SparseActions(ACTIONS))
+
+
+def test_a_rough_field_is_said_to_be_far_off():
+    X, y = drawn(cagp.Matern32(0.1, 2.0))
+    exact, found = (
+        cagp.fit(cagp.Matern32, X, y, mean=0.0, method=method, actions=32) for method in ("dense", "elbo")
+    )
+    assert found.status is FitStatus.BIASED
+    assert 'Use method="pathwise", or give more actions.' in found.status.advice
+    bias = logarithms(found) - logarithms(exact)
+    assert (bias[[0, 2]] > 0.4).all()  # a smoother field, and more noise
+    assert min(found.bound.bias["lengthscale"], found.bound.bias["noise_variance"]) > 0.2
+    assert found.bound.value < exact.log_likelihood
+
+
+@pytest.mark.parametrize(
+    "kernel", [cagp.Matern52, (cagp.SquaredExponential, cagp.Matern32)], ids=["one", "sum"]
+)
+def test_every_model_and_executor(kernel, tmp_path):
+    """A lengthscale for each coordinate; sums; the same bits in threads, and where a search was cut off."""
+    X, y = drawn(cagp.Matern52((0.6, 0.3), 1.5), n=240)
+    settings = {"mean": 0.0, "method": "elbo", "actions": 24, "anisotropic": True, "starts": 1}
+    whole = cagp.fit(kernel, X, y, executor=SerialExecutor(), **settings)
+    with ThreadExecutor(2) as threads:
+        others = [cagp.fit(kernel, X, y, executor=threads, **settings)]
+
+    def stop(progress):
+        if progress.points == 240 and progress.evaluations > 60:
+            raise KeyboardInterrupt
+
+    kept = Checkpoints(tmp_path, seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        cagp.fit(kernel, X, y, checkpoints=kept, progress=stop, **settings)
+    others.append(cagp.fit(kernel, X, y, checkpoints=kept, **settings))
+    names = list(whole.bound.bias)
+    assert len(names) == (4 if kernel is cagp.Matern52 else 7)
+    for other in others:
+        assert other.prior == whole.prior
+        assert other.bound.value == whole.bound.value
+        np.testing.assert_array_equal(other.bound.weights, whole.bound.weights)
+        assert other.bound.bias == whole.bound.bias
+
+
+def test_several_fields_share_the_parameters():
+    X, first = drawn(cagp.SquaredExponential(0.5, 2.0), n=200)
+    _, second = drawn(cagp.SquaredExponential(0.5, 2.0), n=200, seed=0)
+    one, two = (
+        cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, method="elbo", actions=40, starts=1)
+        for y in (first, np.stack([first, second], axis=1))
+    )
+    assert two.bound.value == pytest.approx(2.0 * one.bound.value, rel=2e-3)
+    np.testing.assert_allclose(logarithms(two), logarithms(one), atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"actions": 0}, "actions is 0; expected"),
+        ({"mean": cagp.mean_family("constant")}, 'method "elbo" has a known mean'),
+        ({"noise_deviations": np.linspace(0.0, 0.1, 50)}, 'method "elbo" has one noise for all points'),
+    ],
+)
+def test_what_does_not_go_together_is_refused(change, said):
+    X, y = drawn(cagp.Matern32(0.3), n=50)
+    with pytest.raises(ArgumentError, match=said):
+        cagp.fit(cagp.Matern32, X, y, **{"mean": 0.0, "method": "elbo", **change})
