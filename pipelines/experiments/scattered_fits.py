@@ -1,0 +1,117 @@
+"""Ways of fitting to scattered points: what they take, and how far they are from the likelihood's maximum.
+
+    python -m pipelines.experiments.scattered_fits [--quick] [--output FOLDER] [--points COUNT ...]
+
+Points are drawn from the built-in field in proportion to area, without its quadratic mean, or from a smooth
+field: squared-exponential, lengthscale 0.5, variance 1, noise variance 0.1, by random waves. The exact
+likelihood is there for up to 12,000 points; beyond, the pathwise one is what others are compared with.
+Distances are differences of logarithms, of lengthscale, variance and noise variance, in standard errors of
+the fit that is compared with.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+import cagp_dist as cagp
+from cagp_dist.arrays import Array
+from cagp_dist.kernels import coordinates
+from cagp_dist.likelihood.fit import MOST_DENSE_POINTS
+from cagp_dist.likelihood.model import Families
+from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
+from pipelines.experiments.output import parser, print_table
+from pipelines.experiments.sample_field import SampleField
+
+COUNTS, ACTIONS, WAVES = (10_000, 50_000), 512, 8192
+SMOOTH = cagp.SquaredExponential(0.5, 1.0)
+SMOOTH_NOISE = 0.1
+HEAD = (
+    *("field", "points", "method", "lengthscale", "variance", "noise variance"),
+    *("seconds", "times exact", "standard errors off", "stated", "status"),
+)
+
+
+class Drawn(NamedTuple):
+    """Points of a field: a name, the family that is fitted, X (n, 3) and y (n,)."""
+
+    name: str
+    family: Families
+    X: Array
+    y: Array
+
+
+def built_in(count: int) -> Drawn:
+    """Points of the built-in field, no two the same."""
+    field = SampleField.about("quadratic-latitude")
+    weights = field.grid.area_weights.ravel()
+    chosen = np.random.default_rng(0).choice(weights.size, count, replace=False, p=weights / weights.sum())
+    return Drawn("built-in", cagp.Matern32, field.grid.points[chosen], field.residual.ravel()[chosen])
+
+
+def smooth(count: int) -> Drawn:
+    """Points of the sphere, and a field that few numbers describe."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((count, 3))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    waves = [draw_waves(cagp.SquaredExponential, 3, WAVES, np.random.default_rng(1))]
+    y = evaluate_waves(waves, SMOOTH.lengthscale, coordinates(X))[:, 0]
+    return Drawn("smooth", cagp.SquaredExponential, X, y + np.sqrt(SMOOTH_NOISE) * rng.standard_normal(count))
+
+
+def rows(drawn: Drawn, actions: int) -> list[tuple[str, ...]]:
+    """Fit by every method; the first is what the others are compared with."""
+    n, made = len(drawn.X), []
+    exact: cagp.FitResult | None = None
+    for method in (*(("dense",) if n <= MOST_DENSE_POINTS else ()), "pathwise", "blocks", "elbo"):
+        found = cagp.fit(drawn.family, drawn.X, drawn.y, mean=0.0, method=method, actions=actions)
+        exact = exact or found
+        off = (_logarithms(found) - _logarithms(exact)) / np.sqrt(np.diag(exact.log_covariance))
+        stated = (
+            ""
+            if found.bound is None
+            else _said(np.array(list(found.bound.bias.values())) / np.sqrt(np.diag(exact.log_covariance)))
+        )
+        kernel = found.prior.kernel
+        made.append(
+            (
+                drawn.name,
+                f"{n:,}",
+                method,
+                f"{kernel.lengthscale:.4f}",
+                f"{kernel.variance:.4g}",
+                f"{found.prior.noise_number:.4g}",
+                f"{found.seconds:.1f}",
+                f"{found.seconds / exact.seconds:.2f}",
+                _said(off),
+                stated,
+                found.status.value,
+            )
+        )
+    return made
+
+
+def _logarithms(found: cagp.FitResult) -> Array:
+    kernel = found.prior.kernel
+    return np.log([kernel.lengthscale, kernel.variance, found.prior.noise_number])
+
+
+def _said(values: Array) -> str:
+    return ", ".join(f"{value:+.1f}" for value in values)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit, and print the table."""
+    made = parser(__doc__)
+    made.add_argument("--points", type=int, nargs="+", metavar="COUNT", help="n (10,000 and 50,000)")
+    chosen = made.parse_args(arguments)
+    counts = chosen.points or ((400,) if chosen.quick else COUNTS)
+    found: list[tuple[str, ...]] = []
+    for count in counts:
+        for drawn in (built_in(count), smooth(count)):
+            found += rows(drawn, min(ACTIONS, count // 8))
+    print_table(HEAD, found)
+
+
+if __name__ == "__main__":
+    main()
