@@ -42,11 +42,15 @@ from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers.checkpoints import Checkpoints
+from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
 Method = Literal["auto", "rings", "dense", "blocks", "pathwise", "elbo"]
+
+ASKED = "asked for"
+"""Reason of a method that somebody chose."""
 
 MOST_DENSE_POINTS = 12_000
 """Above, the pathwise method is quicker than n^3."""
@@ -140,7 +144,8 @@ def fit(
         the parameters; n^2 kernel values and some n i^2 flops for each of up to a hundred evaluations. It
         needs no samples, and is near the likelihood only where few actions resolve the field: the result
         says how far off it is. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up
-        to 300,000 are missing; else dense for up to 12,000 points that fit into memory, pathwise beyond.
+        to 300,000 are missing; else dense for up to 12,000 points that fit into memory, pathwise beyond,
+        and "elbo" where that does not solve its linear systems.
     actions : int
         Of "elbo": i, at most n are used.
     executor : Executor, optional
@@ -211,7 +216,7 @@ def fit(
         model = replace(model, coordinates=data.X.shape[1])
     deviating = isinstance(data, Points) and data.deviations is not None
     exactly = deviating or data.basis is not None
-    chosen = _method(method, data, exactly=exactly)
+    _check_method(method, data, exactly=exactly)
     check_count("seed", seed, least=0)
     check_count("actions", actions, least=1)
     scales = data.scales()
@@ -223,12 +228,8 @@ def fit(
     from cagp_dist.runtime import given_or_threads
 
     with given_or_threads(executor, memory_limit_bytes) as (executor, memory):
-        if (
-            method == "auto"
-            and chosen == "dense"
-            and dense_bytes(data.size, data.fields) > min(memory, available_bytes())
-        ):
-            chosen = "blocks" if exactly else "pathwise"
+        room = min(memory, available_bytes())
+        chosen, reason = (method, ASKED) if method != "auto" else _choose(data, exactly=exactly, room=room)
         kept = None
         if checkpoints is not None:
             digest = fingerprint(model, data, (chosen, limits, start, starts))
@@ -275,6 +276,8 @@ def fit(
             likelihood = likelihood_of(model, part, how, curved)
             levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
+        if method == "auto" and chosen == "pathwise" and not place.evaluation.solved:
+            chosen, reason = "elbo", f"{reason}, and the pathwise method does not solve its linear systems"
         parameters, bound = place.parameters, None
         if chosen == "elbo":
             parameters, end, bound = fit_bound(
@@ -304,6 +307,7 @@ def fit(
         method=chosen,
         points=data.size,
         bound=bound,
+        reason=reason,
     )
 
 
@@ -460,7 +464,8 @@ def few_gaps(size: int, missing: int) -> bool:
     return missing == 0 or (few and size <= LARGEST_WITH_GAPS)
 
 
-def _method(method: Method, data: Points | Gridded, *, exactly: bool) -> Method:
+def _check_method(method: Method, data: Points | Gridded, *, exactly: bool) -> None:
+    """Raise `ArgumentError` unless there is such a method for such data."""
     if method not in get_args(Method):
         raise ArgumentError(
             f'method is {method!r}; expected "auto", "rings", "dense", "blocks", "pathwise" or "elbo".'
@@ -478,10 +483,27 @@ def _method(method: Method, data: Points | Gridded, *, exactly: bool) -> Method:
             else f'method "{method}" has one noise for all points and got noise_deviations; use '
             'method="blocks", or "auto".'
         )
-    if method != "auto":
-        return method
+
+
+def _choose(data: Points | Gridded, *, exactly: bool, room: int) -> tuple[Method, str]:
+    """Choose a method for data, and say why.
+
+    Parameters
+    ----------
+    exactly : bool
+        Whether the pathwise method is none for them: a mean is estimated, or noises differ.
+    room : int
+        Bytes that may be allocated.
+    """
     if isinstance(data, Gridded) and few_gaps(data.grid.size, data.gaps):
-        return "rings"
-    if data.size <= MOST_DENSE_POINTS:
-        return "dense"
-    return "blocks" if exactly else "pathwise"
+        gaps = f" without {data.gaps:,} of its points" if data.gaps else ""
+        return "rings", f"the points are a grid{gaps}, whose likelihood is exact"
+    if data.size > MOST_DENSE_POINTS:
+        reason = f"{data.size:,} points are more than the {MOST_DENSE_POINTS:,} of an exact likelihood"
+    elif (needed := dense_bytes(data.size, data.fields)) > room:
+        reason = f"the exact likelihood takes {bytes_text(needed)} of {bytes_text(room)}"
+    else:
+        return "dense", f"{data.size:,} points are few enough for the exact likelihood"
+    if not exactly:
+        return "pathwise", reason
+    return "blocks", f"{reason}, and sampled gradients have a known mean and one noise"

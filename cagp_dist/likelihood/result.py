@@ -213,6 +213,8 @@ class FitResult:
         Points the parameters were fitted to; pole rows of a grid are left out.
     bound : BoundOptimum or None
         Of "elbo": the bound, its actions, and how far off it is.
+    reason : str
+        Why this method, in words.
     """
 
     prior: Prior
@@ -227,6 +229,7 @@ class FitResult:
     method: str
     points: int
     bound: BoundOptimum | None = None
+    reason: str = ""
 
     def intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
         """Give central intervals of the parameters, symmetric on the scale of their logarithms.

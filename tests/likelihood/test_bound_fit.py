@@ -136,3 +136,34 @@ def test_what_does_not_go_together_is_refused(change, said):
     X, y = drawn(cagp.Matern32(0.3), n=50)
     with pytest.raises(ArgumentError, match=said):
         cagp.fit(cagp.Matern32, X, y, **{"mean": 0.0, "method": "elbo", **change})
+
+
+def test_auto_says_why():
+    X, y = drawn(cagp.SquaredExponential(0.5, 2.0), n=120)
+    found = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0)
+    assert (found.method, found.reason) == ("dense", "120 points are few enough for the exact likelihood")
+    grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 9), 12)
+    found = cagp.fit(cagp.Matern32, grid, np.random.default_rng(0).normal(size=grid.shape))
+    assert (found.method, found.reason) == ("rings", "the points are a grid, whose likelihood is exact")
+
+
+def test_auto_takes_the_bound_where_sampled_gradients_need_systems_that_are_not_solved(monkeypatch):
+    """One sweep does not solve them."""
+    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_DENSE_POINTS", 300)
+    monkeypatch.setattr("cagp_dist.likelihood.pathwise.MOST_SWEEPS", 1)
+    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 20)
+    X, y = drawn(cagp.SquaredExponential(0.5, 2.0), noise_variance=0.01)
+    found = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, actions=ACTIONS)
+    assert found.method == "elbo"
+    assert found.reason == (
+        "500 points are more than the 300 of an exact likelihood, and the pathwise method does not solve its "
+        "linear systems"
+    )
+
+
+def test_points_that_are_too_many_have_the_pathwise_method_or_blocks(monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_DENSE_POINTS", 100)
+    X, y = drawn(cagp.Matern32(0.3), n=150)
+    found = [cagp.fit(cagp.Matern32, X, y, mean=mean) for mean in (0.0, cagp.mean_family("constant"))]
+    assert [each.method for each in found] == ["pathwise", "blocks"]
+    assert found[1].reason.endswith("and sampled gradients have a known mean and one noise")
