@@ -79,7 +79,7 @@ def fit_bound(
         model,
         data.X,
         data.residuals,
-        layout=BlockLayout.of(model.comparable(data.X), actions),
+        layout=BlockLayout.of(data.X, actions),  # as `SparseActions` cuts them
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
         anisotropic=model.coordinates is not None,

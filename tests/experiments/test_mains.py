@@ -85,6 +85,20 @@ def test_the_first_experiment_of_the_paper_passes_what_it_passed_there(tmp_path,
 
 
 @pytest.mark.exhaustive
+def test_scattered_points_are_fitted_by_every_method(capsys):
+    script("scattered_fits").main(["--quick"])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    found = {(row[0], row[2]): dict(zip(head, row, strict=True)) for row in rows}
+    methods = ["dense", "pathwise", "blocks", "elbo"]
+    assert list(found) == [(field, method) for field in ("built-in", "smooth") for method in methods]
+    for (_, method), row in found.items():
+        off = np.array(row["standard errors off"].split(", "), dtype=float)
+        assert np.abs(off).max() < (2.0 if row["status"] == "converged" else np.inf)
+        assert (method == "elbo") == bool(row["stated"])
+        assert method != "dense" or not off.any()
+
+
+@pytest.mark.exhaustive
 def test_other_programs_read_the_cells_that_were_published(tmp_path, capsys):
     if not all(map(shutil.which, ("cdo", "gdalinfo", "gdalwarp"))):
         pytest.skip("cdo and gdal-bin are not installed")

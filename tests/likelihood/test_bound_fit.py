@@ -113,6 +113,22 @@ def test_every_model_and_executor(kernel, tmp_path):
         assert other.bound.bias == whole.bound.bias
 
 
+def test_the_bound_is_that_of_the_actions_that_are_given_in_any_units():
+    """Of the solver that they are for, by its posterior at the observed points."""
+    X, y = drawn(cagp.Matern12((0.6, 0.3), 1.5), n=90)
+    X = X * (1.0, 40.0)
+    settings = {"mean": 0.0, "method": "elbo", "actions": 12, "anisotropic": True, "starts": 1}
+    found = cagp.fit(cagp.Matern12, X, y, **settings)
+    solver = cagp.SparseActions(12, values=found.bound.weights)
+    q = cagp.condition(found.prior, X, y, X, solver=solver, covariance="full")
+    noise, precision = found.prior.noise_number, np.linalg.inv(found.prior.kernel(X, X))
+    misfit = np.sum((y - q.mean) ** 2) + np.trace(q.covariance)
+    ratio = precision @ q.covariance
+    divergence = np.trace(ratio) - len(y) - np.linalg.slogdet(ratio)[1] + q.mean @ precision @ q.mean
+    expected = -0.5 * (misfit / noise + len(y) * np.log(2.0 * np.pi * noise) + divergence)
+    assert found.bound.value == pytest.approx(expected, rel=1e-6)
+
+
 def test_several_fields_share_the_parameters():
     X, first = drawn(cagp.SquaredExponential(0.5, 2.0), n=200)
     _, second = drawn(cagp.SquaredExponential(0.5, 2.0), n=200, seed=0)
