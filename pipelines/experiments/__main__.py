@@ -32,6 +32,7 @@ ALL_OF_THEM: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(PRINTING, ()),
     **dict.fromkeys(DRAWING, ("--output", "OUTPUT")),
     "uci": ("--output", "OUTPUT", "--data", "DATA"),
+    "learned_actions": ("--output", "OUTPUT", "--data", "DATA"),
     "sharp": ("--output", "OUTPUT", "--data", "DATA", "--repetitions", "100"),
     "sharp_as_published": ("--output", "OUTPUT", "--data", "DATA"),
     "sharp_bounds": ("--output", "OUTPUT", "--data", "DATA", "--repetitions", "100"),

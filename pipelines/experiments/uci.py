@@ -261,14 +261,14 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
             setattr(chosen, name, quick if chosen.quick else full)
         elif getattr(chosen, name) < least:
             command.error(f"--{name} is {getattr(chosen, name)}; expected at least {least}.")
-    chosen.sets = _available(chosen.data, chosen.sets)
+    chosen.sets = available(chosen.data, chosen.sets, SETS)
     return chosen
 
 
-def _available(folder: Path, asked: Sequence[str] | None) -> list[str]:
+def available(folder: Path, asked: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
     """Names of the sets to read: those that were asked for, or the usual ones that the folder has."""
-    there = [name for name in asked or SETS if (folder / f"{name}.csv.gz").exists()]
-    missing = [f"{name}.csv.gz" for name in asked or SETS if name not in there]
+    there = [name for name in asked or usual if (folder / f"{name}.csv.gz").exists()]
+    missing = [f"{name}.csv.gz" for name in asked or usual if name not in there]
     if missing and (asked or not there):
         which = "none of" if not there else "no"
         raise SystemExit(

@@ -9,8 +9,9 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.predictive import Gaussian
+from cagp_dist.runtime import SerialExecutor
 
-from .scripts import script
+from .scripts import FIGURE_BYTES, printed_rows, script
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,46 @@ def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
     uci.main(["--quick", "--data", str(regression_set), "--output", str(tmp_path)])
     assert "concrete: 90 training, 30 test cases, 2 columns, splits: 2" in capsys.readouterr().out
     assert xr.open_zarr(tmp_path / "uci-iterations.zarr", consolidated=False).sizes["split"] == 2
+
+
+@pytest.mark.exhaustive
+def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
+    learned = script("learned_actions")
+    given = ["--quick", "--data", str(regression_set), "--sets", "concrete", "--output", str(tmp_path)]
+    learned.main(given)
+    head, *rows = printed_rows(capsys.readouterr().out)
+    assert [row[1] for row in rows if len(row) == len(head)] == list(learned.METHODS)
+    saved = xr.open_zarr(tmp_path / "learned-actions.zarr", consolidated=False).isel(set=0)
+    assert saved.sizes == {"split": 2, "method": 5}
+    assert all(np.isfinite(saved[name].values).all() for name in saved.data_vars)
+    for score in learned.SCORES:  # all of these cases are among the first 1,000
+        subset, exact = saved[score].values[:, :2].T
+        np.testing.assert_array_equal(subset, exact)
+    rmse = saved.rmse.values
+    assert (rmse[:, 1] < rmse[:, 3]).all()
+    assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
+
+
+def test_the_way_of_learnt_actions_begins_with_means_of_blocks_and_climbs(regression_set):
+    learned = script("learned_actions")
+    cases = script("uci").Cases.read(regression_set, "concrete", split=0, train=60, test=20)
+    problem = learned.Problem(cases, learned.Sizes(8, 8, 4), SerialExecutor())
+    way, scored = problem.learnt("ELBO")
+    assert list(way.vectors) == [0, 1, 2, 4]
+    assert (way.steps, way.end.shape) == (4, (4 + 60,))
+    np.testing.assert_array_equal(way.vectors[0][4:], 1.0)
+    kernel = cagp.Matern32(tuple(np.exp(way.end[:2]).tolist()), float(np.exp(way.end[2])))
+    solver = cagp.SparseActions(8, values=way.end[4:])
+    found = cagp.condition(
+        cagp.Prior(kernel, noise := float(np.exp(way.end[3]))),
+        problem.X,
+        problem.y,
+        problem.X_test,
+        solver=solver,
+    )
+    law = Gaussian(found.mean, np.sqrt(found.variance + noise))
+    density = -np.mean(law.log_density(problem.y_test))
+    np.testing.assert_allclose(scored[4].scores[0], density, rtol=1e-9)
 
 
 def test_sets_splits_and_cases_can_be_chosen(regression_set, tmp_path, capsys):

@@ -1,0 +1,370 @@
+"""Learnt actions on UCI sets, beside the printed table of Wenger et al. (2024), and what learning does.
+
+    python -m pipelines.experiments.learned_actions [--quick] [--output FOLDER] [--data FOLDER]
+        [--sets NAME ...] [--splits COUNT] [--cases COUNT] [--steps COUNT]
+
+For every set FOLDER has ``NAME.csv.gz`` and ``NAME.test_mask.csv.gz``, as for the experiment ``uci``; columns
+and target are standardised by the training cases. The kernel is Matern 3/2 with a lengthscale for each column
+and the mean zero. All methods begin at the maximum of the likelihood of 1,000 training cases, those with a
+bound with a noise variance of 0.01 at least, and take L-BFGS steps:
+
+- "subset": no step is taken, and these 1,000 cases alone are conditioned on;
+- "exact": the likelihood of all cases, where these are at most 6,000;
+- "SGPR": the bound of 1,024 inducing points among the cases;
+- "ELBO": the bound of 512 block-sparse actions, which are learnt too, and which are then conditioned on;
+- "projected": the same with the likelihood of the projected data in place of the bound.
+
+Scores are of new observations, in units of the target's deviation. Prints two tables, the methods and the way
+of both objectives of actions, draws the latter on the first set, and writes ``learned-actions.zarr``.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.scores import coverage, crps, nll, rmse
+from cagp_dist.kernels import Kernel
+from cagp_dist.likelihood.elbo import Elbo, ProjectedLikelihood
+from cagp_dist.likelihood.inducing import inducing_points
+from cagp_dist.likelihood.model import Model
+from cagp_dist.likelihood.objective import Hyperparameters, Objective
+from cagp_dist.likelihood.optimise import LBFGS, OptimiserStep, Stopping, maximise
+from cagp_dist.likelihood.projected_data import ProjectedData
+from cagp_dist.likelihood.sgpr import Sgpr
+from cagp_dist.memory import available_bytes
+from cagp_dist.runtime import Executor, ThreadExecutor
+from cagp_dist.solvers.block_sparse import BlockLayout
+from pipelines.experiments.output import ACCENT, drawn, parser, print_table, save
+from pipelines.experiments.uci import DATA, Cases, available
+
+FAMILY = cagp.Matern32
+SETS = ("parkinsons", "bike", "protein", "keggundirected")
+FIRST, MOST_EXACT = 1000, 6000
+ACTIONS, INDUCING, JITTER = 512, 1024, 1e-8
+LEAST_FIRST_NOISE = 0.01
+"""What few directions do not resolve counts as noise at first; from 1e-8 the way back is long."""
+
+QUICK_ACTIONS, QUICK_INDUCING, QUICK_CASES, QUICK_STEPS = 24, 40, 300, 8
+SCORES = ("nll", "rmse", "crps", "coverage")
+LEVEL = 0.95
+MARKS = (0, 1, 2, 5, 10, 20, 40, 60, 80, 100)
+"""Steps after which both objectives of actions are scored."""
+
+NEVER = Stopping(rise=0.0)
+METHODS = ("subset", "exact", "SGPR", "ELBO", "projected")
+OBJECTIVES: dict[str, type[Elbo] | type[ProjectedLikelihood]] = {
+    "ELBO": Elbo,
+    "projected": ProjectedLikelihood,
+}
+
+
+class Sizes(NamedTuple):
+    """How much of everything."""
+
+    actions: int
+    inducing: int
+    steps: int
+
+
+class Way(NamedTuple):
+    """Vectors of a search after some steps, the last one among them, and the steps and seconds of all."""
+
+    vectors: dict[int, Array]
+    steps: int
+    seconds: float
+
+    @property
+    def end(self) -> Array:
+        """Where it ended."""
+        return self.vectors[self.steps]
+
+
+class Scored(NamedTuple):
+    """Scores of a method at the test cases, in the order of `SCORES`, with its noise variance."""
+
+    scores: Array
+    noise_variance: float
+
+
+class Remembering:
+    """An objective that remembers where it was since the last step; see `Objective`."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self.seen: dict[float, Array] = {}
+
+    @property
+    def size(self) -> int:
+        """Length of the vector."""
+        return self._objective.size
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the hyperparameters."""
+        return self._objective.names
+
+    def __call__(self, vector: Array) -> tuple[float, Array]:
+        """Evaluate, and remember."""
+        value, gradient = self._objective(vector)
+        self.seen[value] = vector.copy()
+        return value, gradient
+
+
+def climb(objective: Objective, start: Array, steps: int) -> Way:
+    """Take L-BFGS steps from the start, all of them unless no step rises."""
+    remembering, vectors, begun = Remembering(objective), {}, time.perf_counter()
+
+    def reached(step: OptimiserStep) -> None:
+        vectors[step.step] = remembering.seen[step.value]
+        remembering.seen.clear()
+
+    maximise(remembering, start, optimiser=LBFGS(steps=steps), stopping=NEVER, callback=reached)
+    last = max(vectors)
+    kept = {step: vectors[step] for step in {*MARKS, last} if step in vectors}
+    return Way(kept, last, time.perf_counter() - begun)
+
+
+class Problem:
+    """A split of a set, its target standardised, and the start of every search.
+
+    Parameters
+    ----------
+    cases : Cases
+        Their targets are scaled here.
+    sizes : Sizes
+        Of actions, inducing points and steps.
+    executor : Executor
+        Where it is computed.
+    """
+
+    def __init__(self, cases: Cases, sizes: Sizes, executor: Executor) -> None:
+        scale = cases.y.std()
+        self.X, self.X_test = cases.X, cases.X_test
+        self.y, self.y_test = cases.y / scale, cases.y_test / scale
+        self._sizes, self._executor = sizes, executor
+        self._hyperparameters = Hyperparameters(Model((FAMILY,), self.X.shape[1]), self.X.shape[1])
+        self._first = self._fitted(min(FIRST, len(self.X)))
+
+    def _fitted(self, count: int) -> cagp.FitResult:
+        X, y = self.X[:count], self.y[:count]
+        return cagp.fit(FAMILY, X, y, mean=0.0, method="dense", anisotropic=True, executor=self._executor)
+
+    def methods(self) -> Iterator[tuple[str, float, int, Scored]]:
+        """Name, seconds, steps and scores of the methods without actions."""
+        exact = (("exact", self._fitted(len(self.X))),) if len(self.X) <= MOST_EXACT else ()
+        for name, found in (("subset", self._first), *exact):
+            count = found.points
+            posterior = cagp.condition(
+                found.prior, self.X[:count], self.y[:count], self.X_test, solver=cagp.Cholesky()
+            )
+            scored = self._scored(posterior.mean, posterior.variance, found.prior.noise_number)
+            yield name, found.seconds, found.evaluations, scored
+        m = min(self._sizes.inducing, len(self.X))
+        Z = inducing_points(self._first.prior.kernel, self.X, m, placement="random")
+        bound = Sgpr(
+            Model((FAMILY,), self.X.shape[1]),
+            self.X,
+            self.y[:, None],
+            inducing=Z,
+            learn_inducing=True,
+            jitter=JITTER,
+            executor=self._executor,
+            memory_limit_bytes=available_bytes(),
+        )
+        way = climb(bound, bound.vector(*self._start), self._sizes.steps)
+        sparse = bound.posterior(way.end, self.X_test)
+        _, noise_variance = self._hyperparameters.read(way.end)
+        scored = self._scored(sparse.mean[:, 0], sparse.variance, noise_variance)
+        yield "SGPR", way.seconds, way.steps, scored
+
+    def learnt(self, name: str) -> tuple[Way, dict[int, Scored]]:
+        """Learn actions by one of both objectives; scores after some steps."""
+        data = ProjectedData(
+            Model((FAMILY,), self.X.shape[1]),
+            self.X,
+            self.y[:, None],
+            layout=BlockLayout.of(self.X, self._sizes.actions),
+            executor=self._executor,
+            memory_limit_bytes=available_bytes(),
+            anisotropic=True,
+        )
+        start = np.concatenate([self._hyperparameters.write(*self._start), np.ones(len(self.X))])
+        way = climb(OBJECTIVES[name](data), start, self._sizes.steps)
+        return way, {step: self._conditioned(vector) for step, vector in way.vectors.items()}
+
+    def _conditioned(self, vector: Array) -> Scored:
+        """Scores of the posterior of actions with the entries of a vector."""
+        kernel, noise_variance = self._hyperparameters.read(vector)
+        weights = vector[self._hyperparameters.size :]
+        posterior = cagp.condition(
+            cagp.Prior(kernel, noise_variance),
+            self.X,
+            self.y,
+            self.X_test,
+            solver=cagp.SparseActions(self._sizes.actions, values=weights),
+            executor=self._executor,
+        )
+        return self._scored(posterior.mean, posterior.variance, noise_variance)
+
+    @property
+    def _start(self) -> tuple[Kernel, float]:
+        prior = self._first.prior
+        return prior.kernel, max(prior.noise_number, LEAST_FIRST_NOISE)
+
+    def _scored(self, mean: Array, variance: Array, noise_variance: float) -> Scored:
+        deviation = np.sqrt(variance + noise_variance)
+        law = (mean, deviation, self.y_test)
+        scores = np.array([nll(*law), rmse(mean, self.y_test), crps(*law), coverage(*law, levels=[LEVEL])[0]])
+        return Scored(scores, noise_variance)
+
+
+class Results(NamedTuple):
+    """What one split gave: seconds, steps and scores by method, and the ways of both objectives."""
+
+    methods: dict[str, tuple[float, int, Scored]]
+    ways: dict[str, dict[int, Scored]]
+
+
+def split_results(cases: Cases, sizes: Sizes, executor: Executor) -> Results:
+    """Fit and score by every method."""
+    problem = Problem(cases, sizes, executor)
+    methods = {name: (seconds, steps, scored) for name, seconds, steps, scored in problem.methods()}
+    ways = {}
+    for name in OBJECTIVES:
+        way, ways[name] = problem.learnt(name)
+        methods[name] = way.seconds, way.steps, ways[name][way.steps]
+    return Results(methods, ways)
+
+
+def method_rows(found: dict[str, list[Results]]) -> Iterator[tuple[str, ...]]:
+    """Means over splits, and standard deviations of the first two scores."""
+    for name, splits in found.items():
+        for method in METHODS:
+            if method not in splits[0].methods:
+                continue
+            seconds, steps, scored = zip(*(each.methods[method] for each in splits), strict=True)
+            scores = np.array([each.scores for each in scored])
+            mean, spread = scores.mean(axis=0), scores.std(axis=0)
+            yield (
+                name,
+                method,
+                *(f"{mean[k]:.3f} ± {spread[k]:.3f}" for k in (0, 1)),
+                f"{mean[2]:.3f}",
+                f"{mean[3]:.3f}",
+                f"{np.mean([each.noise_variance for each in scored]):.2g}",
+                f"{np.mean(steps):.0f}",
+                f"{np.mean(seconds):.0f}",
+            )
+
+
+def way_rows(found: dict[str, list[Results]]) -> Iterator[tuple[str, ...]]:
+    """Noise variance and scores after some steps, on the first split of every set."""
+    for name, splits in found.items():
+        for objective, way in splits[0].ways.items():
+            for step, scored in sorted(way.items()):
+                value, error = scored.scores[:2]
+                yield (
+                    name,
+                    objective,
+                    str(step),
+                    f"{scored.noise_variance:.3g}",
+                    f"{value:.3f}",
+                    f"{error:.3f}",
+                )
+
+
+def draw(path: Path, name: str, ways: dict[str, dict[int, Scored]]) -> None:
+    """Draw noise variance and test score against steps."""
+    with drawn(path, width_inches=7.0, height_inches=2.8) as figure:
+        panels = figure.subplots(1, 2)
+        for objective, colour in zip(OBJECTIVES, (ACCENT, "#d9772b"), strict=True):
+            steps = sorted(ways[objective])
+            for axes, values in zip(
+                panels,
+                (
+                    [ways[objective][step].noise_variance for step in steps],
+                    [ways[objective][step].scores[0] for step in steps],
+                ),
+                strict=True,
+            ):
+                axes.plot(steps, values, color=colour, label=objective, marker="o", markersize=3)
+                axes.set_xlabel("steps")
+        panels[0].set_yscale("log")
+        panels[0].set_title(f"noise variance, {name}", loc="left", fontsize=9)
+        panels[1].set_title("test negative log likelihood", loc="left", fontsize=9)
+        panels[0].legend(frameon=False)
+
+
+def dataset(found: dict[str, list[Results]]) -> xr.Dataset:
+    """Scores, seconds and steps of every set, split and method; NaN where a method was left out."""
+    counts = len(found), len(next(iter(found.values()))), len(METHODS)
+    scores = np.full((*counts, len(SCORES)), np.nan)
+    others = {name: np.full(counts, np.nan) for name in ("seconds", "steps", "noise_variance")}
+    for a, splits in enumerate(found.values()):
+        for b, split in enumerate(splits):
+            for method, (seconds, steps, scored) in split.methods.items():
+                c = METHODS.index(method)
+                scores[a, b, c] = scored.scores
+                for kept, value in zip(others.values(), (seconds, steps, scored.noise_variance), strict=True):
+                    kept[a, b, c] = value
+    dims = ("set", "split", "method")
+    return xr.Dataset(
+        {
+            **{name: (dims, scores[..., k]) for k, name in enumerate(SCORES)},
+            **{name: (dims, values) for name, values in others.items()},
+        },
+        coords={"set": np.array(list(found), dtype=object), "method": np.array(METHODS, dtype=object)},
+        attrs={"title": "Learnt actions, beside Table 1 of Wenger et al. (2024)"},
+    )
+
+
+def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+    command = parser(__doc__)
+    command.add_argument("--data", type=Path, default=DATA, help="folder of the sets (%(default)s)")
+    command.add_argument("--sets", nargs="+", metavar="NAME", help=f"sets ({', '.join(SETS)})")
+    for name, number, what in (
+        ("splits", 5, "splits of each set"),
+        ("cases", 10**9, "training cases of each split, at most"),
+        ("steps", 100, "of L-BFGS"),
+    ):
+        command.add_argument(f"--{name}", type=int, metavar="COUNT", help=f"{what} ({number:,})")
+        command.set_defaults(**{name: number})
+    chosen = command.parse_args(arguments)
+    if chosen.quick:
+        chosen.cases, chosen.steps = min(chosen.cases, QUICK_CASES), min(chosen.steps, QUICK_STEPS)
+        chosen.splits = min(chosen.splits, 2)
+    chosen.sets = available(chosen.data, chosen.sets, SETS)
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read, fit, condition, print, draw and save."""
+    chosen = _chosen(arguments)
+    actions, inducing = (QUICK_ACTIONS, QUICK_INDUCING) if chosen.quick else (ACTIONS, INDUCING)
+    sizes = Sizes(actions, inducing, chosen.steps)
+    found: dict[str, list[Results]] = {}
+    with ThreadExecutor() as executor:
+        for name in chosen.sets:
+            found[name] = []
+            for split in range(chosen.splits):
+                cases = Cases.read(chosen.data, name, split=split, train=chosen.cases, test=10**9)
+                if not split:
+                    print(f"{name}: {len(cases.X):,} training, {len(cases.X_test):,} test cases", flush=True)
+                found[name].append(split_results(cases, sizes, executor))
+    head = ("set", "method", "NLL", "RMSE", "CRPS", "95 % coverage", "noise variance", "steps", "seconds")
+    print_table(head, method_rows(found))
+    print_table(("set", "objective", "step", "noise variance", "NLL", "RMSE"), way_rows(found))
+    first = next(iter(found))
+    draw(chosen.output / "learned-actions.png", first, found[first][0].ways)
+    save(chosen.output / "learned-actions.zarr", dataset(found))
+
+
+if __name__ == "__main__":
+    main()
