@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.likelihood.bounds import Bounds
+from cagp_dist.likelihood.bounds import SMALLEST_RATIO, Bounds, Limits
 from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.model import Model, Numbering
 from cagp_dist.likelihood.observed import Points
 from cagp_dist.likelihood.optimise import LBFGS, OptimiserStep, Stopping, maximise
-from cagp_dist.likelihood.pathwise import PathwiseLikelihood
+from cagp_dist.likelihood.pathwise import SAMPLES, PathwiseLikelihood, pathwise_plan
 from cagp_dist.likelihood.profile import Counter, Place, Profile
-from cagp_dist.likelihood.projected_data import ProjectedData
+from cagp_dist.likelihood.projected_data import ProjectedData, check_projection
 from cagp_dist.likelihood.result import BoundOptimum, FitStatus
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.runtime import Executor
@@ -31,7 +31,6 @@ MOST_STEPS = 60
 
 ENOUGH = Stopping(rise=1e-5, window=10)
 
-
 MOST_BIAS = 2.0
 """Standard errors that the optimum of the bound may lie from that of the likelihood."""
 
@@ -42,6 +41,14 @@ class BoundFit(NamedTuple):
     parameters: tuple[float, ...]
     end: Uncertainty
     bound: BoundOptimum
+
+
+def check_bound_fits(data: Points, *, actions: int, executor: Executor, memory_limit_bytes: int) -> None:
+    """Raise `BudgetError` unless the search and the look around fit into memory, one after the other."""
+    n, p = data.X.shape
+    check_projection(n, min(actions, n), workers=executor.workers, memory_limit_bytes=memory_limit_bytes)
+    columns = data.fields + SAMPLES
+    pathwise_plan(n, p, columns=columns, executor=executor, memory_limit_bytes=memory_limit_bytes)
 
 
 def fit_bound(
@@ -67,9 +74,9 @@ def fit_bound(
     information : array of float64, shape (k, k)
         By the logarithms of (lengthscales, variance, weights, ratio), near the optimum.
     limits : Bounds
-        Of the parameters.
+        Of the parameters. The noise variance also stays above 1e-8 of the variance of the start.
     counter : Counter
-        Counts evaluations and tells of them.
+        Counts evaluations and tells of steps.
     actions : int
         Blocks; at most n are used.
     seed : int
@@ -86,6 +93,7 @@ def fit_bound(
     )
     objective = Elbo(seen)
     numbering = model.numbering
+    told = counter.evaluations
 
     def tell(step: OptimiserStep) -> None:
         parameters = list(step.hyperparameters.values())
@@ -95,13 +103,13 @@ def fit_bound(
         objective,
         np.concatenate([np.log(start), np.ones(data.size)]),
         optimiser=LBFGS(steps=MOST_STEPS),
-        bounds=limits.limits,
+        bounds=_box(limits, start, numbering),
         stopping=ENOUGH,
         callback=tell,
         checkpoints=checkpoints,
         fingerprint=objective.fingerprint,
     )
-    parameters = tuple(optimum.hyperparameters.values())
+    counter.evaluations = told + optimum.evaluations
     likelihood = PathwiseLikelihood(
         model,
         data.X,
@@ -110,13 +118,21 @@ def fit_bound(
         memory_limit_bytes=memory_limit_bytes,
         seed=seed,
     )
-    place = _place(likelihood, parameters, numbering)
+    numbers, variance = _numbers(tuple(optimum.hyperparameters.values()), numbering)
+    if limits.alike:
+        ordered = model.in_order(numbers)
+        variance *= float(np.exp(numbers[-1] - ordered[-1]))  # the noise variance stays
+        numbers = ordered
+    # whatever variance would fit best there: the gradient at these parameters is what is asked for
+    place = Place(numbers, variance, 0, likelihood.evaluate(*np.exp(numbers).tolist()))
     counter.tell(place)
     end = uncertainty(Profile(likelihood, limits, counter), place, information)
-    bias, errors = _bias(place, information)
+    bias, errors = -end.step, end.step_errors
+    if not place.evaluation.solved:
+        bias, errors = np.full_like(bias, np.nan), np.full_like(errors, np.nan)
     names = numbering.names
     return BoundFit(
-        parameters,
+        place.parameters,
         replace(end, status=_status(end, bias)),
         BoundOptimum(
             optimum.value,
@@ -127,30 +143,26 @@ def fit_bound(
     )
 
 
-def _place(likelihood: PathwiseLikelihood, parameters: Sequence[float], numbering: Numbering) -> Place:
-    """Estimate the gradient of the likelihood at these parameters, whatever variance would fit best there."""
+def _box(limits: Bounds, start: Sequence[float], numbering: Numbering) -> list[Limits]:
+    """Limits of each parameter, with a noise variance that leaves S'G S positive definite."""
+    *others, (low, high) = limits.limits
+    least = min(SMALLEST_RATIO * start[numbering.lengthscales], start[-1])
+    return [*others, (max(low, least), high)]
+
+
+def _numbers(parameters: Sequence[float], numbering: Numbering) -> tuple[Array, float]:
+    """Logarithms of (lengthscales, weights, ratio), and the variance of the first part."""
     first = numbering.lengthscales
-    numbers = np.array(
-        [*parameters[:first], *(other / parameters[first] for other in parameters[first + 1 :])]
-    )
-    return Place(np.log(numbers), parameters[first], 0, likelihood.evaluate(*numbers.tolist()))
-
-
-def _bias(place: Place, information: Array) -> tuple[Array, Array]:
-    """Newton step from the maximum of the likelihood, and its standard errors."""
-    numbering = place.evaluation.numbering
-    to_natural, first = numbering.natural, numbering.lengthscales
-    inverse = np.linalg.inv(to_natural.T @ information @ to_natural)
-    sampled = np.zeros_like(information)
-    others = np.delete(np.arange(len(information)), first)
-    sampled[np.ix_(others, others)] = place.evaluation.gradient_covariance()
-    noise = to_natural.T @ sampled @ to_natural
-    return -inverse @ place.gradient, np.sqrt(np.diag(inverse @ noise @ inverse))
+    variance = parameters[first]
+    return np.log([*parameters[:first], *(other / variance for other in parameters[first + 1 :])]), variance
 
 
 def _status(end: Uncertainty, bias: Array) -> FitStatus:
     """How the search ended: whether the actions are level as well makes no difference to the parameters."""
     if end.status in (FitStatus.AT_BOUND, FitStatus.FLAT):
         return end.status
-    near = np.abs(bias) <= MOST_BIAS * np.sqrt(np.diag(end.covariance))
+    free = np.isfinite(np.diag(end.covariance))
+    if not np.isfinite(bias[free]).all():
+        return FitStatus.NOT_CONVERGED
+    near = np.abs(bias[free]) <= MOST_BIAS * np.sqrt(np.diag(end.covariance)[free])
     return FitStatus.CONVERGED if near.all() else FitStatus.BIASED

@@ -21,10 +21,10 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.blocks import BlockLikelihood
-from cagp_dist.likelihood.bound_fit import fit_bound
+from cagp_dist.likelihood.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.bounds import Given, make_bounds
 from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
@@ -142,10 +142,11 @@ def fit(
         "blocks": blocks of 1,000 neighbours count as independent, 10^6 n flops. "pathwise": estimated
         gradients, n^2 flops. "elbo": the evidence lower bound of block-sparse actions, which are learnt with
         the parameters; n^2 kernel values and some n i^2 flops for each of up to a hundred evaluations. It
-        needs no samples, and is near the likelihood only where few actions resolve the field: the result
-        says how far off it is. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up
-        to 300,000 are missing; else dense for up to 12,000 points that fit into memory, pathwise beyond,
-        and "elbo" where that does not solve its linear systems.
+        is near the likelihood only where few actions resolve the field: the result says how far off it is,
+        by sampled gradients, and is "converged" within two standard errors. "auto": rings on a grid, also if
+        at most 5,000 points, and half of all, of up to 300,000 are missing; else dense for up to 12,000
+        points that fit into memory, pathwise beyond, and "elbo", if it fits, where that does not solve its
+        linear systems.
     actions : int
         Of "elbo": i, at most n are used.
     executor : Executor, optional
@@ -153,7 +154,7 @@ def fit(
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
     progress : callable, optional
-        Called with a `FitProgress` after every evaluation.
+        Called with a `FitProgress` after every evaluation; of "elbo" after every step.
     seed : int
         Of the samples of the pathwise method, and of those that say how far off "elbo" is.
     noise_deviations : array_like, shape (n,), optional
@@ -230,6 +231,9 @@ def fit(
     with given_or_threads(executor, memory_limit_bytes) as (executor, memory):
         room = min(memory, available_bytes())
         chosen, reason = (method, ASKED) if method != "auto" else _choose(data, exactly=exactly, room=room)
+        points = data.as_points() if isinstance(data, Gridded) else data
+        if chosen == "elbo":
+            check_bound_fits(points, actions=actions, executor=executor, memory_limit_bytes=memory)
         kept = None
         if checkpoints is not None:
             digest = fingerprint(model, data, (chosen, limits, start, starts))
@@ -276,23 +280,30 @@ def fit(
             likelihood = likelihood_of(model, part, how, curved)
             levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
-        if method == "auto" and chosen == "pathwise" and not place.evaluation.solved:
-            chosen, reason = "elbo", f"{reason}, and the pathwise method does not solve its linear systems"
         parameters, bound = place.parameters, None
-        if chosen == "elbo":
-            parameters, end, bound = fit_bound(
-                model,
-                data.as_points() if isinstance(data, Gridded) else data,
-                parameters,
-                levels[0].information(place) * (data.size / levels[0].likelihood.points),
-                limits,
-                counter,
-                actions=actions,
-                executor=executor,
-                memory_limit_bytes=memory,
-                seed=seed,
-                checkpoints=checkpoints,
-            )
+        unsolved = method == "auto" and chosen == "pathwise" and not place.evaluation.solved
+        if chosen == "elbo" or (unsolved and _has_room(points, actions, executor, memory)):
+            try:
+                parameters, end, bound = fit_bound(
+                    model,
+                    points,
+                    parameters,
+                    levels[0].information(place) * (data.size / levels[0].likelihood.points),
+                    limits,
+                    counter,
+                    actions=actions,
+                    executor=executor,
+                    memory_limit_bytes=memory,
+                    seed=seed,
+                    checkpoints=checkpoints,
+                )
+            except NumericalError:
+                if not unsolved:
+                    raise
+            else:
+                if unsolved:
+                    reason += ", and the pathwise method does not solve its linear systems"
+                chosen = "elbo"
     lengthscales, variances, noise_variance = model.numbering.grouped(parameters)
     return FitResult(
         prior=Prior(model.kernel(lengthscales, variances), noise_variance, centre),
@@ -309,6 +320,15 @@ def fit(
         bound=bound,
         reason=reason,
     )
+
+
+def _has_room(points: Points, actions: int, executor: "Executor", memory: int) -> bool:
+    """Whether the bound of actions can be maximised within so many bytes."""
+    try:
+        check_bound_fits(points, actions=actions, executor=executor, memory_limit_bytes=memory)
+    except BudgetError:
+        return False
+    return True
 
 
 def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) -> tuple[Place, Uncertainty]:

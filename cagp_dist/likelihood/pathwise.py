@@ -90,7 +90,9 @@ class PathwiseLikelihood:
         self._executor = executor
         self.points, self.fields = residuals.shape
         columns = self.fields + samples
-        self._plan = _plan(X, columns=columns, executor=executor, memory_limit_bytes=memory_limit_bytes)
+        self._plan = pathwise_plan(
+            *X.shape, columns=columns, executor=executor, memory_limit_bytes=memory_limit_bytes
+        )
         order = space_filling_order(self._model.comparable(X), block_size=BLOCK)
         self._X = X[order]
         self._residuals = residuals[order]
@@ -181,8 +183,14 @@ class PathwiseLikelihood:
         return np.asarray(sum(self._executor.gather(parts)))
 
 
-def _plan(X: Array, *, columns: int, executor: Executor, memory_limit_bytes: int) -> Plan:
-    n, p = X.shape
+def pathwise_plan(n: int, p: int, *, columns: int, executor: Executor, memory_limit_bytes: int) -> Plan:
+    """Plan the sweeps of n points in p dimensions, with as many columns as fields and samples.
+
+    Raises
+    ------
+    BudgetError
+        If they do not fit into memory.
+    """
     demand = Demand(
         n=n,
         q=columns,

@@ -98,7 +98,7 @@ class Counter:
     def say(
         self, points: int, parts: tuple[tuple[Lengthscales, ...], tuple[float, ...], float], value: float
     ) -> None:
-        """Count an evaluation with so many points, and report its parameters and value."""
+        """Count an evaluation with so many points, and report its parameters and value (or NaN)."""
         self.evaluations += 1
         if self._progress is not None:
             self._progress(FitProgress(self.evaluations, points, *grouped(*parts), value, self.seconds))

@@ -111,13 +111,9 @@ class ProjectedData:
         self.points, self.fields = int(residuals.shape[0]), int(residuals.shape[1])
         self.layout, self.actions = layout, layout.blocks
         self._executor = executor
-        needed = projection_bytes(self.points, self.actions, workers=executor.workers)
-        if needed > memory_limit_bytes:
-            raise BudgetError(
-                f"{self.actions:,} actions on {self.points:,} points need about {bytes_text(needed)}, more "
-                f"than the {bytes_text(memory_limit_bytes)} that may be used.",
-                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_OBSERVED),
-            )
+        check_projection(
+            self.points, self.actions, workers=executor.workers, memory_limit_bytes=memory_limit_bytes
+        )
         self.tiles = ActionTiles(X, layout, executor=executor)
         self.right = np.ascontiguousarray(residuals[layout.order])
         found = hashlib.sha256(repr(self.hyperparameters).encode())
@@ -268,6 +264,17 @@ def piece_rows(actions: int) -> int:
     return max(1, PIECE_BYTES // (DOUBLE * max(actions, 1)))
 
 
+def check_projection(n: int, actions: int, *, workers: int, memory_limit_bytes: int) -> None:
+    """Raise `BudgetError` unless an evaluation with so many points and actions fits."""
+    needed = projection_bytes(n, actions, workers=workers)
+    if needed > memory_limit_bytes:
+        raise BudgetError(
+            f"{actions:,} actions on {n:,} points need about {bytes_text(needed)}, more than the "
+            f"{bytes_text(memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_OBSERVED),
+        )
+
+
 def projection_bytes(n: int, actions: int, *, workers: int) -> int:
     """Bytes of an evaluation, at most: U, parts of it that tasks hold and return, and small matrices."""
     size = max(-(-n // max(tile_count(n, actions), 1)), -(-n // max(actions, 1)))
@@ -300,7 +307,7 @@ def piece_weights(
     weights = by_own[block_of]
     by_value = np.einsum("xi,xi->x", U, weights)
     weights *= values[:, None]
-    if left.any():
+    if W.any() or left.any():  # neither, where the function has no residual
         weights += U @ W
         weights += left @ solution.T
     return weights, by_value

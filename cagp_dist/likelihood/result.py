@@ -77,7 +77,7 @@ _REMEDIES: dict[FitStatus, tuple[Remedy, ...]] = {
         Remedy.OTHER_MODEL,
         Remedy.FEWER_OBSERVED,
     ),
-    FitStatus.BIASED: (Remedy.PATHWISE, Remedy.MORE_ACTIONS),
+    FitStatus.BIASED: (Remedy.MORE_ACTIONS, Remedy.PATHWISE),
 }
 
 
@@ -133,7 +133,7 @@ class FitProgress:
     Attributes
     ----------
     evaluations : int
-        Likelihoods evaluated so far.
+        Likelihoods evaluated so far; of "elbo" steps, whose line searches may take several.
     points : int
         Points of this one: first steps are done on fewer.
     lengthscale, variance : float, or tuple of float
@@ -141,7 +141,7 @@ class FitProgress:
     noise_variance : float
         The same.
     log_likelihood : float
-        Its value; NaN for the pathwise method.
+        Its value; NaN for the pathwise method, that of the bound for "elbo".
     seconds : float
         Since the start.
     """
@@ -168,6 +168,7 @@ class BoundOptimum:
     bias : dict of str to float
         How far the parameters lie from the maximum of the log likelihood, as differences of logarithms, by
         name: a Newton step along its gradient, which is estimated by samples. Far off it is a rough guess.
+        NaN for those that a bound holds, and where the systems of the samples were not solved.
     bias_errors : dict of str to float
         Standard errors of these from the samples.
     """

@@ -30,6 +30,11 @@ class Uncertainty:
         Parameters on a bound that does not fix them.
     status : FitStatus
         How the search ended.
+    step : array of float64, shape (k + 1,)
+        Newton step of the logarithms of the parameters to the maximum of the likelihood; NaN for those that
+        a bound holds, and for all where there is none.
+    step_errors : array of float64, shape (k + 1,)
+        Standard errors of these where the gradient is estimated by sampling, else zero.
     """
 
     covariance: Array
@@ -37,6 +42,8 @@ class Uncertainty:
     gradient_norm: float
     at_bound: tuple[str, ...]
     status: FitStatus
+    step: Array
+    step_errors: Array
 
 
 def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertainty:
@@ -75,6 +82,7 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
     at_bound = tuple(name for name in on_limit if name not in bounds.fixed)
     gradient = directions.T @ place.gradient
     covariance = np.full((size, size), np.nan)
+    step, step_errors = np.full(size, np.nan), np.full(size, np.nan)
     there = loose = False
     inner = directions.T @ to_natural.T @ information @ to_natural @ directions
     if np.linalg.eigvalsh(inner).min(initial=np.inf) > 0.0:
@@ -87,9 +95,12 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         there = arrived(inverse @ gradient, np.asarray(inverse, dtype=np.float64), noise)
         loose = bool(np.sqrt(np.diag(total)).max(initial=0.0) > LOOSE)
         covariance = directions @ total @ directions.T
+        step = directions @ inverse @ gradient
+        step_errors = np.sqrt(np.diag(directions @ inverse @ noise @ inverse @ directions.T))
         for index, name in enumerate(names):
             if name in on_limit:
                 covariance[index] = covariance[:, index] = np.nan
+                step[index] = step_errors[index] = np.nan
     else:
         loose = True
     errors = np.sqrt(np.diag(covariance)) * np.array(place.parameters)
@@ -100,4 +111,5 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
     else:
         status = FitStatus.CONVERGED if there and place.evaluation.solved else FitStatus.NOT_CONVERGED
     standard_errors = StandardErrors(*grouped(*numbering.grouped(errors.tolist())))
-    return Uncertainty(covariance, standard_errors, float(np.linalg.norm(gradient)), at_bound, status)
+    norm = float(np.linalg.norm(gradient))
+    return Uncertainty(covariance, standard_errors, norm, at_bound, status, step, step_errors)

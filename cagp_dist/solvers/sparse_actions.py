@@ -101,7 +101,8 @@ class SparseActions:
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
         n, q = demand.n, demand.target_points
-        used, tiles = min(self.actions, n), tile_count(n, self.actions)
+        used = min(self.actions, n)
+        tiles = tile_count(n, used)
         cost = ActionCost(
             memory_bytes=self.cost(demand).memory_bytes
             + DOUBLE * (q * used + 2 * demand.workers * TILE * min(used, TILE)),
@@ -119,7 +120,10 @@ class SparseActions:
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """All actions in one block: see `cagp_dist.MixedActions`."""
-        return given(lambda: self.made(gram, executor=executor).columns(gram.shape[0]))
+        n = gram.shape[0]
+        if self.actions == 0:
+            return given(lambda: np.zeros((n, 0)))
+        return given(lambda: self.made(gram, executor=executor).columns(n))
 
     def made(self, gram: Gram, *, executor: Executor) -> "Weighted":
         """Cut the points into blocks, and draw the weights if none are given."""

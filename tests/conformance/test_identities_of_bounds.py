@@ -210,12 +210,25 @@ def test_as_many_actions_as_points_give_the_posterior_t34():
 def test_gradients_are_those_of_differences(objective, kernel, anisotropic):
     """By every hyperparameter and every entry of S; blocks of five and six points; to 1e-6 of the largest."""
     case = Case(objective, kernel, anisotropic, fields=2)
-    gradient, step = case.of(case.x)[1], 1e-5
-    differences = [
-        (case.of(case.x + step * direction)[0] - case.of(case.x - step * direction)[0]) / (2.0 * step)
-        for direction in np.eye(case.of.size)
-    ]
     assert sorted(set(np.diff(case.layout.edges))) == [5, 6]
+    assert_gradient_of_differences(case.of, case.x)
+
+
+@every_objective
+def test_gradients_are_those_of_differences_where_nothing_is_left_of_the_data(objective):
+    """All data are zero, and so is the residual."""
+    case = Case(objective)
+    of = objective(data_of(cagp.Matern32, case.X, np.zeros((31, 1)), case.layout))
+    assert_gradient_of_differences(of, case.x)
+
+
+def assert_gradient_of_differences(of, x, *, step=1e-5):
+    """By hyperparameters and by entries of S apart, to 1e-6 of the largest."""
+    gradient = of(x)[1]
+    differences = [
+        (of(x + step * direction)[0] - of(x - step * direction)[0]) / (2.0 * step)
+        for direction in np.eye(of.size)
+    ]
     for part in (slice(None, -31), slice(-31, None)):
         scale = np.abs(gradient[part]).max()
         assert np.abs(gradient - differences)[part].max() < 1e-6 * scale

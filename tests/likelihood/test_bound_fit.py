@@ -1,10 +1,13 @@
 """Fits to the evidence lower bound of actions: near the likelihood where few do, and honest elsewhere."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.likelihood.optimise import maximise
 from cagp_dist.likelihood.result import FitStatus
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.store.checkpoints import Checkpoints
@@ -78,7 +81,7 @@ def test_a_rough_field_is_said_to_be_far_off():
         cagp.fit(cagp.Matern32, X, y, mean=0.0, method=method, actions=32) for method in ("dense", "elbo")
     )
     assert found.status is FitStatus.BIASED
-    assert 'Use method="pathwise", or give more actions.' in found.status.advice
+    assert 'Give more actions, or use method="pathwise".' in found.status.advice
     bias = logarithms(found) - logarithms(exact)
     assert (bias[[0, 2]] > 0.4).all()  # a smoother field, and more noise
     assert min(found.bound.bias["lengthscale"], found.bound.bias["noise_variance"]) > 0.2
@@ -129,6 +132,70 @@ def test_the_bound_is_that_of_the_actions_that_are_given_in_any_units():
     assert found.bound.value == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_parameter_that_is_held_has_no_bias_and_the_others_are_as_near(smooth):
+    X, y, _, _ = smooth
+    settings = {"mean": 0.0, "bounds": {"noise_variance": (0.1, 0.1)}, "starts": 1, "actions": ACTIONS}
+    exact, found = (
+        cagp.fit(cagp.SquaredExponential, X, y, method=method, **settings) for method in ("dense", "elbo")
+    )
+    assert found.status is FitStatus.CONVERGED
+    assert found.prior.noise_number == 0.1
+    bias = logarithms(found) - logarithms(exact)
+    said, errors = (np.array(list(values.values())) for values in (found.bound.bias, found.bound.bias_errors))
+    assert np.isnan(said[2])
+    np.testing.assert_array_less(np.abs(said - bias)[:2], 3.0 * errors[:2] + 0.1 * np.abs(bias)[:2])
+
+
+def test_parts_of_one_family_come_with_the_shortest_lengthscale_first(monkeypatch):
+    """However the search has left them."""
+    X, y = drawn(cagp.Sum((cagp.Matern32(0.1, 1.0), cagp.Matern32(1.0, 4.0))), noise_variance=0.02, n=400)
+    settings = {"mean": 0.0, "method": "elbo", "actions": 200, "starts": 1}
+    families = (cagp.Matern32, cagp.Matern32)
+    found = cagp.fit(families, X, y, **settings)
+
+    def swapped(*arguments, **named):
+        optimum = maximise(*arguments, **named)
+        names = list(optimum.hyperparameters)
+        numbers = [optimum.hyperparameters[name] for name in [*names[1::-1], *names[3:1:-1], names[4]]]
+        return replace(optimum, hyperparameters=dict(zip(names, numbers, strict=True)))
+
+    monkeypatch.setattr("cagp_dist.likelihood.bound_fit.maximise", swapped)
+    other = cagp.fit(families, X, y, **settings)
+    for result in (found, other):
+        lengths = [part.lengthscale for part in result.prior.kernel.parts]
+        assert lengths == sorted(lengths)
+    for ours, theirs in zip(found.prior.kernel.parts, other.prior.kernel.parts, strict=True):
+        assert (ours.lengthscale, ours.variance) == pytest.approx((theirs.lengthscale, theirs.variance))
+    assert np.isfinite(list(found.bound.bias.values())).all()
+    assert other.bound.bias == pytest.approx(found.bound.bias, rel=1e-6)
+    assert other.prior.noise_number == pytest.approx(found.prior.noise_number)
+
+
+def test_the_count_of_evaluations_does_not_depend_on_where_a_search_was_cut_off(smooth, tmp_path):
+    X, y, _, found = smooth
+    for _ in range(2):
+        again = cagp.fit(
+            cagp.SquaredExponential,
+            X,
+            y,
+            mean=0.0,
+            method="elbo",
+            actions=ACTIONS,
+            checkpoints=Checkpoints(tmp_path, seconds=0.0),
+        )
+        assert again.evaluations == found.evaluations
+
+
+def test_what_does_not_fit_is_refused_before_any_work():
+    X, y = drawn(cagp.Matern32(0.3), n=400)
+    told = []
+    settings = {"mean": 0.0, "method": "elbo", "progress": told.append, "executor": SerialExecutor()}
+    for actions, said in ((400, "400 actions on 400 points need about"), (4, "the pathwise likelihood of")):
+        with pytest.raises(BudgetError, match=said):
+            cagp.fit(cagp.Matern32, X, y, actions=actions, memory_limit_bytes=10**6, **settings)
+    assert not told
+
+
 def test_several_fields_share_the_parameters():
     X, first = drawn(cagp.SquaredExponential(0.5, 2.0), n=200)
     _, second = drawn(cagp.SquaredExponential(0.5, 2.0), n=200, seed=0)
@@ -171,10 +238,33 @@ def test_auto_takes_the_bound_where_sampled_gradients_need_systems_that_are_not_
     X, y = drawn(cagp.SquaredExponential(0.5, 2.0), noise_variance=0.01)
     found = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, actions=ACTIONS)
     assert found.method == "elbo"
+    # without their solutions nothing is known of the gradient, and nothing is claimed
+    assert found.status is FitStatus.NOT_CONVERGED
+    assert np.isnan(list(found.bound.bias.values())).all()
     assert found.reason == (
         "500 points are more than the 300 of an exact likelihood, and the pathwise method does not solve its "
         "linear systems"
     )
+
+
+def test_auto_keeps_what_it_has_where_the_bound_does_not_fit_or_fails(monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_DENSE_POINTS", 300)
+    monkeypatch.setattr("cagp_dist.likelihood.pathwise.MOST_SWEEPS", 1)
+    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 20)
+    X, y = drawn(cagp.SquaredExponential(0.5, 2.0), noise_variance=0.01)
+    settings = {"mean": 0.0, "executor": SerialExecutor()}
+    small = cagp.fit(cagp.SquaredExponential, X, y, actions=500, memory_limit_bytes=4 * 10**7, **settings)
+
+    def fails(*_, **__):
+        raise NumericalError("S'G S is not positive definite")
+
+    monkeypatch.setattr("cagp_dist.likelihood.bound_fit.maximise", fails)
+    failed = cagp.fit(cagp.SquaredExponential, X, y, actions=ACTIONS, **settings)
+    for found in (small, failed):
+        assert (found.method, found.status, found.bound) == ("pathwise", FitStatus.NOT_CONVERGED, None)
+        assert found.reason == "500 points are more than the 300 of an exact likelihood"
+    with pytest.raises(NumericalError, match="not positive definite"):
+        cagp.fit(cagp.SquaredExponential, X, y, method="elbo", actions=ACTIONS, **settings)
 
 
 def test_points_that_are_too_many_have_the_pathwise_method_or_blocks(monkeypatch):

@@ -119,6 +119,9 @@ def test_they_can_be_mixed_with_others():
     gain = V @ S @ np.linalg.inv(S.T @ G @ S) @ S.T
     assert_close(found.mean, gain @ several)
     assert_close(found.covariance, PRIOR.kernel(X_test, X_test) - gain @ V.T)
+    none = cagp.MixedActions([cagp.SparseActions(0), parts[1]])
+    alone = cagp.condition(PRIOR, X, y, X_test, solver=parts[1])
+    assert_close(cagp.condition(PRIOR, X, y, X_test, solver=none).mean, alone.mean)
     named = cagp.MixedActions("sparse-actions 5, conjugate-gradient 2")
     assert (named.parts[0], named.many_fields) == (cagp.SparseActions(5), False)
 
