@@ -99,6 +99,24 @@ def test_scattered_points_are_fitted_by_every_method(capsys):
 
 
 @pytest.mark.exhaustive
+def test_learnt_actions_are_compared_with_sweeps(capsys):
+    script("learned_on_field").main(["--quick"])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    found = [dict(zip(head, row, strict=True)) for row in rows]
+    assert [row["method"].split(",")[0] for row in found] == [
+        *("exact", *4 * ["block Gauss-Seidel"], *8 * ["25 actions"])
+    ]
+    errors = [float(row["RMSE [K]"]) for row in found]
+    assert errors[1] == errors[0]  # one block has all 400 points
+    assert errors[0] < min(errors[5:])
+    for first in (7, 10):  # the more steps, the smaller the errors
+        assert errors[6] > errors[first] > errors[first + 1] > errors[first + 2]
+        assert [float(row["products with G"]) for row in found[first : first + 3]] == sorted(
+            float(row["products with G"]) for row in found[first : first + 3]
+        )
+
+
+@pytest.mark.exhaustive
 def test_other_programs_read_the_cells_that_were_published(tmp_path, capsys):
     if not all(map(shutil.which, ("cdo", "gdalinfo", "gdalwarp"))):
         pytest.skip("cdo and gdal-bin are not installed")
