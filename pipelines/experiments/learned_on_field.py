@@ -2,12 +2,13 @@
 
     python -m pipelines.experiments.learned_on_field [--quick] [--output FOLDER] [--points COUNT]
 
-10,000 points are drawn in proportion to area and observed, 5,000 others predicted; the quadratic mean is taken
-off. The prior is Matern 3/2, fitted to the observed points in blocks of neighbours, and the same for all
-methods but the last, whose hyperparameters are learnt with the actions, on the evidence lower bound.
+10,000 points are drawn in proportion to area and observed, 5,000 others predicted; the quadratic mean is
+taken off. The prior is Matern 3/2, fitted to the observed points in blocks of neighbours, and the same for
+all methods but the last, whose hyperparameters are learnt with the actions, on the evidence lower bound.
 
-A product with G stands for n^2 kernel entries: a sweep takes one, the evaluation of the bound and its gradient
-one, and the posterior of actions a half. Seconds are those of learning and solving, without the fit in blocks.
+A product with G stands for n^2 kernel entries: a sweep takes one, the evaluation of the bound and its
+gradient one, and the posterior of actions a half. Seconds are those of learning and solving, without the fit
+in blocks.
 """
 
 import time
