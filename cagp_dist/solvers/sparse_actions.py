@@ -103,9 +103,11 @@ class SparseActions:
         n, q = demand.n, demand.target_points
         used = min(self.actions, n)
         tiles = tile_count(n, used)
+        blocks = -(-used // max(tiles, 1))  # of a tile
+        rows = max(blocks * -(-n // max(used, 1)), min(q, TILE))
         cost = ActionCost(
             memory_bytes=self.cost(demand).memory_bytes
-            + DOUBLE * (q * used + 2 * demand.workers * TILE * min(used, TILE)),
+            + DOUBLE * (q * used + 2 * demand.workers * rows * blocks),
             entries=n * n // 2 + n * q,
             flops=2 * n * n + 2 * n * q,
             tasks=tiles * (tiles + 1) // 2 + tiles * -(-q // TILE),

@@ -13,7 +13,12 @@ from .allocation import gaussian_problem
 def warm():
     """Imports and compiled code are there before memory is measured: also that of several tiles."""
     X, y, X_test = gaussian_problem(POINT_TILE + 100, 20, 1)
-    for solver in (cagp.BlockGaussSeidel(2, 30), cagp.ConjugateGradient(2), cagp.Cholesky()):
+    for solver in (
+        cagp.BlockGaussSeidel(2, 30),
+        cagp.ConjugateGradient(2),
+        cagp.SparseActions(4),
+        cagp.Cholesky(),
+    ):
         cagp.condition(cagp.Prior(cagp.Matern32(0.1), 0.1), X, y, X_test, solver=solver)
 
 
@@ -26,6 +31,7 @@ def warm_grids():
         cagp.BlockGaussSeidel(2, 8),
         cagp.BlockJacobi(2, 8),
         cagp.ConjugateGradient(2),
+        cagp.SparseActions(4),
     ):
         for field in (np.ones((3, 8)), np.where(np.eye(3, 8) > 0.0, np.nan, 1.0)):
             cagp.condition(prior, grid, field, grid, solver=solver)
