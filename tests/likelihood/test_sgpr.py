@@ -37,8 +37,8 @@ def test_an_evaluation_holds_no_more_than_is_checked_before(n, m, fields, worker
         executor = threads if workers > 1 else SerialExecutor()
         evaluated()  # compiles, imports
         peak = traced(evaluated)[1]
-    allowed = sgpr_bytes(n, m, p=3, fields=fields, workers=workers)
-    assert 0.4 * allowed < peak < allowed
+    one, allowed = (sgpr_bytes(n, m, p=3, fields=fields, workers=count) for count in (1, workers))
+    assert 0.4 * one < peak < allowed  # two workers may have their tiles one after the other
     assert sgpr_bytes(10**6, 512, p=3, fields=1, workers=2) < 150e6, "k(Z, X) alone would take 4 GB"
 
 
