@@ -32,7 +32,7 @@ from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import SampleField
 
 POINTS, QUICK_POINTS, TARGETS = 10_000, 400, 5_000
-ACTIONS = 512
+ACTIONS, BLOCK = 512, 1024
 SWEEPS, STEPS = (1, 2, 5, 10), (5, 20, 60)
 LEVEL = 0.9
 NEVER = Stopping(rise=0.0)
@@ -53,11 +53,16 @@ class Data(NamedTuple):
 
 
 def drawn(count: int, targets: int) -> Data:
-    """Draw points of the built-in field, no two the same, and fit the prior to the observed ones."""
+    """Draw points of the built-in field, no two the same, and fit the prior to the observed ones.
+
+    These come in the order of blocks of neighbours.
+    """
     field = SampleField.about("quadratic-latitude")
     weights = field.grid.area_weights.ravel()
     rng = np.random.default_rng(0)
     chosen = rng.choice(weights.size, count + targets, replace=False, p=weights / weights.sum())
+    order = cagp.space_filling_order(field.grid.points[chosen[:count]], block_size=BLOCK)
+    chosen = np.concatenate([chosen[:count][order], chosen[count:]])
     X, y = field.grid.points[chosen], field.residual.ravel()[chosen]
     prior = cagp.fit(cagp.Matern32, X[:count], y[:count], mean=0.0, method="blocks").prior
     return Data(X[:count], y[:count], X[count:], y[count:], prior)
@@ -118,7 +123,7 @@ def rows(data: Data, actions: int, executor: Executor) -> Iterator[tuple[str, ..
     prior, nothing = data.prior, float("nan")
     yield row(data, "exact", prior, cagp.Cholesky(), executor, nothing, 0.0)
     for sweeps in SWEEPS:
-        solver = cagp.BlockGaussSeidel(sweeps)
+        solver = cagp.BlockGaussSeidel(sweeps, BLOCK)
         yield row(
             data, f"block Gauss-Seidel, {counted(sweeps, 'sweep')}", prior, solver, executor, sweeps, 0.0
         )
