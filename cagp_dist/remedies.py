@@ -30,6 +30,7 @@ class Remedy(Enum):
     FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")
     FEWER_FIELDS = ("fit on fewer fields", "list fewer [observations] times")
     PATHWISE = ('use method="pathwise"', None)
+    FEWER_ACTIONS = ("give fewer actions", "lower [solver] actions")
     MORE_ACTIONS = ("give more actions", "raise [solver] actions")
     OTHER_MODEL = ("try another kernel or mean", "try another [prior] kernel or mean")
     MORE_POINTS = ("give more or closer points", "observe more or closer points ([design] train)")

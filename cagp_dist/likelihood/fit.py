@@ -231,9 +231,8 @@ def fit(
     with given_or_threads(executor, memory_limit_bytes) as (executor, memory):
         room = min(memory, available_bytes())
         chosen, reason = (method, ASKED) if method != "auto" else _choose(data, exactly=exactly, room=room)
-        points = data.as_points() if isinstance(data, Gridded) else data
         if chosen == "elbo":
-            check_bound_fits(points, actions=actions, executor=executor, memory_limit_bytes=memory)
+            check_bound_fits(_as_points(data), actions=actions, executor=executor, memory_limit_bytes=memory)
         kept = None
         if checkpoints is not None:
             digest = fingerprint(model, data, (chosen, limits, start, starts))
@@ -282,11 +281,11 @@ def fit(
         place, end = _search(levels, spread, model)
         parameters, bound = place.parameters, None
         unsolved = method == "auto" and chosen == "pathwise" and not place.evaluation.solved
-        if chosen == "elbo" or (unsolved and _has_room(points, actions, executor, memory)):
+        if chosen == "elbo" or (unsolved and _has_room(data, actions, executor, memory)):
             try:
                 parameters, end, bound = fit_bound(
                     model,
-                    points,
+                    _as_points(data),
                     parameters,
                     levels[0].information(place) * (data.size / levels[0].likelihood.points),
                     limits,
@@ -322,10 +321,15 @@ def fit(
     )
 
 
-def _has_room(points: Points, actions: int, executor: "Executor", memory: int) -> bool:
+def _as_points(data: Points | Gridded) -> Points:
+    """Give data as points, also those on a grid."""
+    return data.as_points() if isinstance(data, Gridded) else data
+
+
+def _has_room(data: Points | Gridded, actions: int, executor: "Executor", memory: int) -> bool:
     """Whether the bound of actions can be maximised within so many bytes."""
     try:
-        check_bound_fits(points, actions=actions, executor=executor, memory_limit_bytes=memory)
+        check_bound_fits(_as_points(data), actions=actions, executor=executor, memory_limit_bytes=memory)
     except BudgetError:
         return False
     return True
@@ -391,7 +395,7 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
                 break
             levels.insert(0, (coarser, method))
         return levels
-    points = data.as_points() if isinstance(data, Gridded) else data
+    points = _as_points(data)
     if method == "blocks":
         few = points.thinned(FIRST_DENSE_POINTS)
         if few.size >= points.size // 2:

@@ -271,7 +271,7 @@ def check_projection(n: int, actions: int, *, workers: int, memory_limit_bytes: 
         raise BudgetError(
             f"{actions:,} actions on {n:,} points need about {bytes_text(needed)}, more than the "
             f"{bytes_text(memory_limit_bytes)} that may be used.",
-            remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_OBSERVED),
+            remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_ACTIONS, Remedy.FEWER_OBSERVED),
         )
 
 

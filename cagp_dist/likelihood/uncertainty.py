@@ -92,10 +92,11 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         sampled[np.ix_(others, others)] = place.evaluation.gradient_covariance()
         noise: Array = directions.T @ to_natural.T @ sampled @ to_natural @ directions
         total = inverse + inverse @ noise @ inverse
-        there = arrived(inverse @ gradient, np.asarray(inverse, dtype=np.float64), noise)
+        newton = inverse @ gradient
+        there = arrived(newton, np.asarray(inverse, dtype=np.float64), noise)
         loose = bool(np.sqrt(np.diag(total)).max(initial=0.0) > LOOSE)
         covariance = directions @ total @ directions.T
-        step = directions @ inverse @ gradient
+        step = directions @ newton
         step_errors = np.sqrt(np.diag(directions @ inverse @ noise @ inverse @ directions.T))
         for index, name in enumerate(names):
             if name in on_limit:

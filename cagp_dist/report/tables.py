@@ -37,7 +37,6 @@ _METHODS = {
     "dense": "Maximum of the exact likelihood",
     "blocks": "Maximum of the likelihood with blocks of neighbours counted as independent",
     "pathwise": "Maximum of the likelihood, its gradient estimated from samples",
-    "elbo": "Maximum of a lower bound of the likelihood, of actions that were learnt",
 }
 
 HEADLINE = 0.9

@@ -334,8 +334,9 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
         ("cases", 10**9, "training cases of each split, at most"),
         ("steps", 100, "of L-BFGS"),
     ):
-        command.add_argument(f"--{name}", type=int, metavar="COUNT", help=f"{what} ({number:,})")
-        command.set_defaults(**{name: number})
+        command.add_argument(
+            f"--{name}", type=int, default=number, metavar="COUNT", help=f"{what} ({number:,})"
+        )
     chosen = command.parse_args(arguments)
     if chosen.quick:
         chosen.cases, chosen.steps = min(chosen.cases, QUICK_CASES), min(chosen.steps, QUICK_STEPS)
