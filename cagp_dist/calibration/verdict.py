@@ -249,7 +249,7 @@ def _nothing_found(test: CoverageTest, observations: int) -> Verdict:
     )
     witnesses = f"{observations:,} observation{'' if observations == 1 else 's'}"
     if round(worth) < observations:
-        witnesses += f", worth {worth:,.0f} independent ones,"
+        witnesses += f", worth {worth:,.0f} independent ones for that share,"
     if not np.isfinite(scale):
         return Verdict("undecided", f"{measured} {witnesses} can reveal no fault.")
     return Verdict(

@@ -124,7 +124,8 @@ def reading(
     points would have shown. ``comparatives`` are what more of the quantity and less of it are called.
 
     Errors of neighbours agree: ``design_effect`` is how many times more points there are than independent
-    ones that tell as much, and standard errors are larger by its root.
+    ones that tell as much, at the level of coverage where that is most, and standard errors are larger by
+    its root.
     """
 
     def excess(count: float, of: float, share: float, noticeable: float) -> int:
@@ -157,7 +158,8 @@ def reading(
         return f"{counted(points, 'point')} cannot tell a shape from chance."
     known = f"{points:,} points can tell: were they independent,"
     if worth < points:
-        known = f"{points:,} points, worth {worth:,} independent ones, can tell:"
+        alike = f"worth {worth:,} independent ones where their errors agree most,"
+        known = f"{points:,} points, {alike} can tell:"
     return (
         f"Close to flat, as far as {known} error bars {scale:.2f} times too narrow would have shown as a U "
         "in 95 % of cases; smaller faults need not show."

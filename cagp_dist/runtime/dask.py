@@ -47,11 +47,11 @@ WORKER_SECONDS = 20
 ANSWER_SECONDS = 60
 """How long to wait for what workers say of themselves at first: they import the package for it."""
 
-PEER_SECONDS = 3.0
+PEER_SECONDS = 1.0
 """How long a worker tries to connect to another one.
 
 Dask tries for half a minute, also where the other one was killed, and does nothing meanwhile that needs what
-that one held.
+that one held. Of one that was only busy Dask asks again, or has it computed anew: the bits stay.
 """
 
 SETTLE_SECONDS = 0.5

@@ -81,8 +81,8 @@ def test_errors_that_agree_count_as_fewer_independent_ones() -> None:
     z = np.repeat(np.random.default_rng(0).standard_normal(60), 10)
     assert reading(histogram(ndtr(z))).startswith("Hump-shaped")
     assert reading(histogram(ndtr(z)), design_effect=10.0).startswith(
-        "Close to flat, as far as 600 points, worth 60 independent ones, can tell: "
-        f"error bars {noticed_scale(60):.2f} times too narrow"
+        "Close to flat, as far as 600 points, worth 60 independent ones where their errors agree most, "
+        f"can tell: error bars {noticed_scale(60):.2f} times too narrow"
     )
     many = np.repeat(0.6 * np.random.default_rng(0).standard_normal(600), 10)
     assert reading(histogram(ndtr(many)), design_effect=10.0).startswith("Hump-shaped")
