@@ -9,12 +9,12 @@ to the last bit for any number of workers of one kind.
             column groups (never talk to each other)
             g=0        g=1
           +----------+----------+
-    tile 0|          |          |  \\
-    tile 1|          |          |   panel 0
-          +----------+----------+  /
-    tile 2|          |          |  \\
+    tile 0|          |          |   panel 0
+    tile 1|          |          |   panel 1
+          +----------+----------+
+    tile 2|          |          |   panel 0
     tile 3|          |          |   panel 1
-          +----------+----------+  /
+          +----------+----------+
 """
 
 Range = tuple[int, int]

@@ -260,12 +260,14 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
         # the next block is solved while panels are updated: a step waits for a solve and one tile
         sweeps, count = cycle.stages * steps, batches * blocks
         sent = vector * size * (holders - 1)
-        # the last sweep leaves out visited rows: half the work, and most for those who have the last rows
+        # the last sweep leaves out visited rows: half the work; tiles that are left are shared out in turn
         work = left / (count * (sweeps - 0.5))
-        uneven = 1.5 - 0.5 / holders
+        uneven = 1.0 + (holders - 1) / row_tiles
+        # between processes a solve updates the rows of its block itself, before their panel is; not the first
+        ahead = together * tile * (1.0 - 1.0 / blocks) if workers > 1 else 0.0
         chain = min(solve + tile, work)
         tasks = together * (1 + panels)
-        for times, part, share in ((count * (sweeps - 1), work, 1.0), (count, work / 2, uneven)):
+        for times, part, share in ((count * (sweeps - 1), work + ahead, 1.0), (count, work / 2, uneven)):
             found.append(Round(times, tasks, part, width, min(chain, part), 1, vector * size, sent, share))
         return found
     # all blocks of a colour are solved, then every panel is updated by all of them

@@ -22,7 +22,7 @@ from cagp_dist.kernels import coordinates
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.status import Status
 
-FORMAT = 2
+FORMAT = 3
 """Of what is kept, and of the order of stages that it counts; checkpoints of another format are not found."""
 
 FULL = "full-downdate"
@@ -34,7 +34,7 @@ About = Mapping[str, Any]
 class Draft(Protocol):
     """A checkpoint that is being written; tasks on workers take it as an argument."""
 
-    def write(self, name: str, array: Array) -> bool:
+    def write(self, name: str, array: Array | Indices) -> bool:
         """Write an array; whether the place of the checkpoint is seen from here."""
         ...
 

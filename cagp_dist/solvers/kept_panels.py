@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.checkpoints import Draft, Kept
+from cagp_dist.solvers.panel_layout import PanelLayout
 from cagp_dist.solvers.tile_tasks import Solved, only_sums
 from cagp_dist.tiling import Range
 
@@ -51,12 +52,12 @@ class Panels:
         return self.columns[1] - self.columns[0]
 
 
-def save_panels(work: Panels, panels: Sequence[Range], draft: Draft, *, executor: Executor) -> bool:
+def save_panels(work: Panels, layout: PanelLayout, draft: Draft, *, executor: Executor) -> bool:
     """Write the panels of a group, each by the worker that has it, its sums, and Z of a recurrence."""
     home = work.home
     written = [
-        executor.submit(write_rows, draft, _rows(work.columns, panel), handle, home=home + index)
-        for index, (panel, handle) in enumerate(zip(panels, work.rows, strict=True))
+        executor.submit(write_rows, draft, _rows(work.columns, index), handle, home=home + index)
+        for index, handle in enumerate(work.rows)
     ]
     written += [
         executor.submit(write_solved, draft, _before(work.columns, block), handle, home=home)
@@ -64,22 +65,21 @@ def save_panels(work: Panels, panels: Sequence[Range], draft: Draft, *, executor
     ]
     sums = executor.submit(only_sums, work.sums)
     written.append(executor.submit(write_solved, draft, _sums(work.columns), sums, home=home))
-    layout = [list(panels), sorted(work.before)]
-    seen = draft.write(f"{_of(work.columns)}/panels", np.array(layout[0]))
-    seen &= draft.write(f"{_of(work.columns)}/blocks-before", np.array(layout[1], dtype=np.int64))
+    seen = draft.write(f"{_of(work.columns)}/places", layout.places())
+    seen &= draft.write(f"{_of(work.columns)}/blocks-before", np.array(sorted(work.before), dtype=np.int64))
     return seen and all(executor.gather(written))
 
 
 def restored_panels(
-    columns: Range, panels: Sequence[Range], kept: Kept, *, home: int, executor: Executor
+    columns: Range, layout: PanelLayout, kept: Kept, *, home: int, executor: Executor
 ) -> Panels:
     """Read a group again, panel by panel by the worker that goes on with it."""
-    saved = [(int(start), int(stop)) for start, stop in kept.read(f"{_of(columns)}/panels")]
+    places = kept.read(f"{_of(columns)}/places")
     blocks = [int(block) for block in kept.read(f"{_of(columns)}/blocks-before")]
     return Panels(
         [
-            executor.submit(read_rows, kept, columns, saved, panel, home=home + index)
-            for index, panel in enumerate(panels)
+            executor.submit(read_rows, kept, columns, places, layout.rows_of_panel(index), home=home + index)
+            for index in range(layout.panels)
         ],
         executor.submit(read_solved, kept, _sums(columns), home=home),
         columns,
@@ -95,15 +95,18 @@ def write_rows(draft: Draft, name: str, rows: Array) -> bool:
     return draft.write(name, rows)
 
 
-def read_rows(kept: Kept, columns: Range, saved: Sequence[Range], panel: Range) -> Array:
-    """Read the rows of a panel from those that were saved."""
-    return np.concatenate(
-        [
-            kept.read(_rows(columns, (start, stop)), max(panel[0] - start, 0), min(panel[1], stop) - start)
-            for start, stop in saved
-            if start < panel[1] and panel[0] < stop
-        ]
-    )
+def read_rows(kept: Kept, columns: Range, places: Indices, panel: Sequence[Range]) -> Array:
+    """Read the rows of a panel from those that were saved.
+
+    ``places`` says where those are; see `PanelLayout.places`.
+    """
+    found = []
+    for first, last in panel:
+        overlapping = places[(places[:, 0] < last) & (first < places[:, 1])]
+        for start, stop, index, offset in overlapping.tolist():
+            here = max(first - start, 0) + offset, min(last, stop) - start + offset
+            found.append(kept.read(_rows(columns, index), *here))
+    return np.concatenate(found)
 
 
 def write_solved(draft: Draft, name: str, solved: Solved) -> bool:
@@ -121,8 +124,8 @@ def _of(columns: Range) -> str:
     return f"targets-{columns[0]}-{columns[1]}"
 
 
-def _rows(columns: Range, panel: Range) -> str:
-    return f"{_of(columns)}/rows-{panel[0]}-{panel[1]}"
+def _rows(columns: Range, panel: int) -> str:
+    return f"{_of(columns)}/rows-{panel}"
 
 
 def _before(columns: Range, block: int) -> str:

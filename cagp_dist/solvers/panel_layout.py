@@ -5,15 +5,20 @@
     rows      0 ................................ n
     blocks    |   |   |   |   |   |   |   |   |  |     of the solver; the last may be shorter
     tiles     |       |       |       |       |  |     a block, or several whole small ones
-    panels    |               |                  |     tiles of one task, on one worker
+    panels        0       1       0       1     0      tiles of one task, on one worker, dealt out in turn
 
-Integers alone: what is done with them is in `cagp_dist.solvers.tiles`.
+Blocks follow each other in a sweep, and its last one updates only rows that are still to be visited: dealt
+out in turn, solves and updates are shared evenly at every step. What is done with panels is in
+`cagp_dist.solvers.tiles`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cagp_dist.tiling import Range, block_ranges, row_tile_size, split
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.tiling import Range, block_ranges, row_tile_size
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,11 @@ class PanelLayout:
     Attributes
     ----------
     row_tile : int
-        Rows of a tile.
-    blocks, tiles, panels : list of (start, stop)
+        Rows of a tile; the last one may have fewer.
+    blocks, tiles : list of (start, stop)
         Rows of each.
-    tiles_of_panel : list of (first, stop)
-        Which tiles a panel has.
+    tiles_of_panel : list of list of int
+        Which tiles a panel has, one below the other.
     panel_of_block : list of int
         Which panel a block lies in; none lies in two.
     tiles_are_blocks : bool
@@ -50,8 +55,7 @@ class PanelLayout:
     row_tile: int
     blocks: list[Range]
     tiles: list[Range]
-    panels: list[Range]
-    tiles_of_panel: list[Range]
+    tiles_of_panel: list[Sequence[int]]
     panel_of_block: list[int]
     tiles_are_blocks: bool
 
@@ -60,33 +64,66 @@ class PanelLayout:
         """Cut n rows into blocks of a size and at most so many panels."""
         blocks, row_tile = block_ranges(n, block_size), row_tile_size(block_size)
         tiles = block_ranges(n, row_tile)
-        tiles_of_panel = split(len(tiles), panels)
-        rows = [(tiles[first][0], tiles[last - 1][1]) for first, last in tiles_of_panel]
-        panel_of_block = [
-            next(index for index, panel in enumerate(rows) if start < panel[1]) for start, _ in blocks
+        panels = max(1, min(panels, len(tiles)))
+        tiles_of_panel: list[Sequence[int]] = [range(index, len(tiles), panels) for index in range(panels)]
+        panel_of_block = [start // row_tile % panels for start, _ in blocks]
+        return cls(row_tile, blocks, tiles, tiles_of_panel, panel_of_block, tiles == blocks)
+
+    @property
+    def panels(self) -> int:
+        """How many panels."""
+        return len(self.tiles_of_panel)
+
+    def rows_of_panel(self, index: int) -> list[Range]:
+        """Rows of a panel, from above, as ranges that do not touch."""
+        if self.panels == 1:
+            return [(self.tiles[0][0], self.tiles[-1][1])]
+        return [self.tiles[a] for a in self.tiles_of_panel[index]]
+
+    def of_panel(self, index: int, values: Array, *, axis: int = 0) -> Array:
+        """Take the part of a panel from values of all rows, as one contiguous array."""
+        leading = (slice(None),) * axis
+        parts = [values[*leading, slice(*rows)] for rows in self.rows_of_panel(index)]
+        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis))
+
+    def joined(self, panels: Sequence[Array]) -> Array:
+        """Rows of all panels in their order; the reverse of `of_panel` along the first axis."""
+        return np.concatenate(
+            [panels[a % self.panels][slice(*self.within(a))] for a in range(len(self.tiles))]
+        )
+
+    def places(self) -> Indices:
+        """Where all rows are, from above: start and stop, which panel, and the first of them there."""
+        found = [
+            (start, stop, index, self.within(start // self.row_tile)[0])
+            for index in range(self.panels)
+            for start, stop in self.rows_of_panel(index)
         ]
-        return cls(row_tile, blocks, tiles, rows, tiles_of_panel, panel_of_block, tiles == blocks)
+        return np.array(sorted(found), dtype=np.int64)
 
     def tile_of(self, b: int) -> int:
         """Tile that holds block b."""
         return self.blocks[b][0] // self.row_tile
 
+    def within(self, a: int) -> Range:
+        """Rows of tile a, counted from the first of its panel; all tiles above it there are whole."""
+        first = a // self.panels * self.row_tile
+        start, stop = self.tiles[a]
+        return first, first + stop - start
+
     def within_panel(self, b: int) -> Range:
         """Rows of block b, counted from the first of its panel."""
-        offset = self.panels[self.panel_of_block[b]][0]
+        a = self.tile_of(b)
         start, stop = self.blocks[b]
-        return start - offset, stop - offset
+        offset = self.within(a)[0] - self.tiles[a][0]
+        return start + offset, stop + offset
 
     def tiles_within(self, index: int) -> list[Range]:
         """Rows of the tiles of a panel, counted from its first."""
-        offset = self.panels[index][0]
-        return [
-            (start - offset, stop - offset) for start, stop in self.tiles[slice(*self.tiles_of_panel[index])]
-        ]
+        return [self.within(a) for a in self.tiles_of_panel[index]]
 
-    def panel_tiles(self, index: int, tiles: Sequence[int], b: int) -> list[PanelTile]:
+    def panel_tiles(self, tiles: Sequence[int], b: int) -> list[PanelTile]:
         """Where some tiles of a panel stand in the step of block b."""
-        offset = self.panels[index][0]
         width = self.blocks[b][1] - self.blocks[b][0]
         found = []
         for a in tiles:
@@ -95,7 +132,7 @@ class PanelLayout:
             # a stored row holds its tiles one after the other; above the diagonal, that of block b
             before = width * start if above else (stop - start) * self.blocks[b][0]
             entries = (before, before + width * (stop - start))
-            found.append(PanelTile((start - offset, stop - offset), above, entries))
+            found.append(PanelTile(self.within(a), above, entries))
         return found
 
     def last_visits(self, steps: Sequence[int]) -> list[int]:

@@ -38,8 +38,8 @@ class PanelColumns:
 
     def __init__(self, columns: Array, *, layout: PanelLayout, executor: Executor) -> None:
         self._executor = executor
-        self.tiles = [layout.tiles_within(index) for index in range(len(layout.panels))]
-        self.panels = by_panels(columns, layout.panels, executor=executor)
+        self.tiles = [layout.tiles_within(index) for index in range(layout.panels)]
+        self.panels = by_panels(columns, layout, executor=executor)
 
     def products(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``S' Y`` for the panels of Y, shape (k, r); tiles are added up in their order."""
@@ -51,12 +51,12 @@ class PanelColumns:
 
 
 def by_panels(
-    columns: Array, panels: Sequence[Range], *, executor: Executor, home: int = 0
+    columns: Array, layout: PanelLayout, *, executor: Executor, home: int = 0
 ) -> list[Handle[Array]]:
     """Rows of columns (n, r) by panels, panel i on worker ``home + i``."""
     return [
-        executor.submit(identity, np.ascontiguousarray(columns[slice(*panel)]), home=home + index)
-        for index, panel in enumerate(panels)
+        executor.submit(identity, layout.of_panel(index, columns), home=home + index)
+        for index in range(layout.panels)
     ]
 
 
@@ -88,7 +88,7 @@ class PanelProjection:
         if isinstance(stage, Conditioning):
             self._image, right = [], stage.coefficients
         else:
-            self._image = by_panels(stage.image, layout.panels, executor=executor)
+            self._image = by_panels(stage.image, layout, executor=executor)
             right = stage.basis.T @ residuals
         self._right = executor.submit(identity, right)
 
@@ -126,11 +126,11 @@ def products_by_tile(basis: Array, panel: Array, tiles: Sequence[Range]) -> Arra
 
 
 def summed(parts: Sequence[Array]) -> Array:
-    """Sum over all tiles of all panels, one after the other, shape (k, r)."""
+    """Sum over all tiles, in their order, shape (k, r); tile a is the next one of panel a modulo panels."""
     total = np.zeros(parts[0].shape[1:])
-    for part in parts:
-        for product in part:
-            total += product
+    for a in range(sum(map(len, parts))):
+        turn, panel = divmod(a, len(parts))
+        total += parts[panel][turn]
     return total
 
 

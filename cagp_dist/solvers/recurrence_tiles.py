@@ -37,7 +37,9 @@ class PanelInverse:
     def __init__(self, inverse: LowRankInverse, *, layout: PanelLayout, executor: Executor) -> None:
         self._factor = PanelColumns(inverse.factor, layout=layout, executor=executor)
         self.factor = self._factor.panels
-        self.inverse_diagonal = [inverse.inverse_diagonal[slice(*panel)] for panel in layout.panels]
+        self.inverse_diagonal = [
+            layout.of_panel(index, inverse.inverse_diagonal) for index in range(layout.panels)
+        ]
 
     def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``c = S' Y`` for the panels of Y, shape (r, columns)."""

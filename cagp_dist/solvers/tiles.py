@@ -90,8 +90,14 @@ class TileSystem:
         self._layout = layout
         self._visited = range(problem.first // plan.block_size, self.blocks)
         points, noise_variance = coordinates(gram.X), gram.noise_variance
-        self._panel_points = self._pieces(points, layout.panels, range(len(layout.panels)))
-        self._block_points = self._pieces(points, layout.blocks, layout.panel_of_block)
+        self._panel_points = [
+            executor.submit(identity, layout.of_panel(index, points, axis=1), home=index)
+            for index in range(layout.panels)
+        ]
+        self._block_points = [
+            executor.submit(identity, np.ascontiguousarray(points[:, start:stop]), home=home)
+            for (start, stop), home in zip(layout.blocks, layout.panel_of_block, strict=True)
+        ]
         self._noise = [noise_variance[start:stop] for start, stop in layout.blocks]
         self._residuals = [
             executor.submit(identity, np.ascontiguousarray(residuals[start:stop]), home=home)
@@ -164,7 +170,7 @@ class TileSystem:
 
     def open(self, columns: Range, place: int, start: State | None) -> Panels:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
-        home = place * len(self._layout.panels)
+        home = place * self._layout.panels
         here = slice(*columns)
         if start is None:
             rows = self.cross_panels(part(self._targets, here), home=home)
@@ -182,12 +188,12 @@ class TileSystem:
 
     def save(self, works: Sequence[Panels], draft: Draft) -> bool:
         """Write the panels of groups, each by the worker that has it, and their sums."""
-        return all(save_panels(work, self._layout.panels, draft, executor=self._executor) for work in works)
+        return all(save_panels(work, self._layout, draft, executor=self._executor) for work in works)
 
     def restore(self, columns: Range, place: int, kept: Kept) -> Panels:
         """Go on with a group of targets as it was saved, also where there are other panels now."""
-        home = place * len(self._layout.panels)
-        return restored_panels(columns, self._layout.panels, kept, home=home, executor=self._executor)
+        home = place * self._layout.panels
+        return restored_panels(columns, self._layout, kept, home=home, executor=self._executor)
 
     def _leftover_of(self, start: State) -> Array:
         """Give what a state has left over, shape (n, q); fetched once for all groups."""
@@ -234,13 +240,13 @@ class TileSystem:
 
     def leftover(self, works: Sequence[Panels]) -> list[Array]:
         """``Y`` of the targets of a batch, one array (n, q); 8 n q bytes."""
-        groups = [np.concatenate(self._executor.gather(work.rows)) for work in works]
+        groups = [self._layout.joined(self._executor.gather(work.rows)) for work in works]
         return [np.concatenate(groups, axis=1)]
 
     def columns(self, work: Panels, chosen: Indices) -> Array:
         """Return some columns of ``Y`` of a group, shape (n, c)."""
         parts = [self._executor.submit(take_columns, panel, chosen) for panel in work.rows]
-        return np.concatenate(self._executor.gather(parts))
+        return self._layout.joined(self._executor.gather(parts))
 
     def weights(self, work: Panels) -> Array:
         """Return what stages have added up to, ``A b`` or in an adjoint pass ``A' b``, shape (n, r)."""
@@ -253,7 +259,7 @@ class TileSystem:
 
     def residual(self, work: Panels) -> Array:
         """``b - G v`` after forward stages, shape (n, r)."""
-        return np.concatenate(self._executor.gather(work.rows))
+        return self._layout.joined(self._executor.gather(work.rows))
 
     def mean(self, work: Panels, targets: Targets) -> Array:
         """``V A b`` after forward stages, shape (q, T); n q evaluations and 2 n q T flops."""
@@ -267,12 +273,6 @@ class TileSystem:
         )
         return averaged(targets, at_points)
 
-    def _pieces(self, points: Array, ranges: Sequence[Range], homes: Sequence[int]) -> list[Handle[Array]]:
-        return [
-            self._executor.submit(identity, np.ascontiguousarray(points[:, start:stop]), home=home)
-            for (start, stop), home in zip(ranges, homes, strict=True)
-        ]
-
     def cross_panels(self, targets: Array | LinearFunctionals, *, home: int = 0) -> list[Handle[Array]]:
         """``k(X, targets)`` by panels: the start ``Y = V'`` of the adjoint sweeps; r points, or cells."""
         if isinstance(targets, LinearFunctionals):
@@ -283,12 +283,12 @@ class TileSystem:
         Z = self._executor.submit(identity, np.ascontiguousarray(targets.T), home=home)
         return [
             self._executor.submit(kernel_panel, self._kernel, self._panel_points[index], Z, home=home + index)
-            for index in range(len(self._layout.panels))
+            for index in range(self._layout.panels)
         ]
 
     def value_panels(self, columns: Array, *, home: int = 0) -> list[Handle[Array]]:
         """Rows of ``columns`` (n, r) by panels."""
-        return by_panels(columns, self._layout.panels, executor=self._executor, home=home)
+        return by_panels(columns, self._layout, executor=self._executor, home=home)
 
     def _sweep(
         self, stage: Sweep, work: Panels, *, adjoint: bool, final: bool
@@ -296,7 +296,7 @@ class TileSystem:
         """Visit every block once; the rows of ``work`` are replaced as it goes.
 
         After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
-        updated: half the work.
+        updated: half the work. Solving ahead updates those of the next block itself.
 
         Yields
         ------
@@ -325,9 +325,9 @@ class TileSystem:
             # look-ahead: the panel of the next block goes first
             following = self._layout.panel_of_block[steps[step + 1]] if step + 1 < len(steps) else -1
             for index in sorted(range(len(panels)), key=lambda index: index != following):
-                tiles: Sequence[int] = range(*self._layout.tiles_of_panel[index])
+                tiles = self._layout.tiles_of_panel[index]
                 if final:
-                    tiles = [a for a in tiles if last_visit[a] > step]
+                    tiles = [a for a in tiles if last_visit[a] > step + self._solves_ahead]
                 if not tiles:
                     continue
                 panels[index] = self._updated(
@@ -390,11 +390,11 @@ class TileSystem:
         before, sums = list(work.rows), work.sums
         blocks = sorted(solutions)
         for b in blocks:
-            for index in range(len(self._layout.panels)):
+            for index in range(self._layout.panels):
                 work.rows[index] = self._updated(
                     work.rows[index],
                     index,
-                    range(*self._layout.tiles_of_panel[index]),
+                    self._layout.tiles_of_panel[index],
                     b,
                     solutions[b],
                     noise=index == self._layout.panel_of_block[b],
@@ -454,7 +454,7 @@ class TileSystem:
             self._kernel,
             panel,
             self._panel_points[index],
-            self._layout.panel_tiles(index, tiles, b),
+            self._layout.panel_tiles(tiles, b),
             self._stored_rows(tiles, b, width),
             self._block_points[b],
             solved,
@@ -497,7 +497,7 @@ class TileSystem:
         return [
             self._kernel,
             self._panel_points[own],
-            *self._layout.panel_tiles(own, [tile], previous),
+            *self._layout.panel_tiles([tile], previous),
             self._block_points[previous],
         ]
 

@@ -25,7 +25,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.solvers.checkpoints import About, Draft, Kept
@@ -103,7 +103,7 @@ class Folder:
 
     path: Path
 
-    def write(self, name: str, array: Array) -> bool:
+    def write(self, name: str, array: Array | Indices) -> bool:
         """Write an array; False where this process does not see the folder.
 
         It is there whole or not at all: beside the folder first, under a name of this attempt alone. A
