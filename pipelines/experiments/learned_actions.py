@@ -1,7 +1,7 @@
 """Learnt actions on UCI sets, beside the printed table of Wenger et al. (2024), and what learning does.
 
     python -m pipelines.experiments.learned_actions [--quick] [--output FOLDER] [--data FOLDER]
-        [--sets NAME ...] [--splits COUNT] [--cases COUNT] [--steps COUNT]
+        [--sets NAME ...] [--splits COUNT] [--cases COUNT] [--steps COUNT] [--epochs COUNT]
 
 For every set FOLDER has ``NAME.csv.gz`` and ``NAME.test_mask.csv.gz``, as for the experiment ``uci``; columns
 and target are standardised by the training cases. The kernel is Matern 3/2 with a lengthscale for each column
@@ -11,15 +11,17 @@ bound with a noise variance of 0.01 at least, and take L-BFGS steps:
 - "subset": no step is taken, and these 1,000 cases alone are conditioned on;
 - "exact": the likelihood of all cases, where these are at most 6,000;
 - "SGPR": the bound of 1,024 inducing points among the cases;
+- "SVGP": as many inducing points, and Adam steps from batches of cases in place of L-BFGS;
+- "CGGP": conjugate gradients in the likelihood, for up to 20,000 cases;
 - "ELBO": the bound of 512 block-sparse actions, which are learnt too, and which are then conditioned on;
 - "projected": the same with the likelihood of the projected data in place of the bound.
 
+SVGP and CGGP are those of GPyTorch, and left out where it is not installed (``pip install '.[baselines]'``).
 Scores are of new observations, in units of the target's deviation. Prints two tables, the methods and the way
 of both objectives of actions, draws the latter on the first set, and writes ``learned-actions.zarr``.
 """
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -34,19 +36,20 @@ from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.elbo import Elbo, ProjectedLikelihood
 from cagp_dist.likelihood.inducing import inducing_points
 from cagp_dist.likelihood.model import Model
-from cagp_dist.likelihood.objective import Hyperparameters, Objective
-from cagp_dist.likelihood.optimise import LBFGS, OptimiserStep, Stopping, maximise
+from cagp_dist.likelihood.objective import Hyperparameters
 from cagp_dist.likelihood.projected_data import ProjectedData
 from cagp_dist.likelihood.sgpr import Sgpr
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
 from cagp_dist.solvers.block_sparse import BlockLayout
+from pipelines.experiments import gpytorch_models
+from pipelines.experiments.climbing import Way, climb
 from pipelines.experiments.output import ACCENT, drawn, parser, print_table, save
 from pipelines.experiments.uci import DATA, Cases, available
 
 FAMILY = cagp.Matern32
 SETS = ("parkinsons", "bike", "protein", "keggundirected")
-FIRST, MOST_EXACT = 1000, 6000
+FIRST, MOST_EXACT, MOST_CG = 1000, 6000, 20_000
 ACTIONS, INDUCING, JITTER = 512, 1024, 1e-8
 LEAST_FIRST_NOISE = 0.01
 """What few directions do not resolve counts as noise at first; from 1e-8 the way back is long."""
@@ -54,11 +57,7 @@ LEAST_FIRST_NOISE = 0.01
 QUICK_ACTIONS, QUICK_INDUCING, QUICK_CASES, QUICK_STEPS = 24, 40, 300, 8
 SCORES = ("nll", "rmse", "crps", "coverage")
 LEVEL = 0.95
-MARKS = (0, 1, 2, 5, 10, 20, 40, 60, 80, 100)
-"""Steps after which both objectives of actions are scored."""
-
-NEVER = Stopping(rise=0.0)
-METHODS = ("subset", "exact", "SGPR", "ELBO", "projected")
+METHODS = ("subset", "exact", "SGPR", "SVGP", "CGGP", "ELBO", "projected")
 OBJECTIVES: dict[str, type[Elbo] | type[ProjectedLikelihood]] = {
     "ELBO": Elbo,
     "projected": ProjectedLikelihood,
@@ -71,19 +70,7 @@ class Sizes(NamedTuple):
     actions: int
     inducing: int
     steps: int
-
-
-class Way(NamedTuple):
-    """Vectors of a search after some steps, the last one among them, and the steps and seconds of all."""
-
-    vectors: dict[int, Array]
-    steps: int
-    seconds: float
-
-    @property
-    def end(self) -> Array:
-        """Where it ended."""
-        return self.vectors[self.steps]
+    epochs: int
 
 
 class Scored(NamedTuple):
@@ -91,44 +78,6 @@ class Scored(NamedTuple):
 
     scores: Array
     noise_variance: float
-
-
-class Remembering:
-    """An objective that remembers where it was since the last step; see `Objective`."""
-
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
-        self.seen: dict[float, Array] = {}
-
-    @property
-    def size(self) -> int:
-        """Length of the vector."""
-        return self._objective.size
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the hyperparameters."""
-        return self._objective.names
-
-    def __call__(self, vector: Array) -> tuple[float, Array]:
-        """Evaluate, and remember."""
-        value, gradient = self._objective(vector)
-        self.seen[value] = vector.copy()
-        return value, gradient
-
-
-def climb(objective: Objective, start: Array, steps: int) -> Way:
-    """Take L-BFGS steps from the start, all of them unless no step rises."""
-    remembering, vectors, begun = Remembering(objective), {}, time.perf_counter()
-
-    def reached(step: OptimiserStep) -> None:
-        vectors[step.step] = remembering.seen[step.value]
-        remembering.seen.clear()
-
-    maximise(remembering, start, optimiser=LBFGS(steps=steps), stopping=NEVER, callback=reached)
-    last = max(vectors)
-    kept = {step: vectors[step] for step in {*MARKS, last} if step in vectors}
-    return Way(kept, last, time.perf_counter() - begun)
 
 
 class Problem:
@@ -168,6 +117,20 @@ class Problem:
             yield name, found.seconds, found.evaluations, scored
         m = min(self._sizes.inducing, len(self.X))
         Z = inducing_points(self._first.prior.kernel, self.X, m, placement="random")
+        yield "SGPR", *self._sgpr(Z)
+        if gpytorch_models.available():
+            data = self.X, self.y, self.X_test, self._start
+            yield (
+                "SVGP",
+                *self._of_gpytorch(gpytorch_models.svgp(*data, inducing=Z, epochs=self._sizes.epochs)),
+            )
+            if len(self.X) <= MOST_CG:
+                yield "CGGP", *self._of_gpytorch(gpytorch_models.cggp(*data, steps=self._sizes.steps))
+
+    def _of_gpytorch(self, found: gpytorch_models.Predicted) -> tuple[float, int, Scored]:
+        return found.seconds, found.steps, self._scored(found.mean, found.variance, found.noise_variance)
+
+    def _sgpr(self, Z: Array) -> tuple[float, int, Scored]:
         bound = Sgpr(
             Model((FAMILY,), self.X.shape[1]),
             self.X,
@@ -181,8 +144,7 @@ class Problem:
         way = climb(bound, bound.vector(*self._start), self._sizes.steps)
         sparse = bound.posterior(way.end, self.X_test)
         _, noise_variance = self._hyperparameters.read(way.end)
-        scored = self._scored(sparse.mean[:, 0], sparse.variance, noise_variance)
-        yield "SGPR", way.seconds, way.steps, scored
+        return way.seconds, way.steps, self._scored(sparse.mean[:, 0], sparse.variance, noise_variance)
 
     def learnt(self, name: str) -> tuple[Way, dict[int, Scored]]:
         """Learn actions by one of both objectives; scores after some steps."""
@@ -333,6 +295,7 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
         ("splits", 5, "splits of each set"),
         ("cases", 10**9, "training cases of each split, at most"),
         ("steps", 100, "of L-BFGS"),
+        ("epochs", 100, "of SVGP"),
     ):
         command.add_argument(
             f"--{name}", type=int, default=number, metavar="COUNT", help=f"{what} ({number:,})"
@@ -340,6 +303,7 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     chosen = command.parse_args(arguments)
     if chosen.quick:
         chosen.cases, chosen.steps = min(chosen.cases, QUICK_CASES), min(chosen.steps, QUICK_STEPS)
+        chosen.epochs = min(chosen.epochs, QUICK_STEPS)
         chosen.splits = min(chosen.splits, 2)
     chosen.sets = available(chosen.data, chosen.sets, SETS)
     return chosen
@@ -349,7 +313,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read, fit, condition, print, draw and save."""
     chosen = _chosen(arguments)
     actions, inducing = (QUICK_ACTIONS, QUICK_INDUCING) if chosen.quick else (ACTIONS, INDUCING)
-    sizes = Sizes(actions, inducing, chosen.steps)
+    sizes = Sizes(actions, inducing, chosen.steps, chosen.epochs)
+    if not gpytorch_models.available():
+        print(gpytorch_models.MISSING, flush=True)
     found: dict[str, list[Results]] = {}
     with ThreadExecutor() as executor:
         for name in chosen.sets:

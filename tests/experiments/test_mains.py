@@ -99,6 +99,46 @@ def test_scattered_points_are_fitted_by_every_method(capsys):
 
 
 @pytest.mark.exhaustive
+def test_learnt_actions_are_compared_with_leading_eigenvectors(tmp_path, capsys):
+    subspaces = script("learned_subspaces")
+    subspaces.main(["--quick", "--output", str(tmp_path)])
+    rows = printed_rows(capsys.readouterr().out)
+    steps = [row for row in rows if len(row) == 8][1:]
+    assert [int(row[0]) for row in steps] == [0, 1, 2, 5, 10]
+    assert steps[0][4] == steps[0][6]  # actions begin as means of blocks
+    saved = xr.open_zarr(tmp_path / "learned-subspaces.zarr", consolidated=False)
+    distances = saved.grassmann_distance
+    # of two random spans of 16 in 200 dimensions angles are about a right one less some
+    assert (distances.sel(directions="random") > distances.sel(directions="conjugate gradients")).all()
+    assert (distances > 0.0).all()
+    assert (distances < np.sqrt(subspaces.QUICK_ACTIONS) * np.pi / 2).all()
+    added = saved.combined_variance - saved.mathematical_variance
+    for method in ("learnt", "conjugate gradients", "means of blocks"):  # what was not computed is counted
+        assert (added.sel({"method": method}) > -1e-8).all()
+    assert (
+        added.sel({"method": "inducing points"}).min() < -0.01
+    )  # not so here: some are below the exact variance
+    assert (tmp_path / "learned-subspaces.png").stat().st_size < FIGURE_BYTES
+
+
+def test_grassmann_distances_and_krylov_spaces():
+    subspaces = script("learned_subspaces")
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((9, 9)))[0]
+    mixed = basis[:, :3] @ rng.standard_normal((3, 3))
+    assert subspaces.grassmann_distance(mixed, basis[:, :3]) < 1e-7
+    np.testing.assert_allclose(
+        subspaces.grassmann_distance(mixed, basis[:, 3:6]), np.sqrt(3) * np.pi / 2, rtol=1e-12
+    )
+    gram = basis @ np.diag(np.arange(1.0, 10.0)) @ basis.T
+    residual = rng.standard_normal(9)
+    columns = np.column_stack([np.linalg.matrix_power(gram, j) @ residual for j in range(4)])
+    found = subspaces.krylov_space(gram, residual, 4)
+    np.testing.assert_allclose(found.T @ found, np.eye(4), atol=1e-14)
+    assert subspaces.grassmann_distance(columns, found) < 1e-7
+
+
+@pytest.mark.exhaustive
 def test_learnt_actions_are_compared_with_sweeps(capsys):
     script("learned_on_field").main(["--quick"])
     head, *rows = printed_rows(capsys.readouterr().out)

@@ -1,0 +1,83 @@
+"""Climb an objective, and keep where it was after some steps."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cagp_dist.arrays import Array
+from cagp_dist.likelihood.objective import Objective
+from cagp_dist.likelihood.optimise import LBFGS, OptimiserStep, Stopping, maximise
+
+MARKS = (0, 1, 2, 5, 10, 20, 40, 60, 80, 100)
+"""Steps whose vectors are kept, unless others are asked for."""
+
+NEVER = Stopping(rise=0.0)
+"""Stops where no step rises, and not before."""
+
+
+class Way(NamedTuple):
+    """Vectors of a search after some steps, the last one among them, and the steps and seconds of all."""
+
+    vectors: dict[int, Array]
+    steps: int
+    seconds: float
+
+    @property
+    def end(self) -> Array:
+        """Where it ended."""
+        return self.vectors[self.steps]
+
+
+class Remembering:
+    """An objective that remembers where it was since the last step; see `Objective`."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self.seen: dict[float, Array] = {}
+
+    @property
+    def size(self) -> int:
+        """Length of the vector."""
+        return self._objective.size
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the hyperparameters."""
+        return self._objective.names
+
+    def __call__(self, vector: Array) -> tuple[float, Array]:
+        """Evaluate, and remember."""
+        value, gradient = self._objective(vector)
+        self.seen[value] = vector.copy()
+        return value, gradient
+
+
+def climb(
+    objective: Objective,
+    start: Array,
+    steps: int,
+    *,
+    bounds: Sequence[tuple[float, float]] | None = None,
+    marks: Sequence[int] = MARKS,
+) -> Way:
+    """Take L-BFGS steps from the start, all of them unless no step rises.
+
+    The vectors after ``marks`` steps are kept, and the last one; ``bounds`` as for `maximise`.
+    """
+    remembering, vectors, begun = Remembering(objective), {}, time.perf_counter()
+
+    def reached(step: OptimiserStep) -> None:
+        vectors[step.step] = remembering.seen[step.value]
+        remembering.seen.clear()
+
+    maximise(
+        remembering,
+        start,
+        optimiser=LBFGS(steps=steps),
+        bounds=bounds,
+        stopping=NEVER,
+        callback=reached,
+    )
+    last = max(vectors)
+    kept = {step: vectors[step] for step in sorted({*marks, last}) if step in vectors}
+    return Way(kept, last, time.perf_counter() - begun)
