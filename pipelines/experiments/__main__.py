@@ -24,7 +24,7 @@ DRAWING = (
     *("h1_calibration", "actions", "crossings", "time_to_accuracy", "long_lengthscales", "hybrids"),
     *("robustness", "block_sizes", "held_out", "smooth_means", "simulation", "whole_grid", "sample_grid"),
     *("fit_size", "fit_density", "sum_kernel", "solvers_compared", "exported_maps", "itergp"),
-    *("real_field", "known_scale", "scattered_fits", "learned_on_field"),
+    *("real_field", "known_scale", "scattered_fits", "learned_on_field", "learned_subspaces"),
 )
 """Scripts that need no more than a folder for what they draw and save, if anything."""
 
