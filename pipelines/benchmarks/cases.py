@@ -255,6 +255,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         sharp,
         local_scales.local_scale,
         inducing.sgpr,
+        inducing.gpytorch,
         startup,
     )
 }
