@@ -1,6 +1,7 @@
 """Ways of fitting to scattered points: what they take, and how far they are from the likelihood's maximum.
 
     python -m pipelines.experiments.scattered_fits [--quick] [--output FOLDER] [--points COUNT ...]
+        [--fields NAME ...]
 
 Points are drawn from the built-in field in proportion to area, without its quadratic mean, or from a smooth
 field: squared-exponential, lengthscale 0.5, variance 1, noise variance 0.1, by random waves. The exact
@@ -9,7 +10,7 @@ Distances are differences of logarithms, of lengthscale, variance and noise vari
 the fit that is compared with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,9 @@ def smooth(count: int) -> Drawn:
     return Drawn("smooth", cagp.SquaredExponential, X, y + np.sqrt(SMOOTH_NOISE) * rng.standard_normal(count))
 
 
+FIELDS: dict[str, Callable[[int], Drawn]] = {"built-in": built_in, "smooth": smooth}
+
+
 def rows(drawn: Drawn, actions: int) -> list[tuple[str, ...]]:
     """Fit by every method; the first is what the others are compared with."""
     n, made = len(drawn.X), []
@@ -104,12 +108,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Fit, and print the table."""
     made = parser(__doc__)
     made.add_argument("--points", type=int, nargs="+", metavar="COUNT", help="n (10,000 and 50,000)")
+    made.add_argument(
+        "--fields", nargs="+", choices=tuple(FIELDS), default=tuple(FIELDS), help="those to fit (both)"
+    )
     chosen = made.parse_args(arguments)
     counts = chosen.points or ((400,) if chosen.quick else COUNTS)
     found: list[tuple[str, ...]] = []
     for count in counts:
-        for drawn in (built_in(count), smooth(count)):
-            found += rows(drawn, min(ACTIONS, count // 8))
+        for name in chosen.fields:
+            found += rows(FIELDS[name](count), min(ACTIONS, count // 8))
     print_table(HEAD, found)
 
 
