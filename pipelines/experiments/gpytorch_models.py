@@ -126,7 +126,7 @@ def cggp(X: Array, y: Array, X_test: Array, start: tuple[Kernel, float], *, step
 
 
 def sgpr(X: Array, y: Array, start: tuple[Kernel, float], *, inducing: Array) -> Callable[[], float]:
-    """Give a function that evaluates the bound and its gradient, by inducing points too; it returns the former."""
+    """Give a function that evaluates the bound and its gradient, by inducing points too, and returns it."""
     import gpytorch
     import torch
 
