@@ -54,6 +54,9 @@ ACTIONS, INDUCING, JITTER = 512, 1024, 1e-8
 LEAST_FIRST_NOISE = 0.01
 """What few directions do not resolve counts as noise at first; from 1e-8 the way back is long."""
 
+WIDE, MOST_NOISE = 1e3, 10.0
+"""How far lengthscales and variance may go from the start, as a factor; largest noise variance."""
+
 QUICK_ACTIONS, QUICK_INDUCING, QUICK_CASES, QUICK_STEPS = 24, 40, 300, 8
 SCORES = ("nll", "rmse", "crps", "coverage")
 LEVEL = 0.95
@@ -141,7 +144,7 @@ class Problem:
             executor=self._executor,
             memory_limit_bytes=available_bytes(),
         )
-        way = climb(bound, bound.vector(*self._start), self._sizes.steps)
+        way = climb(bound, bound.vector(*self._start), self._sizes.steps, bounds=self._bounds)
         sparse = bound.posterior(way.end, self.X_test)
         _, noise_variance = self._hyperparameters.read(way.end)
         return way.seconds, way.steps, self._scored(sparse.mean[:, 0], sparse.variance, noise_variance)
@@ -158,7 +161,7 @@ class Problem:
             anisotropic=True,
         )
         start = np.concatenate([self._hyperparameters.write(*self._start), np.ones(len(self.X))])
-        way = climb(OBJECTIVES[name](data), start, self._sizes.steps)
+        way = climb(OBJECTIVES[name](data), start, self._sizes.steps, bounds=self._bounds)
         return way, {step: self._conditioned(vector) for step, vector in way.vectors.items()}
 
     def _conditioned(self, vector: Array) -> Scored:
@@ -179,6 +182,15 @@ class Problem:
     def _start(self) -> tuple[Kernel, float]:
         prior = self._first.prior
         return prior.kernel, max(prior.noise_number, LEAST_FIRST_NOISE)
+
+    @property
+    def _bounds(self) -> list[tuple[float, float]]:
+        """Of the hyperparameters, for all searches but those of GPyTorch, which bounds the noise alone."""
+        *others, _ = np.exp(self._hyperparameters.write(*self._start)).tolist()
+        return [
+            *((value / WIDE, value * WIDE) for value in others),
+            (gpytorch_models.LEAST_NOISE, MOST_NOISE),
+        ]
 
     def _scored(self, mean: Array, variance: Array, noise_variance: float) -> Scored:
         deviation = np.sqrt(variance + noise_variance)
