@@ -61,6 +61,7 @@ def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
 def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
     learned = script("learned_actions")
     given = ["--quick", "--data", str(regression_set), "--sets", "concrete", "--output", str(tmp_path)]
