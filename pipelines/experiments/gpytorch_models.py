@@ -93,20 +93,9 @@ def cggp(X: Array, y: Array, X_test: Array, start: tuple[Kernel, float], *, step
     import torch
     from linear_operator.settings import deterministic_probes
 
-    class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(torch.from_numpy(X), torch.from_numpy(y), likelihood)
-            self.mean_module, self.covar_module = gpytorch.means.ZeroMean(), _covariance(start[0])
-
-        def forward(self, points: "torch.Tensor") -> Any:
-            return gpytorch.distributions.MultivariateNormal(
-                self.mean_module(points), self.covar_module(points)
-            )
-
     torch.manual_seed(0)
-    likelihood = _likelihood(start[1])
-    model = Model().double()
-    objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    model = _conditioned(X, y, _likelihood(start[1]), _covariance(start[0]))
+    objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=steps, line_search_fn="strong_wolfe")
     evaluations = 0
 
@@ -122,7 +111,7 @@ def cggp(X: Array, y: Array, X_test: Array, start: tuple[Kernel, float], *, step
     if steps:
         with deterministic_probes(True):
             optimizer.step(closure)
-    return _predicted(model, likelihood, X_test, evaluations, time.perf_counter() - begun)
+    return _predicted(model, model.likelihood, X_test, evaluations, time.perf_counter() - begun)
 
 
 def sgpr(X: Array, y: Array, start: tuple[Kernel, float], *, inducing: Array) -> Callable[[], float]:
@@ -130,21 +119,11 @@ def sgpr(X: Array, y: Array, start: tuple[Kernel, float], *, inducing: Array) ->
     import gpytorch
     import torch
 
-    class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(torch.from_numpy(X), torch.from_numpy(y), likelihood)
-            self.mean_module = gpytorch.means.ZeroMean()
-            self.covar_module = gpytorch.kernels.InducingPointKernel(
-                _covariance(start[0]), inducing_points=torch.from_numpy(inducing), likelihood=likelihood
-            )
-
-        def forward(self, points: "torch.Tensor") -> Any:
-            return gpytorch.distributions.MultivariateNormal(
-                self.mean_module(points), self.covar_module(points)
-            )
-
     likelihood = _likelihood(start[1])
-    model = Model().double()
+    covariance = gpytorch.kernels.InducingPointKernel(
+        _covariance(start[0]), inducing_points=torch.from_numpy(inducing), likelihood=likelihood
+    )
+    model = _conditioned(X, y, likelihood, covariance)
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
 
     def evaluate() -> float:
@@ -154,6 +133,24 @@ def sgpr(X: Array, y: Array, start: tuple[Kernel, float], *, inducing: Array) ->
         return float(value.item()) * len(X)
 
     return evaluate
+
+
+def _conditioned(X: Array, y: Array, likelihood: Any, covariance: Any) -> Any:
+    """Model with mean zero that is conditioned on all observations at once."""
+    import gpytorch
+    import torch
+
+    class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(torch.from_numpy(X), torch.from_numpy(y), likelihood)
+            self.mean_module, self.covar_module = gpytorch.means.ZeroMean(), covariance
+
+        def forward(self, points: "torch.Tensor") -> Any:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(points), self.covar_module(points)
+            )
+
+    return Model().double()
 
 
 def _covariance(kernel: Kernel) -> Any:
