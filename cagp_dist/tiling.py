@@ -12,8 +12,8 @@ to the last bit for any number of workers of one kind.
     tile 0|          |          |   panel 0
     tile 1|          |          |   panel 1
           +----------+----------+
-    tile 2|          |          |   panel 0
-    tile 3|          |          |   panel 1
+    tile 2|          |          |   panel 1
+    tile 3|          |          |   panel 0
           +----------+----------+
 """
 

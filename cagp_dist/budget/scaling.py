@@ -49,10 +49,10 @@ _PHRASES = {
 class Round(NamedTuple):
     """Tasks between two barriers, and what they have to wait for.
 
-    ``times`` such rounds follow each other. ``work`` is of all tasks of one, ``chain`` of those that follow
-    each other, in seconds of one core; ``width`` is how many can run at once, and ``uneven`` what the busiest
-    worker has over the mean. A chain has ``links`` messages with an answer and carries ``chain_bytes``;
-    ``sent`` are the bytes of the busiest worker.
+    ``times`` such rounds follow each other. ``work`` is of all tasks of one, ``twice`` what several workers
+    do once more, ``chain`` of those that follow each other, in seconds of one core; ``width`` is how many can
+    run at once, and ``uneven`` what the busiest worker has over the mean. A chain has ``links`` messages with
+    an answer and carries ``chain_bytes``; ``sent`` are the bytes of the busiest worker.
     """
 
     times: float
@@ -64,6 +64,7 @@ class Round(NamedTuple):
     chain_bytes: float = 0.0
     sent: float = 0.0
     uneven: float = 1.0
+    twice: float = 0.0
 
     def parts(
         self,
@@ -79,7 +80,7 @@ class Round(NamedTuple):
         alone = workers == 1
         travel = 2.0 * network.latency_seconds * self.links + self.chain_bytes / network.bytes_per_second
         each = (
-            (self.work + self.tasks * worker_task_seconds) * turns * self.uneven,
+            (self.work + self.twice + self.tasks * worker_task_seconds) * turns * self.uneven,
             self.chain + self.links * hop_seconds + (0.0 if alone else travel),
             0.0 if alone else self.sent / network.bytes_per_second,
             self.tasks * task_seconds,
@@ -228,7 +229,7 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
     solve = flop * 2 * cycle.depth * size * columns
     if not plan.keep_factors and cycle.depth > 1:
         solve += flop * size**3 / 3 + entry * size**2
-    tile = entry * size * size + flop * 2 * size * size * columns
+    tile = (entry + flop * 2 * columns) * row_tile_size(size) * size
     # what precedes the first iteration, and the part of the plan's work that it is
     found = []
     if k := cycle.coarse:
@@ -263,13 +264,16 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
         # the last sweep leaves out visited rows: half the work; tiles that are left are shared out in turn
         work = left / (count * (sweeps - 0.5))
         uneven = 1.0 + (holders - 1) / row_tiles
-        # between processes a solve updates the rows of its block itself, before their panel is; not the first
+        # between processes a solve updates the tile of its block itself, before its panel is; not the first
         ahead = together * tile * (1.0 - 1.0 / blocks) if workers > 1 else 0.0
         chain = min(solve + tile, work)
         tasks = together * (1 + panels)
-        for times, part, share in ((count * (sweeps - 1), work + ahead, 1.0), (count, work / 2, uneven)):
-            found.append(Round(times, tasks, part, width, min(chain, part), 1, vector * size, sent, share))
-        return found
+        of_steps = (width, chain, 1, vector * size, sent)
+        return [
+            *found,
+            Round(count * (sweeps - 1), tasks, work, *of_steps, twice=ahead),
+            Round(count, tasks, work / 2, width, min(chain, work / 2), *of_steps[2:], uneven),
+        ]
     # all blocks of a colour are solved, then every panel is updated by all of them
     count = cycle.stages * steps * batches * cycle.barriers
     members = blocks / cycle.barriers

@@ -2,10 +2,13 @@
 
 For actions S (n, i), T fields b (n, T) and ``G = K + noise I``::
 
-    forward    U = K S,   A = S'U,   H = S'S,   M = A + noise H = S'G S,   v = M^-1 S'b
-    backward   from derivatives by A, M, S'b and U to those by the hyperparameters and the entries of S
+    forward    A = S'K S,   H = S'S,   M = A + noise H = S'G S = L L'
+               W = K S L^-T,   w = L^-1 S'b,   r = b - W w
+    backward   from derivatives by A, M and S'b to those by the hyperparameters and the entries of S
 
-What is made of them is in `cagp_dist.likelihood.elbo`.
+What is large is divided by L on the right, and what is small on both sides: sums of squares of W are then
+nearly as precise as its entries, where those of K S, divided afterwards, lose as many digits as the condition
+number of M has. What is made of them is in `cagp_dist.likelihood.elbo`.
 """
 
 import hashlib
@@ -47,27 +50,41 @@ class Seen:
     noise_variance : float
     values : array, shape (n,)
         Entries of S, in the order of the blocks.
-    image : array, shape (n, i)
-        U, its rows likewise.
-    matrix, inverse : arrays, shape (i, i)
-        A, and the inverse of M.
     lengths : array, shape (i,)
         Diagonal of H.
+    inverse : array, shape (i, i)
+        ``L^-1``.
     solution : array, shape (i, T)
-        v.
+        w.
     log_determinant : float
         ``log|M| - log|H|``.
+    image : array, shape (n, i)
+        W, its rows in the order of the blocks.
+    squares : array, shape (i, i)
+        ``W'W``.
+    residual : array, shape (n, T)
+        r, its rows likewise.
+    back : array, shape (i, T)
+        ``W'r``.
     """
 
     kernel: Kernel
     noise_variance: float
     values: Array
-    image: Array
-    matrix: Array
-    inverse: Array
     lengths: Array
+    inverse: Array
     solution: Array
     log_determinant: float
+    image: Array
+    squares: Array
+    residual: Array
+    back: Array
+
+    @property
+    def lengths_between(self) -> Array:
+        """``L^-1 H L^-T`` (i, i)."""
+        half = self.inverse * np.sqrt(self.lengths)
+        return half @ half.T
 
 
 class ProjectedData:
@@ -126,7 +143,7 @@ class ProjectedData:
         return self.hyperparameters.size + self.points
 
     def at(self, vector: Array) -> Seen:
-        """Evaluate U, and what follows from it without another look at all of it."""
+        """Evaluate W, and what follows from it."""
         if vector.shape != (self.size,):
             raise ArgumentError(
                 f"the vector has shape {vector.shape}; expected ({self.size},): logarithms of "
@@ -158,36 +175,32 @@ class ProjectedData:
                 "bounds that keep it larger."
             ) from error
         inverse = _inverse(factor)
-        seen = block_sums(values[:, None] * self.right, self.layout.edges)
+        solution = inverse @ block_sums(values[:, None] * self.right, self.layout.edges)
         log_determinant = 2.0 * float(np.log(factor.diagonal()).sum()) - float(np.log(lengths).sum())
         return Seen(
-            kernel,
-            noise_variance,
-            values,
-            image,
-            matrix,
-            inverse,
-            lengths,
-            inverse @ seen,
-            log_determinant,
+            *(kernel, noise_variance, values, lengths, inverse, solution, log_determinant),
+            *self._divided(image, inverse, solution),
         )
 
-    def squares_and_residual(self, seen: Seen) -> tuple[Array, Array, Array]:
-        """``U'U`` (i, i), r (n, T) and ``U'r`` (i, T)."""
-        squares, residual = np.zeros_like(seen.matrix), np.empty_like(self.right)
-        back = np.zeros_like(seen.solution)
+    def _divided(self, image: Array, inverse: Array, solution: Array) -> tuple[Array, Array, Array, Array]:
+        """W in the place of its image ``K S``, ``W'W``, r and ``W'r``."""
+        squares, residual = np.zeros_like(inverse), np.empty_like(self.right)
+        back = np.zeros_like(solution)
+        shared: Handle[Array] = self._executor.submit(identity, inverse)
         for group in self._groups():
             handles = [
                 self._executor.submit(
-                    piece_squares, seen.image[rows], self.right[rows], seen.solution, home=piece
+                    piece_image, image[rows], self.right[rows], shared, solution, home=piece
                 )
                 for piece, rows in group
             ]
-            for (_, rows), (square, left, product) in zip(group, self._executor.gather(handles), strict=True):
+            for (_, rows), (own, square, left, product) in zip(
+                group, self._executor.gather(handles), strict=True
+            ):
+                image[rows], residual[rows] = own, left
                 squares += square
-                residual[rows] = left
                 back += product
-        return squares, residual, back
+        return image, squares, residual, back
 
     def gradient(
         self,
@@ -196,9 +209,9 @@ class ProjectedData:
         by_matrix: Array,
         by_inverted: Array,
         by_projected: Array,
-        by_noise: float,
+        by_noise: float = 0.0,
         by_prior: float = 0.0,
-        residual: Array | None = None,
+        with_residual: bool = False,
     ) -> Array:
         """Carry derivatives of a function of the small matrices back to the vector.
 
@@ -207,33 +220,34 @@ class ProjectedData:
         seen : Seen
             Where; its ``image`` is overwritten.
         by_matrix, by_inverted : arrays, shape (i, i)
-            Derivatives by A where it stands for itself, and by M. Symmetric.
+            ``L' D L`` of the derivatives D by A where it stands for itself, and by M. Symmetric.
         by_projected : array, shape (i, T)
-            By S'b.
+            ``L'`` times the derivative by S'b.
         by_noise, by_prior : float
             By the noise variance and by ``tr(K) / n``, where they stand for themselves.
-        residual : array, shape (n, T), optional
-            r, where the function has ``(|r|^2 - T tr(M^-1 U'U)) / noise`` in it.
+        with_residual : bool
+            Whether the function has ``(|r|^2 - T |W|^2) / noise`` in it.
         """
-        noise = seen.noise_variance
-        by_lengths = noise * by_inverted.diagonal() - self.fields / seen.lengths
-        by_own = by_matrix + by_inverted
-        factor = 0.0 if residual is None else -2.0 / noise
-        left = np.zeros_like(self.right) if residual is None else residual
+        noise, inverse = seen.noise_variance, seen.inverse
+        inverted = np.einsum("ji,jk,ki->i", inverse, by_inverted, inverse, optimize=True)
+        by_lengths = noise * inverted - self.fields / seen.lengths
+        by_right = inverse.T @ by_projected
+        scale = -2.0 / noise if with_residual else 0.0
         by_value, block_of = np.empty(self.points), self.layout.block_of
-        shared: Handle[Array] = self._executor.submit(identity, by_own)
-        shares: Handle[Array] = self._executor.submit(identity, factor * self.fields * seen.inverse)
+        shared: Handle[Array] = self._executor.submit(identity, inverse)
+        by_own: Handle[Array] = self._executor.submit(identity, inverse.T @ (by_matrix + by_inverted))
         for group in self._groups():
             handles = [
                 self._executor.submit(
                     piece_weights,
                     seen.image[rows],
-                    factor * left[rows],
+                    seen.residual[rows],
                     seen.values[rows],
                     block_of[rows],
+                    by_own,
                     shared,
-                    shares,
                     seen.solution,
+                    scale,
                     home=piece,
                 )
                 for piece, rows in group
@@ -245,10 +259,10 @@ class ProjectedData:
         by_kernel, through = self.tiles.backward(arrays, seen.values, seen.image)
         by_kernel[:, -1] += by_prior * arrays.variances
         by_value += through + 2.0 * seen.values * by_lengths[block_of]
-        by_value += np.einsum("ij,ij->i", self.right, by_projected[block_of])
+        by_value += np.einsum("ij,ij->i", self.right, by_right[block_of])
         by_entry = np.empty_like(by_value)
         by_entry[self.layout.order] = by_value
-        by_noise += float(by_inverted.diagonal() @ seen.lengths)
+        by_noise += float(inverted @ seen.lengths)
         return np.concatenate([self.hyperparameters.gradient(by_kernel, noise * by_noise), by_entry])
 
     def _groups(self) -> Sequence[list[tuple[int, slice]]]:
@@ -283,39 +297,42 @@ def projection_bytes(n: int, actions: int, *, workers: int) -> int:
     return DOUBLE * (n * actions + AHEAD * workers * max(tile, piece) + SQUARES * actions**2 + 16 * n)
 
 
-def piece_squares(image: Array, right: Array, solution: Array) -> tuple[Array, Array, Array]:
-    """``U'U``, ``r = b - U v`` and ``U'r`` of some rows."""
-    U, v = np.require(image, requirements="A"), np.require(solution, requirements="A")
-    residual = right - U @ v
-    return U.T @ U, residual, U.T @ residual
+def piece_image(
+    image: Array, right: Array, inverse: Array, solution: Array
+) -> tuple[Array, Array, Array, Array]:
+    """W, ``W'W``, ``r = b - W w`` and ``W'r`` of some rows of ``K S``."""
+    U, V, w = (np.require(array, requirements="A") for array in (image, inverse, solution))
+    W = U @ V.T
+    residual = right - W @ w
+    return W, W.T @ W, residual, W.T @ residual
 
 
 def piece_weights(
     image: Array,
-    left: Array,
+    residual: Array,
     values: Array,
     block_of: Indices,
     by_own: Array,
-    shares: Array,
+    inverse: Array,
     solution: Array,
+    scale: float,
 ) -> tuple[Array, Array]:
-    """Give derivatives by rows of U, ``left v' + U shares + S by_own``, and by S where A has it beside U.
+    """Give derivatives by rows of ``K S``, and by S where A has it beside them.
 
-    Shapes: image (n, i), left (n, T), values and block_of (n,), shares and by_own (i, i), solution (i, T).
+    The first are ``(scale (r w' + T W) + S by_own) L^-1``. Shapes: image W (n, i), residual r (n, T), values
+    and block_of (n,), by_own and L^-1 (i, i), solution w (i, T).
     """
-    U, W = np.require(image, requirements="A"), np.require(shares, requirements="A")
+    W, V, w = (np.require(array, requirements="A") for array in (image, inverse, solution))
     weights = by_own[block_of]
-    by_value = np.einsum("xi,xi->x", U, weights)
+    by_value = np.einsum("xi,xi->x", W, weights)
     weights *= values[:, None]
-    if W.any() or left.any():  # neither, where the function has no residual
-        weights += U @ W
-        weights += left @ solution.T
-    return weights, by_value
+    if scale != 0.0:
+        weights += scale * (residual @ w.T + w.shape[1] * W)
+    return weights @ V, by_value
 
 
 def _inverse(factor: Array) -> Array:
-    """Inverse of ``L L'`` from L (i, i), symmetric to the last bit."""
+    """Inverse of a lower triangle."""
     from scipy.linalg import solve_triangular
 
-    half = solve_triangular(factor, np.eye(len(factor)), lower=True, check_finite=False)
-    return np.asarray(half.T @ half)
+    return np.asarray(solve_triangular(factor, np.eye(len(factor)), lower=True, check_finite=False))

@@ -100,13 +100,15 @@ def read_rows(kept: Kept, columns: Range, places: Indices, panel: Sequence[Range
 
     ``places`` says where those are; see `PanelLayout.places`.
     """
-    found = []
+    pieces: list[tuple[int, int, int]] = []  # panel that was saved, and rows of it
     for first, last in panel:
         overlapping = places[(places[:, 0] < last) & (first < places[:, 1])]
         for start, stop, index, offset in overlapping.tolist():
-            here = max(first - start, 0) + offset, min(last, stop) - start + offset
-            found.append(kept.read(_rows(columns, index), *here))
-    return np.concatenate(found)
+            begin, end = max(first - start, 0) + offset, min(last, stop) - start + offset
+            if pieces and pieces[-1][::2] == (index, begin):
+                begin = pieces.pop()[1]
+            pieces.append((index, begin, end))
+    return np.concatenate([kept.read(_rows(columns, index), *rows) for index, *rows in pieces])
 
 
 def write_solved(draft: Draft, name: str, solved: Solved) -> bool:

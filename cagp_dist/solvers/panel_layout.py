@@ -5,10 +5,11 @@
     rows      0 ................................ n
     blocks    |   |   |   |   |   |   |   |   |  |     of the solver; the last may be shorter
     tiles     |       |       |       |       |  |     a block, or several whole small ones
-    panels        0       1       0       1     0      tiles of one task, on one worker, dealt out in turn
+    panels        0       1       1       0     0      tiles of one task, on one worker, dealt out in turn
 
 Blocks follow each other in a sweep, and its last one updates only rows that are still to be visited: dealt
-out in turn, solves and updates are shared evenly at every step. What is done with panels is in
+out in turn, solves and updates are shared evenly at every step. Each turn begins one panel further on, so
+that blocks of one colour, every second or fourth, are shared evenly too. What is done with panels is in
 `cagp_dist.solvers.tiles`.
 """
 
@@ -44,8 +45,10 @@ class PanelLayout:
         Rows of a tile; the last one may have fewer.
     blocks, tiles : list of (start, stop)
         Rows of each.
-    tiles_of_panel : list of list of int
+    tiles_of_panel : list of lists of int
         Which tiles a panel has, one below the other.
+    place_of_tile : list of (int, int)
+        Panel of a tile, and how many tiles that panel has above it.
     panel_of_block : list of int
         Which panel a block lies in; none lies in two.
     tiles_are_blocks : bool
@@ -55,7 +58,8 @@ class PanelLayout:
     row_tile: int
     blocks: list[Range]
     tiles: list[Range]
-    tiles_of_panel: list[Sequence[int]]
+    tiles_of_panel: list[list[int]]
+    place_of_tile: list[tuple[int, int]]
     panel_of_block: list[int]
     tiles_are_blocks: bool
 
@@ -65,9 +69,12 @@ class PanelLayout:
         blocks, row_tile = block_ranges(n, block_size), row_tile_size(block_size)
         tiles = block_ranges(n, row_tile)
         panels = max(1, min(panels, len(tiles)))
-        tiles_of_panel: list[Sequence[int]] = [range(index, len(tiles), panels) for index in range(panels)]
-        panel_of_block = [start // row_tile % panels for start, _ in blocks]
-        return cls(row_tile, blocks, tiles, tiles_of_panel, panel_of_block, tiles == blocks)
+        place_of_tile = [((a + a // panels) % panels, a // panels) for a in range(len(tiles))]
+        tiles_of_panel: list[list[int]] = [[] for _ in range(panels)]
+        for a, (index, _) in enumerate(place_of_tile):
+            tiles_of_panel[index].append(a)
+        panel_of_block = [place_of_tile[start // row_tile][0] for start, _ in blocks]
+        return cls(row_tile, blocks, tiles, tiles_of_panel, place_of_tile, panel_of_block, tiles == blocks)
 
     @property
     def panels(self) -> int:
@@ -75,7 +82,7 @@ class PanelLayout:
         return len(self.tiles_of_panel)
 
     def rows_of_panel(self, index: int) -> list[Range]:
-        """Rows of a panel, from above, as ranges that do not touch."""
+        """Rows of a panel, from above, tile by tile; all of them at once where there is one panel."""
         if self.panels == 1:
             return [(self.tiles[0][0], self.tiles[-1][1])]
         return [self.tiles[a] for a in self.tiles_of_panel[index]]
@@ -89,7 +96,7 @@ class PanelLayout:
     def joined(self, panels: Sequence[Array]) -> Array:
         """Rows of all panels in their order; the reverse of `of_panel` along the first axis."""
         return np.concatenate(
-            [panels[a % self.panels][slice(*self.within(a))] for a in range(len(self.tiles))]
+            [panels[index][slice(*self.within(a))] for a, (index, _) in enumerate(self.place_of_tile)]
         )
 
     def places(self) -> Indices:
@@ -107,7 +114,7 @@ class PanelLayout:
 
     def within(self, a: int) -> Range:
         """Rows of tile a, counted from the first of its panel; all tiles above it there are whole."""
-        first = a // self.panels * self.row_tile
+        first = self.place_of_tile[a][1] * self.row_tile
         start, stop = self.tiles[a]
         return first, first + stop - start
 

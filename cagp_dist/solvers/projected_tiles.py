@@ -39,6 +39,7 @@ class PanelColumns:
     def __init__(self, columns: Array, *, layout: PanelLayout, executor: Executor) -> None:
         self._executor = executor
         self.tiles = [layout.tiles_within(index) for index in range(layout.panels)]
+        self._order = layout.place_of_tile
         self.panels = by_panels(columns, layout, executor=executor)
 
     def products(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
@@ -47,7 +48,7 @@ class PanelColumns:
             self._executor.submit(products_by_tile, own, panel, tiles, home=home + index)
             for index, (own, panel, tiles) in enumerate(zip(self.panels, rows, self.tiles, strict=True))
         ]
-        return self._executor.submit(summed, parts, home=home)
+        return self._executor.submit(summed, parts, self._order, home=home)
 
 
 def by_panels(
@@ -125,12 +126,11 @@ def products_by_tile(basis: Array, panel: Array, tiles: Sequence[Range]) -> Arra
     return np.stack([P[start:stop].T @ Y[start:stop] for start, stop in tiles])
 
 
-def summed(parts: Sequence[Array]) -> Array:
-    """Sum over all tiles, in their order, shape (k, r); tile a is the next one of panel a modulo panels."""
+def summed(parts: Sequence[Array], order: Sequence[tuple[int, int]]) -> Array:
+    """Sum over all tiles, shape (k, r), in their order: panel of each, and its place there."""
     total = np.zeros(parts[0].shape[1:])
-    for a in range(sum(map(len, parts))):
-        turn, panel = divmod(a, len(parts))
-        total += parts[panel][turn]
+    for panel, place in order:
+        total += parts[panel][place]
     return total
 
 

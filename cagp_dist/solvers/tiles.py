@@ -296,7 +296,7 @@ class TileSystem:
         """Visit every block once; the rows of ``work`` are replaced as it goes.
 
         After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
-        updated: half the work. Solving ahead updates those of the next block itself.
+        updated: half the work. Solving ahead updates the tile of the next block itself.
 
         Yields
         ------

@@ -3,7 +3,7 @@
 ::
 
     OUT/.checkpoints/KEY/SOLVE/000007/manifest.json    what it is of, and SHA-256 of each file
-                                     /NAME/            a Zarr array, float64, written by one task
+                                     /NAME/            a Zarr array, written by one task
 
 A checkpoint is written under another name, flushed to the disk and renamed; the newest two are kept. One that
 is damaged, or of another solve, is passed over for the one before.

@@ -1,7 +1,8 @@
 """Learnt actions on UCI sets, beside the printed table of Wenger et al. (2024), and what learning does.
 
     python -m pipelines.experiments.learned_actions [--quick] [--output FOLDER] [--data FOLDER]
-        [--sets NAME ...] [--splits COUNT] [--cases COUNT] [--steps COUNT] [--epochs COUNT]
+        [--sets NAME ...] [--methods NAME ...] [--splits COUNT] [--cases COUNT] [--steps COUNT]
+        [--epochs COUNT]
 
 For every set FOLDER has ``NAME.csv.gz`` and ``NAME.test_mask.csv.gz``, as for the experiment ``uci``; columns
 and target are standardised by the training cases. The kernel is Matern 3/2 with a lengthscale for each column
@@ -61,10 +62,14 @@ QUICK_ACTIONS, QUICK_INDUCING, QUICK_CASES, QUICK_STEPS = 24, 40, 300, 8
 SCORES = ("nll", "rmse", "crps", "coverage")
 LEVEL = 0.95
 METHODS = ("subset", "exact", "SGPR", "SVGP", "CGGP", "ELBO", "projected")
+OF_GPYTORCH = ("SVGP", "CGGP")
 OBJECTIVES: dict[str, type[Elbo] | type[ProjectedLikelihood]] = {
     "ELBO": Elbo,
     "projected": ProjectedLikelihood,
 }
+
+
+COLOURS = {"ELBO": ACCENT, "projected": "#d9772b"}
 
 
 class Sizes(NamedTuple):
@@ -108,37 +113,55 @@ class Problem:
         X, y = self.X[:count], self.y[:count]
         return cagp.fit(FAMILY, X, y, mean=0.0, method="dense", anisotropic=True, executor=self._executor)
 
-    def methods(self) -> Iterator[tuple[str, float, int, Scored]]:
-        """Name, seconds, steps and scores of the methods without actions."""
-        exact = (("exact", self._fitted(len(self.X))),) if len(self.X) <= MOST_EXACT else ()
-        for name, found in (("subset", self._first), *exact):
-            count = found.points
-            posterior = cagp.condition(
-                found.prior, self.X[:count], self.y[:count], self.X_test, solver=cagp.Cholesky()
-            )
-            scored = self._scored(posterior.mean, posterior.variance, found.prior.noise_number)
-            yield name, found.seconds, found.evaluations, scored
+    def possible(self, chosen: Sequence[str]) -> list[str]:
+        """Those of some methods that these cases and the installed packages allow."""
+        left_out: set[str] = set()
+        if len(self.X) > MOST_EXACT:
+            left_out |= {"exact", "CGGP"}
+        if not gpytorch_models.available():
+            left_out |= set(OF_GPYTORCH)
+        return [name for name in METHODS if name in chosen and name not in left_out]
+
+    def method(self, name: str) -> tuple[float, int, Scored]:
+        """Seconds, steps and scores of a method without actions."""
+        data = self.X, self.y, self.X_test, self._start
+        match name:
+            case "subset":
+                return self._on_all(self._first)
+            case "exact":
+                return self._on_all(self._fitted(len(self.X)))
+            case "SGPR":
+                return self._sgpr()
+            case "SVGP":
+                epochs = self._sizes.epochs
+                return self._of_gpytorch(gpytorch_models.svgp(*data, inducing=self._inducing, epochs=epochs))
+            case "CGGP":
+                return self._of_gpytorch(gpytorch_models.cggp(*data, steps=self._sizes.steps))
+            case _:
+                raise ValueError(f"no such method: {name}")
+
+    def _on_all(self, found: cagp.FitResult) -> tuple[float, int, Scored]:
+        """Condition on all cases of a fit."""
+        X, y = self.X[: found.points], self.y[: found.points]
+        posterior = cagp.condition(found.prior, X, y, self.X_test, solver=cagp.Cholesky())
+        scored = self._scored(posterior.mean, posterior.variance, found.prior.noise_number)
+        return found.seconds, found.evaluations, scored
+
+    @property
+    def _inducing(self) -> Array:
+        """First inducing points of SGPR and SVGP: (m, p), drawn among the cases."""
         m = min(self._sizes.inducing, len(self.X))
-        Z = inducing_points(self._first.prior.kernel, self.X, m, placement="random")
-        yield "SGPR", *self._sgpr(Z)
-        if gpytorch_models.available():
-            data = self.X, self.y, self.X_test, self._start
-            yield (
-                "SVGP",
-                *self._of_gpytorch(gpytorch_models.svgp(*data, inducing=Z, epochs=self._sizes.epochs)),
-            )
-            if exact:
-                yield "CGGP", *self._of_gpytorch(gpytorch_models.cggp(*data, steps=self._sizes.steps))
+        return inducing_points(self._first.prior.kernel, self.X, m, placement="random")
 
     def _of_gpytorch(self, found: gpytorch_models.Predicted) -> tuple[float, int, Scored]:
         return found.seconds, found.steps, self._scored(found.mean, found.variance, found.noise_variance)
 
-    def _sgpr(self, Z: Array) -> tuple[float, int, Scored]:
+    def _sgpr(self) -> tuple[float, int, Scored]:
         bound = Sgpr(
             Model((FAMILY,), self.X.shape[1]),
             self.X,
             self.y[:, None],
-            inducing=Z,
+            inducing=self._inducing,
             learn_inducing=True,
             jitter=JITTER,
             executor=self._executor,
@@ -206,25 +229,23 @@ class Results(NamedTuple):
     ways: dict[str, dict[int, Scored]]
 
 
-def split_results(cases: Cases, sizes: Sizes, executor: Executor) -> Results:
-    """Fit and score by every method."""
+def split_results(cases: Cases, chosen: Sequence[str], sizes: Sizes, executor: Executor) -> Results:
+    """Fit and score by the chosen methods, as far as they are possible."""
     problem = Problem(cases, sizes, executor)
     found = Results({}, {})
-
-    def add(name: str, seconds: float, steps: int, scored: Scored) -> None:
+    for name in problem.possible(chosen):
+        if name in OBJECTIVES:
+            way, found.ways[name] = problem.learnt(name)
+            seconds, steps, scored = way.seconds, way.steps, found.ways[name][way.steps]
+        else:
+            seconds, steps, scored = problem.method(name)
         found.methods[name] = seconds, steps, scored
         print(f"  {name}: NLL {scored.scores[0]:.3f}, {steps:,} steps, {seconds:.0f} s", flush=True)
-
-    for each in problem.methods():
-        add(*each)
-    for name in OBJECTIVES:
-        way, found.ways[name] = problem.learnt(name)
-        add(name, way.seconds, way.steps, found.ways[name][way.steps])
     return found
 
 
 def method_rows(found: dict[str, list[Results]]) -> Iterator[tuple[str, ...]]:
-    """Means over splits, and standard deviations of the first two scores."""
+    """Means over splits, and of more than one the standard deviations of the first two scores."""
     for name, splits in found.items():
         for method in METHODS:
             if method not in splits[0].methods:
@@ -232,10 +253,11 @@ def method_rows(found: dict[str, list[Results]]) -> Iterator[tuple[str, ...]]:
             seconds, steps, scored = zip(*(each.methods[method] for each in splits), strict=True)
             scores = np.array([each.scores for each in scored])
             mean, spread = scores.mean(axis=0), scores.std(axis=0)
+            several = len(splits) > 1
             yield (
                 name,
                 method,
-                *(f"{mean[k]:.3f} ± {spread[k]:.3f}" for k in (0, 1)),
+                *(f"{mean[k]:.3f} ± {spread[k]:.3f}" if several else f"{mean[k]:.3f}" for k in (0, 1)),
                 f"{mean[2]:.3f}",
                 f"{mean[3]:.3f}",
                 f"{np.mean([each.noise_variance for each in scored]):.2g}",
@@ -264,7 +286,9 @@ def draw(path: Path, name: str, ways: dict[str, dict[int, Scored]]) -> None:
     """Draw noise variance and test score against steps."""
     with drawn(path, width_inches=7.0, height_inches=2.8) as figure:
         panels = figure.subplots(1, 2)
-        for objective, colour in zip(OBJECTIVES, (ACCENT, "#d9772b"), strict=True):
+        for objective, colour in COLOURS.items():
+            if objective not in ways:
+                continue
             steps = sorted(ways[objective])
             for axes, values in zip(
                 panels,
@@ -278,6 +302,7 @@ def draw(path: Path, name: str, ways: dict[str, dict[int, Scored]]) -> None:
                 axes.set_xlabel("steps")
         panels[0].set_yscale("log")
         panels[0].set_title(f"noise variance, {name}", loc="left", fontsize=9)
+        panels[1].set_yscale("symlog")
         panels[1].set_title("test negative log likelihood", loc="left", fontsize=9)
         panels[0].legend(frameon=False)
 
@@ -309,6 +334,14 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     command = parser(__doc__)
     command.add_argument("--data", type=Path, default=DATA, help="folder of the sets (%(default)s)")
     command.add_argument("--sets", nargs="+", metavar="NAME", help=f"sets ({', '.join(SETS)})")
+    command.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="NAME",
+        choices=METHODS,
+        default=METHODS,
+        help=f"of {', '.join(METHODS)}",
+    )
     for name, number, what in (
         ("splits", 5, "splits of each set"),
         ("cases", 10**9, "training cases of each split, at most"),
@@ -342,12 +375,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 cases = Cases.read(chosen.data, name, split=split, train=chosen.cases, test=10**9)
                 counts = f"{len(cases.X):,} training, {len(cases.X_test):,} test cases"
                 print(f"{name}, split {split}: {counts}", flush=True)
-                found[name].append(split_results(cases, sizes, executor))
+                found[name].append(split_results(cases, chosen.methods, sizes, executor))
     head = ("set", "method", "NLL", "RMSE", "CRPS", "95 % coverage", "noise variance", "steps", "seconds")
     print_table(head, method_rows(found))
     print_table(("set", "objective", "step", "noise variance", "NLL", "RMSE"), way_rows(found))
     first = next(iter(found))
-    draw(chosen.output / "learned-actions.png", first, found[first][0].ways)
+    if ways := found[first][0].ways:
+        draw(chosen.output / "learned-actions.png", first, ways)
     save(chosen.output / "learned-actions.zarr", dataset(found))
 
 

@@ -49,6 +49,7 @@ def test_limits_of_the_model(solver, n, q):
     assert one.efficiency == pytest.approx(1.0)
     for workers in WORKERS:
         free = free_of(plan, workers)
+        assert free.serial_seconds == pytest.approx(work, rel=1e-9)  # what is done twice is no work
         path = sum(each.times * each.chain for each in rounds(plan, workers))
         assert max(work / workers, path) <= free.seconds * (1 + 1e-9)
         assert free.seconds <= (work + path) * (1 + 1e-9)

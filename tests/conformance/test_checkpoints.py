@@ -124,6 +124,28 @@ def test_cycles_of_stages_go_on_where_they_were_cut_off(solver, covariance, tmp_
     assert not applied, "a solve that was done is not done again"
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2), (2, 4)])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        cagp.BlockGaussSeidel(3, 300),
+        cagp.BlockGaussSeidel(3, 100, order="multicolour"),
+        cagp.Chebyshev(3, preconditioner="nystrom", preconditioner_size=20),
+    ],
+)
+def test_panels_are_read_into_as_many_as_there_are_workers_now(solver, before, after, tmp_path, applied):
+    problem = regression_problem(2100, q=4, lengthscale=0.05)
+    whole, stages = problem.condition(solver, executor=SerialExecutor()), len(applied)
+    with ThreadExecutor(before) as executor:
+        cut_off(lambda **settings: problem.condition(solver, **settings), tmp_path, executor=executor)
+    applied.clear()
+    with ThreadExecutor(after) as executor:
+        checkpoints = Checkpoints(tmp_path, seconds=0.0)
+        again = problem.condition(solver, executor=executor, checkpoints=checkpoints)
+    assert_same_bits(again, whole)
+    assert len(applied) == stages // 3, "two of three iterations were kept"
+
+
 @pytest.mark.parametrize(
     "solver",
     [

@@ -222,6 +222,19 @@ def test_gradients_are_those_of_differences_where_nothing_is_left_of_the_data(ob
     assert_gradient_of_differences(of, case.x)
 
 
+def test_gradients_are_precise_with_little_noise():
+    """tr(K) / noise is 4e8 here, and nearly all of it cancels."""
+    case = Case(kernel=cagp.SquaredExponential, n=400, actions=40)
+    x = np.concatenate([np.log([0.6, 4.0, 4e-6]), np.ones(400)])
+    _, gradient = case.of(x)
+    for seed in range(5):
+        way = np.random.default_rng(seed).normal(size=len(x)) / np.sqrt(len(x))
+        after, before = (case.of(x + step * way)[0] for step in (1e-6, -1e-6))
+        np.testing.assert_allclose(
+            (after - before) / 2e-6, gradient @ way, rtol=0.0, atol=1e-5 * np.linalg.norm(gradient)
+        )
+
+
 def assert_gradient_of_differences(of, x, *, step=1e-5):
     """By hyperparameters and by entries of S apart, to 1e-6 of the largest."""
     gradient = of(x)[1]

@@ -84,6 +84,18 @@ def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
     assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
 
 
+def test_methods_can_be_chosen_and_a_figure_needs_an_objective(regression_set, tmp_path, capsys):
+    learned = script("learned_actions")
+    given = ["--quick", "--data", str(regression_set), "--sets", "concrete", "--output", str(tmp_path)]
+    learned.main([*given, "--methods", "SGPR", "subset"])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    assert [row[1] for row in rows if len(row) == len(head)] == ["subset", "SGPR"]
+    assert [path.name for path in tmp_path.iterdir()] == ["learned-actions.zarr"]
+    learned.main([*given, "--methods", "projected"])
+    assert {row[1] for row in printed_rows(capsys.readouterr().out)[1:]} >= {"projected"}
+    assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
+
+
 def test_the_way_of_learnt_actions_begins_with_means_of_blocks_and_climbs(regression_set):
     learned = script("learned_actions")
     cases = script("uci").Cases.read(regression_set, "concrete", split=0, train=60, test=20)

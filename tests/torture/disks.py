@@ -63,14 +63,15 @@ class Disk:
 
     def install(self) -> None:
         """Look at what this process does from now on."""
-        self._watch = operations(self._root, self._happens)
+        self._watch = operations(self._root, self.happens)
         self._watch.__enter__()
 
-    def _happens(self, number: int, what: str, path: str) -> None:
+    def happens(self, number: int, what: str, path: str) -> None:
+        """Count an operation, or fail at it."""
         for place in ALIKE:
             if place in path:
                 self._seen[what, place] += 1
-                if self._seen[what, place] % self._alike != 1:
+                if (self._seen[what, place] - 1) % self._alike:
                     return
                 break
         self.count += 1

@@ -10,7 +10,7 @@ import pytest
 
 from . import processes
 from .__main__ import SCENARIOS, machine, main
-from .disks import failing_disks, full_disks
+from .disks import Disk, failing_disks, full_disks
 from .processes import do
 from .rows import Row, table
 from .workers import kill_storms, killed_workers
@@ -48,6 +48,24 @@ def test_what_was_promised_holds(name, tmp_path, request):
     row = do(scenario, count, np.random.default_rng(0), tmp_path)
     assert row.held, table([row])
     assert row.runs == count
+
+
+@pytest.mark.parametrize(("alike", "counted"), [(1, 8), (3, 4), (1_000_000, 2)])
+def test_of_operations_that_are_alike_the_first_counts_and_then_one_in_so_many(tmp_path, alike, counted):
+    disk = Disk(tmp_path, alike=alike)
+    for number in range(7):
+        disk.happens(number, "write", f"{tmp_path}/runs/key.zarr/c/{number}")
+    disk.happens(7, "write", f"{tmp_path}/CURRENT")
+    assert disk.count == counted
+
+
+def test_a_disk_fails_at_its_operation_and_once(tmp_path):
+    disk = Disk(tmp_path, alike=1, number=2, code=28)
+    disk.happens(0, "write", "a.zarr/a")
+    with pytest.raises(OSError, match="No space left on device"):
+        disk.happens(1, "write", "a.zarr/b")
+    disk.happens(2, "write", "a.zarr/c")
+    assert disk.failed == "write a.zarr/b"
 
 
 def test_a_row_holds_only_what_went_well():
