@@ -80,7 +80,8 @@ def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
     for score in learned.SCORES:  # all of these cases are among the first 1,000
         subset, exact = saved[score].sel({"method": ["subset", "exact"]}).values.T
         np.testing.assert_array_equal(subset, exact)
-    assert (saved.rmse.sel({"method": "exact"}) < saved.rmse.sel({"method": "ELBO"})).all()
+    # The target has deviation 1 and noise of 0.03 in it; the best of few actions is no worse than the exact mean.
+    assert (saved.rmse.sel({"method": ["exact", "SGPR", "ELBO", "projected"]}) < 0.1).all()
     assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
 
 
