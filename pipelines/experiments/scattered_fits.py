@@ -70,6 +70,7 @@ def rows(drawn: Drawn, actions: int) -> list[tuple[str, ...]]:
     for method in (*(("dense",) if n <= MOST_DENSE_POINTS else ()), "pathwise", "blocks", "elbo"):
         found = cagp.fit(drawn.family, drawn.X, drawn.y, mean=0.0, method=method, actions=actions)
         exact = exact or found
+        print(f"{drawn.name}, {n:,} points, {method}: {found.seconds:.1f} s", flush=True)
         off = (_logarithms(found) - _logarithms(exact)) / np.sqrt(np.diag(exact.log_covariance))
         stated = (
             ""
