@@ -80,7 +80,7 @@ def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
     for score in learned.SCORES:  # all of these cases are among the first 1,000
         subset, exact = saved[score].sel({"method": ["subset", "exact"]}).values.T
         np.testing.assert_array_equal(subset, exact)
-    # The target has deviation 1 and noise of 0.03 in it; the best of few actions is no worse than the exact mean.
+    # The target has deviation 1, the noise in it 0.03.
     assert (saved.rmse.sel({"method": ["exact", "SGPR", "ELBO", "projected"]}) < 0.1).all()
     assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
 
@@ -91,6 +91,10 @@ def test_methods_can_be_chosen_and_a_figure_needs_an_objective(regression_set, t
     learned.main([*given, "--methods", "SGPR", "subset"])
     head, *rows = printed_rows(capsys.readouterr().out)
     assert [row[1] for row in rows if len(row) == len(head)] == ["subset", "SGPR"]
+    learned.main([*given, "--methods", "subset", "SGPR", "--least-noise", "0.02"])
+    noise = xr.open_zarr(tmp_path / "learned-actions.zarr", consolidated=False).noise_variance
+    np.testing.assert_allclose(noise.sel({"method": ["subset", "SGPR"]}), 0.02)  # which is 0.001 in truth
+    capsys.readouterr()
     assert [path.name for path in tmp_path.iterdir()] == ["learned-actions.zarr"]
     learned.main([*given, "--methods", "projected"])
     assert {row[1] for row in printed_rows(capsys.readouterr().out)[1:]} >= {"projected"}
