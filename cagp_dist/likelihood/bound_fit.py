@@ -46,7 +46,13 @@ class BoundFit(NamedTuple):
 def check_bound_fits(data: Points, *, actions: int, executor: Executor, memory_limit_bytes: int) -> None:
     """Raise `BudgetError` unless the search and the look around fit into memory, one after the other."""
     n, p = data.X.shape
-    check_projection(n, min(actions, n), workers=executor.workers, memory_limit_bytes=memory_limit_bytes)
+    check_projection(
+        n,
+        min(actions, n),
+        fields=data.fields,
+        workers=executor.workers,
+        memory_limit_bytes=memory_limit_bytes,
+    )
     columns = data.fields + SAMPLES
     pathwise_plan(n, p, columns=columns, executor=executor, memory_limit_bytes=memory_limit_bytes)
 

@@ -16,7 +16,7 @@ projected data alone, of S'b with the columns of S scaled to H = I [eq. 9], is n
     -2 L = |w|^2 + T log|M| - T log|H| + i T log 2 pi
 
 Both are functions of the hyperparameters and of the n entries of S, with analytic gradients. An evaluation
-goes through the tiles of K twice, n^2 kernel entries in all, beside 2 to 5 n i^2 flops; it keeps one array of
+goes through the tiles of K twice, n^2 kernel entries in all, beside some 5 n i^2 flops; it keeps one array of
 the size of W.
 """
 

@@ -37,7 +37,7 @@ SQUARES = 12
 """Matrices (i, i) that are there at a time, at most, beside those of tasks."""
 
 PIECE_BYTES = 4 * 2**20
-"""Of rows of U that one task takes: what is sent with it at once stays small."""
+"""Of rows of W that one task takes: what is sent with it at once stays small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class ProjectedData:
     Raises
     ------
     BudgetError
-        If U does not fit, with what goes with it.
+        If W (n, i) does not fit, with what goes with it.
     """
 
     def __init__(
@@ -129,7 +129,11 @@ class ProjectedData:
         self.layout, self.actions = layout, layout.blocks
         self._executor = executor
         check_projection(
-            self.points, self.actions, workers=executor.workers, memory_limit_bytes=memory_limit_bytes
+            self.points,
+            self.actions,
+            fields=self.fields,
+            workers=executor.workers,
+            memory_limit_bytes=memory_limit_bytes,
         )
         self.tiles = ActionTiles(X, layout, executor=executor)
         self.right = np.ascontiguousarray(residuals[layout.order])
@@ -266,7 +270,7 @@ class ProjectedData:
         return np.concatenate([self.hyperparameters.gradient(by_kernel, noise * by_noise), by_entry])
 
     def _groups(self) -> Sequence[list[tuple[int, slice]]]:
-        """Pieces of U, numbered, and their rows, so many at a time."""
+        """Pieces of W, numbered, and their rows, so many at a time."""
         ranges = block_ranges(self.points, piece_rows(self.actions))
         numbered = list(enumerate(slice(*rows) for rows in ranges))
         ahead = AHEAD * self._executor.workers
@@ -274,27 +278,30 @@ class ProjectedData:
 
 
 def piece_rows(actions: int) -> int:
-    """Rows of U that one task takes: a function of the number of actions alone."""
+    """Rows of W that one task takes: a function of the number of actions alone."""
     return max(1, PIECE_BYTES // (DOUBLE * max(actions, 1)))
 
 
-def check_projection(n: int, actions: int, *, workers: int, memory_limit_bytes: int) -> None:
-    """Raise `BudgetError` unless an evaluation with so many points and actions fits."""
-    needed = projection_bytes(n, actions, workers=workers)
+def check_projection(n: int, actions: int, *, fields: int, workers: int, memory_limit_bytes: int) -> None:
+    """Raise `BudgetError` unless an evaluation with so many points, actions and fields fits."""
+    needed = projection_bytes(n, actions, fields=fields, workers=workers)
     if needed > memory_limit_bytes:
+        of_fields = f" of {fields:,} fields" if fields > 1 else ""
         raise BudgetError(
-            f"{actions:,} actions on {n:,} points need about {bytes_text(needed)}, more than the "
+            f"{actions:,} actions on {n:,} points{of_fields} need about {bytes_text(needed)}, more than the "
             f"{bytes_text(memory_limit_bytes)} that may be used.",
             remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_ACTIONS, Remedy.FEWER_OBSERVED),
         )
 
 
-def projection_bytes(n: int, actions: int, *, workers: int) -> int:
-    """Bytes of an evaluation, at most: U, parts of it that tasks hold and return, and small matrices."""
+def projection_bytes(n: int, actions: int, *, fields: int, workers: int) -> int:
+    """Bytes of an evaluation, at most: W, parts of it that tasks hold and return, and small matrices."""
     size = max(-(-n // max(tile_count(n, actions), 1)), -(-n // max(actions, 1)))
     tile = 3 * size * -(-actions * size // max(n, 1))
-    piece = 3 * min(n, piece_rows(actions)) * actions + 2 * actions**2
-    return DOUBLE * (n * actions + AHEAD * workers * max(tile, piece) + SQUARES * actions**2 + 16 * n)
+    rows = min(n, piece_rows(actions))
+    piece = rows * (3 * actions + 2 * fields) + 2 * actions**2
+    columns = n * (12 + 4 * fields)  # residuals, what is missed of them, and one more while they are summed
+    return DOUBLE * (n * actions + AHEAD * workers * max(tile, piece) + SQUARES * actions**2 + columns)
 
 
 def piece_image(

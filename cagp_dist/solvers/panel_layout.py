@@ -8,9 +8,9 @@
     panels        0       1       1       0     0      tiles of one task, on one worker, dealt out in turn
 
 Blocks follow each other in a sweep, and its last one updates only rows that are still to be visited: dealt
-out in turn, solves and updates are shared evenly at every step. Each turn begins one panel further on, so
-that blocks of one colour, every second or fourth, are shared evenly too. What is done with panels is in
-`cagp_dist.solvers.tiles`.
+out in turn, solves and updates are shared evenly at every step. Blocks of one colour, every second or fourth,
+are shared evenly by an odd number of panels; with an even one each turn begins one panel further on, so that
+they are there too. What is done with panels is in `cagp_dist.solvers.tiles`.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,8 @@ class PanelLayout:
         blocks, row_tile = block_ranges(n, block_size), row_tile_size(block_size)
         tiles = block_ranges(n, row_tile)
         panels = max(1, min(panels, len(tiles)))
-        place_of_tile = [((a + a // panels) % panels, a // panels) for a in range(len(tiles))]
+        further = 1 if panels % 2 == 0 else 0
+        place_of_tile = [((a + further * (a // panels)) % panels, a // panels) for a in range(len(tiles))]
         tiles_of_panel: list[list[int]] = [[] for _ in range(panels)]
         for a, (index, _) in enumerate(place_of_tile):
             tiles_of_panel[index].append(a)

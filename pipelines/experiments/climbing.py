@@ -9,7 +9,7 @@ from cagp_dist.likelihood.objective import Objective
 from cagp_dist.likelihood.optimise import LBFGS, OptimiserStep, Stopping, maximise
 
 MARKS = (0, 1, 2, 5, 10, 20, 40, 60, 80, 100)
-"""Steps whose vectors are kept, unless others are asked for."""
+"""Steps whose vectors are kept, beside the last."""
 
 NEVER = Stopping(rise=0.0)
 """Stops where no step rises, and not before."""
@@ -58,15 +58,17 @@ def climb(
     steps: int,
     *,
     bounds: Sequence[tuple[float, float]] | None = None,
-    marks: Sequence[int] = MARKS,
 ) -> Way:
     """Take L-BFGS steps from the start, all of them unless no step rises.
 
-    The vectors after ``marks`` steps are kept, and the last one; ``bounds`` as for `maximise`.
+    The vectors after `MARKS` are kept, and the last one; ``bounds`` as for `maximise`.
     """
-    remembering, vectors, begun = Remembering(objective), {}, time.perf_counter()
+    remembering, begun = Remembering(objective), time.perf_counter()
+    vectors: dict[int, Array] = {}
 
     def reached(step: OptimiserStep) -> None:
+        if vectors and (before := max(vectors)) not in MARKS:
+            del vectors[before]
         vectors[step.step] = remembering.seen[step.value]
         remembering.seen.clear()
 
@@ -78,6 +80,4 @@ def climb(
         stopping=NEVER,
         callback=reached,
     )
-    last = max(vectors)
-    kept = {step: vectors[step] for step in sorted({*marks, last}) if step in vectors}
-    return Way(kept, last, time.perf_counter() - begun)
+    return Way(vectors, max(vectors), time.perf_counter() - begun)

@@ -7,20 +7,23 @@
 For every set FOLDER has ``NAME.csv.gz`` and ``NAME.test_mask.csv.gz``, as for the experiment ``uci``; columns
 and target are standardised by the training cases. The kernel is Matern 3/2 with a lengthscale for each column
 and the mean zero. No noise variance falls below 1e-4, as in GPyTorch, unless asked for: with it no NLL is
-below -3.69. All methods begin at the maximum of the likelihood of 1,000 training cases, those with a
-bound with a noise variance of 0.01 at least, and take L-BFGS steps:
+below -3.69. What takes steps begins at the maximum of the likelihood of 1,000 training cases, with a noise
+variance of 0.01 at least, and takes those of L-BFGS unless said otherwise:
 
 - "subset": no step is taken, and these 1,000 cases alone are conditioned on;
-- "exact": the likelihood of all cases, where these are at most 6,000;
+- "exact": `cagp_dist.fit` by the likelihood of all cases, where these are at most 6,000;
 - "SGPR": the bound of 1,024 inducing points among the cases;
-- "SVGP": as many inducing points, and Adam steps from batches of cases in place of L-BFGS;
-- "CGGP": conjugate gradients in the likelihood, where "exact" is there too: memory is several n x n matrices;
+- "SVGP": as many inducing points, and Adam steps of 0.01 from batches of cases in place of L-BFGS;
+- "CGGP": conjugate gradients in the likelihood, as far as GPyTorch takes them unless told otherwise, where
+  "exact" is there too: memory is several n x n matrices;
 - "ELBO": the bound of 512 block-sparse actions, which are learnt too, and which are then conditioned on;
 - "projected": the same with the likelihood of the projected data in place of the bound.
 
 SVGP and CGGP are those of GPyTorch, and left out where it is not installed (``pip install '.[baselines]'``).
-Scores are of new observations, in units of the target's deviation. Prints two tables, the methods and the way
-of both objectives of actions, draws the latter on the first set, and writes ``learned-actions.zarr``.
+Scores are of new observations, in units of the target's deviation. Steps of "subset", "exact" and "CGGP" are
+evaluations of a likelihood, those of "SVGP" batches; seconds are without the fit to 1,000 cases. Prints two
+tables, the methods and the way of both objectives of actions, draws the latter on the first set, and writes
+``learned-actions.zarr``.
 """
 
 import argparse
@@ -64,6 +67,9 @@ SCORES = ("nll", "rmse", "crps", "coverage")
 LEVEL = 0.95
 METHODS = ("subset", "exact", "SGPR", "SVGP", "CGGP", "ELBO", "projected")
 OF_GPYTORCH = ("SVGP", "CGGP")
+DENSE = ("exact", "CGGP")
+"""Methods that need n x n matrices."""
+
 OBJECTIVES: dict[str, type[Elbo] | type[ProjectedLikelihood]] = {
     "ELBO": Elbo,
     "projected": ProjectedLikelihood,
@@ -123,12 +129,14 @@ class Problem:
         )
 
     def possible(self, chosen: Sequence[str]) -> list[str]:
-        """Those of some methods that these cases and the installed packages allow."""
-        left_out: set[str] = set()
-        if len(self.X) > MOST_EXACT:
-            left_out |= {"exact", "CGGP"}
-        if not gpytorch_models.available():
-            left_out |= set(OF_GPYTORCH)
+        """Those of some methods that the size of these cases allows; says which it does not."""
+        left_out = [name for name in DENSE if name in chosen and len(self.X) > MOST_EXACT]
+        if left_out:
+            print(
+                f"  left out with more than {MOST_EXACT:,} training cases: {', '.join(left_out)} "
+                f"(--cases {MOST_EXACT} takes as many)",
+                flush=True,
+            )
         return [name for name in METHODS if name in chosen and name not in left_out]
 
     def method(self, name: str) -> tuple[float, int, Scored]:
@@ -376,6 +384,11 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
         chosen.epochs = min(chosen.epochs, QUICK_STEPS)
         chosen.splits = min(chosen.splits, 2)
     chosen.sets = available(chosen.data, chosen.sets, SETS)
+    if not gpytorch_models.available() and set(chosen.methods) & set(OF_GPYTORCH):
+        print(gpytorch_models.MISSING, flush=True)
+        chosen.methods = [name for name in chosen.methods if name not in OF_GPYTORCH]
+    if not chosen.methods:
+        command.error("no method is left.")
     return chosen
 
 
@@ -384,8 +397,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = _chosen(arguments)
     actions, inducing = (QUICK_ACTIONS, QUICK_INDUCING) if chosen.quick else (ACTIONS, INDUCING)
     sizes = Sizes(actions, inducing, chosen.steps, chosen.epochs, chosen.least_noise)
-    if not gpytorch_models.available():
-        print(gpytorch_models.MISSING, flush=True)
     found: dict[str, list[Results]] = {}
     with ThreadExecutor() as executor:
         for name in chosen.sets:

@@ -1,14 +1,16 @@
-"""Learnt actions against a few sweeps on the built-in field: at equal products with G, and at equal seconds.
+"""Learnt actions against a few sweeps on the built-in field: products with G, seconds and scores.
 
     python -m pipelines.experiments.learned_on_field [--quick] [--output FOLDER] [--points COUNT]
+        [--targets COUNT]
 
 10,000 points are drawn in proportion to area and observed, 5,000 others predicted; the quadratic mean is
 taken off. The prior is Matern 3/2, fitted to the observed points in blocks of neighbours, and the same for
 all methods but the last, whose hyperparameters are learnt with the actions, on the evidence lower bound.
 
 A product with G stands for n^2 kernel entries: a sweep takes one, the evaluation of the bound and its
-gradient one, and the posterior of actions a half. Seconds are those of learning and solving, without the fit
-in blocks.
+gradient one, and the posterior of actions a half. That of a sweep is with the residual and a column for each
+target, so its seconds grow with the targets; those of learning do not. Seconds are those of learning and
+solving, without the fit in blocks.
 """
 
 import time
@@ -153,9 +155,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, learn, solve, score and print."""
     command = parser(__doc__)
     command.add_argument("--points", type=int, default=POINTS, metavar="COUNT", help="n (%(default)s)")
+    command.add_argument("--targets", type=int, default=TARGETS, metavar="COUNT", help="q (%(default)s)")
     chosen = command.parse_args(arguments)
     count = min(chosen.points, QUICK_POINTS) if chosen.quick else chosen.points
-    data = drawn(count, min(TARGETS, count))
+    targets = min(chosen.targets, QUICK_POINTS) if chosen.quick else chosen.targets
+    data = drawn(count, targets)
     with ThreadExecutor() as executor:
         print_table(HEAD, rows(data, min(ACTIONS, count // 16), executor))
 

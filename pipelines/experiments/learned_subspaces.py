@@ -9,11 +9,12 @@ that of the 64 leading eigenvectors of G, at the hyperparameters of that step: t
 root of the sum of squared principal angles. Beside them stand directions that are not learnt: random ones,
 means of blocks, and the Krylov space in which conjugate gradients move.
 
-Then the variance at the others, with the hyperparameters that were learnt, is taken apart: the mathematical
-part is what the exact posterior has, the computational part what a method adds for what it did not compute.
-64 inducing points among those observed (SGPR) state a variance of their own, and nothing is added.
+Then the variance at the others is taken apart, with the hyperparameters of the likelihood's maximum and with
+those that were learnt: the mathematical part is what the exact posterior has, the computational part what a
+method adds for what it did not compute. 64 inducing points among those observed (SGPR) state a variance of
+their own, and nothing is added. The entries of the learnt actions are in both cases those of the last step.
 
-Prints two tables, draws both, and writes ``learned-subspaces.zarr``.
+Prints two tables, draws both for the hyperparameters that were learnt, and writes ``learned-subspaces.zarr``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,6 +54,7 @@ STEPS, QUICK_STEPS = 100, 10
 JITTER = 1e-8
 DIRECTIONS = ("learnt", "conjugate gradients", "means of blocks", "random")
 LEARNT, CG, FIXED, INDUCING = "learnt", "conjugate gradients", "means of blocks", "inducing points"
+EXACT = "exact"
 METHODS = (LEARNT, CG, FIXED, INDUCING)
 COLOURS = dict(zip((*METHODS, "random"), (ACCENT, "#d9772b", "#2a9168", "#8a63b5", "#777777"), strict=True))
 
@@ -150,18 +152,19 @@ class Learning:
         }
         return {name: grassmann_distance(spans[name], leading) for name in DIRECTIONS}
 
-    def variances(self) -> dict[str, Variances]:
-        """Give mean and variances of each of `METHODS`, with the hyperparameters that were learnt."""
-        kernel, noise = self.prior(self.way.steps)
+    def variances(self, step: int) -> dict[str, Variances]:
+        """Means and variances, exact and of each of `METHODS`, with the hyperparameters of a step."""
+        kernel, noise = self.prior(step)
         prior = cagp.Prior(kernel, noise)
         data, n = self.data, len(self.data.X)
-        exact = cagp.condition(prior, data.X, data.y, data.X_test, solver=cagp.Cholesky()).variance
+        posterior = cagp.condition(prior, data.X, data.y, data.X_test, solver=cagp.Cholesky())
+        exact = posterior.variance
         solvers = {
             LEARNT: cagp.SparseActions(self.actions, values=self.weights(self.way.steps)),
             CG: cagp.ConjugateGradient(self.actions),
             FIXED: cagp.SparseActions(self.actions, values=np.ones(n), tuned=False),
         }
-        found = {}
+        found = {EXACT: Variances(posterior.mean, exact, exact)}
         for name, solver in solvers.items():
             posterior = cagp.condition(
                 prior, data.X, data.y, data.X_test, solver=solver, executor=self._executor
@@ -210,12 +213,17 @@ def distance_rows(distances: dict[int, dict[str, float]], learning: Learning) ->
         )
 
 
-def variance_rows(variances: dict[str, Variances], data: Data, noise: float) -> Iterator[tuple[str, ...]]:
-    """Parts of the variance, averaged over the others, and scores."""
-    for name, found in variances.items():
+def variance_rows(
+    variances: dict[int, dict[str, Variances]], learning: Learning
+) -> Iterator[tuple[str, ...]]:
+    """Parts of the variance, averaged over the others, and scores, with the hyperparameters of some steps."""
+    data = learning.data
+    for step, name in ((step, name) for step, methods in variances.items() for name in methods):
+        found, noise = variances[step][name], learning.prior(step)[1]
         deviation = np.sqrt(found.combined + noise)
         errors = data.y_test - found.mean
         yield (
+            str(step),
             name,
             f"{found.mathematical.mean():.2f}",
             f"{found.combined.mean() - found.mathematical.mean():+.2f}",
@@ -285,25 +293,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ThreadExecutor() as executor:
         learning = Learning(data, actions, steps, executor)
         distances = {step: learning.distances(step) for step in learning.way.vectors}
-        variances = learning.variances()
-    noise = learning.prior(learning.way.steps)[1]
+        variances = {step: learning.variances(step) for step in (0, learning.way.steps)}
     print_table(
         ("step", "lengthscale", "variance", "noise variance", *DIRECTIONS), distance_rows(distances, learning)
     )
     print_table(
-        ("method", "mathematical variance", "added", "RMSE [K]", "NLL", "std of z"),
-        variance_rows(variances, data, noise),
+        (
+            "hyperparameters of step",
+            "method",
+            "mathematical variance",
+            "added",
+            "RMSE [K]",
+            "NLL",
+            "std of z",
+        ),
+        variance_rows(variances, learning),
     )
+    last = variances[learning.way.steps]
     with drawn(chosen.output / "learned-subspaces.png", width_inches=11.0, height_inches=2.8) as figure:
         first, *others = figure.subplots(1, 1 + len(METHODS), width_ratios=[1.6, *[1.0] * len(METHODS)])
         draw_distances(first, distances)
         there = np.isclose(data.latitude, TRANSECT)
-        top = 1.05 * np.sqrt(max(found.combined[there].max() for found in variances.values()))
-        for axes, (name, found) in zip(others, variances.items(), strict=True):
+        top = 1.05 * np.sqrt(max(found.combined[there].max() for found in last.values()))
+        for axes, name in zip(others, METHODS, strict=True):
+            found = last[name]
             draw_variances(axes, name, Variances(*(values[there] for values in found)), data.longitude[there])
             axes.set_ylim(0.0, top)
         others[0].set_ylabel("standard deviation [K]")
-    save(chosen.output / "learned-subspaces.zarr", dataset(distances, variances, data))
+    save(chosen.output / "learned-subspaces.zarr", dataset(distances, last, data))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,22 @@ def test_without_steps_the_exact_posterior_of_the_start_is_there(models, data):
     assert (found.noise_variance, found.steps) == (pytest.approx(NOISE, rel=1e-6), 0)
 
 
+def test_conjugate_gradients_take_the_place_of_factors(models, data):
+    """As with many cases; below 800 GPyTorch would factor. To its tolerance, a relative residual of 0.01."""
+    from linear_operator.settings import max_cholesky_size
+
+    X, y, X_test, _ = data
+    best = cagp.fit(cagp.Matern32, X, y, mean=0.0, method="dense", anisotropic=True).prior
+    exact = cagp.condition(best, X, y, X_test, solver=cagp.Cholesky())
+    with max_cholesky_size(0):
+        found = models.cggp(X, y, X_test, (best.kernel, best.noise_number), steps=0)
+        learnt = models.cggp(X, y, X_test, (cagp.Matern32((1.0, 1.0), 1.0), 0.5), steps=40)
+    for of, within in ((found, 0.05), (learnt, 0.2)):
+        assert np.isfinite(of.variance).all()
+        assert (of.variance > 0.0).all()
+        assert root_mean_square(of.mean - exact.mean) < within * root_mean_square(exact.mean)
+
+
 def test_steps_of_conjugate_gradients_raise_the_likelihood(models, data):
     X, y, X_test, _ = data
     start = cagp.Matern32((1.0, 1.0), 1.0), 0.5
@@ -80,9 +96,19 @@ def test_its_bound_of_inducing_points_is_ours(models, data):
     np.testing.assert_allclose(models.sgpr(X, y, (KERNEL, NOISE), inducing=X[::3])(), value, rtol=1e-4)
 
 
-def test_where_it_is_not_installed_that_is_said(monkeypatch):
-    models = script("gpytorch_models")
+def test_where_it_is_not_installed_that_is_said(monkeypatch, regression_set, tmp_path, capsys):
+    learned = script("learned_actions")
     monkeypatch.setitem(sys.modules, "gpytorch", None)
-    monkeypatch.setattr(models, "find_spec", lambda name: None)
-    assert not models.available()
-    assert "pip install '.[baselines]'" in models.MISSING
+    monkeypatch.setattr(learned.gpytorch_models, "find_spec", lambda name: None)
+    given = ["--quick", "--data", str(regression_set), "--sets", "concrete", "--output", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        learned.main([*given, "--methods", "SVGP"])
+    printed = capsys.readouterr()
+    assert "pip install '.[baselines]'" in printed.out
+    assert "no method is left" in printed.err
+    learned.main([*given, "--methods", "subset", "SVGP"])
+    printed = capsys.readouterr().out
+    assert "pip install '.[baselines]'" in printed
+    assert "subset: NLL" in printed
+    learned.main([*given, "--methods", "subset"])  # it was not asked for
+    assert "pip install" not in capsys.readouterr().out

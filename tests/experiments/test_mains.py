@@ -113,6 +113,7 @@ def test_learnt_actions_are_compared_with_leading_eigenvectors(tmp_path, capsys)
     assert (distances > 0.0).all()
     assert (distances < np.sqrt(subspaces.QUICK_ACTIONS) * np.pi / 2).all()
     added = saved.combined_variance - saved.mathematical_variance
+    assert not added.sel({"method": "exact"}).any()
     for method in ("learnt", "conjugate gradients", "means of blocks"):  # what was not computed is counted
         assert (added.sel({"method": method}) > -1e-8).all()
     assert (

@@ -8,23 +8,13 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
+from cagp_dist.likelihood.elbo import Elbo
+from cagp_dist.likelihood.projected_data import ProjectedData
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import SerialExecutor
+from cagp_dist.solvers.block_sparse import BlockLayout
 
 from .scripts import FIGURE_BYTES, printed_rows, script
-
-
-@pytest.fixture(scope="module")
-def regression_set(tmp_path_factory):
-    """A set of 120 cases, one column constant, written as those of the collection are."""
-    folder, generator = tmp_path_factory.mktemp("uci"), np.random.default_rng(0)
-    X = np.column_stack([generator.uniform(-3.0, 3.0, (120, 2)), np.full(120, 7.0)])
-    y = 50.0 + 4.0 * np.sin(X[:, 0]) + X[:, 1] + 0.1 * generator.standard_normal(120)
-    held_out = (np.arange(120)[:, None] + np.arange(3)) % 4 == 0
-    for name, rows in (("concrete", np.column_stack([X, y])), ("concrete.test_mask", 1 * held_out)):
-        with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
-            np.savetxt(file, rows, delimiter=",")
-    return folder
 
 
 def test_cases_are_standardised_by_the_training_cases(regression_set):
@@ -101,6 +91,19 @@ def test_methods_can_be_chosen_and_a_figure_needs_an_objective(regression_set, t
     assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
 
 
+def test_methods_that_need_too_much_memory_are_left_out_and_that_is_said(
+    regression_set, tmp_path, capsys, monkeypatch
+):
+    learned = script("learned_actions")
+    monkeypatch.setattr(learned, "MOST_EXACT", 50)
+    given = ["--quick", "--data", str(regression_set), "--sets", "concrete", "--output", str(tmp_path)]
+    learned.main([*given, "--methods", "subset", "exact"])
+    printed = capsys.readouterr().out
+    assert "left out with more than 50 training cases: exact (--cases 50 takes as many)" in printed
+    learned.main([*given, "--methods", "exact", "--cases", "50"])
+    assert "left out" not in capsys.readouterr().out
+
+
 def test_the_way_of_learnt_actions_begins_with_means_of_blocks_and_climbs(regression_set):
     learned = script("learned_actions")
     cases = script("uci").Cases.read(regression_set, "concrete", split=0, train=60, test=20)
@@ -109,6 +112,17 @@ def test_the_way_of_learnt_actions_begins_with_means_of_blocks_and_climbs(regres
     assert list(way.vectors) == [0, 1, 2, 4]
     assert (way.steps, way.end.shape) == (4, (4 + 60,))
     np.testing.assert_array_equal(way.vectors[0][4:], 1.0)
+    data = ProjectedData(
+        cagp.Matern32,
+        problem.X,
+        problem.y[:, None],
+        layout=BlockLayout.of(problem.X, 8),
+        executor=SerialExecutor(),
+        memory_limit_bytes=2**30,
+        anisotropic=True,
+    )
+    bounds = [Elbo(data)(vector)[0] for vector in way.vectors.values()]
+    assert (np.diff(bounds) > 0.0).all()
     kernel = cagp.Matern32(tuple(np.exp(way.end[:2]).tolist()), float(np.exp(way.end[2])))
     solver = cagp.SparseActions(8, values=way.end[4:])
     found = cagp.condition(

@@ -7,9 +7,12 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.optimise import maximise
+from cagp_dist.likelihood.projected_data import ProjectedData
 from cagp_dist.likelihood.result import FitStatus
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.solvers.block_sparse import BlockLayout
 from cagp_dist.store.checkpoints import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -173,17 +176,28 @@ def test_parts_of_one_family_come_with_the_shortest_lengthscale_first(monkeypatc
 
 def test_the_count_of_evaluations_does_not_depend_on_where_a_search_was_cut_off(smooth, tmp_path):
     X, y, _, found = smooth
-    for _ in range(2):
+    told = []
+
+    def cut(progress):
+        told.append(progress.points)
+        if told.count(len(X)) == cut_after:  # steps of the bound, not of the starts on fewer points
+            raise KeyboardInterrupt
+
+    settings = {"mean": 0.0, "method": "elbo", "actions": ACTIONS}
+    remaining = []
+    for cut_after in (3, 8):
+        told.clear()
+        checkpoints = Checkpoints(tmp_path / str(cut_after), seconds=0.0)
+        with pytest.raises(KeyboardInterrupt):
+            cagp.fit(cagp.SquaredExponential, X, y, **settings, checkpoints=checkpoints, progress=cut)
+        further = []
         again = cagp.fit(
-            cagp.SquaredExponential,
-            X,
-            y,
-            mean=0.0,
-            method="elbo",
-            actions=ACTIONS,
-            checkpoints=Checkpoints(tmp_path, seconds=0.0),
+            cagp.SquaredExponential, X, y, **settings, checkpoints=checkpoints, progress=further.append
         )
         assert again.evaluations == found.evaluations
+        remaining.append(len(further))
+        np.testing.assert_array_equal(logarithms(again), logarithms(found))
+    assert remaining[1] == remaining[0] - 5  # it goes on where it was
 
 
 def test_what_does_not_fit_is_refused_before_any_work():
@@ -200,14 +214,29 @@ def test_what_does_not_fit_is_refused_before_any_work():
 
 
 def test_several_fields_share_the_parameters():
-    X, first = drawn(cagp.SquaredExponential(0.5, 2.0), n=200)
-    _, second = drawn(cagp.SquaredExponential(0.5, 2.0), n=200, seed=0)
-    one, two = (
-        cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, method="elbo", actions=40, starts=1)
-        for y in (first, np.stack([first, second], axis=1))
-    )
-    assert two.bound.value == pytest.approx(2.0 * one.bound.value, rel=2e-3)
-    np.testing.assert_allclose(logarithms(two), logarithms(one), atol=0.05)
+    kernel = cagp.SquaredExponential(0.5, 2.0)
+    X, first = drawn(kernel, n=200)
+    covariance = kernel(X, X) + 0.1 * np.eye(200)
+    second = np.linalg.cholesky(covariance) @ np.random.default_rng(1).normal(size=200)
+    y = np.stack([first, second], axis=1)
+    both = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, method="elbo", actions=40, starts=1)
+    exact = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, method="dense")
+    np.testing.assert_allclose(logarithms(both), logarithms(exact), atol=0.05)
+    vector = np.concatenate([logarithms(both), both.bound.weights])
+    seen = [
+        ProjectedData(
+            cagp.SquaredExponential,
+            X,
+            field[:, None],
+            layout=BlockLayout.of(X, 40),
+            executor=SerialExecutor(),
+            memory_limit_bytes=2**30,
+        )
+        for field in y.T
+    ]
+    apart = [Elbo(each)(vector)[0] for each in seen]
+    assert both.bound.value == pytest.approx(sum(apart), rel=1e-9)
+    assert abs(apart[0] - apart[1]) > 1.0  # they are not the same field
 
 
 @pytest.mark.parametrize(

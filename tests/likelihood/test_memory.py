@@ -65,15 +65,19 @@ def test_pathwise(fields, monkeypatch, peak_bytes):
     assert bound / 4 < peak_bytes(make) < bound
 
 
-@pytest.mark.parametrize(("n", "actions"), [(6000, 300), (5000, 20), (500, 500), (9000, 2)])
-def test_block_sparse_actions(n, actions, traced):
+@pytest.mark.parametrize(
+    ("n", "actions", "fields"),
+    [(6000, 300, 1), (5000, 20, 1), (500, 500, 1), (9000, 2, 1), (9000, 2, 60), (3000, 100, 400)],
+)
+def test_block_sparse_actions(n, actions, fields, traced):
     rng = np.random.default_rng(0)
-    X, residuals = rng.uniform(size=(n, 3)), rng.normal(size=(n, 1))
+    X, residuals = rng.uniform(size=(n, 3)), rng.normal(size=(n, fields))
     layout = BlockLayout.of(X, actions)
     data = ProjectedData(
         cagp.Matern32, X, residuals, layout=layout, executor=SerialExecutor(), memory_limit_bytes=LIMIT
     )
     objective, vector = Elbo(data), np.concatenate([np.log([0.5, 1.0, 0.1]), layout.draw(0)])
     objective(vector)  # compiles, imports
-    bound, peak = projection_bytes(n, actions, workers=1), traced(lambda: objective(vector))[1]
+    bound = projection_bytes(n, actions, fields=fields, workers=1)
+    peak = traced(lambda: objective(vector))[1]
     assert bound / 5 < peak < bound

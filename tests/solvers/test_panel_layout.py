@@ -81,6 +81,16 @@ def test_blocks_of_a_colour_are_shared_evenly(workers, colours):
             assert max(of_colour) <= np.mean(of_colour) + (2 if workers == 3 else 1)
 
 
+@pytest.mark.parametrize("panels", [3, 5, 7, 9])
+@pytest.mark.parametrize("colours", [2, 4])
+def test_blocks_of_a_colour_are_shared_evenly_by_an_odd_number_of_panels(panels, colours):
+    """It has no divisor in common with the number of colours: dealt out in turn, nobody has two more."""
+    layout = PanelLayout.of(400 * 63, block_size=400, panels=panels)
+    for colour in range(colours):
+        of_colour = np.bincount(layout.panel_of_block[colour::colours], minlength=panels)
+        assert np.ptp(of_colour) <= 1
+
+
 class Saved:
     """Panels as a checkpoint has them, the rows that were read, and how often."""
 
