@@ -52,7 +52,9 @@ def test_files_that_pages_mention_exist():
         for name in re.findall(r"\b((?:tests|docs|deploy)/[\w./-]*\w)", text):
             assert (root / name).exists(), f"{page.name}: {name}"
         for module in re.findall(r"python -m (pipelines(?:\.\w+)*)", text):
-            assert (root / (module.replace(".", "/") + ".py")).exists(), f"{page.name}: {module}"
+            folder = root / module.replace(".", "/")
+            runs = [folder.with_suffix(".py"), folder / "__main__.py"]
+            assert any(file.is_file() for file in runs), f"{page.name}: {module}"
 
 
 def test_names_that_pages_mention_exist():
