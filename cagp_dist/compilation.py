@@ -35,6 +35,27 @@ def compilation_watched(say: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+class NotKeptError(Exception):
+    """A function would have had to be compiled."""
+
+
+@contextmanager
+def only_what_is_kept() -> Iterator[None]:
+    """Load what is on disk; raise `NotKeptError` where a function would be compiled instead."""
+    with numba.core.event.install_listener("numba:compile", _Refusing()):
+        yield
+
+
+class _Refusing(numba.core.event.Listener):
+    """Allows no compilation to begin."""
+
+    def on_start(self, event: numba.core.event.Event) -> None:
+        raise NotKeptError(str(event.data))
+
+    def on_end(self, event: numba.core.event.Event) -> None:
+        """Nothing was begun."""
+
+
 class _Once(numba.core.event.Listener):
     """Calls back at the first event it hears of."""
 

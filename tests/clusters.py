@@ -23,7 +23,12 @@ def local_cluster(workers: int) -> Iterator[Client]:
     in its turn it gives up the nanny.
     """
     with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
+        dask.config.set(
+            {
+                "distributed.deploy.lost-worker-timeout": "1 day",
+                "distributed.worker.preload": ["cagp_dist.preload"],
+            }
+        ),
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,

@@ -67,6 +67,9 @@ POLL_SECONDS = 0.5
 REPLACE_SECONDS = "1s"
 """How long after a worker has gone its job is replaced."""
 
+PRELOAD = "cagp_dist.preload"
+"""Module that makes a worker ready before it takes tasks."""
+
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -190,7 +193,7 @@ def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadline
 
 
 def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str]:
-    """Give the options of a worker: it takes leave before its walltime is over, and has no dashboard.
+    """Give the options of a worker: ready when it begins, gone before its walltime is over, no dashboard.
 
     Parameters
     ----------
@@ -201,7 +204,8 @@ def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str
     """
     configured = settings.get("worker-extra-args") or []
     assert isinstance(configured, list)
-    given = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", *map(str, configured)]
+    given = ["--preload", PRELOAD, "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+    given += map(str, configured)
     walltime = walltime_seconds(str(settings.get("walltime")), unit_seconds)
     if walltime is None or "--lifetime" in given:
         return given

@@ -160,12 +160,12 @@ def test_workers_leave_before_their_walltime_and_not_all_at_once(walltime):
 
 
 def test_options_of_a_worker():
-    loopback = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+    always = ["--preload", "cagp_dist.preload", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
     given = worker_arguments({"walltime": "01:00:00", "worker-extra-args": ["--resources", "GPU=1"]}, 60)
-    assert given == [*loopback, "--resources", "GPU=1", "--lifetime", "3060s", "--lifetime-stagger", "360s"]
-    assert worker_arguments({"walltime": None}, 60) == loopback
+    assert given == [*always, "--resources", "GPU=1", "--lifetime", "3060s", "--lifetime-stagger", "360s"]
+    assert worker_arguments({"walltime": None}, 60) == always
     own = ["--lifetime", "8s"]
-    assert worker_arguments({"walltime": "01:00:00", "worker-extra-args": own}, 60) == [*loopback, *own]
+    assert worker_arguments({"walltime": "01:00:00", "worker-extra-args": own}, 60) == [*always, *own]
 
 
 PBS_SCRIPT = """#!/usr/bin/env bash
@@ -181,8 +181,8 @@ export OPENBLAS_NUM_THREADS=1
 export NUMBA_NUM_THREADS=1
 module load python
 PYTHON -m distributed.cli.dask_worker tls://ADDRESS --name dummy-name --nthreads 1 --memory-limit 2.00GiB \
---nanny --death-timeout 60 --no-dashboard --dashboard-address 127.0.0.1:0 --lifetime 6300s \
---lifetime-stagger 600s --protocol tls:// --tls-ca-file PEM --tls-cert PEM --tls-key PEM
+--nanny --death-timeout 60 --preload cagp_dist.preload --no-dashboard --dashboard-address 127.0.0.1:0 \
+--lifetime 6300s --lifetime-stagger 600s --protocol tls:// --tls-ca-file PEM --tls-cert PEM --tls-key PEM
 """
 
 

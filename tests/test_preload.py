@@ -1,0 +1,58 @@
+"""What a Dask worker loads before it takes tasks."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+import cagp_dist as cagp
+from cagp_dist.gram.tiled import rows_product
+
+from .clusters import local_cluster
+
+PROGRAM = """
+from cagp_dist.preload import dask_setup
+dask_setup(None)
+from cagp_dist.compiled import add_product
+print(len(add_product.signatures), sum(add_product.stats.cache_misses.values()))
+"""
+
+
+def loaded(**environment: str) -> list[int]:
+    """Versions of a function that a new process has after the preload, and how many it compiled itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=os.environ | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [int(number) for number in done.stdout.split()]
+
+
+def compile_here() -> None:
+    rows_product(cagp.Matern32(1.0).parameters, np.zeros((3, 2)), np.zeros((3, 2)), np.zeros((2, 2)), 2)
+
+
+def test_compiled_code_that_is_on_disk_is_loaded():
+    compile_here()
+    assert loaded() == [1, 0]
+
+
+def test_nothing_is_compiled(tmp_path):
+    assert loaded(NUMBA_CACHE_DIR=str(tmp_path)) == [0, 0]
+    assert not [path for path in tmp_path.rglob("*") if path.suffix == ".nbc"]
+
+
+def versions() -> int:
+    from cagp_dist.compiled import add_product
+
+    return len(add_product.signatures)
+
+
+def test_a_new_worker_is_ready():
+    compile_here()
+    with local_cluster(1) as client:
+        client.wait_for_workers(1)
+        assert list(client.run(versions).values()) == [1]
