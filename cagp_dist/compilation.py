@@ -40,8 +40,8 @@ class NotKeptError(Exception):
 
 
 @contextmanager
-def only_what_is_kept() -> Iterator[None]:
-    """Load what is on disk; raise `NotKeptError` where a function would be compiled instead."""
+def no_compilation() -> Iterator[None]:
+    """Let functions be loaded from disk; raise `NotKeptError` where one would be compiled, by any thread."""
     with numba.core.event.install_listener("numba:compile", _Refusing()):
         yield
 

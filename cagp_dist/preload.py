@@ -6,6 +6,8 @@ its place, all workers do.
 """
 
 import contextlib
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -21,20 +23,24 @@ def dask_setup(worker: object) -> None:
     worker : distributed.Worker
         Is not looked at.
     """
-    from cagp_dist.compilation import NotKeptError, only_what_is_kept
+    from cagp_dist.compilation import NotKeptError, no_compilation
 
-    with only_what_is_kept(), contextlib.suppress(NotKeptError):
-        _touch()
+    for evaluate in ways_of_evaluation():
+        with no_compilation(), contextlib.suppress(NotKeptError):
+            evaluate()
 
 
-def _touch() -> None:
-    """Evaluate a few entries by each way that tasks take, for a kernel with one lengthscale."""
+def ways_of_evaluation() -> list[Callable[[], object]]:
+    """Evaluate two points by each way that tasks take, for a kernel with one lengthscale."""
     from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product
     from cagp_dist.kernels import Matern32
     from cagp_dist.solvers import projected_tiles, recurrence_tiles, tile_tasks, tiles  # noqa: F401
 
     kernel, points = Matern32(1.0).parameters, np.zeros((3, 2))
-    kernel_panel(kernel, points, points)
-    for columns in (1, 2):
-        rows_product(kernel, points, points, np.zeros((2, columns)), 2)
-    lower_strip_product(kernel, points, np.zeros(2), [(0, 1), (1, 2)], (0, 2))
+    column, columns = np.zeros((2, 1)), np.zeros((2, 2))
+    return [
+        partial(kernel_panel, kernel, points, points),
+        partial(rows_product, kernel, points, points, columns, 2),
+        partial(rows_product, kernel, points, points, column, 2),
+        partial(lower_strip_product, kernel, points, column[:, 0], [(0, 1), (1, 2)], (0, 2)),
+    ]

@@ -5,7 +5,7 @@ For actions S (n, i), T fields b (n, T), ``G = K + noise I`` and::
     M = S'G S = L L',   H = S'S,   W = K S L^-T,   w = L^-1 S'b,   r = b - W w
     N = I - noise L^-1 H L^-T
 
-the evidence lower bound of the computation-aware posterior [Wenger et al. 2024, eq. 11; math 9] is
+the evidence lower bound of the computation-aware posterior [Wenger et al. 2024, eq. 11; math 11] is
 
     -2 ELBO = (|r|^2 + T (tr(K) - |W|^2)) / noise + T (n - i) log noise + n T log 2 pi
               + tr(w'N w) - T tr(N) + T log|M| - T log|H|

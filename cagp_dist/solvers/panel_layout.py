@@ -10,7 +10,8 @@
 Blocks follow each other in a sweep, and its last one updates only rows that are still to be visited: dealt
 out in turn, solves and updates are shared evenly at every step. Blocks of one colour, every second or fourth,
 are shared evenly by an odd number of panels; with an even one each turn begins one panel further on, so that
-they are there too. What is done with panels is in `cagp_dist.solvers.tiles`.
+they are by four panels or more, or nearly so. Each of two panels has every other block, and whole colours of
+four. What is done with panels is in `cagp_dist.solvers.tiles`.
 """
 
 from collections.abc import Sequence

@@ -260,7 +260,8 @@ def split_results(cases: Cases, chosen: Sequence[str], sizes: Sizes, executor: E
         else:
             seconds, steps, scored = problem.method(name)
         found.methods[name] = seconds, steps, scored
-        print(f"  {name}: NLL {scored.scores[0]:.3f}, {steps:,} steps, {seconds:.0f} s", flush=True)
+        value, error = scored.scores[:2]
+        print(f"  {name}: NLL {value:.3f}, RMSE {error:.3f}, {steps:,} steps, {seconds:.0f} s", flush=True)
     return found
 
 

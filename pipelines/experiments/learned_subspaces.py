@@ -1,4 +1,4 @@
-"""What learnt actions look at: their distance to the leading eigenvectors, and the parts of the variance.
+"""The subspace of learnt actions: their distance to the leading eigenvectors, and the parts of the variance.
 
     python -m pipelines.experiments.learned_subspaces [--quick] [--output FOLDER]
 

@@ -62,7 +62,7 @@ def tiles_of_workers(workers, tiles):
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
 def test_what_is_left_of_a_sweep_is_shared_evenly(workers):
-    """Of two panels each, at most two tiles more than the fewest; four among three workers."""
+    """Of two panels each, at most three tiles more than the fewest; four among three workers."""
     for tiles in (64, 98):
         shares = tiles_of_workers(workers, tiles)
         for first in range(tiles):
