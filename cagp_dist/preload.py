@@ -1,8 +1,8 @@
 """Makes a Dask worker ready before it takes tasks: ``dask worker --preload cagp_dist.preload``.
 
-The first task of a worker otherwise imports the package and loads compiled code, a second or two in which
-everything that depends on it waits. Where a worker was lost in the middle of a solve and another one takes
-its place, all workers do.
+Otherwise the first task of a worker imports the package and loads compiled code, which takes a second or two.
+Where another worker has been lost in the middle of a solve, and this one takes its place, all others soon
+wait for that task.
 """
 
 import contextlib
@@ -31,7 +31,8 @@ def dask_setup(worker: object) -> None:
 
 
 def ways_of_evaluation() -> list[Callable[[], object]]:
-    """Evaluate two points by each way that tasks take, for a kernel with one lengthscale."""
+    """Give functions that evaluate a kernel with one lengthscale at two points, by each way that tasks take."""
+    # what solvers send to workers is in these modules
     from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product
     from cagp_dist.kernels import Matern32
     from cagp_dist.solvers import projected_tiles, recurrence_tiles, tile_tasks, tiles  # noqa: F401
