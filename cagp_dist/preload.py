@@ -31,7 +31,7 @@ def dask_setup(worker: object) -> None:
 
 
 def ways_of_evaluation() -> list[Callable[[], object]]:
-    """Give functions that evaluate a kernel with one lengthscale at two points, by each way that tasks take."""
+    """Give functions that evaluate a kernel with one lengthscale at two points, by all ways of tasks."""
     # what solvers send to workers is in these modules
     from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product
     from cagp_dist.kernels import Matern32
