@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.objective import Objective
-from cagp_dist.likelihood.optimise import LBFGS, OptimiserStep, Stopping, maximise
+from cagp_dist.likelihood.optimise import Optimiser, OptimiserStep, Stopping, maximise
 
-MARKS = (0, 1, 2, 5, 10, 20, 40, 60, 80, 100)
+MARKS = (0, 1, 2, 5, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000)
 """Steps whose vectors are kept, beside the last."""
 
 NEVER = Stopping(rise=0.0)
@@ -55,11 +55,11 @@ class Remembering:
 def climb(
     objective: Objective,
     start: Array,
-    steps: int,
+    optimiser: Optimiser,
     *,
     bounds: Sequence[tuple[float, float]] | None = None,
 ) -> Way:
-    """Take L-BFGS steps from the start, all of them unless no step rises.
+    """Take the steps of an optimiser from the start, all of them unless no step of L-BFGS rises.
 
     The vectors after `MARKS` are kept, and the last one; ``bounds`` as for `maximise`.
     """
@@ -75,7 +75,7 @@ def climb(
     maximise(
         remembering,
         start,
-        optimiser=LBFGS(steps=steps),
+        optimiser=optimiser,
         bounds=bounds,
         stopping=NEVER,
         callback=reached,

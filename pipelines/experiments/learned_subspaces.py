@@ -30,6 +30,7 @@ from cagp_dist.calibration.scores import nll, rmse
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.inducing import inducing_points
+from cagp_dist.likelihood.optimise import LBFGS
 from cagp_dist.likelihood.projected_data import ProjectedData
 from cagp_dist.likelihood.sgpr import Sgpr
 from cagp_dist.memory import available_bytes
@@ -128,7 +129,7 @@ class Learning:
         )
         self._hyperparameters = seen.hyperparameters
         first = self._hyperparameters.write(start.kernel, start.noise_number)
-        self.way: Way = climb(Elbo(seen), np.concatenate([first, np.ones(len(data.X))]), steps)
+        self.way: Way = climb(Elbo(seen), np.concatenate([first, np.ones(len(data.X))]), LBFGS(steps=steps))
 
     def prior(self, step: int) -> tuple[Kernel, float]:
         """Kernel and noise variance after so many steps."""

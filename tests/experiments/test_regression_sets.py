@@ -55,7 +55,7 @@ def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
 def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
     learned = script("learned_actions")
     given = ["--quick", "--data", str(regression_set), "--sets", "concrete", "--output", str(tmp_path)]
-    learned.main(given)
+    learned.main([*given, "--methods", *learned.METHODS])
     printed = capsys.readouterr().out
     head, *rows = printed_rows(printed)
     there = [row[1] for row in rows if len(row) == len(head)]
@@ -71,7 +71,9 @@ def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
         subset, exact = saved[score].sel({"method": ["subset", "exact"]}).values.T
         np.testing.assert_array_equal(subset, exact)
     # The target has deviation 1, the noise in it 0.03.
-    assert (saved.rmse.sel({"method": ["exact", "SGPR", "ELBO", "projected"]}) < 0.1).all()
+    assert (
+        saved.rmse.sel({"method": ["exact", "SGPR", "ELBO", "projected", "wrong-determinant"]}) < 0.1
+    ).all()
     assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
 
 
@@ -102,6 +104,23 @@ def test_methods_that_need_too_much_memory_are_left_out_and_that_is_said(
     assert "left out with more than 50 training cases: exact (--cases 50 takes as many)" in printed
     learned.main([*given, "--methods", "exact", "--cases", "50"])
     assert "left out" not in capsys.readouterr().out
+
+
+def test_adam_takes_the_place_of_the_other_search(regression_set, tmp_path, capsys):
+    """All of its steps are taken, the first as long as the rate in every entry; L-BFGS goes elsewhere."""
+    learned = script("learned_actions")
+    cases = script("uci").Cases.read(regression_set, "concrete", split=0, train=60, test=20)
+    problem = learned.Problem(cases, learned.Sizes(8, 8, 4, 1, learning_rate=0.05), SerialExecutor())
+    way, _ = problem.learnt("ELBO")
+    assert way.steps == 4
+    first = np.abs(way.vectors[1] - way.vectors[0])
+    np.testing.assert_allclose(first[4:], 0.05, rtol=1e-3)  # but for epsilon beside small gradients
+    other, _ = learned.Problem(cases, learned.Sizes(8, 8, 4, 1), SerialExecutor()).learnt("ELBO")
+    assert np.abs(other.vectors[1] - way.vectors[1]).max() > 0.01
+    given = ["--quick", "--data", str(regression_set), "--sets", "concrete", "--output", str(tmp_path)]
+    learned.main([*given, "--methods", "ELBO", "--adam", "0.1"])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    assert [row[1] for row in rows if len(row) == len(head)] == ["ELBO"]
 
 
 def test_the_way_of_learnt_actions_begins_with_means_of_blocks_and_climbs(regression_set):
