@@ -46,7 +46,11 @@ def test_without_steps_the_exact_posterior_of_the_start_is_there(models, data):
 
 
 def test_conjugate_gradients_take_the_place_of_factors(models, data):
-    """As with many cases; below 800 GPyTorch would factor. To its tolerance, a relative residual of 0.01."""
+    """As with many cases; below 800 GPyTorch would factor.
+
+    It predicts to a relative residual of 0.01, and takes its steps to one of 1 with sampled derivatives: the
+    means differ by 0.5 and 3 % here.
+    """
     from linear_operator.settings import max_cholesky_size
 
     X, y, X_test, _ = data
@@ -55,33 +59,37 @@ def test_conjugate_gradients_take_the_place_of_factors(models, data):
     with max_cholesky_size(0):
         found = models.cggp(X, y, X_test, (best.kernel, best.noise_number), steps=0)
         learnt = models.cggp(X, y, X_test, (cagp.Matern32((1.0, 1.0), 1.0), 0.5), steps=40)
-    for of, within in ((found, 0.05), (learnt, 0.2)):
+    for of, within in ((found, 0.02), (learnt, 0.1)):
         assert np.isfinite(of.variance).all()
         assert (of.variance > 0.0).all()
         assert root_mean_square(of.mean - exact.mean) < within * root_mean_square(exact.mean)
 
 
 def test_steps_of_conjugate_gradients_raise_the_likelihood(models, data):
+    """60 cases are factored: the maximum is that of the exact likelihood, to 3e-6 after forty steps."""
     X, y, X_test, _ = data
     start = cagp.Matern32((1.0, 1.0), 1.0), 0.5
     found = models.cggp(X, y, X_test, start, steps=40)
     best = cagp.fit(cagp.Matern32, X, y, mean=0.0, method="dense", anisotropic=True).prior
     assert found.steps > 0
-    assert abs(np.log(found.noise_variance / best.noise_number)) < 0.1
+    assert abs(np.log(found.noise_variance / best.noise_number)) < 1e-3
     exact = cagp.condition(best, X, y, X_test, solver=cagp.Cholesky())
-    assert root_mean_square(found.mean - exact.mean) < 0.1 * root_mean_square(exact.mean)
+    assert root_mean_square(found.mean - exact.mean) < 1e-3 * root_mean_square(exact.mean)
 
 
 def test_with_all_points_inducing_the_variational_posterior_comes_near_the_exact_one(models, data):
+    """400 steps are not quite at the end, and move hyperparameters too: 3 % of the error and 10 % of the
+    variance are between them here."""
     X, y, X_test, y_test = data
     found = models.svgp(X, y, X_test, (KERNEL, NOISE), inducing=X, epochs=400, rate=0.02)
     exact = cagp.condition(cagp.Prior(KERNEL, NOISE), X, y, X_test, solver=cagp.Cholesky())
     assert found.steps == 400  # one batch has them all
     assert root_mean_square(found.mean - y_test) < 1.2 * root_mean_square(exact.mean - y_test)
-    assert 0.5 < np.mean(found.variance) / np.mean(exact.variance) < 2.0
+    assert 0.75 < np.mean(found.variance) / np.mean(exact.variance) < 1.33
 
 
 def test_its_bound_of_inducing_points_is_ours(models, data):
+    """But for what GPyTorch adds to the diagonal of the inducing points' matrix: 1e-8 of the bound here."""
     X, y, *_ = data
     bound = Sgpr(
         cagp.Matern32,
@@ -93,7 +101,7 @@ def test_its_bound_of_inducing_points_is_ours(models, data):
         anisotropic=True,
     )
     value, _ = bound(bound.vector(KERNEL, NOISE))
-    np.testing.assert_allclose(models.sgpr(X, y, (KERNEL, NOISE), inducing=X[::3])(), value, rtol=1e-4)
+    np.testing.assert_allclose(models.sgpr(X, y, (KERNEL, NOISE), inducing=X[::3])(), value, rtol=1e-6)
 
 
 def test_where_it_is_not_installed_that_is_said(monkeypatch, regression_set, tmp_path, capsys):
