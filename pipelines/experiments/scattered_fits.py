@@ -103,6 +103,8 @@ def _logarithms(found: cagp.FitResult) -> Array:
 
 
 def _said(values: Array) -> str:
+    if np.isnan(values).all():  # of a fit that has not converged
+        return "not stated"
     return ", ".join(f"{value:+.1f}" for value in values)
 
 
