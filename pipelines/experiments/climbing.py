@@ -59,7 +59,7 @@ def climb(
     *,
     bounds: Sequence[tuple[float, float]] | None = None,
 ) -> Way:
-    """Take the steps of an optimiser from the start, all of them unless no step of L-BFGS rises.
+    """Take the steps of an optimiser from the start, all of them unless it converges before.
 
     The vectors after `MARKS` are kept, and the last one; ``bounds`` as for `maximise`.
     """
