@@ -11,7 +11,7 @@ differences of logarithms, of lengthscale, variance and noise variance, in stand
 compared with.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -73,11 +73,7 @@ def rows(drawn: Drawn, actions: int) -> list[tuple[str, ...]]:
         reference = reference or found
         print(f"{drawn.name}, {n:,} points, {method}: {found.seconds:.1f} s", flush=True)
         off = (_logarithms(found) - _logarithms(reference)) / np.sqrt(np.diag(reference.log_covariance))
-        stated = (
-            ""
-            if found.bound is None
-            else _said(np.array(list(found.bound.bias.values())) / np.sqrt(np.diag(reference.log_covariance)))
-        )
+        stated = "" if found.bound is None else _stated(found.bound.bias, reference)
         kernel = found.prior.kernel
         made.append(
             (
@@ -102,9 +98,15 @@ def _logarithms(found: cagp.FitResult) -> Array:
     return np.log([kernel.lengthscale, kernel.variance, found.prior.noise_number])
 
 
-def _said(values: Array) -> str:
-    if np.isnan(values).all():  # of a fit that has not converged
+def _stated(bias: Mapping[str, float], reference: cagp.FitResult) -> str:
+    """Give the bias that a fit to the bound states: none where systems of its gradient are not solved."""
+    values = np.array(list(bias.values()))
+    if np.isnan(values).any():
         return "not stated"
+    return _said(values / np.sqrt(np.diag(reference.log_covariance)))
+
+
+def _said(values: Array) -> str:
     return ", ".join(f"{value:+.1f}" for value in values)
 
 

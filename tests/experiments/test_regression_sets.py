@@ -121,6 +121,8 @@ def test_adam_takes_the_place_of_the_other_search(regression_set, tmp_path, caps
     learned.main([*given, "--methods", "ELBO", "--adam", "0.1"])
     head, *rows = printed_rows(capsys.readouterr().out)
     assert [row[1] for row in rows if len(row) == len(head)] == ["ELBO"]
+    noise = [float(row[3]) for row in rows if row[1:3] in (["ELBO", "0"], ["ELBO", "1"])]
+    assert abs(np.log(noise[1] / noise[0])) == pytest.approx(0.1, abs=0.01)  # printed to three digits
 
 
 def test_the_way_of_learnt_actions_begins_with_means_of_blocks_and_climbs(regression_set):
