@@ -57,7 +57,7 @@ def decode(raw: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        Decoded by CF, lazy. Its attribute `SOURCE_CALENDAR` names the other calendar.
+        Decoded by CF, lazy. Its attribute `SOURCE_CALENDAR` names the other calendar, if there is one.
 
     Raises
     ------
@@ -75,9 +75,8 @@ def decode(raw: xr.Dataset) -> xr.Dataset:
         times[str(name)] = xr.Variable(
             variable.dims, moments, {key: value for key, value in attributes.items() if key != "calendar"}
         )
-    return xr.decode_cf(
-        raw.assign(times).assign_attrs({SOURCE_CALENDAR: ", ".join(calendars)}), decode_timedelta=False
-    )
+    said = {SOURCE_CALENDAR: ", ".join(calendars)} if calendars else {}
+    return xr.decode_cf(raw.assign(times).assign_attrs(said), decode_timedelta=False)
 
 
 def standard_times(values: NDArray[np.generic], units: str, *, calendar: str) -> Times:

@@ -34,8 +34,8 @@ from cagp_dist.era5.selection import (
     time_positions,
 )
 from cagp_dist.errors import DataError
+from cagp_dist.missing import Marks, observations
 from cagp_dist.store.preliminary import marked, preliminary_times, still_preliminary
-from cagp_dist.tables import unmarked
 from cagp_dist.variables import T2M, Variable, canonical_name, described, range_error
 
 __all__ = ["Points", "assemble", "canonical", "field_variable", "joined", "observation_points", "time_axis"]
@@ -52,7 +52,7 @@ def canonical(
     level: float | None = None,
     units: str | None = None,
     check_range: bool = True,
-    missing: float | None = None,
+    missing: Marks = None,
 ) -> xr.Dataset:
     """Bring the selected part of a field into canonical form, checked and in memory.
 
@@ -77,9 +77,9 @@ def canonical(
         What the values are measured in, whatever the datasets say.
     check_range : bool
         Whether values that are not plausible for a known variable are refused.
-    missing : float, optional
+    missing : number or sequence of numbers, optional
         What the datasets write in place of a missing value, such as -9999, in their unit, where they do not
-        say so themselves (``_FillValue``).
+        say so themselves (``_FillValue``); see `cagp_dist.missing`.
 
     Returns
     -------
@@ -314,7 +314,7 @@ def _load(
     rows: Indices,
     columns: Indices,
     wanted: NDArray[np.datetime64] | None,
-    missing: float | None,
+    missing: Marks,
 ) -> tuple[Values, Times, Times]:
     """Read the selection, final values before preliminary ones, in the order of the sources.
 
@@ -330,7 +330,9 @@ def _load(
         if not steps.size:
             continue
         box = field.isel(latitude=_runs(rows), longitude=_runs(columns), time=_runs(steps))
-        versions = unmarked(box.values, missing)
+        versions = observations(
+            box.values, box.attrs, what=repr(box.name), encoding=box.encoding, missing=missing
+        )
         piece, times = _scaled(_best_version(versions), scale), field.time.values[steps]
         early = _preliminary(box, versions)
         if field.attrs.get(STEPS):  # of a table of starts and steps, what was never computed is empty

@@ -12,6 +12,7 @@ from cagp_dist.era5.layout import listed
 from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataError
 from cagp_dist.means import latitude_of
+from cagp_dist.missing import Marks, observations
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.text import counted
 
@@ -65,7 +66,7 @@ class Covariate:
         return self.grid.at(latitude, longitude)[:, 0]
 
 
-def covariate(field: xr.DataArray, *, name: str | None = None) -> Covariate:
+def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = None) -> Covariate:
     """Make a covariate of a field.
 
     Parameters
@@ -75,11 +76,14 @@ def covariate(field: xr.DataArray, *, name: str | None = None) -> Covariate:
         no other axis of more than one value. On a full circle the seam and the poles are closed.
     name : str, optional
         By default that of the field.
+    missing : number or sequence of numbers, optional
+        What stands where the field is not known, beside NaN and what it states, as for
+        `cagp_dist.krige`.
 
     Raises
     ------
     DataError
-        If it is no such field, or infinite somewhere.
+        If it is no such field, infinite somewhere, or holds what looks like a mark of what is missing.
 
     Examples
     --------
@@ -101,7 +105,10 @@ def covariate(field: xr.DataArray, *, name: str | None = None) -> Covariate:
             )
         axes[axis] = found[0]
     plain = plain.transpose(axes["latitude"], axes["longitude"])
-    values = np.asarray(plain.values, dtype=np.float64)
+    numbers = observations(
+        plain.values, field.attrs, what=f"covariate {called}", encoding=field.encoding, missing=missing
+    )
+    values = np.asarray(numbers, dtype=np.float64)
     latitude, longitude = (np.asarray(plain[axes[axis]].values, dtype=np.float64) for axis in _AXES)
     longitude = np.mod(longitude, 360.0)
     if not (np.isfinite(latitude).all() and np.isfinite(longitude).all() and np.abs(latitude).max() <= 90.0):

@@ -1,19 +1,21 @@
 """Fields from Zarr stores, local or in the cloud: only the chunks of the selection are fetched."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
+import zarr
 
 from cagp_dist.arrays import Times
 from cagp_dist.era5.calendars import decode, is_other, named
 from cagp_dist.era5.canonical import canonical, time_axis
 from cagp_dist.era5.selection import FileSelection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
+from cagp_dist.missing import ZERO_FILL
 from cagp_dist.remedies import installation
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.plain import check_all_arrays, plain_store
@@ -136,8 +138,11 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
             # stores without consolidated metadata are read as well, only slower
             warnings.filterwarnings("ignore", message="Failed to open Zarr store with consolidated")
             store = plain_store(address, options=options)
-            if any(is_other(attributes) for attributes in check_all_arrays(store)):
-                opened = decode(xr.open_zarr(store, chunks=None, decode_cf=False))
+            arrays = check_all_arrays(store)
+            zeros = [path for path, array in arrays.items() if _is_filled_with_zero(array)]
+            if zeros or any(is_other(dict(array.attrs)) for array in arrays.values()):
+                raw = xr.open_zarr(store, chunks=None, decode_cf=False)
+                opened = decode(_with_zeros(raw, zeros))
             else:
                 opened = xr.open_zarr(store, chunks=None, decode_timedelta=False)
         with store, opened:
@@ -166,6 +171,21 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
             f"cannot read the Zarr store {address} ({type(error).__name__}: {error}). Check the address and "
             "the network, then run again; a store that stays unreadable is damaged."
         ) from error
+
+
+def _is_filled_with_zero(array: zarr.Array[Any]) -> bool:
+    """Whether an array of Zarr 2 has the fill value 0, which Zarr gives it unasked, and says no other."""
+    stated = array.metadata.zarr_format == 2 and array.fill_value is not None
+    return bool(stated and "_FillValue" not in array.attrs and array.fill_value == 0)
+
+
+def _with_zeros(raw: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
+    """Take zeros as numbers, which xarray would take as missing, and mark the variables that have them."""
+    for name in names:
+        if name in raw.variables:
+            raw[name].attrs.pop("_FillValue", None)
+            raw[name].attrs[ZERO_FILL] = 0
+    return raw
 
 
 def _options(address: str) -> dict[str, str]:

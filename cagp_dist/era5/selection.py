@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.missing import Marks
 from cagp_dist.text import counted
 
 Area = tuple[float, float, float, float]
@@ -28,9 +29,9 @@ class Selection(TypedDict, total=False):
 
 
 class FileSelection(Selection, total=False):
-    """The same of files and stores, which may mark what is missing by a number."""
+    """The same of files and stores, which may mark what is missing by numbers."""
 
-    missing: float | None
+    missing: Marks
 
 
 def parse_times(times: Sequence[str]) -> Times:

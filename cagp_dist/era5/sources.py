@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.missing import Marks
 from cagp_dist.text import nearest
 from cagp_dist.variables import canonical_name
 
@@ -37,7 +38,7 @@ def open_source(
     synthetic: "Synthetic | None" = None,
     noise_std: str | float | None = None,
     columns: Mapping[str, str] | None = None,
-    missing: float | None = None,
+    missing: Marks = None,
     wait_seconds: float | None = None,
 ) -> "xr.Dataset":
     """Read the selected part of a field into canonical form.
@@ -76,7 +77,7 @@ def open_source(
         What the source ``"synthetic"`` draws from; for no other source.
     noise_std, columns
         Of a table, see `cagp_dist.era5.stations.open_stations`; for no other source.
-    missing : float, optional
+    missing : number or sequence of numbers, optional
         What a file, a Zarr store or a table writes in place of a missing value, such as -9999.
     wait_seconds : float, optional
         Longest wait in a queue, of ``"cds"``, which is then asked at most once a day; None: hours.
@@ -151,7 +152,7 @@ def source_times(
     *,
     variable: str = "t2m",
     columns: Mapping[str, str] | None = None,
-    missing: float | None = None,
+    missing: Marks = None,
     cache_directory: Path,
 ) -> "Times":
     """List the times that a source has, without reading any value of its field.
@@ -208,7 +209,7 @@ class Request:
     synthetic: "Synthetic | None"
     noise_std: str | float | None = None
     columns: Mapping[str, str] | None = None
-    missing: float | None = None
+    missing: Marks = None
     wait_seconds: float | None = None
 
 

@@ -16,6 +16,7 @@ from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_positions
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.missing import Marks
 from cagp_dist.store.layout import STATION_NAME
 from cagp_dist.tables import Fields, Table, by_time_and_place, read_table
 from cagp_dist.variables import described, range_error
@@ -34,7 +35,7 @@ def open_stations(
     *,
     noise_std: str | float | None = None,
     columns: Mapping[str, str] | None = None,
-    missing: float | None = None,
+    missing: Marks = None,
 ) -> xr.Dataset:
     """Read the selected measurements of a table.
 
@@ -49,7 +50,7 @@ def open_stations(
     columns : mapping, optional
         Columns of ``latitude``, ``longitude``, ``time`` and ``name``, where they have
         other than the usual names.
-    missing : float, optional
+    missing : number or sequence of numbers, optional
         What the table writes in place of a missing value, such as -9999.
 
     Returns
@@ -109,7 +110,7 @@ def open_stations(
 
 
 def station_times(
-    path: Path, *, variable: str, columns: Mapping[str, str] | None = None, missing: float | None = None
+    path: Path, *, variable: str, columns: Mapping[str, str] | None = None, missing: Marks = None
 ) -> Times:
     """List the times of a table, ascending, each once; raises as `open_stations`."""
     times = _read(path, variable, None, columns, missing).times
@@ -123,7 +124,7 @@ def _read(
     variable: str,
     noise_std: str | float | None,
     columns: Mapping[str, str] | None,
-    missing: float | None,
+    missing: Marks,
     *,
     units: str | None = None,
 ) -> Table:

@@ -35,6 +35,7 @@ from cagp_dist.kriging.summary import summary
 from cagp_dist.kriging.targets import Targets, To, are_rows, as_cells, find_targets, of_array, region_of
 from cagp_dist.kriging.validation import cross_validate
 from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def krige(
     longitude: str | None = None,
     time: str | None = None,
     units: str | None = None,
-    missing: float | None = None,
+    missing: Marks = None,
     executor: Workers = None,
     memory_limit_bytes: int | None = None,
 ) -> xr.Dataset:
@@ -256,7 +257,7 @@ class Kriging:
         longitude: str | None = None,
         time: str | None = None,
         units: str | None = None,
-        missing: float | None = None,
+        missing: Marks = None,
         executor: Workers = None,
         memory_limit_bytes: int | None = None,
     ) -> None:

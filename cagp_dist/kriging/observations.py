@@ -16,8 +16,9 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
+from cagp_dist.missing import Marks, observations
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.tables import Names, TableLike, by_time_and_place, noise_in, read_table, unmarked
+from cagp_dist.tables import Names, TableLike, by_time_and_place, noise_in, read_table
 from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
@@ -158,7 +159,7 @@ def observe(
     longitude: str | None = None,
     time: str | None = None,
     units: str | None = None,
-    missing: float | None = None,
+    missing: Marks = None,
 ) -> Observations:
     """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`.
 
@@ -213,7 +214,7 @@ def observe(
     )
 
 
-def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: float | None = None) -> Observations:
+def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: Marks = None) -> Observations:
     """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees.
 
     Raises
@@ -221,7 +222,8 @@ def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: float | None = None) 
     ArgumentError
         If they have other shapes, or hold what is none.
     """
-    places, values = as_numbers("X", X), np.asarray(unmarked(as_numbers("y", y), missing))
+    places = as_numbers("X", X)
+    values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
     check_pairs(places)
     if values.ndim not in (1, 2) or len(values) != len(places):
         raise ArgumentError(f"y has shape {values.shape}; expected ({len(places)},), or ({len(places)}, T).")
@@ -278,7 +280,7 @@ def _from_xarray(
     *,
     value: str | None,
     noise_std: str | float | None,
-    missing: float | None,
+    missing: Marks,
 ) -> Observations:
     field = choose_variable(source, value) if isinstance(source, xr.Dataset) else source
     where = horizontal(source if isinstance(source, xr.Dataset) else field)
@@ -295,9 +297,14 @@ def _from_xarray(
     order = where.dims if dimension is None else (dimension, *where.dims)
     if field.dtype.kind not in "fiub":
         raise DataError(f"{field.name!r} has the type {field.dtype}; expected numbers.")
-    values = np.asarray(field.transpose(*order).values, dtype=np.float64)
-    values = np.ascontiguousarray(values).reshape(-1, int(np.prod(where.shape)))
-    values = np.asarray(unmarked(values, missing), dtype=np.float64)
+    found = observations(
+        field.transpose(*order).values,
+        field.attrs,
+        what=repr(field.name or "the field"),
+        encoding=field.encoding,
+        missing=missing,
+    )
+    values = np.ascontiguousarray(found, dtype=np.float64).reshape(-1, int(np.prod(where.shape)))
     if np.isinf(values).any():
         raise DataError(
             f"{field.name!r} holds infinity; expected finite numbers, or NaN where there is none."
@@ -359,4 +366,6 @@ def _noise(
             "noise of each place at all times."
         )
     factor = noise_in(units, str(field.attrs.get("units", "")), f"the noise {noise_std!r}")
-    return factor * np.asarray(field.transpose(*where.dims).values, dtype=np.float64).reshape(-1)
+    what, held = f"the noise {noise_std!r}", field.transpose(*where.dims).values
+    found = observations(held, field.attrs, what=what, encoding=field.encoding)
+    return factor * np.asarray(found, dtype=np.float64).reshape(-1)

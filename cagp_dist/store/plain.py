@@ -9,7 +9,7 @@ metadata that names anything but numbers, times and the compressors and filters 
 import json
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import zarr
 from zarr.abc.store import Store
@@ -157,13 +157,13 @@ def plain_store(address: str, *, options: Mapping[str, str] | None = None, text:
     return PlainStore(inner, text=text)
 
 
-def check_all_arrays(store: PlainStore) -> list[dict[str, object]]:
+def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
     """Read the metadata of all arrays in all groups of a store, and with that check it.
 
     Returns
     -------
-    list of dict
-        Attributes of each array.
+    dict of zarr.Array
+        By their paths; no value was read.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def check_all_arrays(store: PlainStore) -> list[dict[str, object]]:
         Naming the first array that is not plain.
     """
     members = zarr.open_group(store, mode="r").members(max_depth=None)
-    return [dict(member.attrs) for _, member in members if isinstance(member, zarr.Array)]
+    return {path: member for path, member in members if isinstance(member, zarr.Array)}
 
 
 def check_metadata(key: str, content: bytes, *, text: bool = False) -> None:

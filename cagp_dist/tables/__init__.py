@@ -5,7 +5,7 @@ cannot be an observation (latitude 91, a date that is none, noise of zero) is an
 a text file its line; rows without a value are left out and counted.
 """
 
-from cagp_dist.tables.cells import noise_in, unmarked
+from cagp_dist.tables.cells import noise_in
 from cagp_dist.tables.contents import Fields, Names, Places, Table
 from cagp_dist.tables.files import Frame, TableLike
 from cagp_dist.tables.grouping import by_time_and_place
@@ -22,5 +22,4 @@ __all__ = [
     "noise_in",
     "read_places",
     "read_table",
-    "unmarked",
 ]

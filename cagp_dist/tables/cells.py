@@ -3,59 +3,25 @@
 from collections.abc import Collection, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import DataError
+from cagp_dist.missing import Floats
 from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, units_in
 from cagp_dist.tables.contents import Names, Places
-from cagp_dist.text import counted
 from cagp_dist.variables.units import difference_factor
-
-MARKERS = (-99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0, 999.9, 9999.0, 9999.9)
-MARKERS_BEYOND = (99999.0, 1e20, 9.969209968386869e36)
-"""Numbers that files write where a value is missing."""
-
-MARKER_ROUNDING = 1e-6
-"""Relative rounding of a float32 number that marks missing values, such as 1e20."""
-
-MARKER_DISTANCE = 2.0
-"""A marker is suspected when it lies this many ranges of the other values away from them."""
 
 NAMES_PER_PLACE = 1.5
 """A column that has more different names than this for each place names something else, such as rows."""
 
 
-def unmarked(values: NDArray[np.floating], missing: float | None) -> NDArray[np.floating]:
-    """Write NaN where the number stands that marks missing values."""
-    return values if missing is None else np.where(_is_marker(values, missing), np.nan, values)
-
-
-def _is_marker(values: NDArray[np.floating], marker: float) -> Mask:
-    return np.asarray(np.abs(values - marker) <= MARKER_ROUNDING * abs(marker))
-
-
-def check_values(values: Array, name: str, frame: Columns) -> None:
-    """Refuse infinity, and numbers that probably mark what is missing."""
+def check_finite(values: Floats, name: str, frame: Columns) -> None:
+    """Refuse infinity."""
     if np.isinf(values).any():
         row = int(np.isinf(values).argmax())
         raise DataError(
             f"column {name!r} of {frame.title} is infinite in {frame.where(row)}; expected finite numbers."
         )
-    known = values[~np.isnan(values)]
-    for marker in (*MARKERS, *MARKERS_BEYOND):
-        others = known[~_is_marker(known, marker)]
-        count = known.size - others.size
-        if count == 0 or others.size == 0:
-            continue
-        away = min(abs(marker - others.min()), abs(marker - others.max()))
-        if away > MARKER_DISTANCE * max(float(np.ptp(others)), 1e-9 * abs(marker)):
-            raise DataError(
-                f"column {name!r} of {frame.title} holds {marker:g} in {counted(count, 'row')}, far from "
-                "all other "
-                f"values ({others.min():g} to {others.max():g}): it probably marks what is missing. Say so, "
-                f"missing={marker:g}, or replace it by NaN."
-            )
 
 
 def places_of(

@@ -3,7 +3,8 @@
 import numpy as np
 
 from cagp_dist.errors import DataError
-from cagp_dist.tables.cells import check_values, dates_of, noise_of, places_of, times_of, unmarked
+from cagp_dist.missing import Marks, observations
+from cagp_dist.tables.cells import check_finite, dates_of, noise_of, places_of, times_of
 from cagp_dist.tables.columns import (
     LATITUDE,
     LONGITUDE,
@@ -29,7 +30,7 @@ def read_table(
     name: str | None = None,
     noise_std: str | float | None = None,
     units: str | None = None,
-    missing: float | None = None,
+    missing: Marks = None,
 ) -> Table:
     """Read observations from a table.
 
@@ -51,8 +52,10 @@ def read_table(
         column named ``noise_std``, if there is one.
     units : str, optional
         Units of the values; by default what stands in brackets behind the name of their column.
-    missing : number, optional
-        What the table writes in place of a missing value, such as -9999, beside empty cells and NaN.
+    missing : number or sequence of numbers, optional
+        What the table writes in place of a missing value, such as -9999, beside empty cells and NaN. Other
+        numbers that look like such marks are refused, unless this is a sequence: ``[-9999, 999.9]``, or
+        ``[]`` where every number was observed.
 
     Returns
     -------
@@ -87,8 +90,11 @@ def read_table(
     date = frame.date() if names["time"] is None else {}
     used = {column for column in (*names.values(), *date.values(), noise) if column is not None}
     column = value_column(frame, used) if value is None else str(frame.find("value", value, ()))
-    values = np.asarray(unmarked(frame.numbers(column), missing))
-    check_values(values, column, frame)
+    held = f"column {column!r} of {frame.title}"
+    values = np.asarray(
+        observations(frame.numbers(column), what=held, missing=missing, noun="row"), dtype=np.float64
+    )
+    check_finite(values, column, frame)
     kept = np.flatnonzero(~np.isnan(values))
     if kept.size == 0:
         raise DataError(

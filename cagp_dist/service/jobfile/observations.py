@@ -110,11 +110,12 @@ class Observations(Table):
         Field(description="the keys latitude, longitude, time, name", examples=[{"latitude": "LAT"}]),
     ] = None
     missing: Annotated[
-        float | None,
+        float | tuple[float, ...] | None,
+        BeforeValidator(values.as_tuple),
         Field(
-            description="a number that a file, a Zarr store or a table writes in place of a missing value",
+            description="a number that a file, a Zarr store or a table writes in place of a missing value, "
+            "or a list of all such numbers, which is empty where every number was observed",
             examples=[-9999],
-            allow_inf_nan=False,
         ),
     ] = None
     gaps: Annotated[
