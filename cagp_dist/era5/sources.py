@@ -38,6 +38,7 @@ def open_source(
     synthetic: "Synthetic | None" = None,
     noise_std: str | float | None = None,
     columns: Mapping[str, str] | None = None,
+    where: Mapping[str, object] | None = None,
     missing: Marks = None,
     wait_seconds: float | None = None,
 ) -> "xr.Dataset":
@@ -75,7 +76,7 @@ def open_source(
         Called with lines of text while a source keeps one waiting.
     synthetic : Synthetic, optional
         What the source ``"synthetic"`` draws from; for no other source.
-    noise_std, columns
+    noise_std, columns, where
         Of a table, see `cagp_dist.era5.stations.open_stations`; for no other source.
     missing : number or sequence of numbers, optional
         What a file, a Zarr store or a table writes in place of a missing value, such as -9999.
@@ -135,14 +136,14 @@ def open_source(
         units=units,
         check_range=check_range,
     )
-    if name != "table" and not (noise_std is None and columns is None):
-        raise ConfigurationError(f"noise_std and columns are for a table; source {source!r} is none.")
+    if name != "table" and not (noise_std is None and columns is None and where is None):
+        raise ConfigurationError(f"noise_std, columns and where are for a table; source {source!r} is none.")
     if missing is not None and not found.marks_missing:
         raise ConfigurationError(
             f"missing is for a file, a Zarr store or a table; source {source!r} is none."
         )
     wanted = Request(
-        selection, cache_directory, progress, synthetic, noise_std, columns, missing, wait_seconds
+        selection, cache_directory, progress, synthetic, noise_std, columns, where, missing, wait_seconds
     )
     return found.open(address, wanted)
 
@@ -152,6 +153,7 @@ def source_times(
     *,
     variable: str = "t2m",
     columns: Mapping[str, str] | None = None,
+    where: Mapping[str, object] | None = None,
     missing: Marks = None,
     cache_directory: Path,
 ) -> "Times":
@@ -159,7 +161,7 @@ def source_times(
 
     Parameters
     ----------
-    source, variable, columns, missing, cache_directory
+    source, variable, columns, where, missing, cache_directory
         As for `open_source`.
 
     Returns
@@ -195,7 +197,7 @@ def source_times(
             'from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     selection = Selection(variable=variable)
-    wanted = Request(selection, cache_directory, None, None, columns=columns, missing=missing)
+    wanted = Request(selection, cache_directory, None, None, columns=columns, where=where, missing=missing)
     return found.times(address, wanted)
 
 
@@ -209,6 +211,7 @@ class Request:
     synthetic: "Synthetic | None"
     noise_std: str | float | None = None
     columns: Mapping[str, str] | None = None
+    where: Mapping[str, object] | None = None
     missing: Marks = None
     wait_seconds: float | None = None
 
@@ -318,6 +321,7 @@ def _table(address: str, wanted: Request) -> "xr.Dataset":
         wanted.selection,
         noise_std=wanted.noise_std,
         columns=wanted.columns,
+        where=wanted.where,
         missing=wanted.missing,
     )
 
@@ -329,6 +333,7 @@ def _table_times(address: str, wanted: Request) -> "Times":
         Path(address).expanduser(),
         variable=wanted.selection["variable"],
         columns=wanted.columns,
+        where=wanted.where,
         missing=wanted.missing,
     )
 

@@ -36,6 +36,7 @@ def open_stations(
     noise_std: str | float | None = None,
     columns: Mapping[str, str] | None = None,
     missing: Marks = None,
+    where: Mapping[str, object] | None = None,
 ) -> xr.Dataset:
     """Read the selected measurements of a table.
 
@@ -52,6 +53,8 @@ def open_stations(
         other than the usual names.
     missing : number or sequence of numbers, optional
         What the table writes in place of a missing value, such as -9999.
+    where : mapping, optional
+        Which rows are meant, see `cagp_dist.tables.read_table`.
 
     Returns
     -------
@@ -59,7 +62,7 @@ def open_stations(
         The variable (time, point) float64 in the unit of `cagp_dist.variables.VARIABLES`, NaN where nothing
         was measured; coordinates ``latitude``, ``longitude`` in [0, 360) and, where they are known,
         ``noise_std`` (point,) in the same unit and ``station_name`` (point,). Attributes ``source``,
-        ``source_sha256`` and ``dropped_missing``, rows without a value.
+        ``source_sha256``, ``dropped_missing``, rows without a value, and ``notes``, sentences for people.
 
     Raises
     ------
@@ -72,7 +75,7 @@ def open_stations(
         raise ConfigurationError(
             "grid_degrees and level are for fields on a grid; leave them out where the source is a table."
         )
-    table = _read(path, selection["variable"], noise_std, columns, missing, units=selection["units"])
+    table = _read(path, selection["variable"], noise_std, columns, missing, where, units=selection["units"])
     units = table.units
     variable, (factor, offset) = described(selection["variable"], {"units": units}, units=units)
     variable = replace(variable, checked=selection["check_range"])
@@ -105,15 +108,21 @@ def open_stations(
             "source": f"table {path.name}",
             "source_sha256": file_sha256(path),
             "dropped_missing": table.dropped_missing,
+            "notes": list(table.notes),
         },
     )
 
 
 def station_times(
-    path: Path, *, variable: str, columns: Mapping[str, str] | None = None, missing: Marks = None
+    path: Path,
+    *,
+    variable: str,
+    columns: Mapping[str, str] | None = None,
+    missing: Marks = None,
+    where: Mapping[str, object] | None = None,
 ) -> Times:
     """List the times of a table, ascending, each once; raises as `open_stations`."""
-    times = _read(path, variable, None, columns, missing).times
+    times = _read(path, variable, None, columns, missing, where).times
     if times is None:
         raise ConfigurationError(_NO_TIMES.format(path=path))
     return np.unique(times)
@@ -125,6 +134,7 @@ def _read(
     noise_std: str | float | None,
     columns: Mapping[str, str] | None,
     missing: Marks,
+    where: Mapping[str, object] | None,
     *,
     units: str | None = None,
 ) -> Table:
@@ -141,13 +151,14 @@ def _read(
             time=names.get("time"),
             name=names.get("name"),
             missing=missing,
+            where=where,
             units=units,
         )
     except ArgumentError as error:
         raise ConfigurationError(
             f"{error} In [observations], variable and noise_std name columns, and "
             'columns = { latitude = "...", longitude = "...", time = "...", name = "..." } those of places, '
-            "times and names of places."
+            'times and names of places; where = { COLUMN = "VALUE" } says which rows are meant.'
         ) from error
 
 

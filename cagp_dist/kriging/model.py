@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
@@ -69,6 +69,7 @@ def krige(
     time: str | None = None,
     units: str | None = None,
     missing: Marks = None,
+    where: Mapping[str, object] | None = None,
     executor: Workers = None,
     memory_limit_bytes: int | None = None,
 ) -> xr.Dataset:
@@ -129,9 +130,9 @@ def krige(
     variance : number or sequence of numbers, optional
         Fixes the variance of the prior, squared unit of the values. Of a sum of kernels these are sequences,
         with a number for each part.
-    latitude, longitude, time, units, missing : optional
-        Columns of a table, units of the values and what stands where one is missing; see
-        `cagp_dist.tables.read_table`.
+    latitude, longitude, time, units, missing, where : optional
+        Columns of a table, units of the values, what stands where one is missing, and which rows are meant,
+        ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`.
     executor : distributed.Client, str or Executor, optional
         Where tasks run; by default all cores of this process. A client stays open.
     memory_limit_bytes : int, optional
@@ -200,6 +201,7 @@ def krige(
         time=time,
         units=units,
         missing=missing,
+        where=where,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
     )
@@ -258,6 +260,7 @@ class Kriging:
         time: str | None = None,
         units: str | None = None,
         missing: Marks = None,
+        where: Mapping[str, object] | None = None,
         executor: Workers = None,
         memory_limit_bytes: int | None = None,
     ) -> None:
@@ -278,6 +281,7 @@ class Kriging:
         self.time = time
         self.units = units
         self.missing = missing
+        self.where = where
         self.executor = executor
         self.memory_limit_bytes = memory_limit_bytes
 
@@ -517,6 +521,7 @@ class Kriging:
             time=self.time,
             units=self.units,
             missing=self.missing,
+            where=self.where,
         )
         if self.prior is not None or isinstance(self.noise_std, (int, float)):
             return replace(observed, noise_std=None)  # a number in place of the column of that name

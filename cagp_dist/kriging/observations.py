@@ -1,5 +1,6 @@
 """What was observed, from an xarray object or a table, as arrays of places and times."""
 
+import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -160,6 +161,7 @@ def observe(
     time: str | None = None,
     units: str | None = None,
     missing: Marks = None,
+    where: Mapping[str, object] | None = None,
 ) -> Observations:
     """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`.
 
@@ -171,6 +173,11 @@ def observe(
         If values or places are none.
     """
     if isinstance(source, (xr.DataArray, xr.Dataset)):
+        if where is not None:
+            raise ArgumentError(
+                f"where is {where!r}, which chooses rows of a table; of xarray objects select before: "
+                "data.sel(...)."
+            )
         observed = _from_xarray(source, value=value, noise_std=noise_std, missing=missing)
         for what, name in (("latitude", latitude), ("longitude", longitude), ("time", time)):
             if name is not None and name not in observed.names_of(what):
@@ -193,7 +200,10 @@ def observe(
         noise_std=noise_std,
         units=units,
         missing=missing,
+        where=where,
     )
+    for note in table.notes:
+        warnings.warn(note, stacklevel=4)
     fields = by_time_and_place(table)
     coordinates = {}
     if fields.times is not None:

@@ -81,6 +81,8 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
     if table.kind == "table":  # small and at hand: no copy is kept but that of the run
         if dropped := int(field.attrs["dropped_missing"]):
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
+        for note in field.attrs["notes"]:
+            report(note)
         return field
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
     wanted = field["time"].values
@@ -227,6 +229,7 @@ def available_times(job: Job, *, report: Report) -> Times:
         table.source,
         variable=table.variable,
         columns=None if table.columns is None else table.columns.named,
+        where=table.where,
         missing=table.missing,
         cache_directory=job.root / "downloads",
     )
@@ -258,6 +261,7 @@ def _open(
         synthetic=None if table.synthetic is None else _synthetic(table),
         noise_std=table.noise_std,
         columns=None if table.columns is None else table.columns.named,
+        where=table.where,
         missing=table.missing,
         wait_seconds=wait_seconds,
     )

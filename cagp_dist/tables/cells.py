@@ -1,18 +1,18 @@
-"""What stands in the rows of a table: values, places and what they are called, times and noise."""
+"""What stands in the rows of a table: values, places and what they are called, and noise."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import DataError
 from cagp_dist.missing import Floats
-from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, units_in
+from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, such, units_in
 from cagp_dist.tables.contents import Names, Places
 from cagp_dist.variables.units import difference_factor
 
 NAMES_PER_PLACE = 1.5
-"""A column that has more different names than this for each place names something else, such as rows."""
+"""A column that has more names than this for each place names something else, such as rows or elements."""
 
 
 def check_finite(values: Floats, name: str, frame: Columns) -> None:
@@ -43,7 +43,7 @@ def places_of(
             found = "empty" if np.isnan(axis[first]) else f"{axis[first]:g}"
             raise DataError(
                 f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
-                f"({_such(wrong)}); expected {low:g}..{high:g} degrees.{swapped}"
+                f"({such(wrong)}); expected {low:g}..{high:g} degrees.{swapped}"
             )
     if named is not None:
         return Places(north, east, _written(frame, named, kept))
@@ -57,7 +57,7 @@ def _names(frame: Columns, places: Array, kept: Indices, taken: Collection[str])
         names = _written(frame, column, kept)
         if names is None:
             continue
-        if len(set(names) - {""}) <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
+        if len(set(zip(*places.T, names, strict=True))) <= NAMES_PER_PLACE * len(np.unique(places, axis=0)):
             return names
     return None
 
@@ -80,48 +80,6 @@ def _name(cell: object) -> str:
     return "" if text.lower() in EMPTY else text
 
 
-def times_of(frame: Columns, name: str, kept: Indices) -> Times:
-    """Read times in UTC; whole numbers are read as 20170427, 201704 or 2017."""
-    import pandas as pd
-
-    column = frame.columns[name][kept]
-    forms = {8: "%Y%m%d", 6: "%Y%m", 4: "%Y"}
-    written = [str(cell).strip() for cell in column]
-    length = len(written[0])
-    numbers = length in forms and all(len(text) == length and text.isdigit() for text in written)
-    for_pandas = written if numbers or column.dtype.kind != "M" else column
-    if column.dtype.kind == "f":
-        for_pandas = [f"{cell!r} (a number)" for cell in column.tolist()]  # days since when?
-    form = forms[length] if numbers else "ISO8601"
-    moments = pd.to_datetime(for_pandas, format=form, utc=True, errors="coerce")
-    wrong = np.asarray(moments.isna())
-    if wrong.any():
-        first = int(wrong.argmax())
-        raise DataError(
-            f"column {name!r} of {frame.title} holds {written[first]!r} in {frame.where(int(kept[first]))}, "
-            f"which is no time ({_such(wrong)}); expected ISO 8601, such as 2017-04-27T12:00, or 20170427."
-        )
-    return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
-
-
-def dates_of(frame: Columns, columns: Mapping[str, str], kept: Indices) -> Times:
-    """Read times in UTC from columns of years and, as far as there are any, of months to minutes."""
-    import pandas as pd
-
-    found = {part: frame.numbers(name)[kept] for part, name in columns.items()}
-    first_day = dict.fromkeys(("year", "month", "day"), np.ones(kept.size))
-    moments = pd.to_datetime(pd.DataFrame(first_day | found), errors="coerce")
-    whole = np.all([part == np.round(part) for part in found.values()], axis=0)
-    wrong = np.asarray(moments.isna()) | ~whole
-    if wrong.any():
-        first = int(wrong.argmax())
-        said = ", ".join(f"{name} {found[part][first]:g}" for part, name in columns.items())
-        raise DataError(
-            f"{frame.title} has {said} in {frame.where(int(kept[first]))}, which is no time ({_such(wrong)})."
-        )
-    return np.asarray(moments.to_numpy(), dtype="datetime64[ns]")
-
-
 def noise_of(
     frame: Columns, name: str | None, given: str | float | None, kept: Indices, *, units: str
 ) -> Array | None:
@@ -140,7 +98,7 @@ def noise_of(
         whose = "noise_std" if name is None else f"column {name!r} of {frame.title}"
         found = "empty" if np.isnan(noise[first]) else f"{noise[first]:g}"
         raise DataError(
-            f"{whose} is {found} in {frame.where(int(kept[first]))} ({_such(wrong)}); expected the standard "
+            f"{whose} is {found} in {frame.where(int(kept[first]))} ({such(wrong)}); expected the standard "
             "deviation of its error, above zero."
         )
     return noise
@@ -161,9 +119,3 @@ def noise_in(units: str, stated: str, whose: str) -> float:
             "units of the values. Convert one of them, or name its units in the same way."
         )
     return factor
-
-
-def _such(wrong: Mask) -> str:
-    """``3 such rows``."""
-    count = int(wrong.sum())
-    return f"{count:,} such row{'s' if count > 1 else ''}"

@@ -2,19 +2,20 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.tables.files import Frame, TableLike, frame_row, index_levels, read_file
-from cagp_dist.text import nearest
+from cagp_dist.text import counted, nearest
 
 LATITUDE = ("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat")
 LONGITUDE = (
@@ -38,6 +39,9 @@ NO_VALUE = re.compile(
     r"elev(ation)?|alt(itude)?|height|z|depth|x|y|year|month|day|hour|minute|second|source"
 )
 """Names of columns that say where or when something was measured, or how well, but not what."""
+
+MOST_SHOWN, LONGEST_SHOWN = 20, 60
+"""Columns that a message names, and letters of each."""
 
 EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "-")
 """What stands in an empty cell, in lower case."""
@@ -77,6 +81,11 @@ class Columns:
             )
         return cls(columns, title, layout is not None and layout.separator == ";", where)
 
+    def of_rows(self, rows: Indices) -> "Columns":
+        """Keep some rows; messages name them as before."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return replace(self, columns=columns, where=lambda row: self.where(int(rows[row])))
+
     @property
     def rows(self) -> int:
         """How many rows there are."""
@@ -84,8 +93,14 @@ class Columns:
 
     @property
     def listed(self) -> str:
-        """Name all columns, for messages."""
-        return ", ".join(map(repr, self.columns)) or "no column"
+        """Name the columns, for messages: the first ones, where there are many."""
+        shown = [
+            repr(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
+            for name in islice(self.columns, MOST_SHOWN)
+        ]
+        if len(self.columns) > MOST_SHOWN:
+            shown.append(f"and {len(self.columns) - MOST_SHOWN:,} others")
+        return ", ".join(shown) or "no column"
 
     def find(self, what: str, given: str | None, usual: tuple[str, ...], needed: bool = True) -> str | None:
         """Name of a column as the table spells it."""
@@ -116,15 +131,21 @@ class Columns:
             )
         return found[0]
 
-    def date(self) -> dict[str, str]:
+    def date(self, apart: Collection[str] = ()) -> dict[str, str]:
         """Give the columns that make a time together by the names of `DATE`; none where there is no year.
+
+        Those in ``apart`` are none of them.
 
         Raises
         ------
         ArgumentError
             If the rows have different months, days or hours and what would make them a time is not there.
         """
-        found = {part: name for part in DATE if (name := self.find(part, None, (part,), needed=False))}
+        found = {
+            part: name
+            for part in DATE
+            if (name := self.find(part, None, (part,), needed=False)) and name not in apart
+        }
         there = [part in found for part in DATE]
         date = dict(list(found.items())[: there.index(False) if False in there else None])
         for part in found.keys() - date.keys():
@@ -190,3 +211,8 @@ def units_in(name: str) -> str:
     """Give the units that stand in brackets behind the name of a column; empty if there are none."""
     found = re.search(r"[\[(]([^\])]*)[\])]\s*$", name)
     return found[1].strip() if found else ""
+
+
+def such(wrong: Mask) -> str:
+    """``3 such rows``."""
+    return counted(int(wrong.sum()), "such row")

@@ -51,6 +51,8 @@ class Table:
         Rows that were left out because they have no value.
     names : array of str, shape (n,), or None
         Of the place of each measurement, as in `Places`.
+    notes : tuple of str
+        Sentences on the rows that people should know of.
     """
 
     latitude_degrees: Array
@@ -62,6 +64,7 @@ class Table:
     units: str
     dropped_missing: int = 0
     names: Names | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

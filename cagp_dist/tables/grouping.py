@@ -3,13 +3,27 @@
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import DataError
+from cagp_dist.memory import available_bytes
 from cagp_dist.tables.contents import Fields, Names, Table
+from cagp_dist.text import bytes_text, counted
+
+MOST_SINGLE = 10
+"""From so many times with hardly more rows than times on, each row has a time of its own."""
+
+SPARSE = 10
+"""So many entries by time and place for each measurement are mostly empty."""
 
 
 def by_time_and_place(table: Table) -> Fields:
     """Arrange measurements by time and place, so that times can share what is computed for their places.
 
     Two measurements of one place at one time stay two: the place appears twice.
+
+    Raises
+    ------
+    DataError
+        If nearly every row has a time of its own, or the fields do not fit into memory.
 
     Examples
     --------
@@ -35,6 +49,8 @@ def by_time_and_place(table: Table) -> Fields:
     rank = np.empty(first.size, dtype=np.intp)
     rank[np.argsort(first, kind="stable")] = np.arange(first.size)
     place, first = rank[place.ravel()], np.sort(first)
+    if moments is not None:
+        _check_size(rows, moments.size, first.size)
     values = np.full((1 if moments is None else moments.size, first.size), np.nan)
     values[when, place] = table.values
     return Fields(
@@ -44,6 +60,25 @@ def by_time_and_place(table: Table) -> Fields:
         times=moments,
         noise_std=None if table.noise_std is None else table.noise_std[first],
         names=None if table.names is None else _joined(table.names, place, table.names[first]),
+    )
+
+
+def _check_size(rows: int, times: int, places: int) -> None:
+    """Refuse fields of hardly more than one measurement, and what does not fit into memory."""
+    single = times > MOST_SINGLE and rows < 2 * times and times * places > SPARSE * rows
+    needed, free = 8 * times * places, available_bytes()
+    if not single and needed <= free:
+        return
+    why = (
+        "nearly every row has a time of its own, and would be a field by itself"
+        if single
+        else f"by time and place they take {bytes_text(needed)}, and {bytes_text(free)} are free"
+    )
+    raise DataError(
+        f"the table has {counted(rows, 'measurement')} of {counted(times, 'time')} at "
+        f"{counted(places, 'place')}: {why}. Map all rows as one field, "
+        'time="none" (in a job columns = { time = "none" }), or round the times so that the measurements of '
+        "one field share theirs."
     )
 
 

@@ -1,15 +1,16 @@
 """`read_table` and `read_places`: one row per measurement, or per place."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from cagp_dist.errors import DataError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.missing import Marks, observations
-from cagp_dist.tables.cells import check_finite, dates_of, noise_of, places_of, times_of
+from cagp_dist.tables.cells import check_finite, noise_of, places_of
 from cagp_dist.tables.columns import (
     LATITUDE,
     LONGITUDE,
     NOISE_STD,
-    TIME,
     Columns,
     bare,
     units_in,
@@ -17,6 +18,8 @@ from cagp_dist.tables.columns import (
 )
 from cagp_dist.tables.contents import Places, Table
 from cagp_dist.tables.files import TableLike
+from cagp_dist.tables.moments import IGNORED, about_time, moments_of
+from cagp_dist.tables.repeats import check_repeats, chosen
 from cagp_dist.text import counted
 
 
@@ -31,6 +34,7 @@ def read_table(
     noise_std: str | float | None = None,
     units: str | None = None,
     missing: Marks = None,
+    where: Mapping[str, object] | None = None,
 ) -> Table:
     """Read observations from a table.
 
@@ -43,9 +47,11 @@ def read_table(
         Names of columns. By default the usual names are looked for, whatever their letter case; the value is
         the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
         0..360 or -180..180. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
-        20170427; where no column has times, they are put together from columns ``year``, ``month``, ``day``,
-        ``hour`` and ``minute``, as many as there are. Names of the places are by default taken from a column
-        such as ``name`` or ``station``, if there is one.
+        20170427 or 2017042712. A column of dates and one of times of day, or of hours, make a time together;
+        where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
+        and ``minute``, as many as there are. ``time="none"`` leaves times out: all rows are of one field.
+        Names of the places are by default taken from a column such as ``name`` or ``station``, if there is
+        one.
     noise_std : str or number, optional
         Column, or one number for all rows: standard deviation of the error of a measurement, in the units of
         the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
@@ -56,6 +62,9 @@ def read_table(
         What the table writes in place of a missing value, such as -9999, beside empty cells and NaN. Other
         numbers that look like such marks are refused, unless this is a sequence: ``[-9999, 999.9]``, or
         ``[]`` where every number was observed.
+    where : mapping of columns to values, optional
+        Which rows are meant: those with this value, or one of a list, in a column such as ``element`` or
+        ``level``. ``"*"`` stands for all values: they are measurements of the same thing.
 
     Returns
     -------
@@ -65,7 +74,8 @@ def read_table(
     Raises
     ------
     ArgumentError
-        If a column is not there, or which one is meant cannot be told; names the columns that are there.
+        If a column is not there, or which one is meant cannot be told; names the columns that are there. Also
+        if rows of one place and time differ in a column that nothing was said of.
     DataError
         If the file cannot be read, or a row has a latitude beyond the poles, a longitude beyond -180..360, a
         time that cannot be read, a value that is no number, or a noise that is not above zero.
@@ -77,19 +87,16 @@ def read_table(
     >>> table.values, table.name, table.units, table.dropped_missing
     (array([21. , 19.5]), 'TMAX', 'degC', 1)
     """
-    frame = Columns.open(source)
-    names = {
-        "latitude": frame.find("latitude", latitude, LATITUDE),
-        "longitude": frame.find("longitude", longitude, LONGITUDE),
-        "time": frame.find("time", time, TIME, needed=False),
-        "name": None if name is None else frame.find("name", name, ()),
-    }
+    frame, said = chosen(Columns.open(source), where)
+    latitude = str(frame.find("latitude", latitude, LATITUDE))
+    longitude = str(frame.find("longitude", longitude, LONGITUDE))
+    name = None if name is None else frame.find("name", name, ())
     noise: str | None = None
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
-    date = frame.date() if names["time"] is None else {}
-    used = {column for column in (*names.values(), *date.values(), noise) if column is not None}
-    column = value_column(frame, used) if value is None else str(frame.find("value", value, ()))
+    used = {column for column in (latitude, longitude, name, noise, *said) if column is not None}
+    when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
+    column = value_column(frame, used | when) if value is None else str(frame.find("value", value, ()))
     held = f"column {column!r} of {frame.title}"
     values = np.asarray(
         observations(frame.numbers(column), what=held, missing=missing, noun="row"), dtype=np.float64
@@ -100,26 +107,23 @@ def read_table(
         raise DataError(
             f"column {column!r} of {frame.title} has no value in any of its {counted(values.size, 'row')}."
         )
-    places = places_of(
-        frame,
-        str(names["latitude"]),
-        str(names["longitude"]),
-        kept,
-        taken={*used, column},
-        named=names["name"],
-    )
+    places = places_of(frame, latitude, longitude, kept, taken={*used, *when, column}, named=name)
+    moments = moments_of(frame, time, kept, apart=said)
+    keys = [places.latitude_degrees, np.mod(places.longitude_degrees, 360.0)]
+    keys += [found for found in (moments.times, places.names) if found is not None]
+    check_repeats(frame, {*used, *moments.columns, column}, keys, kept)
     stated = units_in(column) if units is None else units
-    times = None if names["time"] is None else times_of(frame, names["time"], kept)
     return Table(
         latitude_degrees=places.latitude_degrees,
         longitude_degrees=places.longitude_degrees,
         values=values[kept],
-        times=dates_of(frame, date, kept) if date else times,
+        times=moments.times,
         noise_std=noise_of(frame, noise, noise_std, kept, units=stated),
         name=bare(column),
         units=stated,
         dropped_missing=values.size - kept.size,
         names=places.names,
+        notes=(moments.note,) if moments.note else (),
     )
 
 
@@ -136,4 +140,9 @@ def read_places(source: TableLike, *, latitude: str | None = None, longitude: st
     names = frame.find("latitude", latitude, LATITUDE), frame.find("longitude", longitude, LONGITUDE)
     if frame.rows == 0:
         raise DataError(f"{frame.title} has no rows; expected at least one place.")
+    if when := sorted(about_time(frame)):
+        raise ArgumentError(
+            f"{frame.title} has the column {when[0]!r}, but places of a map have no times: it is made for "
+            "each time of the observations. Leave the column out, and name places once."
+        )
     return places_of(frame, str(names[0]), str(names[1]), np.arange(frame.rows), taken=set(map(str, names)))

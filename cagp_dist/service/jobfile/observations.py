@@ -109,6 +109,15 @@ class Observations(Table):
         ColumnsTable | None,
         Field(description="the keys latitude, longitude, time, name", examples=[{"latitude": "LAT"}]),
     ] = None
+    where: Annotated[
+        dict[str, str | float | list[str | float]] | None,
+        Field(
+            description="columns of the table, each with the value (or a list of values) of the rows that "
+            'are meant; "*" for all',
+            examples=[{"element": "TMAX"}],
+            min_length=1,
+        ),
+    ] = None
     missing: Annotated[
         float | tuple[float, ...] | None,
         BeforeValidator(values.as_tuple),
@@ -176,10 +185,12 @@ class Observations(Table):
                 f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
                 'write source = "synthetic"'
             )
-        if self.kind != "table" and not (self.noise_std is None and self.columns is None):
+        if self.kind != "table" and not (
+            self.noise_std is None and self.columns is None and self.where is None
+        ):
             raise ValueError(
-                f'noise_std and columns are for tables, and the source is "{self.source}"; leave them out, '
-                'or write source = "table:PATH"'
+                f'noise_std, columns and where are for tables, and the source is "{self.source}"; leave '
+                'them out, or write source = "table:PATH"'
             )
         if self.missing is not None and not SOURCES[self.kind].marks_missing:
             raise ValueError(

@@ -336,6 +336,7 @@ class Job(Table):
         new = {
             "noise_std": observations,
             "columns": observations,
+            "where": observations,
             "calibration": form["design"],
             "targets": form["design"],
             "fit_times": form["prior"],

@@ -1,0 +1,279 @@
+"""When the rows of a table were measured: columns of times, of dates and of times of day, put together."""
+
+import datetime as dt
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Indices, Mask, Times
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.tables.columns import DATE, EMPTY, TIME, Columns, plain, such
+
+IGNORED = "none"
+"""In place of a column of times: all rows are of one field."""
+
+HOUR = ("hour", "hour_utc", "hour_of_day")
+TIME_OF_DAY = ("time_of_day", "time_utc", "utc_time", "clock_time", "hhmm")
+CLOCK = (*HOUR, *TIME_OF_DAY, "minute", "second")
+"""Columns that say when on a day, beside one of dates."""
+
+FORMS = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+"""What whole numbers of so many digits are read as."""
+
+EPOCH = {9: "s", 10: "s", 12: "ms", 13: "ms"}
+"""Units since 1970 that whole numbers of so many digits count, where none of them is such a date."""
+
+EARLIEST_YEAR = 1850
+"""Numbers that would be dates to the hour of earlier years count from 1970."""
+
+LAST_HOUR, LAST_CLOCK = 24, 2400
+_SECONDS = {"minute": 60, "second": 1}
+
+EXPECTED = (
+    "ISO 8601, such as 2017-04-27T12:00, or 27.04.2017 12:00, 20170427, 2017042712 or seconds since 1970"
+)
+_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
+_SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{4}\b.*")
+_OF_DAY = re.compile(r"(\d{1,2}:\d{2})(:\d{2}(?:\.\d+)?)?")
+_UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
+_ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When some rows were measured.
+
+    Attributes
+    ----------
+    times : array of datetime64[ns], shape (n,), or None
+        In UTC; None if the table does not say.
+    columns : set of str
+        What was looked at for them.
+    note : str
+        What people should know of them; empty if nothing.
+    """
+
+    times: Times | None
+    columns: frozenset[str]
+    note: str = ""
+
+
+def about_time(frame: Columns) -> frozenset[str]:
+    """Columns that say when, by their names."""
+    return frozenset(name for name in frame.columns if plain(name) in (*TIME, *DATE, *CLOCK))
+
+
+def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collection[str] = ()) -> Moments:
+    """Read when some rows were measured; of columns in ``apart`` something else was said.
+
+    A column of dates and one of times of day, or of hours and minutes, make a time together.
+
+    Raises
+    ------
+    ArgumentError
+        If rows have different times of day and nothing says on which day, or the like.
+    DataError
+        If what stands in a row is no time.
+    """
+    if given == IGNORED:
+        return Moments(None, about_time(frame))
+    chosen = frame.find("time", given, TIME, needed=False)
+    if chosen is None:
+        date = frame.date(apart)
+        return Moments(dates_of(frame, date, kept) if date else None, frozenset(date.values()))
+    others = [name for name in frame.columns if plain(name) in TIME and name not in (chosen, *apart)]
+    others.sort(key=lambda name: TIME.index(plain(name)))
+    dated = bool(others) or any(plain(name) == "year" for name in frame.columns)
+    of_day = [
+        name
+        for name in (chosen, *others)
+        if _is_of_day(frame.columns[name][kept], numbers=dated and name != given)
+    ]
+    days = [name for name in (chosen, *others) if name not in of_day]
+    note = ""
+    if days:
+        base, used = times_of(frame, days[0], kept), {days[0]}
+        note = _zones(frame, days[0], kept)
+    else:
+        date = {part: name for part, name in frame.date(apart).items() if part in DATE[:3]}
+        if not date:
+            raise ArgumentError(
+                f"column {chosen!r} of {frame.title} has times of day, and no column has dates; it has "
+                f'{frame.listed}. Name the column of dates, time="COLUMN", or map all rows as one field, '
+                f'time="{IGNORED}".'
+            )
+        base, used = dates_of(frame, date, kept), set(date.values())
+    if (base != base.astype("datetime64[D]")).any():  # they say when on the day
+        return Moments(base, frozenset(used), note)
+    for name in _clock(frame, of_day, apart):
+        base = base + _since_midnight(frame, name, kept)
+        used.add(name)
+    return Moments(base, frozenset(used), note)
+
+
+def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str]) -> list[str]:
+    """Columns that together say when on a day."""
+    if of_day:
+        return [of_day[0]]
+    by_name = {plain(name): name for name in frame.columns if name not in apart}
+    for usual in TIME_OF_DAY:
+        if usual in by_name:
+            return [by_name[usual]]
+    hour = next((by_name[usual] for usual in HOUR if usual in by_name), None)
+    if hour is None:
+        return []
+    return [hour, *(by_name[part] for part in ("minute", "second") if part in by_name)]
+
+
+def _is_of_day(column: NDArray[Any], *, numbers: bool) -> bool:
+    """Whether cells are times of day, such as 12:00, or 1200 where ``numbers`` may be such."""
+    if column.dtype.kind == "m":
+        return True
+    if column.dtype.kind in "iuf":
+        return numbers and bool(((column >= 0) & (column <= LAST_CLOCK)).all())
+    if column.dtype.kind == "M":
+        return False
+    cells = [cell for cell in column.tolist() if str(cell).strip().lower() not in EMPTY]
+    return bool(cells) and all(
+        isinstance(cell, dt.time)
+        or _OF_DAY.fullmatch(_UTC.sub("", str(cell).strip())) is not None
+        or (numbers and re.fullmatch(r"\d{1,4}", str(cell).strip()) is not None)
+        for cell in cells
+    )
+
+
+def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.timedelta64]:
+    """Read times of day: 12:00, 1200, or hours, minutes or seconds by the name of their column."""
+    import pandas as pd
+
+    column, part = frame.columns[name][kept], plain(name)
+    if column.dtype.kind == "m":
+        return column.astype("timedelta64[ns]")
+    texts = [_UTC.sub("", str(cell).strip()) for cell in column.tolist()]
+    found = [_OF_DAY.fullmatch(text) for text in texts]
+    if all(found):
+        written = [f"{match[1]}{match[2] or ':00'}" for match in found if match is not None]
+        since = pd.to_timedelta(written, errors="coerce").to_numpy().astype("timedelta64[ns]")
+        wrong = np.isnat(since) | (since > np.timedelta64(LAST_HOUR, "h"))
+    else:
+        numbers = frame.numbers(name)[kept]
+        of_hour = np.zeros(numbers.size)
+        seconds = _SECONDS.get(part, 3600)
+        last = LAST_HOUR if seconds == 3600 else 59
+        if part not in (*HOUR, *_SECONDS) and numbers.max() > LAST_HOUR:  # 1200
+            numbers, of_hour = np.floor(numbers / 100.0), np.mod(numbers, 100.0)
+        wrong = ~((numbers >= 0) & (numbers <= last) & (of_hour < 60) & (np.mod(numbers + of_hour, 1.0) == 0))
+        whole = np.where(wrong, 0.0, seconds * numbers + 60 * of_hour).astype(np.int64)
+        since = whole.astype("timedelta64[s]").astype("timedelta64[ns]")
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise DataError(
+            f"column {name!r} of {frame.title} holds {texts[first]!r} in {frame.where(int(kept[first]))}, "
+            f"which is no time of day ({such(wrong)}); expected 12:00, 1200 or hours, minutes or seconds of "
+            "their own."
+        )
+    return np.asarray(since)
+
+
+def times_of(frame: Columns, name: str, kept: Indices) -> Times:
+    """Read times in UTC."""
+    import pandas as pd
+
+    column = frame.columns[name][kept]
+    if column.dtype.kind == "M":
+        texts, moments = column.astype(str), column
+    else:
+        texts = np.array(_written(column), dtype=object)
+        codes, distinct = pd.factorize(texts)
+        moments = _moments(list(distinct))[codes]
+    wrong: Mask = np.isnat(moments)
+    if wrong.any():
+        first = int(wrong.argmax())
+        slashes = (
+            " Of 01/02/2017 it cannot be told which is the day: write 2017-02-01."
+            if _SLASHED.fullmatch(texts[first])
+            else ""
+        )
+        raise DataError(
+            f"column {name!r} of {frame.title} holds {texts[first]!r} in {frame.where(int(kept[first]))}, "
+            f"which is no time ({such(wrong)}); expected {EXPECTED}.{slashes}"
+        )
+    return np.asarray(moments, dtype="datetime64[ns]")
+
+
+def _written(column: NDArray[Any]) -> list[str]:
+    """Cells as texts; whole numbers of eight digits and more without decimals."""
+    if column.dtype.kind != "f":
+        return [str(cell).strip() for cell in column.tolist()]
+    known = column[~np.isnan(column)]
+    if known.size and ((known >= 1e7) & (known == np.round(known))).all():
+        return ["" if np.isnan(cell) else str(int(cell)) for cell in column.tolist()]
+    return [f"{cell!r} (a number)" for cell in column.tolist()]  # days since when?
+
+
+def _moments(texts: list[str]) -> Times:
+    """Read the times of different texts; NaT where one is none."""
+    import pandas as pd
+
+    lengths = {len(text) for text in texts}
+    if all(text.isdecimal() for text in texts):
+        form = FORMS.get(lengths.pop()) if len(lengths) == 1 else None
+        units = {EPOCH.get(len(text)) for text in texts}
+        if form is not None:
+            dates = pd.to_datetime(texts, format=form, errors="coerce")
+            if None in units or (dates.year >= EARLIEST_YEAR).any():
+                return np.asarray(dates.to_numpy(), dtype="datetime64[ns]")
+        unit = units.pop() if len(units) == 1 else None
+        if unit is not None:
+            return np.array(texts, dtype=np.int64).astype(f"datetime64[{unit}]").astype("datetime64[ns]")
+    moments = pd.to_datetime([_iso(text) for text in texts], format="ISO8601", utc=True, errors="coerce")
+    return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
+
+
+def _iso(text: str) -> str:
+    """Write a time as ISO 8601 has it, if it is day.month.year, or says UTC in letters."""
+    text = _UTC.sub("", text)
+    found = _DOTTED.fullmatch(text)
+    if found is None:
+        return text
+    day, month, year, hour, rest = found.groups()
+    return f"{year}-{month:>02}-{day:>02}" + ("" if hour is None else f"T{hour:>02}{rest}")
+
+
+def _zones(frame: Columns, name: str, kept: Indices) -> str:
+    """Say which zones times state, if not all state the same."""
+    column = frame.columns[name][kept]
+    if column.dtype.kind not in "OUT":
+        return ""
+    found = [_ZONE.search(str(cell).strip()) for cell in column.tolist()]
+    zones = sorted({match[1].upper() for match in found if match is not None})
+    without = sum(match is None for match in found)
+    if len(zones) + (without > 0) < 2:
+        return ""
+    said = f"column {name!r} of {frame.title} has times in {', '.join(zones[:5])}"
+    if len(zones) > 5:
+        said += f" and {len(zones) - 5} other zones"
+    taken = f", and {without:,} of {len(found):,} without a zone, which are taken as UTC" if without else ""
+    return f"{said}{taken}: all are brought to UTC."
+
+
+def dates_of(frame: Columns, columns: Mapping[str, str], kept: Indices) -> Times:
+    """Read times in UTC from columns of years and, as far as there are any, of months to minutes."""
+    import pandas as pd
+
+    found = {part: frame.numbers(name)[kept] for part, name in columns.items()}
+    first_day = dict.fromkeys(("year", "month", "day"), np.ones(kept.size))
+    moments = pd.to_datetime(pd.DataFrame(first_day | found), errors="coerce")
+    whole = np.all([part == np.round(part) for part in found.values()], axis=0)
+    wrong = np.asarray(moments.isna()) | ~whole
+    if wrong.any():
+        first = int(wrong.argmax())
+        said = ", ".join(f"{name} {found[part][first]:g}" for part, name in columns.items())
+        raise DataError(
+            f"{frame.title} has {said} in {frame.where(int(kept[first]))}, which is no time ({such(wrong)})."
+        )
+    return np.asarray(moments.to_numpy(), dtype="datetime64[ns]")

@@ -1,0 +1,113 @@
+"""Rows of one place and time: what tells them apart, and which are the same twice."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Indices
+from cagp_dist.errors import ArgumentError
+from cagp_dist.tables.columns import NAME, Columns, plain
+from cagp_dist.text import counted
+
+ANY = "*"
+"""In place of a value: rows with all values of the column are meant."""
+
+WHAT = re.compile(
+    r"(pressure_|model_)?levels?|z|depth.*|height.*|pressure|step|lead.*|forecast.*|member|number|realization|"
+    r"ensemble.*|quantile|percentile|season|doy|yday|julian.*|week|month|day|hour.*|minute|second|.*time.*|"
+    r".*date.*"
+)
+"""Names of columns that say what was measured, or when, even where they hold many numbers."""
+
+NUMBERS = re.compile(r"unnamed.*|(.*_)?(index|row|nr|id)")
+"""Names of columns that number the rows, or name places."""
+
+MOST_SHOWN = 5
+
+
+def check_repeats(
+    frame: Columns, looked_at: Collection[str], keys: Sequence[NDArray[np.generic]], kept: Indices
+) -> None:
+    """Refuse rows that have the same keys (places, times, names) and differ in a column not looked at.
+
+    Texts count where they tell more than half of the repeated rows apart, and numbers that say what was
+    measured by the name of their column, or are few: others are measurements themselves.
+
+    Raises
+    ------
+    ArgumentError
+        Names the column, and how to choose.
+    """
+    import pandas as pd
+
+    own = [name for name in frame.columns if plain(name) in NAME[1:-1]]
+    keys = [*keys, *(frame.columns[name][kept].astype(str) for name in own)]
+    group = pd.DataFrame(dict(enumerate(keys))).groupby(list(range(len(keys))), dropna=False, sort=False)
+    number, size = group.ngroup().to_numpy(), group[0].transform("size").to_numpy()
+    repeated = np.flatnonzero(size > 1)
+    if repeated.size == 0:
+        return
+    groups = len(np.unique(number[repeated]))
+    found = []
+    for name, column in frame.columns.items():
+        if name in looked_at or NUMBERS.fullmatch(plain(name)) or name in own:
+            continue
+        cells = column[kept]
+        codes, distinct = pd.factorize(cells if cells.dtype.kind in "biufM" else cells.astype(str))
+        if cells.dtype.kind in "iuf" and not WHAT.fullmatch(plain(name)):
+            few = len(distinct) <= size.max() and 2 * len(distinct) <= kept.size
+            if not few or (cells != np.round(cells)).any():
+                continue
+        apart = len(pd.unique(number[repeated] * (len(distinct) + 1) + codes[repeated])) - groups
+        if 2 * apart > repeated.size - groups:
+            found.append((-apart, len(distinct), name, distinct))
+    if not found:
+        return
+    _, many, name, distinct = min(found, key=lambda entry: entry[:2])
+    values = [value.item() if isinstance(value, np.generic) else value for value in distinct[:MOST_SHOWN]]
+    shown = [value if isinstance(value, (int, float)) else str(value) for value in values]
+    others = f" and {many - len(values):,} others" if many > len(values) else ""
+    raise ArgumentError(
+        f"{counted(repeated.size, 'row')} of {frame.title} have the place and time of another row and differ "
+        f"in column {name!r} ({', '.join(map(repr, shown))}{others}), which nothing was said of. Say which "
+        f"rows are meant, where={{{name!r}: {shown[0]!r}}}, or that all of them measure the same thing, "
+        f"where={{{name!r}: {ANY!r}}}."
+    )
+
+
+def chosen(frame: Columns, where: Mapping[str, object] | None) -> tuple[Columns, frozenset[str]]:
+    """Keep the rows that have the wanted value, or one of several, in each column; and these columns.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such column, or no row with such a value.
+    """
+    looked_at = set()
+    for given, wanted in (where or {}).items():
+        name = str(frame.find("where", given, ()))
+        looked_at.add(name)
+        if wanted == ANY:
+            continue
+        several = list(wanted) if isinstance(wanted, (list, tuple, set, np.ndarray)) else [wanted]
+        column = frame.columns[name]
+        if column.dtype.kind in "iufb" and all(_is_number(value) for value in several):
+            rows = np.isin(column.astype(np.float64), np.array(several, dtype=np.float64))
+        else:
+            texts = {str(value).strip() for value in several}
+            rows = np.array([str(cell).strip() in texts for cell in column.tolist()], dtype=bool)
+        if not rows.any():
+            there = list(dict.fromkeys(map(str, column.tolist())))
+            more = f" and {len(there) - MOST_SHOWN:,} others" if len(there) > MOST_SHOWN else ""
+            raise ArgumentError(
+                f"no row of {frame.title} has {', '.join(map(repr, several[:MOST_SHOWN]))} in column "
+                f"{name!r}; it holds {', '.join(map(repr, there[:MOST_SHOWN]))}{more}."
+            )
+        frame = frame.of_rows(np.flatnonzero(rows))
+    return frame, frozenset(looked_at)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating))
