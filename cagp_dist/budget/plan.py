@@ -162,6 +162,8 @@ class Plan:
                 f"blocks are bands of {counted(self.rings_per_block, 'latitude')} of the grid, and mirror "
                 f"images on a mirrored one, {self.tasks:,} tasks"
             )
+        elif groups and self.direct:
+            text.append(f"test points in {groups:,} parts of {self.widest_group:,} at most")
         elif groups:
             blocks = len(block_ranges(self.n, self.block_size))
             text.append(

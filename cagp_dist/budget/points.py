@@ -1,5 +1,6 @@
 """Plans of solvers on points: sweeps over tiles in batches of columns, actions, a dense factor."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from cagp_dist.budget.demand import DOUBLE, Demand
@@ -14,6 +15,9 @@ TILE_CACHE_BYTES = 340 * 2**20
 
 TILE_CACHE_COLUMNS = 122
 """Above this many columns evaluating a tile is too small a part of the work to keep it."""
+
+PART_ENTRIES = 2**25
+"""Covariances of points and targets that an exact solve holds at a time, about: 0.25 GiB."""
 
 TASK_BYTES = 1500
 TASK_TILE_BYTES = 300
@@ -277,17 +281,25 @@ def plan_known_actions(demand: Demand, *, method: str, iterations: int, cost: Ac
 
 
 def plan_exact(demand: Demand, *, method: str = "exact Cholesky", points: int | None = None) -> Plan:
-    """Plan the exact solve by a dense Cholesky factor: of all points, or of so many of them."""
+    """Plan the exact solve by a dense Cholesky factor: of all points, or of so many of them.
+
+    Targets are done in parts whose covariances with the points take `PART_ENTRIES` numbers at most.
+    """
     q, fields = demand.q, demand.fields
     m = demand.n if points is None else min(points, demand.n)
-    peak = common_bytes(demand, 1) + DOUBLE * (2 * m * m + 3 * m * (q + fields))
+    nodes = -(-demand.target_points // max(q, 1))
+    parts = 1 if demand.full_covariance else -(-m * q * nodes // PART_ENTRIES)
+    groups = split(q, max(1, min(parts, q)))
+    widest = max((stop - start for start, stop in groups), default=0)
+    peak = common_bytes(demand, 1) + DOUBLE * (2 * m * m + 3 * m * (widest + fields) + m * widest * (nodes - 1))
     if points is not None:
         peak += DOUBLE * 2 * demand.n  # the order that they are drawn from
     if peak > demand.memory_limit_bytes:
         raise too_large(demand, method, peak, Remedy.BLOCK_GAUSS_SEIDEL)
     flops = m**3 // 3 + m * m * (q + fields)
     entries = m * m + m * demand.target_points
-    return plan_without_tiles(demand, method, None, peak, entries, flops, 1)
+    plan = plan_without_tiles(demand, method, None, peak, entries, flops, 1)
+    return plan if len(groups) == 1 else replace(plan, batches=tuple((group,) for group in groups))
 
 
 def _rows_that_fit(blocks: int, tiles: int) -> tuple[int, ...]:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grids import plan_exact_grid
@@ -11,6 +13,7 @@ from cagp_dist.budget.points import plan_exact
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import ExactSolve, Gram
 from cagp_dist.gram.dense import DenseGram
+from cagp_dist.gram.targets import Targets, as_list, part
 from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
 from cagp_dist.solvers.base import Calibrated, Problem, State, check_no_start, nothing_said
 from cagp_dist.solvers.status import Status
@@ -20,8 +23,9 @@ from cagp_dist.solvers.status import Status
 class Cholesky:
     """The exact posterior by a dense Cholesky factor: n^3 / 3 flops, 16 n^2 bytes.
 
-    Calibrated exactly: it is the posterior itself. Runs in the calling process, whatever the executor. From
-    2,048 points on it uses all threads of BLAS; how many there are may change the last bits of the result.
+    Calibrated exactly: it is the posterior itself. Runs in the calling process, whatever the executor; many
+    targets are done in parts. From 2,048 points on it uses all threads of BLAS; how many there are may change
+    the last bits of the result.
     """
 
     iterations: ClassVar[int] = 1
@@ -34,10 +38,10 @@ class Cholesky:
         return plan_exact(demand)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
-        """Yield the one, exact state."""
+        """Yield the exact state of each part of the targets."""
         gram = problem.gram
         with blas_threads_for(gram.shape[0]):
-            yield exact_state(problem, *_dense(problem, executor), executor)
+            yield from exact_states(problem, *_dense(problem, executor), executor, plan=plan)
 
     def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
         """``G^-1 b`` (n, T) of the residuals, and the problem with the factor: n^3 / 3 flops."""
@@ -56,7 +60,7 @@ class Cholesky:
         """``V G^-1 b`` (q, T) alone: n^3 / 3 flops, and 2 n (n + q) for each right-hand side."""
         gram = problem.gram
         with blas_threads_for(gram.shape[0]):
-            return _exact_mean(problem, *_dense(problem, executor), executor, done)
+            return _exact_mean(problem, *_dense(problem, executor), executor, done, plan=plan)
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,8 @@ class Rings:
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the one, exact state."""
         with single_threaded_blas():
-            state = exact_state(problem, *_by_structure(problem, executor), executor)
-        yield state
+            states = list(exact_states(problem, *_by_structure(problem, executor), executor, plan=plan))
+        yield from states
 
     def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
         """``G^-1 b`` (n, T) of the residuals, and the problem with the solve: as `mean`."""
@@ -114,7 +118,7 @@ class Rings:
     ) -> Array:
         """``V G^-1 b`` (q, T) alone: two solves with the grid for each right-hand side, more with gaps."""
         with single_threaded_blas():
-            return _exact_mean(problem, *_by_structure(problem, executor), executor, done)
+            return _exact_mean(problem, *_by_structure(problem, executor), executor, done, plan=plan)
 
 
 NO_GRID = (
@@ -143,26 +147,54 @@ def _by_structure(problem: Problem, executor: Executor) -> tuple[Gram, ExactSolv
 
 
 def _exact_mean(
-    problem: Problem, gram: Gram, exact: ExactSolve, executor: Executor, done: Callable[[int], None]
+    problem: Problem,
+    gram: Gram,
+    exact: ExactSolve,
+    executor: Executor,
+    done: Callable[[int], None],
+    *,
+    plan: Plan,
 ) -> Array:
     weights = exact.weights(problem.residuals)
     done(1)
-    return gram.cross(problem.targets, weights, executor=executor)
+    parts = [gram.cross(targets, weights, executor=executor) for _, targets in _in_parts(problem, plan)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def exact_state(
-    problem: Problem, gram: Gram, exact: ExactSolve, executor: Executor, *, points: Indices | None = None
-) -> State:
-    """Give the posterior from an exactly solved Gram matrix: that of the problem, or that of some points."""
+def exact_states(
+    problem: Problem,
+    gram: Gram,
+    exact: ExactSolve,
+    executor: Executor,
+    *,
+    plan: Plan,
+    points: Indices | None = None,
+) -> Iterator[State]:
+    """Yield the posterior of an exactly solved Gram matrix, part of the targets by part.
+
+    The matrix is that of the problem, or that of some of its points.
+    """
     check_no_start(problem)
     residuals = problem.residuals if points is None else problem.residuals[points]
     weights = exact.weights(residuals)
-    mean = gram.cross(problem.targets, weights, executor=executor)
-    downdate = exact.downdate(problem.targets, full=problem.full_covariance)
     residual = exact.relative_residual
     status = Status.of_direct_solve(exact.condition_number)
     if status.ok and residual is not None:
         status = Status.SOLVED
     if status.ok and len(residuals) < problem.gram.shape[0]:
         status = Status.COMPLETED
-    return State(1, slice(0, problem.q), mean, downdate, status, residual)
+    for columns, targets in _in_parts(problem, plan):
+        mean = gram.cross(targets, weights, executor=executor)
+        downdate = exact.downdate(targets, full=problem.full_covariance)
+        yield State(1, columns, mean, downdate, status, residual)
+
+
+def _in_parts(problem: Problem, plan: Plan) -> Iterator[tuple[slice, Targets]]:
+    """Targets as the plan has them: all of them at once, or parts that fit into memory."""
+    if len(plan.batches) < 2:
+        yield slice(0, problem.q), problem.targets
+        return
+    targets = as_list(problem.targets)
+    for batch in plan.batches:
+        columns = slice(batch[0][0], batch[-1][1])
+        yield columns, part(targets, columns)

@@ -17,7 +17,7 @@ from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.runtime import Executor, blas_threads_for
 from cagp_dist.solvers.base import Calibrated, Problem, State
 from cagp_dist.solvers.batch import UnitActions
-from cagp_dist.solvers.exact import exact_state
+from cagp_dist.solvers.exact import exact_states
 from cagp_dist.solvers.known_actions import KnownActions
 from cagp_dist.solvers.low_rank import partial_cholesky, planned_flops
 from cagp_dist.solvers.options import ITERATIONS, SEED
@@ -140,10 +140,10 @@ class SubsetOfData:
         return with_bounds(plan_exact(demand, method="a subset of the data", points=self.points), demand)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
-        """Yield the one state."""
+        """Yield the state of each part of the targets."""
         gram, n = problem.gram, problem.gram.shape[0]
         chosen = random_points(n, self.points, self.seed)
         with blas_threads_for(len(chosen)):
             subset = DenseGram(gram.kernel, gram.X[chosen], noise_variance=gram.noise_variance[chosen])
-            state = exact_state(problem, subset, subset.exact(executor=executor), executor, points=chosen)
-        yield state
+            exact = subset.exact(executor=executor)
+            yield from exact_states(problem, subset, exact, executor, plan=plan, points=chosen)
