@@ -14,6 +14,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import Elementary, Kernel, families_of
 from cagp_dist.kriging.given import check_chords
+from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.means import MeanFamily, mean_family
@@ -23,7 +24,10 @@ from cagp_dist.variables import range_error, variable_named
 from cagp_dist.variables.units import conversion
 
 if TYPE_CHECKING:
+    from cagp_dist.kriging.narration import Narrator
     from cagp_dist.likelihood.bounds import Given
+    from cagp_dist.likelihood.duration import FitSize
+    from cagp_dist.likelihood.fit import Method
     from cagp_dist.likelihood.result import FitResult, FitStatus
     from cagp_dist.runtime import Executor
 
@@ -212,6 +216,7 @@ def learn(
     nugget_std: float | None,
     executor: "Executor",
     memory_limit_bytes: int | None,
+    narrator: "Narrator",
 ) -> Learned:
     """Fit what is not known of kernel and noise to the observations, by maximum likelihood.
 
@@ -231,11 +236,14 @@ def learn(
         What is added to a known noise; None has it fitted.
     executor, memory_limit_bytes
         As for `cagp_dist.fit`.
+    narrator : Narrator
+        Says what the fit takes before it begins, and how far it is.
 
     Notes
     -----
     Where the noise of each place is known, the likelihood has it, and the nugget on top of it.
     """
+    from cagp_dist.likelihood.duration import FitCourse, FitSize
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.nugget import fit_beside_known_noise
 
@@ -271,29 +279,56 @@ def learn(
         if estimated is None:
             y = y - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
         grid = observed.grid if known.ndim == 0 and by_rings(observed, places) else None
+        method: Method = "rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks"
+        size = FitSize(
+            method,
+            len(X),
+            len(parts),
+            None if grid is None else grid.shape,
+            0 if grid is None else grid.size - len(X),
+            deviating=known.ndim > 0,
+        )
+        narrator.expect(_outlook(size, executor))
+        narrator.announce()
+        course = FitCourse(size, executor.workers)
         search = partial(
             fit,
             parts[0] if len(parts) == 1 else parts,
             X if grid is None else grid,
             y if grid is None else _on_grid(y, places, grid),
             mean=0.0 if estimated is None else estimated,
-            method="rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks",
+            method=method,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             noise_deviations=None if known.ndim == 0 else known[places] - typical,
         )
         held = cast("Given", bounds)
-        if typical > 0.0 and level is None:
-            most = max(2.0 * typical, 4.0 * float(np.nanvar(observed.values)))
-            result = fit_beside_known_noise(
-                lambda limits: search(bounds=limits), known=typical, most=most, others=held
-            )
-            if result.prior.noise_variance == typical:
-                reasons["noise_variance"] = "no nugget was found beside the known noise"
-        else:
-            result = search(bounds=held)
+        with narrator.stage("fit") as report:
+            search = partial(search, progress=lambda state: report(course.fraction(state.points)))
+            if typical > 0.0 and level is None:
+                most = max(2.0 * typical, 4.0 * float(np.nanvar(observed.values)))
+                result = fit_beside_known_noise(
+                    lambda limits: search(bounds=limits), known=typical, most=most, others=held
+                )
+                if result.prior.noise_variance == typical:
+                    reasons["noise_variance"] = "no nugget was found beside the known noise"
+            else:
+                result = search(bounds=held)
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
     return Learned(chosen, known + (noise_variance - typical), mean, result, where, reasons)
+
+
+def _outlook(size: "FitSize", executor: "Executor") -> Outlook:
+    """Say what a fit is going to take."""
+    from cagp_dist.likelihood.duration import fit_seconds
+
+    return Outlook(
+        "fit",
+        f"kernel and noise by {size.points:,} observations",
+        fit_seconds(size, workers=executor.workers),
+        0,
+        "Give lengthscale_km, variance and noise_std, which are then not fitted, or fewer observations.",
+    )
 
 
 def fit_advice(status: "FitStatus") -> str:

@@ -27,16 +27,26 @@ from cagp_dist.kriging.learning import (
     learn,
     with_noise_of_prior,
 )
+from cagp_dist.kriging.narration import HOUR_SECONDS, QUICK_SECONDS, Narrator
 from cagp_dist.kriging.observations import Observations, Source, check_every_field, observe, observe_arrays
 from cagp_dist.kriging.recalibrating import check_method, with_laws
 from cagp_dist.kriging.sampling import sample
-from cagp_dist.kriging.solving import Prediction, predict
+from cagp_dist.kriging.solving import (
+    OFTEN_SWEEPS,
+    PlannedSolve,
+    Prediction,
+    expected_sweeps,
+    outlook_of,
+    plan_solves,
+    predict,
+)
 from cagp_dist.kriging.summary import summary
 from cagp_dist.kriging.targets import Targets, To, are_rows, as_cells, find_targets, of_array, region_of
-from cagp_dist.kriging.validation import cross_validate
+from cagp_dist.kriging.validation import cross_validate, outlook_of_folds
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
+from cagp_dist.runtime import Executor
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
@@ -72,6 +82,8 @@ def krige(
     where: Mapping[str, object] | None = None,
     executor: Workers = None,
     memory_limit_bytes: int | None = None,
+    time_limit_seconds: float | None = HOUR_SECONDS,
+    progress: bool = True,
 ) -> xr.Dataset:
     """Map observations: mean and standard deviation of the field at every target.
 
@@ -137,6 +149,12 @@ def krige(
         Where tasks run; by default all cores of this process. A client stays open.
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
+    time_limit_seconds : float or None
+        Planned time above which the work is refused before it begins; None: whatever it takes.
+    progress : bool
+        Work of more than five seconds says what it is going to take, seconds and bytes, and how far it is:
+        by a bar in a terminal or notebook (with ipywidgets), elsewhere by `logging`, the plan as a warning
+        and the progress, every ten seconds, as information of the logger "cagp_dist". False: nothing is said.
 
     Returns
     -------
@@ -157,7 +175,8 @@ def krige(
     DataError
         If observations are none, such as a latitude of 91 degrees; names the row.
     BudgetError
-        If it does not fit into memory; raised before any work.
+        If it does not fit into memory, or is planned to take longer than the limit; raised before any work,
+        but where the numbers that were fitted show that the solve takes much longer than usual.
     NumericalError
         If the fit or the solve leaves floating point.
 
@@ -204,10 +223,15 @@ def krige(
         where=where,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
+        time_limit_seconds=time_limit_seconds,
+        progress=progress,
     )
-    result = model.fit(observations).predict(to, kind=kind)
-    assert isinstance(result, xr.Dataset)
-    return result
+    with model._narrator() as narrator, workers_of(executor) as opened:
+        observed = model._read(observations)
+        targets = _wanted(find_targets(to, observed), kind, observed)
+        solves = model._planned(observed, targets, narrator, opened)
+        model._learn_from(observed, narrator, opened)
+        return model._map(solves, targets, kind, narrator, opened)
 
 
 class Kriging:
@@ -263,6 +287,8 @@ class Kriging:
         where: Mapping[str, object] | None = None,
         executor: Workers = None,
         memory_limit_bytes: int | None = None,
+        time_limit_seconds: float | None = HOUR_SECONDS,
+        progress: bool = True,
     ) -> None:
         self.kernel = kernel
         self.mean = mean
@@ -284,6 +310,8 @@ class Kriging:
         self.where = where
         self.executor = executor
         self.memory_limit_bytes = memory_limit_bytes
+        self.time_limit_seconds = time_limit_seconds
+        self.progress = progress
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments of the constructor by name; ``deep`` has no effect."""
@@ -325,20 +353,32 @@ class Kriging:
         Kriging
             This object.
         """
+        with self._narrator() as narrator, workers_of(self.executor) as executor:
+            self._learn_from(self._read(observations, y), narrator, executor)
+        return self
+
+    def _narrator(self) -> Narrator:
+        """Make what says how far a call is."""
+        return Narrator(shown=self.progress, time_limit_seconds=self.time_limit_seconds)
+
+    def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Observations:
+        """Read observations, as they are learnt from."""
         check_memory_limit(self.memory_limit_bytes)
         observed = with_noise_of_prior(self._observe(observations, y), self.prior).with_poles_merged()
         check_every_field(observed)
-        with workers_of(self.executor) as executor:
-            learned = self._learn(observed, executor=executor)
+        return observed
+
+    def _learn_from(self, observed: Observations, narrator: Narrator, executor: Executor) -> None:
+        """Learn kernel and noise."""
+        learned = self._learn(observed, narrator=narrator, executor=executor)
         result = learned.result
         if result is not None and not result.status.ok and not noise_is_negligible(result, result.prior):
-            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result.status)}", stacklevel=2)
+            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result.status)}", stacklevel=3)
         places, fields = observed.patterns()[0]
         self.prior_ = learned.prior(observed, places, fields)
         self.fit_result_ = learned.result
         self.n_features_in_ = 2
         self._observed, self._learned = observed, learned
-        return self
 
     def predict(
         self, to: "To | Array" = None, return_std: bool = False, *, kind: Kind = "grid"
@@ -360,22 +400,65 @@ class Kriging:
             As for `krige`; for an array the means (q,) or (q, T), or means and standard deviations of the
             field, which no recalibration changes.
         """
-        observed, learned = self._fitted()
+        observed, _ = self._fitted()
         arrays = are_rows(to)
-        targets = of_array(cast("ArrayLike", to)) if arrays else find_targets(cast("To", to), observed)
-        if kind not in ("grid", "cells"):
-            raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
-        if kind == "cells":
-            targets = as_cells(targets, observed)
+        found = of_array(cast("ArrayLike", to)) if arrays else find_targets(cast("To", to), observed)
+        targets = _wanted(found, kind, observed)
+        with self._narrator() as narrator, workers_of(self.executor) as executor:
+            solves = self._planned(observed, targets, narrator, executor)
+            if not arrays:
+                return self._map(solves, targets, kind, narrator, executor)
+            prediction = self._predicted(solves, targets, narrator, executor)
+        single = observed.dimension is None
+        mean = prediction.mean[0] if single else prediction.mean.T
+        std = prediction.std[0] if single else prediction.std.T
+        return (mean, std) if return_std else mean
+
+    def _planned(
+        self, observed: Observations, targets: Targets, narrator: Narrator, executor: Executor
+    ) -> list[PlannedSolve]:
+        """Plan the solves, and those of a recalibration, before anything is fitted."""
         check_method(self.recalibration)
-        with workers_of(self.executor) as executor:
+        solves = plan_solves(
+            observed,
+            targets,
+            solver=self.solver,
+            executor=executor,
+            memory_limit_bytes=self.memory_limit_bytes,
+        )
+        narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
+        if self.recalibration != "none":
+            narrator.expect(
+                outlook_of_folds(
+                    observed,
+                    stage="recalibration",
+                    solver=self.solver,
+                    executor=executor,
+                    memory_limit_bytes=self.memory_limit_bytes,
+                )
+            )
+        return solves
+
+    def _predicted(
+        self, solves: list[PlannedSolve], targets: Targets, narrator: Narrator, executor: Executor
+    ) -> Prediction:
+        """Solve, after saying what that takes."""
+        observed, learned = self._fitted()
+        sweeps = None
+        if outlook_of(solves).seconds > QUICK_SECONDS:
+            sweeps = expected_sweeps(solves, observed, learned, targets)
+        narrator.expect(outlook_of(solves, iterations=sweeps))
+        narrator.announce()
+        with narrator.stage("solve") as report:
             prediction = predict(
                 observed,
                 learned,
                 targets,
-                solver=self.solver,
+                solves=solves,
                 executor=executor,
                 memory_limit_bytes=self.memory_limit_bytes,
+                iterations=sweeps,
+                report=report,
             )
         prior = prior_variance(learned.kernel, targets.wanted)
         if prior.size and (prediction.variance > UNINFORMED * prior).all():
@@ -384,21 +467,27 @@ class Kriging:
                 "no observation is near any target: the error bars are those of the prior. The observations "
                 f"lie within [{covered}] (north, west, south, east); check the targets, and whether "
                 "latitudes and longitudes are the right way round.",
-                stacklevel=2,
+                stacklevel=4,
             )
-        if not arrays:
-            settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
-            call = f"cagp.krige({', '.join(filter(None, settings))})"
-            result = as_dataset(prediction, observed, learned, targets, call=call)
-            return result if self.recalibration == "none" else self._with_laws(result, prediction, targets)
-        single = observed.dimension is None
-        mean = prediction.mean[0] if single else prediction.mean.T
-        std = prediction.std[0] if single else prediction.std.T
-        return (mean, std) if return_std else mean
+        return prediction
 
-    def _with_laws(self, result: xr.Dataset, prediction: Prediction, targets: Targets) -> xr.Dataset:
+    def _map(
+        self,
+        solves: list[PlannedSolve],
+        targets: Targets,
+        kind: Kind,
+        narrator: Narrator,
+        executor: Executor,
+    ) -> xr.Dataset:
+        """Solve, and give the result as a data set."""
         observed, learned = self._fitted()
-        with workers_of(self.executor) as executor:
+        prediction = self._predicted(solves, targets, narrator, executor)
+        settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
+        call = f"cagp.krige({', '.join(filter(None, settings))})"
+        result = as_dataset(prediction, observed, learned, targets, call=call)
+        if self.recalibration == "none":
+            return result
+        with narrator.stage("recalibration") as report:
             return with_laws(
                 result,
                 prediction,
@@ -409,6 +498,7 @@ class Kriging:
                 solver=self.solver,
                 executor=executor,
                 memory_limit_bytes=self.memory_limit_bytes,
+                report=report,
             )
 
     def score(self, X: Array, y: ArrayLike) -> float:
@@ -449,16 +539,18 @@ class Kriging:
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        return sample(
-            observed,
-            learned,
-            find_targets(to, observed),
-            size=size,
-            seed=seed,
-            solver=self.solver,
-            workers=self.executor,
-            memory_limit_bytes=self.memory_limit_bytes,
-        )
+        with self._narrator() as narrator, workers_of(self.executor) as executor:
+            return sample(
+                observed,
+                learned,
+                find_targets(to, observed),
+                size=size,
+                seed=seed,
+                solver=self.solver,
+                executor=executor,
+                memory_limit_bytes=self.memory_limit_bytes,
+                narrator=narrator,
+            )
 
     def cross_validate(
         self, folds: int = 10, *, blocks_degrees: float | None = 5.0, seed: int = 0
@@ -486,17 +578,30 @@ class Kriging:
         observed, learned = self._fitted()
         check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
-        with workers_of(self.executor) as executor:
-            return cross_validate(
-                observed,
-                learned,
-                folds=folds,
-                blocks_degrees=blocks_degrees,
-                seed=seed,
-                solver=self.solver,
-                executor=executor,
-                memory_limit_bytes=self.memory_limit_bytes,
+        with self._narrator() as narrator, workers_of(self.executor) as executor:
+            narrator.expect(
+                outlook_of_folds(
+                    observed,
+                    stage="cross-validation",
+                    folds=folds,
+                    solver=self.solver,
+                    executor=executor,
+                    memory_limit_bytes=self.memory_limit_bytes,
+                )
             )
+            narrator.announce()
+            with narrator.stage("cross-validation") as report:
+                return cross_validate(
+                    observed,
+                    learned,
+                    folds=folds,
+                    blocks_degrees=blocks_degrees,
+                    seed=seed,
+                    solver=self.solver,
+                    executor=executor,
+                    memory_limit_bytes=self.memory_limit_bytes,
+                    report=report,
+                )
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""
@@ -527,7 +632,7 @@ class Kriging:
             return replace(observed, noise_std=None)  # a number in place of the column of that name
         return observed
 
-    def _learn(self, observed: Observations, *, executor: Any) -> Learned:
+    def _learn(self, observed: Observations, *, narrator: Narrator, executor: Executor) -> Learned:
         if self.prior is not None:
             self._check_alone()
             return from_prior(observed, self.prior)
@@ -547,6 +652,7 @@ class Kriging:
             nugget_std=self.nugget_std,
             executor=executor,
             memory_limit_bytes=self.memory_limit_bytes,
+            narrator=narrator,
         )
 
     def _check_alone(self) -> None:
@@ -569,6 +675,13 @@ class Kriging:
 
 _PARAMETERS = tuple(name for name in inspect.signature(Kriging.__init__).parameters if name != "self")
 _OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
+
+
+def _wanted(targets: Targets, kind: Kind, observed: Observations) -> Targets:
+    """Points of targets, or the cells around them."""
+    if kind not in ("grid", "cells"):
+        raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
+    return as_cells(targets, observed) if kind == "cells" else targets
 
 
 def _changed(model: Kriging) -> str:

@@ -1,5 +1,7 @@
 """Predictive laws of a map, corrected by errors at places that were left out."""
 
+from collections.abc import Callable
+
 import numpy as np
 import xarray as xr
 
@@ -13,15 +15,12 @@ from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.kriging.solving import Prediction
 from cagp_dist.kriging.targets import Targets
-from cagp_dist.kriging.validation import cross_validate
+from cagp_dist.kriging.validation import FOLDS, cross_validate
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
 from cagp_dist.store.layout import QUANTILE_LEVEL, QUANTILE_LEVELS
 from cagp_dist.text import alternatives
-
-FOLDS = 10
-"""Solves from which the errors come: each place is predicted from nine tenths of the others."""
 
 
 def check_method(method: str) -> None:
@@ -47,6 +46,7 @@ def with_laws(
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
+    report: Callable[[float], None],
 ) -> xr.Dataset:
     """Add the corrected law of an observation at each target: ``predictive_std`` and ``quantile``.
 
@@ -71,6 +71,7 @@ def with_laws(
         solver=solver,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
+        report=report,
     )
     names = "mean", "predictive_std", "observed"
     mean, std, values = (np.atleast_2d(errors[name].values) for name in names)

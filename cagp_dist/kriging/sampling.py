@@ -1,15 +1,25 @@
 """Draws of the field at all targets of a map: by their full covariance, or pathwise where there are many."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
 from cagp_dist.kriging.dataset import coordinates, field_dims
-from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.narration import Narrator
 from cagp_dist.kriging.observations import Observations
-from cagp_dist.kriging.solving import predict, sample_fields
+from cagp_dist.kriging.solving import (
+    OFTEN_SWEEPS,
+    USUAL_SWEEPS,
+    PlannedSolve,
+    outlook_of,
+    plan_solves,
+    predict,
+    sample_fields,
+)
 from cagp_dist.kriging.targets import Targets
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver, Status
@@ -29,20 +39,32 @@ def sample(
     size: int,
     seed: int,
     solver: "str | Solver",
-    workers: Workers,
+    executor: Executor,
     memory_limit_bytes: int | None,
+    narrator: Narrator,
 ) -> xr.Dataset:
     """Draw fields that agree with the observations; see `Kriging.sample`."""
     many = targets.latitude_degrees.size > MOST_SAMPLED
     draw = sample_fields if many else _draw_by_covariance
-    with workers_of(workers) as executor:
+    solves = plan_solves(
+        observed,
+        targets,
+        solver=solver,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        full_covariance=not many,
+        samples=size if many else 1,
+    )
+    narrator.expect(outlook_of(solves, iterations=USUAL_SWEEPS if many else OFTEN_SWEEPS))
+    narrator.announce()
+    with narrator.stage("solve"):
         draws, status, solvers = draw(
             observed,
             learned,
             targets,
             size=size,
             generator=np.random.default_rng(seed),
-            solver=solver,
+            solves=solves,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
         )
@@ -63,7 +85,7 @@ def _draw_by_covariance(
     *,
     size: int,
     generator: np.random.Generator,
-    solver: "str | Solver",
+    solves: Sequence[PlannedSolve],
     executor: Executor,
     memory_limit_bytes: int | None,
 ) -> tuple[Array, Status, tuple[str, ...]]:
@@ -72,7 +94,7 @@ def _draw_by_covariance(
         observed,
         learned,
         targets,
-        solver=solver,
+        solves=solves,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
         full_covariance=True,

@@ -1,7 +1,7 @@
 """Which solver a map gets, and the solve: one for all fields that were observed at the same places."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,19 +12,22 @@ from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import condition
 from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.exact_variance import is_known
 from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.narration import HOUR_SECONDS, Outlook
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.kriging.targets import Targets
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.latlon.layout import Layout
 from cagp_dist.posterior.problem import grid_size
-from cagp_dist.posterior.result import Posterior
+from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor
+from cagp_dist.runtime import Executor, SerialExecutor
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
+from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import check_solver
-from cagp_dist.text import alternatives
+from cagp_dist.text import alternatives, rough_duration
 
 MOST_DENSE = 20_000
 """Observed points up to which a dense factor is the solver, if it fits into memory: 6.4 GB then. For a map,
@@ -37,6 +40,18 @@ variance is below the last."""
 USUAL_SWEEPS = 10
 """By which its time is estimated."""
 
+OFTEN_SWEEPS = 50
+"""By which the time of sweeps that stop early is planned before anything is fitted."""
+
+FEW_SWEEPS = 20
+"""That a refusal proposes."""
+
+BOUND_SECONDS = 70e-9
+"""Of bounds of the computational variance, for each observed point and target, on one core."""
+
+TRIED_POINTS, TRIED_TARGETS = 1500, 16
+"""Points and targets of a trial of how many sweeps are needed."""
+
 SOLVERS: dict[str, Solver] = {
     "cholesky": Cholesky(),
     "rings": Rings(),
@@ -46,6 +61,10 @@ SOLVERS: dict[str, Solver] = {
 
 EXACT_IS_WORTH = 0.1
 """An exact solve may take ten times as long as sweeps that leave something to compute."""
+
+
+def nothing_reported(fraction: float) -> None:
+    """Take the part that is done, where nobody wants to hear of it."""
 
 
 class DriftCoefficients(NamedTuple):
@@ -100,19 +119,150 @@ class Prediction:
         return np.sqrt(np.maximum(self.variance, 0.0))
 
 
-def predict(
+@dataclass(frozen=True, eq=False)
+class PlannedSolve:
+    """The solve of fields with the same gaps.
+
+    Attributes
+    ----------
+    places : array of bool, shape (n,)
+    fields : array of int
+    solver : Solver
+    demand : Demand
+    plan : Plan
+        If all its iterations are done.
+    """
+
+    places: Mask
+    fields: Indices
+    solver: Solver
+    demand: Demand
+    plan: Plan
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether it ends when little is left to compute, which may take fewer iterations than planned."""
+        return isinstance(self.solver, Affine) and self.solver.computational_share is not None
+
+    def seconds(self, iterations: int | None = None) -> float:
+        """Rough time, bounds of the computational variance included; of so many iterations, or all."""
+        part = 1.0 if iterations is None else min(1.0, iterations / max(self.plan.iterations, 1))
+        bounded = isinstance(self.solver, Affine) and not is_known(self.demand)
+        bounds = BOUND_SECONDS * self.demand.n * self.demand.q / self.demand.workers if bounded else 0.0
+        return part * self.plan.seconds + bounds
+
+
+def plan_solves(
     observed: Observations,
-    learned: Learned,
     targets: Targets,
     *,
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
     full_covariance: bool = False,
-) -> Prediction:
-    """Condition each field on its observations, at the targets.
+    samples: int = 1,
+) -> list[PlannedSolve]:
+    """Choose the solver of each pattern of gaps, and plan it; of so many right-hand sides for each field.
 
-    Fields with the same gaps share a solve. Each has an observation at least.
+    Raises
+    ------
+    ArgumentError, BudgetError
+        As for `cagp_dist.condition`.
+    """
+    return [
+        choose_solver(
+            solver,
+            observed,
+            places,
+            targets,
+            fields=fields,
+            full_covariance=full_covariance,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            samples=samples,
+        )
+        for places, fields in observed.patterns()
+    ]
+
+
+def outlook_of(
+    solves: Sequence[PlannedSolve], *, iterations: int | None = None, times: int = 1, stage: str = "solve"
+) -> Outlook:
+    """Say what solves are going to take, one after the other; all of them so many ``times``.
+
+    ``iterations`` is about how many those take that stop early, where that is known.
+    """
+    seconds = times * sum(solve.seconds(iterations if solve.stops_early else None) for solve in solves)
+    longest = max(solves, key=lambda solve: solve.seconds())
+    plan = longest.plan
+    text = f"{plan.method}, {plan.n:,} observed points, {plan.q:,} targets"
+    way_out = "Ask for fewer targets, or give fewer observations: evenly thinned ones, or a smaller region."
+    if not plan.direct:
+        fewer = iterations is not None and iterations < plan.iterations
+        about = f"about {iterations:,} of at most " if fewer else "up to "
+        text += f", {about}{plan.iterations:,} sweeps"
+    few = times * sum(solve.seconds(FEW_SWEEPS) for solve in solves)
+    if isinstance(longest.solver, BlockGaussSeidel) and few < 0.5 * min(seconds, HOUR_SECONDS):
+        way_out += (
+            f" Or give a solver that ends after a few sweeps, cagp.BlockGaussSeidel({FEW_SWEEPS}): they take "
+            f"about {rough_duration(few)}, and the error bars count what is left to compute."
+        )
+    if times * len(solves) > 1:
+        text += f", {times * len(solves):,} solves"
+    peak = max(solve.plan.peak_bytes for solve in solves)
+    return Outlook(stage, text, seconds, peak, way_out)
+
+
+def expected_sweeps(
+    solves: Sequence[PlannedSolve], observed: Observations, learned: Learned, targets: Targets
+) -> int | None:
+    """Find out about how many sweeps are needed where solves stop early; None where none does.
+
+    The largest one is tried at few targets with its blocks thinned, and the noise with them: what links the
+    blocks to each other is then much the same. As fine structure is lost, the number is doubled.
+    """
+    early = [solve for solve in solves if solve.stops_early and solve.demand.q > 0]
+    if not early:
+        return None
+    largest = max(early, key=PlannedSolve.seconds)
+    solver, prior = largest.solver, learned.prior(observed, largest.places, largest.fields[:1])
+    assert isinstance(solver, Affine)
+    block = solver.block_size if isinstance(solver, BlockGaussSeidel) else 0
+    step = -(-largest.demand.n // TRIED_POINTS)
+    if step == 1 or block < step or targets.cells is not None or largest.demand.grid is not None:
+        return None
+    X, noise = points_of(observed)[largest.places], prior.noise_variance
+    order = space_filling_order(X, block_size=block)[step // 2 :: step]
+    noise = noise[order] if isinstance(noise, np.ndarray) else noise
+    generator = np.random.default_rng(0)
+    some = generator.choice(largest.demand.q, size=min(TRIED_TARGETS, largest.demand.q), replace=False)
+    found = condition(
+        Prior(prior.kernel, noise / step, 0.0),
+        X[order],
+        np.zeros(len(order)),
+        targets.points[some],
+        solver=replace(solver, block_size=block // step),  # type: ignore[call-arg]
+        executor=SerialExecutor(),
+    )
+    return min(2 * found.stats.iterations, solver.iterations)
+
+
+def predict(
+    observed: Observations,
+    learned: Learned,
+    targets: Targets,
+    *,
+    solves: Sequence[PlannedSolve],
+    executor: Executor,
+    memory_limit_bytes: int | None,
+    full_covariance: bool = False,
+    iterations: int | None = None,
+    report: Callable[[float], None] = nothing_reported,
+) -> Prediction:
+    """Condition each field on its observations, at the targets, by solves that were planned.
+
+    Fields with the same gaps share a solve. Each has an observation at least. ``report`` is called with the
+    part that is done; ``iterations`` is about how many of them are needed, where that is known.
 
     Raises
     ------
@@ -125,18 +275,17 @@ def predict(
     covariance = np.empty((T, q, q)) if full_covariance else None
     statuses, names, plans, where = [], [], [], ""
     drift: DriftCoefficients | None = None
-    for places, fields in observed.patterns():
+    whole = sum(solve.seconds() for solve in solves)
+    done = 0.0
+    for solve in solves:
+        places, fields, chosen = solve.places, solve.fields, solve.solver
         prior = learned.prior(observed, places, fields)
-        chosen = choose_solver(
-            solver,
-            observed,
-            places,
-            targets,
-            fields=fields.size,
-            full_covariance=full_covariance,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-        )
+        share = solve.seconds() / whole if whole > 0.0 else 0.0
+        few = solve.plan.iterations / iterations if solve.stops_early and iterations else 1.0
+
+        def said(state: Progress, done: float = done, share: float = share, few: float = few) -> None:
+            report(done + share * min(1.0, few * state.fraction))
+
         posterior = _condition(
             prior,
             observed,
@@ -147,7 +296,9 @@ def predict(
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             full_covariance=full_covariance,
+            progress=said,
         )
+        done += share
         on_grid = chosen.needs_grid and targets.grid is not None  # (T, P, Q), of points (q, T)
         mean[fields] = posterior.mean.reshape(fields.size, q) if on_grid else posterior.mean.T
         variance[fields] = posterior.variance.reshape(q)
@@ -184,31 +335,22 @@ def choose_solver(
     places: Mask,
     targets: Targets,
     *,
-    fields: int,
+    fields: Indices,
     full_covariance: bool,
     executor: Executor,
     memory_limit_bytes: int | None,
-) -> Solver:
-    """Choose the solver for fields that were observed at places (n,).
+    samples: int = 1,
+) -> PlannedSolve:
+    """Choose the solver for fields that were observed at places (n,), and plan it.
 
     Exact solvers first: a dense factor for up to `MOST_DENSE` points, and on a grid its rings, whichever is
     planned to be quicker; a complete grid always by its rings. Otherwise block Gauss-Seidel.
     """
-    if not isinstance(solver, str):
-        check_solver(solver)
-        return solver
-    if solver in SOLVERS:
-        return SOLVERS[solver]
-    if solver != "auto":
-        raise ArgumentError(
-            f"solver is {solver!r}; expected {alternatives(['auto', *SOLVERS])}, or a solver such as "
-            "cagp.BlockGaussSeidel(iterations=5)."
-        )
     window, n = observed.window, int(places.sum())
     demand = Demand(
         n=n,
         q=targets.latitude_degrees.size,
-        fields=fields,
+        fields=fields.size * samples,
         full_covariance=full_covariance,
         workers=executor.workers,
         shares_memory=executor.shares_memory,
@@ -216,28 +358,58 @@ def choose_solver(
         cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
         bounds=True,
     )
-    sweeps, exact = SOLVERS["block-gauss-seidel"], []
+    on_grid = demand
     if window is not None:
-        size = grid_size(Layout.of(window.grid, _on_circle(window, places)), targets.grid)
-        exact += _planned(Rings(), replace(demand, grid=size))
-        if exact and not size.missing:
-            return Rings()
+        on_grid = replace(
+            demand, grid=grid_size(Layout.of(window.grid, _on_circle(window, places)), targets.grid)
+        )
+
+    def planned(chosen: Solver) -> PlannedSolve:
+        asked = demand
+        if chosen.needs_grid:
+            _check_grid(chosen, observed)
+            asked = on_grid
+        return PlannedSolve(places, fields, chosen, asked, chosen.plan(asked))
+
+    if not isinstance(solver, str):
+        check_solver(solver)
+        return planned(solver)
+    if solver in SOLVERS:
+        return planned(SOLVERS[solver])
+    if solver != "auto":
+        raise ArgumentError(
+            f"solver is {solver!r}; expected {alternatives(['auto', *SOLVERS])}, or a solver such as "
+            "cagp.BlockGaussSeidel(iterations=5)."
+        )
+
+    def fitting(chosen: Solver) -> list[PlannedSolve]:
+        try:
+            return [planned(chosen)]
+        except BudgetError:
+            return []
+
+    exact: list[PlannedSolve] = []
+    if window is not None:
+        exact += fitting(Rings())
+        if exact and on_grid.grid is not None and not on_grid.grid.missing:
+            return exact[0]
     if window is not None or n <= MOST_DENSE:
-        exact += _planned(Cholesky(), demand)
+        exact += fitting(Cholesky())
     if not exact:
-        return sweeps
-    seconds, best = min(exact, key=itemgetter(0))
-    usual = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)
-    others = _planned(usual, demand) if n > MOST_DENSE else []
-    return sweeps if others and others[0][0] * EXACT_IS_WORTH < seconds else best
+        return planned(SOLVERS["block-gauss-seidel"])
+    best = min(exact, key=lambda solve: solve.plan.seconds)
+    usual = fitting(BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)) if n > MOST_DENSE else []
+    if usual and usual[0].plan.seconds * EXACT_IS_WORTH < best.plan.seconds:
+        return planned(SOLVERS["block-gauss-seidel"])
+    return best
 
 
-def _planned(solver: Solver, demand: Demand) -> list[tuple[float, Solver]]:
-    """Seconds that a solve is planned to take, and its solver; nothing if it does not fit into memory."""
-    try:
-        return [(solver.plan(demand).seconds, solver)]
-    except BudgetError:
-        return []
+def _check_grid(solver: Solver, observed: Observations) -> None:
+    """Refuse a solver of grids for observations that form none."""
+    if observed.window is None:
+        raise ArgumentError(
+            f'the observations form no latitude-longitude grid, which {solver!r} needs; use solver="auto".'
+        )
 
 
 def _on_circle(window: LatLonWindow, places: Mask) -> Mask:
@@ -256,6 +428,7 @@ def _condition(
     executor: Executor,
     memory_limit_bytes: int | None,
     full_covariance: bool,
+    progress: Callable[[Progress], None],
 ) -> Posterior:
     """Call `cagp_dist.condition` with what it takes."""
     return condition(
@@ -265,6 +438,7 @@ def _condition(
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
         computational_bounds=True,
+        progress=progress,
     )
 
 
@@ -275,7 +449,7 @@ def sample_fields(
     *,
     size: int,
     generator: np.random.Generator,
-    solver: "str | Solver",
+    solves: Sequence[PlannedSolve],
     executor: Executor,
     memory_limit_bytes: int | None,
 ) -> tuple[Array, Status, tuple[str, ...]]:
@@ -293,17 +467,8 @@ def sample_fields(
     """
     T, q, names = len(observed.values), targets.latitude_degrees.size, []
     draws = np.empty((size, T, q))
-    for places, fields in observed.patterns():
-        chosen = choose_solver(
-            solver,
-            observed,
-            places,
-            targets,
-            fields=fields.size * size,
-            full_covariance=False,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-        )
+    for solve in solves:
+        places, fields, chosen = solve.places, solve.fields, solve.solver
         if chosen is SOLVERS["block-gauss-seidel"]:
             chosen = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)
         prior = learned.prior(observed, places, fields)
@@ -327,11 +492,7 @@ def _arguments(
     """Prior, X, y and targets for a solver: a grid where it needs one, else points in its order."""
     window = observed.window
     if solver.needs_grid:
-        if window is None:
-            raise ArgumentError(
-                f"the observations form no latitude-longitude grid, which {solver!r} needs; use "
-                'solver="auto".'
-            )
+        assert window is not None  # `_check_grid`
         y = window.embed(observed.values[fields].reshape(-1, *window.shape))
         y[:, ~_on_circle(window, places)] = np.nan
         return prior, window.grid, y, targets.wanted if targets.grid is None else targets.grid

@@ -1,5 +1,7 @@
 """Cross-validation of a map: blocks of places left out together, predicted from all others."""
 
+from collections.abc import Callable
+
 import numpy as np
 import xarray as xr
 
@@ -10,11 +12,15 @@ from cagp_dist.calibration.scores import scores
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.dataset import field_dims, shaped
 from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations
-from cagp_dist.kriging.solving import predict
+from cagp_dist.kriging.solving import OFTEN_SWEEPS, nothing_reported, outlook_of, plan_solves, predict
 from cagp_dist.kriging.targets import Targets, of_places
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
+
+FOLDS = 10
+"""Where nothing else is asked for: each place is predicted from nine tenths of the others."""
 
 
 def cross_validate(
@@ -27,6 +33,7 @@ def cross_validate(
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
+    report: Callable[[float], None] = nothing_reported,
 ) -> xr.Dataset:
     """Predict each place from the places of all other folds; see `Kriging.cross_validate`."""
     seen = (~np.isnan(observed.values)).any(axis=0)
@@ -50,16 +57,33 @@ def cross_validate(
                 "blocks_degrees or raise folds."
             )
         targets = of_places(observed.latitude_degrees[left_out], observed.longitude_degrees[left_out])
-        prediction = predict(
-            kept,
-            learned,
-            targets,
-            solver=solver,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
+        solves = plan_solves(
+            kept, targets, solver=solver, executor=executor, memory_limit_bytes=memory_limit_bytes
         )
+        prediction = predict(
+            kept, learned, targets, solves=solves, executor=executor, memory_limit_bytes=memory_limit_bytes
+        )
+        report((number + 1) / folds)
         mean[:, left_out], std[:, left_out] = prediction.mean, prediction.std
     return _dataset(observed, learned, fold, mean, std)
+
+
+def outlook_of_folds(
+    observed: Observations,
+    *,
+    stage: str,
+    folds: int = FOLDS,
+    solver: "str | Solver",
+    executor: Executor,
+    memory_limit_bytes: int | None,
+) -> Outlook:
+    """Say what a cross-validation is going to take: each fold is a solve with all other places."""
+    some = slice(0, -(-observed.latitude_degrees.size // folds))
+    targets = of_places(observed.latitude_degrees[some], observed.longitude_degrees[some])
+    solves = plan_solves(
+        observed, targets, solver=solver, executor=executor, memory_limit_bytes=memory_limit_bytes
+    )
+    return outlook_of(solves, iterations=OFTEN_SWEEPS, times=folds, stage=stage)
 
 
 def _dataset(observed: Observations, learned: Learned, fold: Indices, mean: Array, std: Array) -> xr.Dataset:

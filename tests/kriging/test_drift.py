@@ -150,13 +150,13 @@ def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
     ):
         cagp.krige(stations, to=30.0, drift="regional_linear", **NUMBERS)
     with pytest.raises(ArgumentError, match="drift is elevation, elevation; expected"):
-        cagp.krige(table, drift=[elevation, elevation], **NUMBERS)
+        cagp.krige(table, to=1.0, drift=[elevation, elevation], **NUMBERS)
     with pytest.raises(
         ArgumentError, match=r"mean is 280\.0 and a drift was given, which stands in its place"
     ):
-        cagp.krige(table, mean=280.0, drift="constant", **NUMBERS)
+        cagp.krige(table, to=1.0, mean=280.0, drift="constant", **NUMBERS)
     with pytest.raises(ArgumentError, match="prior and drift were both given"):
-        cagp.krige(table, prior=cagp.Prior(KERNEL, 0.25), drift="constant")
+        cagp.krige(table, to=1.0, prior=cagp.Prior(KERNEL, 0.25), drift="constant")
     with pytest.raises(ConfigurationError, match=r"covariate elevation does not cover .* points? of"):
         cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, drift=elevation, **NUMBERS)
     with pytest.raises(ArgumentError, match="ones"):

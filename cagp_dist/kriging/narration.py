@@ -1,0 +1,223 @@
+"""What a map says while it is made: a plan before long work, and how far it is - on a screen, or in a log."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from cagp_dist.checks import check_positive
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.runtime.pace import slowness
+from cagp_dist.text import bytes_text, rough_duration
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+_log = logging.getLogger(__name__)
+
+QUICK_SECONDS = 5.0
+"""Work up to which nothing is said."""
+
+HOUR_SECONDS = 3600.0
+"""Planned work above which a map is refused, unless another limit is given."""
+
+SCREEN_SECONDS, LOG_SECONDS = 0.5, 10.0
+"""From one look at the progress to the next, on a screen and in a log."""
+
+NEARLY = 0.99
+"""Part of a stage that is shown at most before it has ended."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What one stage of the work is going to take.
+
+    Attributes
+    ----------
+    stage : str
+        Its name, such as "fit" or "solve".
+    text : str
+        What is done, for people.
+    seconds : float
+        Rough time, by the constants of plans.
+    peak_bytes : int
+        Memory; 0 where that of other stages is more.
+    way_out : str
+        What to change where it takes too long.
+    """
+
+    stage: str
+    text: str
+    seconds: float
+    peak_bytes: int
+    way_out: str
+
+
+@dataclass
+class _Now:
+    """The stage that is being worked on, when it began, and which part of it is done, as far as it says."""
+
+    stage: str
+    started: float = field(default_factory=monotonic)
+    fraction: float = 0.0
+
+
+class Narrator:
+    """Says what is going to be done and how far it is; a context manager, for one call.
+
+    Parameters
+    ----------
+    shown : bool
+        Whether anything is said.
+    time_limit_seconds : float or None
+        Planned work above which is refused.
+    """
+
+    def __init__(self, *, shown: bool, time_limit_seconds: float | None) -> None:
+        if not isinstance(shown, bool):
+            raise ArgumentError(f"progress is {shown!r}; expected True or False.")
+        if time_limit_seconds is not None:
+            check_positive("time_limit_seconds", time_limit_seconds)
+        self._shown, self._limit = shown, time_limit_seconds
+        self._outlooks: dict[str, Outlook] = {}
+        self._slowness, self._said = 1.0, 0.0
+        self._begun, self._now = monotonic(), _Now("")
+        self._ended = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._bars: Bars | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._watcher is not None:
+            self._watcher.join()
+
+    def expect(self, outlook: Outlook) -> None:
+        """Take down what a stage is going to take; what was known of it before no longer counts."""
+        self._outlooks[outlook.stage] = outlook
+
+    @property
+    def planned_seconds(self) -> float:
+        """What all stages are going to take on this machine, as it is just now."""
+        return self._slowness * sum(outlook.seconds for outlook in self._outlooks.values())
+
+    def announce(self) -> None:
+        """Say what the work is going to take, where that is more than a few seconds.
+
+        Raises
+        ------
+        BudgetError
+            If it is more than the time limit.
+        """
+        if self.planned_seconds > 0.2 * QUICK_SECONDS and self._slowness == 1.0:
+            self._slowness = slowness()
+        planned = self.planned_seconds
+        if self._limit is not None and planned > self._limit:
+            raise BudgetError(
+                f"this would take about {rough_duration(planned)}, more than the "
+                f"{rough_duration(self._limit)} of time_limit_seconds: {self._stages()}. "
+                f"{self._longest().way_out} To have it done all the same, give time_limit_seconds=None."
+            )
+        if planned > QUICK_SECONDS and not 0.5 < planned / max(self._said, 1e-9) < 2.0:
+            self._said = planned
+            self._say(f"this takes about {rough_duration(planned)}: {self._stages()}", level=logging.WARNING)
+
+    def _stages(self) -> str:
+        """Say what the stages are, and what each takes."""
+        said = [
+            f"{outlook.stage} ({outlook.text}) {rough_duration(self._slowness * outlook.seconds)}"
+            for outlook in self._outlooks.values()
+        ]
+        memory = max(outlook.peak_bytes for outlook in self._outlooks.values())
+        return f"{'; '.join(said)}; memory about {bytes_text(memory)}"
+
+    def _longest(self) -> Outlook:
+        return max(self._outlooks.values(), key=lambda outlook: outlook.seconds)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Callable[[float], None]]:
+        """Work on a stage; what is yielded takes the part of it that is done, 0 to 1."""
+        self._now = now = _Now(name)
+        if self._shown and self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="cagp-progress", daemon=True)
+            self._watcher.start()
+
+        def report(fraction: float) -> None:
+            now.fraction = fraction
+
+        yield report
+        self._outlooks.pop(name, None)
+
+    def _watch(self) -> None:
+        """Show how far the work is, from time to time, until it has ended."""
+        if self._ended.wait(QUICK_SECONDS):
+            return
+        bars = self._open_bars()
+        if bars is None:
+            while not self._ended.wait(LOG_SECONDS):
+                self._say(self._state(), level=logging.INFO)
+            return
+        with bars:
+            bar = bars.add_task("", total=1.0)
+            while not self._ended.wait(SCREEN_SECONDS):
+                bars.update(bar, description=self._state(), completed=self._fraction(self._now))
+
+    def _open_bars(self) -> "Bars | None":
+        """Make a bar where somebody looks: in a terminal, or in a notebook that can show one."""
+        if not on_screen():
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        return Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            console=Console(stderr=True),
+            transient=True,
+        )
+
+    def _state(self) -> str:
+        """Say which stage it is, how long it has been worked, and how long it may take."""
+        now = self._now
+        fraction, elapsed = self._fraction(now), monotonic() - now.started
+        left = elapsed * (1.0 - fraction) / fraction if fraction > 0.0 else 0.0
+        later = [outlook.seconds for name, outlook in self._outlooks.items() if name != now.stage]
+        left += self._slowness * sum(later)
+        so_far = rough_duration(monotonic() - self._begun)
+        return f"{now.stage}: {fraction:.0%}, {so_far} so far, about {rough_duration(left)} left"
+
+    def _fraction(self, now: _Now) -> float:
+        """Part of the stage that is done: as it says, else by its plan."""
+        outlook = self._outlooks.get(now.stage)
+        planned = self._slowness * (QUICK_SECONDS if outlook is None else outlook.seconds)
+        elapsed = monotonic() - now.started
+        return min(NEARLY, now.fraction or elapsed / max(elapsed, planned, 1e-9))
+
+    def _say(self, text: str, *, level: int) -> None:
+        """Say it on the screen where somebody looks, else in the log."""
+        if not self._shown:
+            return
+        if on_screen():
+            from rich.console import Console
+
+            Console(stderr=True).print(text, soft_wrap=True, highlight=False, markup=False)
+        else:
+            _log.log(level, text)
+
+
+def on_screen() -> bool:
+    """Whether somebody looks: a terminal, or a notebook that can show bars."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return (console.is_jupyter and find_spec("ipywidgets") is not None) or console.is_terminal

@@ -1,0 +1,89 @@
+"""What a map says of itself: its plan, how far it is, and that it refuses what would take hours."""
+
+import logging
+import time
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.kriging import narration
+from cagp_dist.kriging.narration import Narrator, Outlook
+from cagp_dist.likelihood.duration import FitCourse, FitSize, evaluations, fit_seconds
+
+NUMBERS = {"lengthscale": 0.15, "variance": 25.0, "noise_std": 0.2, "mean": 285.0}
+SOLVE = Outlook("solve", "block Gauss-Seidel", 20.0, 2**30, "Ask for fewer targets.")
+
+
+@pytest.fixture(autouse=True)
+def _as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narration, "slowness", lambda: 1.5)
+
+
+@pytest.fixture
+def masked() -> xr.DataArray:
+    """Land of a region, 54,000 points of no grid around the globe."""
+    latitude, longitude = np.linspace(49.4, 25.1, 195), np.linspace(-124.8, -67.1, 462)
+    inside = ((latitude[:, None] - 37.0) / 13.0) ** 2 + ((longitude + 96.0) / 24.0) ** 2 <= 1.0
+    values = np.where(inside, 285.0 + np.sin(longitude), np.nan)
+    return xr.DataArray(values, {"lat": latitude, "lon": longitude}, ("lat", "lon"), "tmmx")
+
+
+def test_a_map_of_hours_is_refused_at_once_with_ways_out(masked: xr.DataArray) -> None:
+    started = time.process_time()
+    with pytest.raises(BudgetError) as refusal:
+        cagp.krige(masked, time_limit_seconds=60.0, **(NUMBERS | {"lengthscale": 0.01}))
+    assert time.process_time() - started < 10.0
+    for part in ("more than the 60 s of time_limit_seconds", "observed points", "time_limit_seconds=None"):
+        assert part in str(refusal.value)
+
+
+def test_the_plan_is_said_before_the_solve_and_counts_the_machine(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Narrator(shown=True, time_limit_seconds=None) as narrator:
+        narrator.expect(SOLVE)
+        narrator.announce()
+        narrator.announce()  # nothing new
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    assert said.message == ("this takes about 30 s: solve (block Gauss-Seidel) 30 s; memory about 1 GiB")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_progress_is_logged_unless_it_is_not_wanted(
+    shown: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, logger="cagp_dist")
+    monkeypatch.setattr(narration, "QUICK_SECONDS", 0.01)
+    monkeypatch.setattr(narration, "LOG_SECONDS", 0.01)
+    with Narrator(shown=shown, time_limit_seconds=None) as narrator:
+        narrator.expect(SOLVE)
+        narrator.announce()
+        with narrator.stage("solve") as report:
+            report(0.25)
+            deadline = time.monotonic() + 5.0
+            while shown and len(caplog.records) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+    texts = [record.message for record in caplog.records]
+    assert bool(texts) is shown
+    assert not shown or texts[1].startswith("solve: 25%, ")
+
+
+def test_kriging_asks_for_a_limit_and_a_bool(stations: object) -> None:
+    with pytest.raises(ArgumentError, match="progress is 'yes'; expected True or False"):
+        cagp.Kriging(progress="yes", **NUMBERS).fit(stations)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="time_limit_seconds is -1"):
+        cagp.Kriging(time_limit_seconds=-1.0, **NUMBERS).fit(stations)
+
+
+def test_a_fit_of_many_points_is_planned_by_its_levels() -> None:
+    size = FitSize("blocks", 100_000, 1)
+    assert [points for points, _ in evaluations(size)] == [2_000, 8_000, 100_000]
+    assert 30.0 < fit_seconds(size, workers=2) < 120.0  # 297 s were once needed, and nothing was said
+    course = FitCourse(size, 2)
+    fractions = [course.fraction(points) for points in (2_000, 8_000, 100_000, 100_000)]
+    assert fractions == sorted(fractions)
+    assert 0.0 < fractions[0] < 0.01 < fractions[-1] < 1.0
