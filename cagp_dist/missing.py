@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.arrays import Mask
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import DataError
 from cagp_dist.text import counted
 
@@ -109,17 +109,7 @@ def observations(
     array([10., nan, 12.])
     """
     told, stored = attributes or {}, encoding or {}
-    raw = np.asarray(values)
-    if raw.dtype.kind == "i" and _is_unsigned(told):
-        raw = raw.astype(f"u{raw.dtype.itemsize}")
-    packing = _Packing.of(told, what)
-    if packing.changes and raw.dtype.kind == "f":
-        raise DataError(
-            f"{what} has floating numbers, and its attributes state {packing}, so that it cannot be told "
-            "whether these are packed. Open the source with mask_and_scale=True, or, if they are decoded, "
-            "delete the attributes scale_factor and add_offset."
-        )
-    there = raw if raw.dtype.kind == "f" else raw.astype(np.float64)
+    there, packing = _held(values, told, what)
     given = [] if missing is None else np.atleast_1d(missing).tolist()
     there = without_marks(there, [*_stated(told, what), *given])
     if packing.changes:
@@ -132,6 +122,26 @@ def observations(
             _check_zeros(there, told, stored, what, noun)
         _check_marks(there, packing, what, noun)
     return there
+
+
+def unpacked(values: ArrayLike, attributes: Attributes, *, what: str) -> Array:
+    """Decode packed values by the attributes of their variable, and nothing else, as axes need."""
+    held, packing = _held(values, attributes, what)
+    return np.asarray(packing.decoded(held) if packing.changes else held, dtype=np.float64)
+
+
+def _held(values: ArrayLike, told: Attributes, what: str) -> tuple[Floats, "_Packing"]:
+    """Numbers as a variable holds them, and how its attributes say that they are packed."""
+    raw, packing = np.asarray(values), _Packing.of(told, what)
+    if raw.dtype.kind == "i" and _is_unsigned(told):
+        raw = raw.astype(f"u{raw.dtype.itemsize}")
+    if packing.changes and raw.dtype.kind == "f":
+        raise DataError(
+            f"{what} has floating numbers, and its attributes state {packing}, so that it cannot be told "
+            "whether these are packed. Open the source with mask_and_scale=True, or, if they are decoded, "
+            "delete the attributes scale_factor and add_offset."
+        )
+    return raw if raw.dtype.kind == "f" else raw.astype(np.float64), packing
 
 
 def without_marks(values: Floats, marks: Sequence[float]) -> Floats:
@@ -163,6 +173,7 @@ class _Packing:
         return (self.scale, self.offset) != (1.0, 0.0)
 
     def decoded(self, packed: Floats) -> Floats:
+        """Give the numbers that were observed, in double precision."""
         return self.scale * packed.astype(np.float64) + self.offset
 
     def packed(self, number: float) -> float:

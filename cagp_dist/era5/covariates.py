@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
+from cagp_dist.axis_units import in_degrees
 from cagp_dist.era5.bilinear import BilinearGrid, closed
 from cagp_dist.era5.layout import listed
 from cagp_dist.era5.remote import opened_store
@@ -109,7 +110,15 @@ def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = 
         plain.values, field.attrs, what=f"covariate {called}", encoding=field.encoding, missing=missing
     )
     values = np.asarray(numbers, dtype=np.float64)
-    latitude, longitude = (np.asarray(plain[axes[axis]].values, dtype=np.float64) for axis in _AXES)
+    latitude, longitude = (
+        in_degrees(
+            plain[axes[axis]].values,
+            plain[axes[axis]].attrs,
+            what=f"the {axis} of covariate {called}",
+            longitude=axis == "longitude",
+        )
+        for axis in _AXES
+    )
     longitude = np.mod(longitude, 360.0)
     if not (np.isfinite(latitude).all() and np.isfinite(longitude).all() and np.abs(latitude).max() <= 90.0):
         raise DataError(f"the axes of covariate {called} are no degrees; expected latitudes of -90 to 90.")

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.axis_units import in_degrees, planes_among
 from cagp_dist.errors import DataError
 from cagp_dist.store.preliminary import is_preliminary
 from cagp_dist.variables import variable_named
@@ -212,8 +213,8 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
         plain.transpose(*leading, "time", "latitude", "longitude")
         .assign_coords(
             time=_nanoseconds(time),
-            latitude=latitude.values.astype(np.float64),
-            longitude=longitude.values.astype(np.float64),
+            latitude=in_degrees(latitude.values, latitude.attrs, what="the latitude", longitude=False),
+            longitude=in_degrees(longitude.values, longitude.attrs, what="the longitude", longitude=True),
         )
         .assign_coords(versions)
     )
@@ -316,6 +317,10 @@ def _position(values: NDArray[np.float64], level: float, units: str) -> int:
 def _horizontal_axis(dataset: xr.Dataset, field: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
     axis = next((dataset[key] for key in dataset.variables if str(key).lower() in names), None)
     if axis is None or axis.ndim != 1 or axis.dims[0] not in field.dims:
+        along = [dataset[dim] for dim in field.dims if dim in dataset.variables]
+        planes = planes_among((str(each.name), each.attrs) for each in along)
+        if planes:
+            raise DataError(f"{field.name!r} has no axis of {names[0]}: {planes}")
         found = "absent" if axis is None else f"of dimensions {axis.dims}"
         raise DataError(
             f"the {names[0]} of {field.name!r} is {found}, and the field has dimensions {field.dims}; "

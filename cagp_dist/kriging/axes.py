@@ -12,13 +12,14 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
+from cagp_dist.axis_units import in_degrees, planes_among
 from cagp_dist.errors import ArgumentError, DataError
 
 XarrayObject = xr.DataArray | xr.Dataset
 
 NAMES = {
-    "latitude": ("latitude", "lat", "nav_lat", "lats", "xlat"),
-    "longitude": ("longitude", "lon", "long", "nav_lon", "lons", "xlong"),
+    "latitude": ("latitude", "lat", "nav_lat", "lats", "xlat", "clat"),
+    "longitude": ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon"),
 }
 UNITS = {
     "latitude": re.compile(r"degrees?_?(north|n)"),
@@ -38,7 +39,8 @@ class Horizontal:
     Attributes
     ----------
     latitude, longitude : xarray.Variable
-        As they are in the object; of a grid along one dimension each, else along the same dimensions.
+        In degrees, as they are in the object or converted; of a grid along one dimension each, else along
+        the same dimensions.
     dims : tuple of str
         Their dimensions: latitude's first.
     coordinates : dict of xarray.Variable
@@ -84,10 +86,8 @@ def horizontal(given: XarrayObject) -> Horizontal:
         If they are no latitudes and longitudes.
     """
     found = {what: _find(given, what) for what in NAMES}
-    latitude, longitude = (given[name].variable for name in found.values())
+    latitude, longitude = (_checked(name, given[name].variable, what) for what, name in found.items())
     dims = tuple(str(dim) for dim in dict.fromkeys((*latitude.dims, *longitude.dims)))
-    for what, axis in (("latitude", latitude), ("longitude", longitude)):
-        _check(found[what], axis, what)
     kept = {
         str(name): coordinate.variable
         for name, coordinate in given.coords.items()
@@ -187,26 +187,31 @@ def _find(given: XarrayObject, what: str) -> str:
         found = [
             name
             for name, axis in pool.items()
-            if axis.dtype.kind in "fiu" and not _is_projected(axis) and test(name, axis.attrs)
+            if axis.dtype.kind in "fiu" and not _is_rotated_or_projected(axis) and test(name, axis.attrs)
         ]
         if found:
             # axes of dimensions first, then those with the fewest of them; bounds have one more
             return min(
                 found, key=lambda name: (name not in pool[name].dims, pool[name].ndim, found.index(name))
             )
+    planes = planes_among((name, pool[name].attrs) for name in pool if {*pool[name].dims} <= {*given.dims})
+    if planes:
+        raise ArgumentError(f"no {what} was found: {planes}")
     raise ArgumentError(
         f"no {what} was found; the coordinates are {', '.join(map(repr, map(str, given.coords))) or 'none'}. "
         f"Rename one: data.rename(NAME='{what}'), or give it the attribute standard_name=\"{what}\"."
     )
 
 
-def _is_projected(axis: xr.DataArray) -> bool:
-    """Whether it is a coordinate of a rotated or projected grid."""
+def _is_rotated_or_projected(axis: xr.DataArray) -> bool:
+    """Whether it says that it is a coordinate of a rotated or projected grid."""
     return str(axis.attrs.get("standard_name", "")).startswith(("grid_", "projection_"))
 
 
-def _check(name: str, axis: xr.Variable, what: str) -> None:
-    values = _degrees(axis)
+def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:
+    """Latitudes or longitudes in degrees; as they are where they are so already."""
+    held = np.asarray(axis.values)
+    values = in_degrees(held, axis.attrs, what=repr(name), longitude=what == "longitude")
     low, high = (-90.0, 90.0) if what == "latitude" else (-360.0, 540.0)
     # a rounding beyond the pole, as float32 axes have it, is none
     wrong = ~((values >= low - 1e-4) & (values <= high + 1e-4))
@@ -215,6 +220,11 @@ def _check(name: str, axis: xr.Variable, what: str) -> None:
             f"{name!r} has {float(values[wrong].ravel()[0]):g}, which is no {what}; expected {low:g}.."
             f"{high:g} degrees. Check which coordinate is the {what}."
         )
+    if np.array_equal(values, held):
+        return axis
+    kept = {key: value for key, value in axis.attrs.items() if key in ("standard_name", "long_name", "axis")}
+    direction = "north" if what == "latitude" else "east"
+    return xr.Variable(axis.dims, values, {**kept, "units": f"degrees_{direction}"})
 
 
 def _degrees(axis: xr.Variable) -> Array:

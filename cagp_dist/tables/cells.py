@@ -5,6 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.axis_units import in_degrees
 from cagp_dist.errors import DataError
 from cagp_dist.missing import Floats
 from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, such, units_in
@@ -34,7 +35,16 @@ def places_of(
     named: str | None = None,
 ) -> Places:
     """Read the places of some rows, with names of this column, or of a usual one that is not taken."""
-    north, east = frame.numbers(latitude)[kept], frame.numbers(longitude)[kept]
+    north, east = (
+        in_degrees(
+            frame.numbers(name)[kept],
+            {"units": units_in(name)},
+            what=f"column {name!r} of {frame.title}",
+            longitude=name == longitude,
+            column=True,
+        )
+        for name in (latitude, longitude)
+    )
     for name, axis, low, high in ((latitude, north, -90.0, 90.0), (longitude, east, -180.0, 360.0)):
         wrong = ~((axis >= low) & (axis <= high))  # of NaN, too
         if wrong.any():

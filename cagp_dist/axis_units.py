@@ -1,0 +1,110 @@
+"""What an axis means: latitudes and longitudes in degrees, by the units and names that it states.
+
+Other angles are converted. Degrees of a rotated grid and metres of a projected one are places only together
+with a map projection, so that they are refused with what to use instead.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import DataError
+from cagp_dist.missing import Attributes, unpacked
+
+_NOT_STATED = ("", "1", "none", "unknown", "dimensionless", "unitless", "-")
+_DEGREES = re.compile(r".*(deg|°|º).*")
+_BACKWARD = re.compile(r".*((deg(ree)?s?|°|º)[ _.]*(w|west|south)|(deg(ree)?s?[ _.]+|°|º)s)")
+_ANGLES = {
+    **dict.fromkeys(("rad", "radian", "radians", "radians_north", "radians_east"), 180.0 / math.pi),
+    **dict.fromkeys(("arcmin", "arcminute", "arcminutes", "arc_minute", "arc_minutes"), 1.0 / 60.0),
+    **dict.fromkeys(("arcsec", "arcsecond", "arcseconds", "arc_second", "arc_seconds"), 1.0 / 3600.0),
+    **dict.fromkeys(("grad", "gon", "gradian", "gradians"), 0.9),
+}
+_LENGTHS = ("m", "metre", "metres", "meter", "meters", "km", "kilometre", "kilometres", "kilometer",
+            "kilometers", "ft", "feet", "foot", "us_survey_foot", "us-ft")  # fmt: skip
+_ROTATED_NAMES = ("rlat", "rlon", "grid_latitude", "grid_longitude")
+
+ROTATED = (
+    "in degrees of a rotated grid; expected geographical ones. Give the latitude and longitude of every "
+    "point, which have two dimensions: data.assign_coords(lat=..., lon=...)."
+)
+PROJECTED = (
+    "on a projected plane; expected degrees on the globe. Convert it to latitude and longitude, with pyproj "
+    "for example, or keep the plane with cagp_dist.condition(prior, X, y, targets), whose points and "
+    "lengthscale are in the unit of the plane."
+)
+
+
+def in_degrees(
+    values: ArrayLike, attributes: Attributes, *, what: str, longitude: bool, column: bool = False
+) -> Array:
+    """Give latitudes or longitudes in degrees north or east.
+
+    Parameters
+    ----------
+    values : array_like of numbers, any shape
+    attributes : mapping
+        Of the axis, as CF has them: ``units`` and ``standard_name``. Without units they are degrees.
+    what : str
+        What they are, for messages.
+    longitude : bool
+        Whether they are longitudes.
+    column : bool
+        Whether the units stand behind the name of a column, where much else stands that is no unit.
+
+    Raises
+    ------
+    DataError
+        If they are no angles on the globe, or in a unit that is not known.
+
+    Examples
+    --------
+    >>> in_degrees([0.0, 3.141592653589793], {"units": "radian"}, what="lon", longitude=True)
+    array([  0., 180.])
+    """
+    kind = not_on_the_globe("", attributes)
+    if kind is not None:
+        raise DataError(f"{what} is {kind}")
+    stated = str(attributes.get("units", "")).strip()
+    numbers, units = unpacked(values, attributes, what=what), " ".join(stated.lower().split())
+    direction = "east" if longitude else "north"
+    if _BACKWARD.fullmatch(units):
+        if (numbers < 0.0).any():
+            raise DataError(
+                f"{what} has the units {stated!r} and numbers below zero, such as {numbers.min():g}, so "
+                f"that it cannot be told in which direction it counts; expected degrees_{direction}. Correct "
+                "its units."
+            )
+        return -numbers
+    if units in _ANGLES:
+        return numbers * _ANGLES[units]
+    if units in _NOT_STATED or _DEGREES.fullmatch(units) or column:
+        return numbers
+    raise DataError(
+        f"{what} has the units {stated!r}; expected degrees_{direction}, or radian. Correct its attribute "
+        "units."
+    )
+
+
+def not_on_the_globe(name: str, attributes: Attributes) -> str | None:
+    """Say what an axis is, and what to use instead, if it is one of a rotated or a projected grid."""
+    standard = str(attributes.get("standard_name", ""))
+    if standard.startswith("grid_") or name.lower() in _ROTATED_NAMES:
+        return ROTATED
+    if standard.startswith("projection_") or str(attributes.get("units", "")).strip().lower() in _LENGTHS:
+        return PROJECTED
+    return None
+
+
+def planes_among(axes: Iterable[tuple[str, Attributes]]) -> str:
+    """Say which of the axes of an object are those of a rotated or projected grid; empty if none is."""
+    kinds = {name: not_on_the_globe(name, attributes) for name, attributes in axes}
+    found = {name: kind for name, kind in kinds.items() if kind is not None}
+    if not found:
+        return ""
+    kind = next(iter(found.values()))
+    names = [repr(name) for name in found if found[name] == kind]
+    return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} {kind}"
