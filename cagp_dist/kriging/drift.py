@@ -11,7 +11,7 @@ what `cagp_dist.condition` computes with any solver (math 1.7).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +21,9 @@ from cagp_dist.arrays import Array
 from cagp_dist.era5.covariates import covariate, open_covariate
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees, widest_gap
-from cagp_dist.kriging.observations import Observations
+from cagp_dist.kriging.columns import StaticColumn
+from cagp_dist.kriging.observations import Observations, points_of
+from cagp_dist.kriging.targets import Targets
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.text import alternatives
@@ -65,11 +67,11 @@ class Drift:
     ----------
     trend : EstimatedMean
         With a constant.
-    fields : tuple of CovariateField
+    fields : tuple of CovariateField or StaticColumn
     """
 
     trend: LatitudePolynomial | RegionalLinear
-    fields: tuple[CovariateField, ...] = ()
+    fields: tuple[CovariateField | StaticColumn, ...] = ()
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
@@ -81,15 +83,34 @@ class Drift:
         return np.column_stack([self.trend.basis_at(X), *(field.at(X) for field in self.fields)])
 
 
+def at_targets(drift: Drift, targets: Targets) -> Drift:
+    """Give its columns of tables the values that the targets have."""
+    fields = tuple(
+        term.with_places(targets.points, targets.static[term.name])
+        if isinstance(term, StaticColumn) and term.name in targets.static
+        else term
+        for term in drift.fields
+    )
+    return replace(drift, fields=fields)
+
+
+def named_columns(drift: DriftLike) -> list[str]:
+    """Names in a drift that may be those of columns: neither trends nor addresses of fields."""
+    terms = [drift] if isinstance(drift, str) else drift if isinstance(drift, list | tuple) else []
+    known = (*TRENDS, REGIONAL_LINEAR)
+    return [term for term in terms if isinstance(term, str) and ":" not in term and term not in known]
+
+
 def drift_of(drift: DriftLike, observed: Observations) -> EstimatedMean:
     """Give the drift that is meant.
 
     Parameters
     ----------
     drift : str, DataArray, covariate, several of them, or EstimatedMean
-        "constant", "regional_linear" or another name of `TRENDS`, at most one; and fields.
+        "constant", "regional_linear" or another name of `TRENDS`, at most one; fields; and names of columns
+        of the table.
     observed : Observations
-        Where longitudes are counted from their middle.
+        Longitudes are counted from their middle, and they have the columns.
 
     Raises
     ------
@@ -102,8 +123,15 @@ def drift_of(drift: DriftLike, observed: Observations) -> EstimatedMean:
         return drift
     single = isinstance(drift, str | xr.DataArray) or _is_field(drift)
     terms = [drift] if single else list(drift) if isinstance(drift, Iterable) else []
-    trends = [term for term in terms if isinstance(term, str) and ":" not in term]
-    fields = [_field(term) for term in terms if not (isinstance(term, str) and ":" not in term)]
+    trends: list[str] = []
+    fields: list[CovariateField | StaticColumn] = []
+    for term in terms:
+        if isinstance(term, str) and term in observed.static:
+            fields.append(StaticColumn(term, points_of(observed), observed.static[term]))
+        elif isinstance(term, str) and ":" not in term:
+            trends.append(term)
+        else:
+            fields.append(_field(term))
     names = [field.name for field in fields]
     for name in trends:
         if name not in (*TRENDS, REGIONAL_LINEAR):
@@ -120,6 +148,7 @@ def drift_of(drift: DriftLike, observed: Observations) -> EstimatedMean:
 
 _EXPECTED = alternatives(
     [*TRENDS, REGIONAL_LINEAR],
+    "the name of a column of the table",
     'a field: an xarray.DataArray, cagp_dist.covariate(...), "file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE"',
 )
 

@@ -15,7 +15,7 @@ from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.dataset import as_dataset
-from cagp_dist.kriging.drift import DriftLike, drift_of
+from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
 from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.given import fixed_numbers
 from cagp_dist.kriging.learning import (
@@ -115,7 +115,8 @@ def krige(
         (universal kriging, and with a field kriging with external drift). "constant" is ordinary kriging,
         "regional_linear" is linear in latitude and longitude, "quadratic-latitude" and "harmonic-latitude"
         are those of `MEANS`; static fields stand beside, ``drift=["regional_linear", elevation]``, as
-        DataArrays on a grid, which is interpolated bilinearly, or as "file:PATH:VARIABLE". Kernel and noise
+        DataArrays on a grid, which is interpolated bilinearly, as "file:PATH:VARIABLE", or as the name of a
+        column of the table, ``drift="elevation"``, which a table of targets then has too. Kernel and noise
         are fitted by restricted maximum likelihood.
     value : str, optional
         Variable or column that was observed, where there are several.
@@ -444,6 +445,7 @@ class Kriging:
     ) -> Prediction:
         """Solve, after saying what that takes."""
         observed, learned = self._fitted()
+        learned = _at_targets(learned, targets)
         sweeps = None
         if outlook_of(solves).seconds > QUICK_SECONDS:
             sweeps = expected_sweeps(solves, observed, learned, targets)
@@ -481,6 +483,7 @@ class Kriging:
     ) -> xr.Dataset:
         """Solve, and give the result as a data set."""
         observed, learned = self._fitted()
+        learned = _at_targets(learned, targets)
         prediction = self._predicted(solves, targets, narrator, executor)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         call = f"cagp.krige({', '.join(filter(None, settings))})"
@@ -540,10 +543,11 @@ class Kriging:
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
         with self._narrator() as narrator, workers_of(self.executor) as executor:
+            targets = find_targets(to, observed)
             return sample(
                 observed,
-                learned,
-                find_targets(to, observed),
+                _at_targets(learned, targets),
+                targets,
                 size=size,
                 seed=seed,
                 solver=self.solver,
@@ -627,6 +631,7 @@ class Kriging:
             units=self.units,
             missing=self.missing,
             where=self.where,
+            static=named_columns(self.drift),
         )
         if self.prior is not None or isinstance(self.noise_std, (int, float)):
             return replace(observed, noise_std=None)  # a number in place of the column of that name
@@ -671,6 +676,13 @@ class Kriging:
             raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
         return self._observed, self._learned
+
+
+def _at_targets(learned: Learned, targets: Targets) -> Learned:
+    """Tell the drift what the targets say of its columns."""
+    if not isinstance(learned.mean, Drift):
+        return learned
+    return replace(learned, mean=at_targets(learned.mean, targets))
 
 
 _PARAMETERS = tuple(name for name in inspect.signature(Kriging.__init__).parameters if name != "self")

@@ -1,8 +1,8 @@
 """What was observed, from an xarray object or a table, as arrays of places and times."""
 
 import warnings
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -53,6 +53,8 @@ class Observations:
         Values that were not there.
     names : array of str, shape (n,), or None
         Of the places of a table.
+    static : mapping of str to array of float64, shape (n,)
+        Columns of a table that a drift has, with a number for each place.
     """
 
     latitude_degrees: Array
@@ -66,6 +68,7 @@ class Observations:
     attributes: Mapping[str, str]
     dropped_missing: int
     names: Names | None = None
+    static: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def times(self) -> Times | None:
@@ -142,12 +145,12 @@ class Observations:
             observed = copies[~np.isnan(values[:, copies]).all(axis=0)]
             if noise_std is not None and observed.size:
                 noise_std[copies[0]] = np.sqrt(np.mean(noise_std[observed] ** 2))
-            for field in values:
-                there = copies[~np.isnan(field[copies])]
+            for row in values:
+                there = copies[~np.isnan(row[copies])]
                 if there.size:
-                    mean = field[there].mean()
-                    field[copies] = np.nan
-                    field[copies[0]] = mean
+                    mean = row[there].mean()
+                    row[copies] = np.nan
+                    row[copies[0]] = mean
         return replace(self, values=values, noise_std=noise_std)
 
 
@@ -162,6 +165,7 @@ def observe(
     units: str | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
+    static: Collection[str] = (),
 ) -> Observations:
     """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`.
 
@@ -201,6 +205,7 @@ def observe(
         units=units,
         missing=missing,
         where=where,
+        static=static,
     )
     for note in table.notes:
         warnings.warn(note, stacklevel=4)
@@ -221,6 +226,7 @@ def observe(
         attributes={"units": cf_units(table.units)} if table.units else {},
         dropped_missing=table.dropped_missing,
         names=fields.names,
+        static=fields.static,
     )
 
 

@@ -1,7 +1,7 @@
 """Where a map is wanted: the grid of an object, a grid by its resolution, a region, or a table of places."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from cagp_dist.gram.cells import MOST_CELLS, CellMeans, box_means, nodes_per_sid
 from cagp_dist.kriging.axes import Horizontal, horizontal
 from cagp_dist.kriging.observations import Observations, check_pairs
 from cagp_dist.latlon import LatLonGrid
+from cagp_dist.missing import observations
 from cagp_dist.store.layout import COORDINATES, STATION_NAME
 from cagp_dist.tables import Frame, Names, TableLike, read_places
 from cagp_dist.text import counted
@@ -53,6 +54,8 @@ class Targets:
         Means over the cells around the points, where these are wanted.
     bounds : dict of xarray.Variable
         Edges of these cells.
+    static : mapping of str to array of float64, shape (q,)
+        What a drift has of the table of the observations, as far as the targets say it.
     """
 
     latitude_degrees: Array
@@ -64,6 +67,7 @@ class Targets:
     axes: tuple[str, str] | None = None
     cells: CellMeans | None = None
     bounds: Mapping[str, xr.Variable] = field(default_factory=dict)
+    static: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def points(self) -> Array:
@@ -99,7 +103,8 @@ def find_targets(to: To, observed: Observations) -> Targets:
             )
         return _of_object(observed.where)
     if isinstance(to, (xr.DataArray, xr.Dataset)):
-        return _of_object(horizontal(to))
+        found = _of_object(horizontal(to))
+        return replace(found, static=_static_of_object(to, found, observed.static))
     if isinstance(to, LatLonGrid):
         return of_axes(to.latitude_degrees, to.longitude_degrees)
     if isinstance(to, (int, float, np.integer, np.floating)) and not isinstance(to, bool):
@@ -115,8 +120,9 @@ def find_targets(to: To, observed: Observations) -> Targets:
             "places has vectors of latitudes and longitudes."
         )
     if isinstance(to, (Mapping, str, os.PathLike, Frame)):
-        places = read_places(to)
-        return of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
+        places = read_places(to, static=list(observed.static))
+        found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
+        return replace(found, static=places.static)
     if isinstance(to, Sequence) and np.shape(to) == (4,):
         region = _region(to)
         return of_grid(_resolution(None, region), region)
@@ -224,6 +230,22 @@ def _of_object(where: Horizontal) -> Targets:
         of = {id(axis): name for name, axis in where.coordinates.items()}
         names = of[id(where.latitude)], of[id(where.longitude)]
     return Targets(latitude, longitude, where.dims, where.shape, where.coordinates, grid, names)
+
+
+def _static_of_object(
+    to: xr.DataArray | xr.Dataset, targets: Targets, wanted: Iterable[str]
+) -> dict[str, Array]:
+    """Values of the wanted variables of a dataset at targets that are its points."""
+    if not isinstance(to, xr.Dataset):
+        return {}
+    return {
+        name: np.asarray(
+            observations(to[name].transpose(*targets.dims).values, to[name].attrs, what=repr(name)),
+            dtype=np.float64,
+        ).ravel()
+        for name in wanted
+        if name in to and set(map(str, to[name].dims)) == set(targets.dims)
+    }
 
 
 def as_cells(targets: Targets, observed: Observations) -> Targets:

@@ -7,7 +7,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.axis_units import in_degrees
 from cagp_dist.errors import DataError
-from cagp_dist.missing import Floats
+from cagp_dist.missing import Floats, Marks, observations
 from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, such, units_in
 from cagp_dist.tables.contents import Names, Places
 from cagp_dist.variables.units import difference_factor
@@ -88,6 +88,29 @@ def _name(cell: object) -> str:
         return str(int(cell))
     text = " ".join(str(cell).split())
     return "" if text.lower() in EMPTY else text
+
+
+def static_of(
+    frame: Columns, names: Collection[str], kept: Indices, *, missing: Marks = None
+) -> dict[str, Array]:
+    """Read columns with a number for each place, as far as there are any of these names."""
+    found = {}
+    for name in names:
+        if name not in frame.columns:
+            continue
+        what = f"column {name!r} of {frame.title}"
+        numbers = np.asarray(
+            observations(frame.numbers(name), what=what, missing=missing, noun="row"), dtype=np.float64
+        )[kept]
+        wrong = ~np.isfinite(numbers)
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise DataError(
+                f"{what} has no number in {frame.where(int(kept[first]))} ({such(wrong)}); expected one for "
+                "each place. Leave these rows out, or this term of the drift."
+            )
+        found[name] = numbers
+    return found
 
 
 def noise_of(

@@ -1,6 +1,7 @@
 """What tables hold: measurements as they stand in the rows, by time and place, and places alone."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -22,11 +23,14 @@ class Places:
         Degrees north and degrees east, in the order and convention of the table.
     names : array of str, shape (n,), or None
         What they are called, empty where one has no name; None if the table does not say.
+    static : mapping of str to array of float64, shape (n,)
+        Columns with a number for each place, as far as they were asked for.
     """
 
     latitude_degrees: Array
     longitude_degrees: Array
     names: Names | None = None
+    static: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,8 @@ class Table:
         Of the place of each measurement, as in `Places`.
     notes : tuple of str
         Sentences on the rows that people should know of.
+    static : mapping of str to array of float64, shape (n,)
+        As in `Places`.
     """
 
     latitude_degrees: Array
@@ -65,6 +71,7 @@ class Table:
     dropped_missing: int = 0
     names: Names | None = None
     notes: tuple[str, ...] = ()
+    static: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +90,8 @@ class Fields:
     noise_std : array of float64, shape (n,), or None
     names : array of str, shape (n,), or None
         Of the places; one whose rows have several names has them all, "A; B".
+    static : mapping of str to array of float64, shape (n,)
+        As in `Places`: what the first row of a place says.
     """
 
     latitude_degrees: Array
@@ -91,3 +100,4 @@ class Fields:
     times: Times | None
     noise_std: Array | None
     names: Names | None = None
+    static: Mapping[str, Array] = field(default_factory=dict)

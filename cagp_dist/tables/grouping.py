@@ -41,7 +41,10 @@ def by_time_and_place(table: Table) -> Fields:
         else np.unique(table.times, return_inverse=True)
     )
     # in the order in which they appear first
-    kinds = np.stack([table.latitude_degrees, np.mod(table.longitude_degrees, 360.0), noise], axis=1)
+    kinds = np.stack(
+        [table.latitude_degrees, np.mod(table.longitude_degrees, 360.0), noise, *table.static.values()],
+        axis=1,
+    )
     repeats = _nth_of_its_kind(np.column_stack([kinds, when]))
     _, first, place = np.unique(
         np.column_stack([kinds, repeats]), axis=0, return_index=True, return_inverse=True
@@ -60,6 +63,7 @@ def by_time_and_place(table: Table) -> Fields:
         times=moments,
         noise_std=None if table.noise_std is None else table.noise_std[first],
         names=None if table.names is None else _joined(table.names, place, table.names[first]),
+        static={name: column[first] for name, column in table.static.items()},
     )
 
 

@@ -1,12 +1,13 @@
 """`read_table` and `read_places`: one row per measurement, or per place."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.missing import Marks, observations
-from cagp_dist.tables.cells import check_finite, noise_of, places_of
+from cagp_dist.tables.cells import check_finite, noise_of, places_of, static_of
 from cagp_dist.tables.columns import (
     LATITUDE,
     LONGITUDE,
@@ -35,6 +36,7 @@ def read_table(
     units: str | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
+    static: Collection[str] = (),
 ) -> Table:
     """Read observations from a table.
 
@@ -65,6 +67,8 @@ def read_table(
     where : mapping of columns to values, optional
         Which rows are meant: those with this value, or one of a list, in a column such as ``element`` or
         ``level``. ``"*"`` stands for all values: they are measurements of the same thing.
+    static : collection of str, optional
+        Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
 
     Returns
     -------
@@ -95,6 +99,7 @@ def read_table(
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
     used = {column for column in (latitude, longitude, name, noise, *said) if column is not None}
+    used |= set(static) & set(frame.columns)
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
     column = value_column(frame, used | when) if value is None else str(frame.find("value", value, ()))
     held = f"column {column!r} of {frame.title}"
@@ -124,10 +129,17 @@ def read_table(
         dropped_missing=values.size - kept.size,
         names=places.names,
         notes=(moments.note,) if moments.note else (),
+        static=static_of(frame, static, kept, missing=missing),
     )
 
 
-def read_places(source: TableLike, *, latitude: str | None = None, longitude: str | None = None) -> Places:
+def read_places(
+    source: TableLike,
+    *,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    static: Collection[str] = (),
+) -> Places:
     """Read places from a table; arguments and errors as for `read_table`.
 
     Examples
@@ -145,4 +157,6 @@ def read_places(source: TableLike, *, latitude: str | None = None, longitude: st
             f"{frame.title} has the column {when[0]!r}, but places of a map have no times: it is made for "
             "each time of the observations. Leave the column out, and name places once."
         )
-    return places_of(frame, str(names[0]), str(names[1]), np.arange(frame.rows), taken=set(map(str, names)))
+    every = np.arange(frame.rows)
+    places = places_of(frame, str(names[0]), str(names[1]), every, taken={*map(str, names), *static})
+    return replace(places, static=static_of(frame, static, every))

@@ -6,7 +6,7 @@ import xarray as xr
 from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 
 from ..oracle import kernel_matrix
 
@@ -82,6 +82,34 @@ def test_a_drift_gives_the_kriging_system_of_pykrige(name, region, elevation):
         lapse, error = (float(result[key].sel(drift_term="elevation")) for key in COEFFICIENTS)
         assert abs(lapse + 0.0065) < 4.0 * error
         assert 0.0 < error < 0.0065
+
+
+def test_a_column_of_the_table_is_a_term(region):
+    """The kriging system with the heights themselves; targets have them, or are refused by name."""
+    table, latitude, longitude, height, X = region
+    noisy = height + np.random.default_rng(1).normal(0.0, 50.0, 110)  # no field on a grid
+    H = np.column_stack([np.ones(110), noisy / 1000.0])
+    mean, std = kriging_system(X[:90], table["temperature"], H[:90], X[90:], H[90:])
+    heights = {"elevation": noisy[:90]} | table
+    targets = {"lat": latitude[90:], "lon": longitude[90:], "elevation": noisy[90:]}
+    result = cagp.krige(heights, to=targets, drift="elevation", **NUMBERS)
+    np.testing.assert_allclose(result["mean"], mean, rtol=1e-9)
+    np.testing.assert_allclose(result["std"], std, rtol=1e-7)
+    model = cagp.Kriging(drift=["elevation"], **NUMBERS).fit(heights)
+    at = xr.Dataset({"elevation": ("place", noisy[90:])}, coords={
+        "lat": ("place", latitude[90:]), "lon": ("place", longitude[90:])})  # fmt: skip
+    np.testing.assert_allclose(model.predict(at)["mean"], mean, rtol=1e-9)
+    assert model.cross_validate(3).rmse < np.std(table["temperature"])
+    for wanted in (5.0, {name: targets[name] for name in ("lat", "lon")}, np.array([[50.0, 0.0]])):
+        with pytest.raises(ArgumentError, match="column 'elevation' of the table, which is not known at"):
+            model.predict(wanted)
+    there = {name: [table[name][0]] for name in ("lat", "lon")} | {"elevation": [noisy[0] + 1.0]}
+    with pytest.raises(ArgumentError, match=r"'elevation', which is .* expected one value for each place"):
+        model.predict(there)
+    with pytest.raises(DataError, match="'elevation' of the table has no number in row 3"):
+        model.fit(heights | {"elevation": np.where(np.arange(90) == 3, np.nan, noisy[:90])})
+    with pytest.raises(ArgumentError, match=r"drift has the term 'height'; expected .*name of a column"):
+        cagp.krige(heights, to=targets, drift="height", value="temperature", **NUMBERS)
 
 
 COEFFICIENTS = "drift_coefficient", "drift_coefficient_std"
