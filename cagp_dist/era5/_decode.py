@@ -24,14 +24,10 @@ from numpy.typing import NDArray
 
 from cagp_dist.era5.calendars import decode, is_other
 from cagp_dist.era5.canonical import canonical, joined, time_axis
-from cagp_dist.era5.layout import AbsentVariableError, absent
+from cagp_dist.era5.layout import AbsentVariableError
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DataError
-from cagp_dist.variables import variable_named
-
-_NO_VERSION = "undef"
-"""What the decoder has for the version of a message that states none."""
 
 
 def main() -> int:
@@ -71,11 +67,15 @@ def _end_with(parent: int) -> None:
 
 def _decode_one(job: dict[str, Any], folder: Path) -> None:
     selection = job["selection"]
-    with _opened(Path(job["path"]), folder, selection) as datasets:
+    with _opened(Path(job["path"]), folder, job) as datasets:
         if job.get("times_only"):
-            np.save(folder / "time.npy", time_axis(*datasets, **selection))
+            np.save(folder / "time.npy", _held(datasets, selection))
         else:
             _save(canonical(*datasets, **selection), folder)
+
+
+def _held(datasets: list[xr.Dataset], selection: dict[str, Any]) -> NDArray[np.datetime64]:
+    return time_axis(*datasets, variable=selection.get("variable", "t2m"), select=selection.get("select"))
 
 
 def _decode_several(job: dict[str, Any], folder: Path) -> None:
@@ -85,7 +85,6 @@ def _decode_several(job: dict[str, Any], folder: Path) -> None:
     """
     selection = job["selection"]
     wanted = selection.get("times") and parse_times(selection["times"])
-    variable = selection.get("variable", "t2m")
     held: list[NDArray[np.datetime64]] = [np.empty(0, dtype="datetime64[ns]")]
     parts: list[xr.Dataset] = []
     names: dict[str, None] = {}
@@ -93,8 +92,8 @@ def _decode_several(job: dict[str, Any], folder: Path) -> None:
         members = folder / f"file-{number}"
         members.mkdir()
         try:
-            with _opened(path, members, selection) as datasets:
-                held.append(time_axis(*datasets, variable=variable))
+            with _opened(path, members, job) as datasets:
+                held.append(_held(datasets, selection))
                 times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
                 if times.size and not job.get("times_only"):
                     chosen = None if wanted is None else [str(time) for time in times]
@@ -123,9 +122,9 @@ def _save(field: xr.Dataset, folder: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path, folder: Path, selection: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
+def _opened(path: Path, folder: Path, job: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
     with ExitStack() as opened:
-        datasets = _open(path, folder, selection.get("variable", "t2m"))
+        datasets = _open(path, folder, job)
         for dataset in datasets:
             opened.enter_context(dataset)
         yield datasets
@@ -149,16 +148,16 @@ def _fail(folder: Path, kind: str, message: str) -> int:
     return 1
 
 
-def _open(path: Path, folder: Path, variable: str) -> list[xr.Dataset]:
+def _open(path: Path, folder: Path, job: dict[str, Any]) -> list[xr.Dataset]:
     with path.open("rb") as stream:
         kind = file_kind(stream.read(HEAD_BYTES), name="it")
     if kind is FileKind.GRIB:
-        return _open_grib(path, variable)
+        return _open_grib(path, job["selection"], listed=bool(job.get("times_only")))
     if kind is FileKind.NETCDF4:
         return [_open_netcdf(path, engine="h5netcdf")]
     if kind is FileKind.NETCDF3:
         return [_open_netcdf(path, engine="scipy", mmap=False)]
-    members = [dataset for member in _unpacked(path, folder) for dataset in _open(member, folder, variable)]
+    members = [dataset for member in _unpacked(path, folder) for dataset in _open(member, folder, job)]
     if not members:
         raise DataError("the zip holds no GRIB or NetCDF file. Request the data again.")
     return members
@@ -172,77 +171,11 @@ def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
     return xr.open_dataset(path, chunks=None, decode_timedelta=False, **options)
 
 
-def _open_grib(path: Path, variable: str) -> list[xr.Dataset]:
-    """Open the messages of a variable: those of each experiment version as a dataset of their own.
+def _open_grib(path: Path, selection: dict[str, Any], *, listed: bool) -> list[xr.Dataset]:
+    from cagp_dist.era5.grib import open_grib
 
-    The decoder would keep one message of a time, the last in the file, whatever their versions are.
-    """
-    found = _grib_parameters(path, variable)
-    versions = _grib_versions(path, found)
-    datasets = []
-    for version in versions:
-        filters = {"paramId": found} | ({"expver": version} if len(versions) > 1 else {})
-        # an index file beside the GRIB would be unpickled, and could run anything: indexpath=""
-        options = {"indexpath": "", "errors": "raise", "filter_by_keys": filters}
-        dataset = xr.open_dataset(
-            path, engine="cfgrib", chunks=None, decode_timedelta=False, backend_kwargs=options
-        )
-        dataset = _in_scanning_order(dataset.rename({str(name): variable for name in dataset.data_vars}))
-        datasets.append(dataset.assign_coords(expver=version))
-    return datasets
-
-
-def _grib_versions(path: Path, parameter: int) -> list[str]:
-    """List the experiment versions of the messages of a parameter; `_NO_VERSION` of those that state none."""
-    import eccodes
-
-    found: dict[str, None] = {}
-    with path.open("rb") as stream:
-        while (message := eccodes.codes_grib_new_from_file(stream, headers_only=True)) is not None:
-            if int(eccodes.codes_get(message, "paramId")) == parameter:
-                stated = bool(eccodes.codes_is_defined(message, "expver"))
-                found[str(eccodes.codes_get(message, "expver", ktype=str)) if stated else _NO_VERSION] = None
-            eccodes.codes_release(message)
-    return list(found)
-
-
-def _in_scanning_order(dataset: xr.Dataset) -> xr.Dataset:
-    """Put the longitudes in the order of the values.
-
-    The decoder lists them ascending, whatever the values do: of a region across Greenwich in GRIB 2, which
-    counts 358, 359, 0, 1, it has 1, 358, 359, 360.  The first point of the grid tells the order.
-    """
-    (field,) = dataset.data_vars.values()
-    first = field.attrs.get("GRIB_longitudeOfFirstGridPointInDegrees")
-    if first is None or "longitude" not in dataset or dataset["longitude"].ndim != 1:
-        return dataset
-    longitude = dataset["longitude"].values
-    eastward = -1.0 if field.attrs.get("GRIB_iScansNegatively") else 1.0
-    order = np.argsort(np.mod(eastward * (longitude - float(first)) + 1e-3, 360.0), kind="stable")
-    return dataset.assign_coords(longitude=("longitude", longitude[order]))
-
-
-def _grib_parameters(path: Path, variable: str) -> int:
-    """Find the number of the parameter that a file has under a name: its own, or one that is known."""
-    import eccodes
-
-    known = variable_named(variable)
-    wanted = {name.lower() for name in (variable, known.name, *known.names)}
-    by_name: dict[int, None] = {}
-    names: dict[str, None] = {}
-    with path.open("rb") as stream:
-        while (message := eccodes.codes_grib_new_from_file(stream, headers_only=True)) is not None:
-            parameter = int(eccodes.codes_get(message, "paramId"))
-            spelled = [str(eccodes.codes_get(message, key)) for key in ("shortName", "cfVarName")]
-            eccodes.codes_release(message)
-            names[spelled[0]] = None
-            if parameter in known.grib:
-                return parameter
-            if wanted & {name.lower() for name in spelled}:
-                by_name[parameter] = None
-    if not by_name:
-        raise absent(variable, names)
-    return next(iter(by_name))
+    wanted = {key: selection.get(key) for key in ("level", "select", "times")}
+    return open_grib(path, selection.get("variable", "t2m"), **wanted, checked=not listed)
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[Path]:

@@ -4,7 +4,7 @@ Canonical form is the contract between sources and everything that follows, so t
 which way a latitude runs, which convention a longitude has, or whether a number is packed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from cagp_dist.era5.calendars import noting
 from cagp_dist.era5.damage import check_axis, check_jumps, check_times
 from cagp_dist.era5.layout import (
     LEVEL,
+    SELECTED,
     STEPS,
     VERSION_IS_PRELIMINARY,
     absent,
@@ -27,6 +28,7 @@ from cagp_dist.era5.layout import (
 from cagp_dist.era5.points import Points, field_variable, observation_points
 from cagp_dist.era5.selection import (
     Area,
+    Choice,
     inside_area,
     on_grid,
     parse_times,
@@ -50,6 +52,7 @@ def canonical(
     area: Area | None = None,
     grid_degrees: float | None = None,
     level: float | None = None,
+    select: Mapping[str, Choice] | None = None,
     units: str | None = None,
     check_range: bool = True,
     missing: Marks = None,
@@ -73,6 +76,8 @@ def canonical(
         Keep the grid points at multiples of this spacing.
     level : float, optional
         Which level, where the field has several, in the unit of the datasets, or in hPa where that is Pa.
+    select : mapping, optional
+        Which value of its other dimensions, such as ``{"number": 1}`` of an ensemble; of GRIB, of any keys.
     units : str, optional
         What the values are measured in, whatever the datasets say.
     check_range : bool
@@ -120,7 +125,7 @@ def canonical(
     fields = [
         field
         for holder in _holders(datasets, variable)
-        for field in standard_fields(holder, variable, level=level)
+        for field in standard_fields(holder, variable, level=level, select=select)
     ]
     found, scales = _described(fields, published, units, checked=check_range)
     latitude, longitude = _common_grid(fields, checked=check_range)
@@ -145,12 +150,14 @@ def canonical(
     return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
 
 
-def time_axis(*datasets: xr.Dataset, variable: str = "t2m") -> Times:
+def time_axis(
+    *datasets: xr.Dataset, variable: str = "t2m", select: Mapping[str, Choice] | None = None
+) -> Times:
     """List the times of a field; no value of it is read.
 
     Parameters
     ----------
-    *datasets, variable
+    *datasets, variable, select
         As for `canonical`.
 
     Returns
@@ -164,7 +171,8 @@ def time_axis(*datasets: xr.Dataset, variable: str = "t2m") -> Times:
         If the variable is absent, or there is no time.
     """
     canonical_name(variable)
-    found = np.unique(np.concatenate([held_times(part, variable) for part in _holders(datasets, variable)]))
+    held = [held_times(part, variable, select=select) for part in _holders(datasets, variable)]
+    found = np.unique(np.concatenate(held))
     if found.size == 0:
         raise DataError("the source holds no time at all; expected at least one field.")
     return found
@@ -272,9 +280,12 @@ def _described(
     fields: list[xr.DataArray], name: str, units: str | None, *, checked: bool
 ) -> tuple[Variable, list[tuple[float, float]]]:
     """Say what the fields are, and how the values of each come to its unit; they must be one quantity."""
-    found = [
-        described(name, field.attrs, units=units, level=str(field.attrs.get(LEVEL, ""))) for field in fields
-    ]
+    found = []
+    for field in fields:
+        variable, scale = described(name, field.attrs, units=units, level=str(field.attrs.get(LEVEL, "")))
+        if SELECTED in field.attrs:
+            variable = replace(variable, long_name=f"{variable.long_name} ({field.attrs[SELECTED]})")
+        found.append((variable, scale))
     first = found[0][0]
     for other, _ in found[1:]:
         _check_same(first, other)

@@ -18,7 +18,7 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import assemble
-from cagp_dist.era5.selection import FileSelection
+from cagp_dist.era5.selection import Choice, FileSelection
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.variables import variable_of
@@ -87,6 +87,8 @@ def file_times(
     path: str | os.PathLike[str],
     *,
     variable: str = "t2m",
+    level: float | None = None,
+    select: Mapping[str, Choice] | None = None,
     scratch: Path,
     time_limit_seconds: float = DECODE_SECONDS,
 ) -> Times:
@@ -94,7 +96,7 @@ def file_times(
 
     Parameters
     ----------
-    path, variable, scratch, time_limit_seconds
+    path, variable, level, select, scratch, time_limit_seconds
         As for `open_file`.
 
     Returns
@@ -113,7 +115,7 @@ def file_times(
         job: dict[str, object] = {
             "path": os.fspath(where.absolute()),
             "folder": folder,
-            "selection": {"variable": variable},
+            "selection": {"variable": variable, "level": level, "select": select},
             "times_only": True,
         }
         run_child(job, str(where), time_limit_seconds)

@@ -7,19 +7,23 @@ is loaded here.
 """
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.axis_units import in_degrees, planes_among
+from cagp_dist.era5.selection import Choice, chosen, written
 from cagp_dist.errors import DataError
 from cagp_dist.store.preliminary import is_preliminary
 from cagp_dist.variables import variable_named
 
 LEVEL = "cagp_level"
 """Attribute of a standard field: where it was cut out of a field with levels, in words."""
+
+SELECTED = "cagp_selected"
+"""Attribute of a standard field: what was selected of it, in words."""
 
 STEPS = "cagp_steps"
 """Attribute of a standard field that is one of several forecast steps, some of which may be absent."""
@@ -37,7 +41,9 @@ _LEVELS = ("level", "levels", "lev", "plev", "pressure", "pressure_level", "isob
            "hybrid", "model_level", "theta", "potentialvorticity", "layer", "deptht", "olevel")  # fmt: skip
 _VERTICAL = ("air_pressure", "height", "altitude", "depth", "model_level_number",
              "atmosphere_hybrid_sigma_pressure_coordinate")  # fmt: skip
-_UNITS_OF_LEVELS = {"isobaricinhpa": "hPa", "pressure_level": "hPa", "heightaboveground": "m"}
+_UNITS_OF_LEVELS = {"isobaricinhpa": "hPa", "isobaricinpa": "Pa", "isobariclayer": "Pa",
+                    "pressure_level": "hPa", "heightaboveground": "m", "heightabovesea": "m",
+                    "depthbelowland": "m", "depthbelowlandlayer": "m", "depthbelowsea": "m"}  # fmt: skip
 
 
 def find_variable(names: Iterable[Hashable], variable: str) -> str | None:
@@ -120,7 +126,13 @@ def fields_in(dataset: xr.Dataset) -> list[str]:
     return fields or names
 
 
-def standard_fields(dataset: xr.Dataset, variable: str, *, level: float | None = None) -> list[xr.DataArray]:
+def standard_fields(
+    dataset: xr.Dataset,
+    variable: str,
+    *,
+    level: float | None = None,
+    select: Mapping[str, Choice] | None = None,
+) -> list[xr.DataArray]:
     """Give the variable the dimensions ``([expver,] time, latitude, longitude)``, still lazy.
 
     Parameters
@@ -131,6 +143,8 @@ def standard_fields(dataset: xr.Dataset, variable: str, *, level: float | None =
         Name of a variable that :func:`find_variable` finds in it.
     level : float, optional
         Which level, where there are several, in the unit of the dataset; or in hPa where that is Pa.
+    select : mapping, optional
+        Which value of other dimensions, such as ``{"number": 1}``.
 
     Returns
     -------
@@ -149,6 +163,7 @@ def standard_fields(dataset: xr.Dataset, variable: str, *, level: float | None =
     name = find_variable(dataset.data_vars, variable)
     if name is None:
         raise absent(variable, fields_in(dataset))
+    dataset = _selected(dataset, name, select)
     field = _at_level(dataset, dataset[name], level)
     holds = dataset.variables.get("valid_time")
     steps = field.sizes.get(_STEP, 1)
@@ -164,12 +179,14 @@ def standard_fields(dataset: xr.Dataset, variable: str, *, level: float | None =
     return parts
 
 
-def held_times(dataset: xr.Dataset, variable: str) -> NDArray[np.datetime64]:
+def held_times(
+    dataset: xr.Dataset, variable: str, *, select: Mapping[str, Choice] | None = None
+) -> NDArray[np.datetime64]:
     """List the times of a variable, at whatever level; no value of it is read.
 
     Parameters
     ----------
-    dataset, variable
+    dataset, variable, select
         As for `standard_fields`.
 
     Returns
@@ -180,6 +197,7 @@ def held_times(dataset: xr.Dataset, variable: str) -> NDArray[np.datetime64]:
     name = find_variable(dataset.data_vars, variable)
     if name is None:
         raise absent(variable, fields_in(dataset))
+    dataset = _selected(dataset, name, select)
     holds = dataset.variables.get("valid_time")
     if holds is not None and holds.ndim == 2 and not set(holds.dims) - set(dataset[name].dims):
         return _nanoseconds(dataset["valid_time"]).ravel()
@@ -203,9 +221,11 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
         versions = {name: (dims, values[order]) for name, (dims, values) in versions.items()}
     for dimension in set(plain.dims) - {_VERSION, "time", "latitude", "longitude"}:
         if plain.sizes[dimension] != 1:
+            values = _along(dataset, str(dimension))
             raise DataError(
-                f"{field.name!r} has {plain.sizes[dimension]} values along {dimension!r}; expected time, "
-                f"latitude and longitude alone. Select one value of {dimension!r} before the field is read."
+                f"{field.name!r} has {len(values)} values along {dimension!r} ({_first(values)}); expected "
+                f"time, latitude and longitude alone. Choose one: write select = {{ {dimension} = "
+                f"{written(values[0])} }} in [observations]."
             )
         plain = plain.isel({dimension: 0})
     leading = [_VERSION] if _VERSION in plain.dims else []
@@ -251,6 +271,58 @@ def listed(names: Iterable[Hashable]) -> str:
     return ", ".join(repr(str(name)) for name in names) or "no variable at all"
 
 
+def _selected(dataset: xr.Dataset, name: str, select: Mapping[str, Choice] | None) -> xr.Dataset:
+    """Cut what was chosen of dimensions out of a dataset; the attribute `SELECTED` of the field says what."""
+    if not select or SELECTED in dataset[name].attrs:  # messages of GRIB were
+        return dataset
+    for key, choice in select.items():
+        field = dataset[name]
+        if key not in field.dims and not (key in dataset.variables and dataset.variables[key].ndim == 0):
+            others = [dim for dim in field.dims if str(dim).lower() not in (*_TIME, *_LATITUDE, *_LONGITUDE)]
+            raise DataError(
+                f"{name!r} has nothing called {key!r} to select {written(choice)} of; it has the dimensions "
+                f"{field.dims}. " + (f"Select of {listed(others)}." if others else "Leave select out.")
+            )
+        values = _along(dataset, key)
+        found = np.flatnonzero([chosen(value, choice) for value in values])
+        if not found.size:
+            raise DataError(
+                f"{name!r} has no {key} = {written(choice)}; there is {_first(values)}. Choose one of these."
+            )
+        if key in field.dims:
+            dataset = dataset.isel({key: found if found.size > 1 else int(found[0])})
+    field = dataset[name].assign_attrs({SELECTED: selection_words(select)})
+    return dataset.assign({name: field})
+
+
+def selection_words(select: Mapping[str, Choice]) -> str:
+    """Say what was selected, such as ``"number 1"``.
+
+    Parameters
+    ----------
+    select : mapping
+        As for `standard_fields`.
+
+    Returns
+    -------
+    str
+    """
+    return ", ".join(f"{key} {written(choice)}".replace('"', "") for key, choice in select.items())
+
+
+def _along(dataset: xr.Dataset, dimension: str) -> list[object]:
+    """Values of a dimension; positions where it has none."""
+    if dimension in dataset.variables and dataset.variables[dimension].ndim <= 1:
+        values = np.atleast_1d(dataset.variables[dimension].values)
+        return [each.decode() if isinstance(each, bytes) else each for each in values.tolist()]
+    return list(range(dataset.sizes[dimension]))
+
+
+def _first(values: list[object]) -> str:
+    """Values of a dimension, as a message shows them: eight at most."""
+    return ", ".join(map(written, values[:8])) + (", ..." if len(values) > 8 else "")
+
+
 def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> xr.DataArray:
     """Cut one level out of a field; the attribute `LEVEL` says which."""
     found = [name for name in field.coords if _is_vertical(field.coords[name])]
@@ -273,29 +345,70 @@ def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> 
         else np.arange(field.sizes[axis], dtype=np.float64)
     )
     units = str(field.coords[axis].attrs.get("units", "")) if axis in field.coords else ""
-    units = units or _UNITS_OF_LEVELS.get(str(axis).lower(), "")
+    units = units or unit_of_levels(str(axis))
     units = {"millibars": "hPa", "mbar": "hPa", "1": ""}.get(units, units)
+    position = choose_level(values, level, units, name=str(field.name), axis=str(axis))
+    cut = field.isel({axis: position}) if axis in field.dims else field
+    if values.size > 1 or level is not None:
+        cut = cut.copy(deep=False)
+        hectopascal = units == "Pa" and values[position] >= 100.0
+        value = values[position] / 100.0 if hectopascal else values[position]
+        cut.attrs = {**field.attrs, LEVEL: f"{value:g} {'hPa' if hectopascal else units}".strip()}
+    return cut
+
+
+def choose_level(
+    values: NDArray[np.float64], level: float | None, units: str, *, name: str, axis: str
+) -> int:
+    """Position of a level among those of a field; of a single one where none is wanted.
+
+    Parameters
+    ----------
+    values : array of float64
+        Levels that are there.
+    level : float, optional
+        Which is wanted, in their unit; or in hPa where that is Pa.
+    units : str
+        Of the levels that are there.
+    name, axis : str
+        Of the field and of its levels, for messages.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    DataError
+        If the level is not there, or none is wanted and there are several; names those that are there.
+    """
     there = ", ".join(f"{value:g}" for value in values) + f" {units}".rstrip()
     if level is None:
         if values.size > 1:
             raise DataError(
-                f"{field.name!r} has {values.size} levels along {str(axis)!r}: {there}. Choose one: write "
+                f"{name!r} has {values.size} levels along {axis!r}: {there}. Choose one: write "
                 f"level = {values[0]:g} in [observations]."
             )
-        position = 0
-    else:
-        position = _position(values, level, units)
-        if position < 0:
-            raise DataError(
-                f"level {level:g} is not in {field.name!r}, which has along {str(axis)!r}: {there}."
-            )
-    chosen = field.isel({axis: position}) if axis in field.dims else field
-    if values.size > 1 or level is not None:
-        chosen = chosen.copy(deep=False)
-        hectopascal = units == "Pa" and values[position] >= 100.0
-        value = values[position] / 100.0 if hectopascal else values[position]
-        chosen.attrs = {**field.attrs, LEVEL: f"{value:g} {'hPa' if hectopascal else units}".strip()}
-    return chosen
+        return 0
+    position = _position(values, level, units)
+    if position < 0:
+        raise DataError(f"level {level:g} is not in {name!r}, which has along {axis!r}: {there}.")
+    return position
+
+
+def unit_of_levels(axis: str) -> str:
+    """Give the unit of levels by the name of their axis; empty where it does not tell.
+
+    Parameters
+    ----------
+    axis : str
+        Such as ``"isobaricInhPa"``.
+
+    Returns
+    -------
+    str
+    """
+    return _UNITS_OF_LEVELS.get(axis.lower(), "")
 
 
 def _is_vertical(axis: xr.DataArray) -> bool:

@@ -1,7 +1,7 @@
 """Fields from Zarr stores, local or in the cloud: only the chunks of the selection are fetched."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Unpack
@@ -13,7 +13,7 @@ import zarr
 from cagp_dist.arrays import Times
 from cagp_dist.era5.calendars import decode, is_other, named
 from cagp_dist.era5.canonical import canonical, time_axis
-from cagp_dist.era5.selection import FileSelection
+from cagp_dist.era5.selection import Choice, FileSelection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.missing import ZERO_FILL
 from cagp_dist.remedies import installation
@@ -82,7 +82,7 @@ def open_zarr(
     return result
 
 
-def store_times(url: str, *, variable: str = "t2m") -> Times:
+def store_times(url: str, *, variable: str = "t2m", select: Mapping[str, Choice] | None = None) -> Times:
     """List the times of a Zarr store, reading only its axes.
 
     A time axis may run ahead of the data: where a store says ``valid_time_start`` and ``valid_time_stop``, as
@@ -92,7 +92,7 @@ def store_times(url: str, *, variable: str = "t2m") -> Times:
     ----------
     url : str
         As for `open_zarr`.
-    variable : str
+    variable, select
         As for `open_zarr`.
 
     Returns
@@ -106,7 +106,7 @@ def store_times(url: str, *, variable: str = "t2m") -> Times:
         As `open_zarr`.
     """
     with opened_store(url) as dataset:
-        found = time_axis(dataset, variable=variable)
+        found = time_axis(dataset, variable=variable, select=select)
         for name, inside in (("valid_time_start", np.greater_equal), ("valid_time_stop", np.less)):
             if name in dataset.attrs:
                 day = np.datetime64(str(dataset.attrs[name]), "D") + (name == "valid_time_stop")

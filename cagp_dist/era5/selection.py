@@ -1,6 +1,6 @@
 """Which times, rows and columns of a field are wanted: pure functions of coordinates, before any read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 import numpy as np
@@ -15,6 +15,9 @@ Area = tuple[float, float, float, float]
 GapPolicy = Literal["keep", "drop"]
 """What is done with places that have values at some of the times alone."""
 
+Choice = str | float | Sequence[str | float]
+"""What is chosen of a key or a dimension: a value, or several."""
+
 
 class Selection(TypedDict, total=False):
     """Which part of what field is wanted; the keys are parameters of `cagp_dist.era5.canonical.canonical`."""
@@ -24,6 +27,7 @@ class Selection(TypedDict, total=False):
     area: Area | None
     grid_degrees: float | None
     level: float | None
+    select: Mapping[str, Choice] | None
     units: str | None
     check_range: bool
 
@@ -32,6 +36,64 @@ class FileSelection(Selection, total=False):
     """The same of files and stores, which may mark what is missing by numbers."""
 
     missing: Marks
+
+
+def chosen(value: object, choice: Choice) -> bool:
+    """Tell whether a value that a source has, a number or text, is one that was chosen.
+
+    Parameters
+    ----------
+    value : object
+        As the source has it; None is never chosen.
+    choice : str, float or a list of them
+        A number chooses what is that number, also as text.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from cagp_dist.era5.selection import chosen
+    >>> chosen("850", 850.0), chosen(3, ["1", 3]), chosen("0-5", "4-5")
+    (True, True, False)
+    """
+    if value is None:
+        return False
+    if not isinstance(choice, str) and isinstance(choice, Sequence):
+        return any(chosen(value, each) for each in choice)
+    text = value.decode() if isinstance(value, bytes) else str(value)
+    if text.strip() == str(choice):
+        return True
+    try:
+        return bool(np.isclose(float(text), float(choice), rtol=1e-9, atol=0.0))
+    except ValueError:
+        return False
+
+
+def written(choice: object) -> str:
+    """Write what was chosen, or may be, as a job file has it.
+
+    Parameters
+    ----------
+    choice : object
+        Text, a number or a list of them.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from cagp_dist.era5.selection import written
+    >>> written(["0-5", 3.0])
+    '["0-5", 3]'
+    """
+    if isinstance(choice, (int, float, np.integer, np.floating)):
+        return f"{choice:.12g}"
+    if isinstance(choice, Sequence) and not isinstance(choice, str):
+        return f"[{', '.join(map(written, choice))}]"
+    return f'"{choice}"'
 
 
 def parse_times(times: Sequence[str]) -> Times:

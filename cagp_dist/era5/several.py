@@ -3,7 +3,7 @@
 import glob
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -24,7 +24,7 @@ from cagp_dist.era5.files import (
     scratch_folder,
 )
 from cagp_dist.era5.layout import absent
-from cagp_dist.era5.selection import FileSelection, parse_times, time_positions
+from cagp_dist.era5.selection import Choice, FileSelection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import DataError
 
@@ -91,12 +91,19 @@ def open_files(address: str, *, scratch: Path, **selection: Unpack[FileSelection
     return field
 
 
-def times_of_files(address: str, *, variable: str = "t2m", scratch: Path) -> Times:
+def times_of_files(
+    address: str,
+    *,
+    variable: str = "t2m",
+    level: float | None = None,
+    select: Mapping[str, Choice] | None = None,
+    scratch: Path,
+) -> Times:
     """List the times that files hold together; no value of their field is decoded.
 
     Parameters
     ----------
-    address, variable, scratch
+    address, variable, level, select, scratch
         As for `open_files`.
 
     Returns
@@ -110,12 +117,13 @@ def times_of_files(address: str, *, variable: str = "t2m", scratch: Path) -> Tim
         As `open_files`.
     """
     paths = files_at(address)
+    selection = FileSelection(variable=variable, level=level, select=select)
     if len(paths) == 1:
-        return file_times(paths[0], variable=variable, scratch=scratch)
+        return file_times(paths[0], variable=variable, level=level, select=select, scratch=scratch)
     held: list[Times] = []
     names: dict[str, None] = {}
     for batch in _batches(paths):
-        _, times, others = _decode(batch, scratch, FileSelection(variable=variable), times_only=True)
+        _, times, others = _decode(batch, scratch, selection, times_only=True)
         held.append(times)
         names |= dict.fromkeys(others)
     return _known(held, variable, names)

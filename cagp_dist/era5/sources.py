@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from cagp_dist.arrays import Times
-    from cagp_dist.era5.selection import Area, Selection
+    from cagp_dist.era5.selection import Area, Choice, Selection
     from cagp_dist.era5.synthetic import Synthetic
 
 
@@ -31,6 +31,7 @@ def open_source(
     area: "Area | None" = None,
     grid_degrees: float | None = None,
     level: float | None = None,
+    select: "Mapping[str, Choice] | None" = None,
     units: str | None = None,
     check_range: bool = True,
     cache_directory: Path,
@@ -66,6 +67,9 @@ def open_source(
         ``"synthetic"`` draws on it (1 degree if left out).
     level : float, optional
         Which level, where there are several, in the unit of the source; or in hPa where that is Pa.
+    select : mapping, optional
+        Which value of other dimensions, such as ``{"number": 1}`` of an ensemble, of a file or a Zarr store;
+        of GRIB, of any keys of its messages.
     units : str, optional
         What the values are measured in, whatever the source says.
     check_range : bool
@@ -133,9 +137,11 @@ def open_source(
         area=area,
         grid_degrees=grid_degrees,
         level=level,
+        select=select,
         units=units,
         check_range=check_range,
     )
+    check_select(source, select)
     if name != "table" and not (noise_std is None and columns is None and where is None):
         raise ConfigurationError(f"noise_std, columns and where are for a table; source {source!r} is none.")
     if missing is not None and not found.marks_missing:
@@ -148,10 +154,31 @@ def open_source(
     return found.open(address, wanted)
 
 
+def check_select(source: str, select: "Mapping[str, Choice] | None") -> None:
+    """Refuse to select of a source that has nothing to select of.
+
+    Parameters
+    ----------
+    source, select
+        As for `open_source`.
+
+    Raises
+    ------
+    ConfigurationError
+        If the source is neither a file nor a Zarr store.
+    """
+    if select and not SOURCES[source.partition(":")[0]].selects:
+        raise ConfigurationError(
+            f"select is for a file or a Zarr store; source {source!r} is none. Leave it out."
+        )
+
+
 def source_times(
     source: str,
     *,
     variable: str = "t2m",
+    level: float | None = None,
+    select: "Mapping[str, Choice] | None" = None,
     columns: Mapping[str, str] | None = None,
     where: Mapping[str, object] | None = None,
     missing: Marks = None,
@@ -161,7 +188,7 @@ def source_times(
 
     Parameters
     ----------
-    source, variable, columns, where, missing, cache_directory
+    source, variable, level, select, columns, where, missing, cache_directory
         As for `open_source`.
 
     Returns
@@ -196,7 +223,8 @@ def source_times(
             f'source "{source}" has no list of times: it gives those that are asked for. List them, or say '
             'from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
-    selection = Selection(variable=variable)
+    check_select(source, select)
+    selection = Selection(variable=variable, level=level, select=select)
     wanted = Request(selection, cache_directory, None, None, columns=columns, where=where, missing=missing)
     return found.times(address, wanted)
 
@@ -234,6 +262,8 @@ class Source:
         Whether times must be given.
     marks_missing : bool
         Whether a number may stand for a missing value there.
+    selects : bool
+        Whether it may have dimensions to select of.
     final_after_days : float
         Age from which it may have the final field where it had the preliminary one.
     times : callable, optional
@@ -246,6 +276,7 @@ class Source:
     remote: bool = False
     needs_times: bool = False
     marks_missing: bool = False
+    selects: bool = False
     final_after_days: float = 0.0
     times: "Callable[[str, Request], Times] | None" = None
 
@@ -287,7 +318,14 @@ def _file(address: str, wanted: Request) -> "xr.Dataset":
 def _file_times(address: str, wanted: Request) -> "Times":
     from cagp_dist.era5.several import times_of_files
 
-    return times_of_files(address, variable=wanted.selection["variable"], scratch=wanted.cache_directory)
+    chosen = wanted.selection
+    return times_of_files(
+        address,
+        variable=chosen["variable"],
+        level=chosen["level"],
+        select=chosen["select"],
+        scratch=wanted.cache_directory,
+    )
 
 
 def _zarr(address: str, wanted: Request) -> "xr.Dataset":
@@ -299,14 +337,21 @@ def _zarr(address: str, wanted: Request) -> "xr.Dataset":
 def _zarr_times(address: str, wanted: Request) -> "Times":
     from cagp_dist.era5.remote import store_times
 
-    return store_times(address, variable=wanted.selection["variable"])
+    return store_times(address, variable=wanted.selection["variable"], select=wanted.selection["select"])
 
 
 def _cds(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.cds import open_cds
 
+    chosen = wanted.selection
     return open_cds(
-        **wanted.selection,
+        variable=chosen["variable"],
+        times=chosen["times"],
+        area=chosen["area"],
+        grid_degrees=chosen["grid_degrees"],
+        level=chosen["level"],
+        units=chosen["units"],
+        check_range=chosen["check_range"],
         cache_directory=wanted.cache_directory,
         progress=wanted.progress,
         wait_seconds=wanted.wait_seconds,
@@ -341,13 +386,16 @@ def _table_times(address: str, wanted: Request) -> "Times":
 SOURCES: dict[str, Source] = {
     "sample": Source(_sample, times=_sample_times),
     "synthetic": Source(_synthetic),
-    "file": Source(_file, address="PATH", example="field.grib", marks_missing=True, times=_file_times),
+    "file": Source(
+        _file, address="PATH", example="field.grib", marks_missing=True, selects=True, times=_file_times
+    ),
     "zarr": Source(
         _zarr,
         address="URL",
         example="gs://bucket/era5.zarr",
         remote=True,
         marks_missing=True,
+        selects=True,
         times=_zarr_times,
     ),
     "cds": Source(_cds, remote=True, needs_times=True, final_after_days=FINAL_AFTER_DAYS),

@@ -228,6 +228,8 @@ def available_times(job: Job, *, report: Report) -> Times:
     return source_times(
         table.source,
         variable=table.variable,
+        level=table.level,
+        select=table.select,
         columns=None if table.columns is None else table.columns.named,
         where=table.where,
         missing=table.missing,
@@ -254,6 +256,7 @@ def _open(
         area=table.area,
         grid_degrees=table.grid_degrees,
         level=table.level,
+        select=table.select,
         units=table.units,
         check_range=table.check_range,
         cache_directory=cache,

@@ -311,9 +311,11 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
 
 def described(job: Job, variable: Variable) -> dict[str, object]:
     """Say what the errors of a job are errors of, but for points, times and the numbers of its prior."""
+    observations = settings_of(job, "observations")
     return {
         "variable": variable.name,
-        "level": settings_of(job, "observations").get("level"),
+        "level": observations.get("level"),
+        "select": observations.get("select"),
         "units": variable.units,
         "prior": settings_of(job, "prior", without=_NUMBERS),
         "solver": settings_of(job, "solver"),

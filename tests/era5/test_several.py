@@ -199,7 +199,7 @@ def test_steps_of_several_starts_become_the_times_at_which_they_hold(tmp_path):
     np.testing.assert_allclose(field.t2m, values[:, ::-1][..., [2, 3, 0, 1]], atol=1e-3)
     one = open_files(str(path), scratch=tmp_path, times=["2020-01-02T03"])
     np.testing.assert_array_equal(one.t2m, field.t2m[3:4])
-    with pytest.raises(DataError, match="no forecast step of the source has values at 2020-01-02T00:00"):
+    with pytest.raises(DataError, match="selected times are not in the source: 2020-01-02T00:00"):
         open_files(str(path), scratch=tmp_path, times=["2020-01-02T00"])
 
 

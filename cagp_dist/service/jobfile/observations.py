@@ -86,6 +86,14 @@ class Observations(Table):
     level: Annotated[
         float | None, Field(description="a level of the source, such as a pressure in hPa", examples=[850])
     ] = None
+    select: Annotated[
+        dict[str, str | float | tuple[str | float, ...]] | None,
+        BeforeValidator(values.select),
+        Field(
+            description="what is chosen of dimensions of the field, or of keys of GRIB messages",
+            examples=[{"number": 1}],
+        ),
+    ] = None
     units: Annotated[
         str | None,
         Field(description="what the values of the source are measured in", examples=["degC"], min_length=1),
@@ -146,7 +154,7 @@ class Observations(Table):
     def reading(self) -> dict[str, object]:
         """How the values are read, apart from the times and places: every setting that is not the default."""
         return self.model_dump(
-            include={"variable", "level", "units", "check_range", "missing"},
+            include={"variable", "level", "select", "units", "check_range", "missing"},
             exclude_defaults=True,
             mode="json",
         )
@@ -196,6 +204,10 @@ class Observations(Table):
             raise ValueError(
                 f'missing is for files, Zarr stores and tables, and the source is "{self.source}"; leave it '
                 "out"
+            )
+        if self.select is not None and not SOURCES[self.kind].selects:
+            raise ValueError(
+                f'select is for files and Zarr stores, and the source is "{self.source}"; leave it out'
             )
         if isinstance(self.noise_std, float) and not 0.0 < self.noise_std < float("inf"):
             raise ValueError(f"noise_std = {self.noise_std:g}; expected a column or a number above zero")

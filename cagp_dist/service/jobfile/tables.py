@@ -316,7 +316,13 @@ class Job(Table):
             if self.recalibration.method in ("none", RecalibrationTable().method):
                 del form["recalibration"]
         observations = form["observations"]
-        for key in {"level", "units", "check_range", "missing"} - self.observations.reading().keys():
+        for key in {
+            "level",
+            "select",
+            "units",
+            "check_range",
+            "missing",
+        } - self.observations.reading().keys():
             del observations[key]  # jobs from before there were these keys keep their form, and their runs
         for key in ("std_resolution_degrees", "std_samples"):
             if form["design"]["map"] is not None and form["design"]["map"][key] is None:

@@ -151,6 +151,23 @@ def variable(value: str) -> str:
         raise ValueError(str(error).removesuffix(".")) from None
 
 
+_PLACES_AND_TIMES = {"time": "times", "valid_time": "times", "latitude": "area", "longitude": "area"}
+
+
+def select(value: object) -> object:
+    """Check what is chosen of dimensions or keys: text, numbers, or lists of them."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError("expected a table of at least one name and value, for example { number = 1 }")
+    for key, choice in value.items():
+        if key in _PLACES_AND_TIMES:
+            raise ValueError(f"{key} is not chosen here; use the key {_PLACES_AND_TIMES[key]}")
+        several = isinstance(choice, (list, tuple)) and bool(choice)
+        for each in choice if several else [choice]:
+            if isinstance(each, bool) or not isinstance(each, (str, int, float)):
+                raise ValueError(f"{key} = {each!r}; expected text, a number, or a list of them")
+    return value
+
+
 def mean(value: str) -> str:
     """Check the name of a prior mean, or its kind and address."""
     kind, _, address = value.partition(":")
