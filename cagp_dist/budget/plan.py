@@ -123,7 +123,12 @@ class Plan:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Bytes of a checkpoint, at most: columns twice, as for a recurrence, products, states, bounds."""
+        """Bytes of a checkpoint, at most: columns twice, as for a recurrence, products, states, bounds.
+
+        Direct solvers keep nothing.
+        """
+        if self.direct:
+            return 0
         if self.sums:
             return DOUBLE * self.q * self.sums
         widest = max((batch[-1][1] - batch[0][0] for batch in self.batches if batch), default=0)

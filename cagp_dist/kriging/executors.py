@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import Executor, ThreadExecutor, open_executor
 
 Workers: TypeAlias = Executor | str | object | None
-"""An object is a ``distributed.Client``, whose module only `cagp_dist.runtime.dask` may import."""
+"""An object is a ``distributed.Client`` or a Dask cluster, whose module only `cagp_dist.runtime.dask` may
+import."""
 
 
 @contextmanager
@@ -28,14 +29,15 @@ def workers_of(given: Workers) -> Iterator[Executor]:
     elif isinstance(given, str):
         with open_executor(given) as executor:
             yield executor
-    elif type(given).__module__.partition(".")[0] == "distributed":
-        from cagp_dist.runtime.dask import DaskExecutor
+    elif any(base.__module__.partition(".")[0] == "distributed" for base in type(given).__mro__):
+        from cagp_dist.runtime.dask import executor_of
 
-        yield DaskExecutor(cast("Any", given))
+        with executor_of(given) as executor:
+            yield executor
     elif callable(getattr(given, "gather", None)):
         yield cast("Executor", given)
     else:
         raise ArgumentError(
-            f"executor is {given!r}; expected a distributed.Client, the address of a Dask scheduler, "
-            '"local", "serial", or an executor of cagp.open_executor.'
+            f"executor is {given!r}; expected a distributed.Client, a Dask cluster, the address of a Dask "
+            'scheduler, "local", "serial", or an executor of cagp.open_executor.'
         )

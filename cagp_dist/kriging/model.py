@@ -146,8 +146,9 @@ def krige(
     latitude, longitude, time, units, missing, where : optional
         Columns of a table, units of the values, what stands where one is missing, and which rows are meant,
         ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`.
-    executor : distributed.Client, str or Executor, optional
-        Where tasks run; by default all cores of this process. A client stays open.
+    executor : distributed.Client, cluster, str or Executor, optional
+        Where tasks run; by default all cores of this process. A client or cluster of Dask stays open; an
+        adaptive one is given work and two minutes to start its first worker.
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
     time_limit_seconds : float or None

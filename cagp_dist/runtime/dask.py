@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import urlsplit
 
-from cagp_dist.errors import ClusterError, ClusterLostError, ConfigurationError
+from cagp_dist.errors import ArgumentError, ClusterError, ClusterLostError, ConfigurationError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
@@ -33,6 +33,7 @@ from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
+    from distributed.deploy.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -63,6 +64,9 @@ WATCH_SECONDS = 1.0
 PROCESS_BYTES = 200 * 2**20
 """What a worker takes before it has any data: the interpreter and compiled code (measured)."""
 
+ADAPTIVE_SECONDS = 120
+"""How long to wait for the first worker of a cluster that starts some when there is work."""
+
 CLOSE_SECONDS = 5.0
 """How long to wait until a scheduler takes leave."""
 
@@ -84,6 +88,8 @@ class DaskExecutor:
     shares_memory = False
 
     def __init__(self, client: "Client", deadlines: Deadlines | None = None) -> None:
+        _check_open(client)
+        _wait_for_adaptive(client)
         self._client = client
         info = client.scheduler_info(n_workers=-1)
         workers, address = info["workers"], info["address"]
@@ -177,6 +183,59 @@ class DaskExecutor:
             ) from error
         except (FutureCancelledError, FuturesCancelledError, CommClosedError, ClosedClientError) as error:
             raise connection_broke(error) from error
+
+
+@contextmanager
+def executor_of(given: object) -> Iterator[DaskExecutor]:
+    """Give the executor of a Dask client, or of a cluster, of which a client is opened; the cluster stays.
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither, is closed, or is asynchronous.
+    ClusterError
+        If it has no workers.
+    """
+    from distributed import Client
+    from distributed.deploy.cluster import Cluster
+
+    if isinstance(given, Cluster):
+        _check_open(given)
+        with Client(given, timeout=CONNECT_SECONDS) as client:
+            yield DaskExecutor(client)
+    elif isinstance(given, Client):
+        yield DaskExecutor(given)
+    else:
+        raise ArgumentError(
+            f"executor is {given!r}; expected a distributed.Client, a cluster such as LocalCluster, or the "
+            "address of a scheduler."
+        )
+
+
+def _check_open(given: "Client | Cluster") -> None:
+    """Refuse a client or cluster that answers later, or not at all."""
+    kind, status = type(given).__name__, str(getattr(given.status, "name", given.status))
+    if status in ("closed", "closing", "failed"):
+        raise ArgumentError(f"executor is a {kind} that was closed; expected an open one.")
+    if given.asynchronous:
+        raise ArgumentError(
+            f"executor is an asynchronous {kind}, whose calls are to be awaited; expected one without "
+            "asynchronous=True, used outside of the event loop."
+        )
+
+
+def _wait_for_adaptive(client: "Client") -> None:
+    """Give a cluster that starts workers when there is work a task, and wait until one is there."""
+    adaptive = getattr(client.cluster, "_adaptive", None)
+    if adaptive is None or client.scheduler_info(n_workers=-1)["workers"]:
+        return
+    try:
+        client.submit(int, pure=False).result(timeout=ADAPTIVE_SECONDS)
+    except TimeoutError as error:
+        raise ClusterError(
+            f"the adaptive cluster has started no worker within {ADAPTIVE_SECONDS} "
+            "seconds; expected one. Give it a minimum of workers, cluster.adapt(minimum=1), or start some."
+        ) from error
 
 
 def _usable_bytes(limit: int) -> int:

@@ -27,7 +27,7 @@ def given_or_threads(
         with ThreadExecutor() as threads:
             yield threads, threads.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         return
-    if not callable(getattr(executor, "gather", None)):
+    if not callable(getattr(executor, "gather", None)) or getattr(executor, "memory_bytes", None) is None:
         raise ArgumentError(
             f"executor is {executor!r}; expected one that is open: "
             '`with cagp_dist.open_executor("local") as executor:`.'

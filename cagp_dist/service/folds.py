@@ -72,29 +72,30 @@ def solve_task(
         parts.append(task.without_test())
         columns.append(np.arange(task.design.test.size, total))
         names.append("all points")
-    solutions = []
-    for number, part in enumerate(parts):
+    found: dict[int, Solution] = {}
+    # all points first: what does not fit is refused before any fold is solved
+    for done, number in enumerate([len(parts) - 1, *range(len(parts) - 1)]):
 
-        def report(fraction: float, text: str, number: int = number) -> None:
+        def report(fraction: float, text: str, number: int = number, done: int = done) -> None:
             which = names[number]
-            progress((number + fraction) / len(parts), ", ".join(filter(None, (which, text))))
+            progress((done + fraction) / len(parts), ", ".join(filter(None, (which, text))))
 
-        solutions.append(
-            solve_part(
-                part,
-                fold_priors[number] if number < len(fold_priors) else prior,
-                executor=executor,
-                memory_limit_bytes=memory_limit_bytes,
-                on_plan=on_plan if number == 0 else _unseen,
-                progress=report,
-                X_mean=X_mean if number == len(parts) - 1 else None,
-                mean_like=part.mean_like if number == len(parts) - 1 else None,
-                X_sampled=X_sampled if number == len(parts) - 1 else None,
-                samples=task.design.samples,
-                checkpoints=None if checkpoints is None else checkpoints.within(f"solve-{number}"),
-                weights=weights,
-            )
+        part, is_last = parts[number], number == len(parts) - 1
+        found[number] = solve_part(
+            part,
+            fold_priors[number] if number < len(fold_priors) else prior,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            on_plan=on_plan if done == 0 else _unseen,
+            progress=report,
+            X_mean=X_mean if is_last else None,
+            mean_like=part.mean_like if is_last else None,
+            X_sampled=X_sampled if is_last else None,
+            samples=task.design.samples,
+            checkpoints=None if checkpoints is None else checkpoints.within(f"solve-{number}"),
+            weights=weights,
         )
+    solutions = [found[number] for number in range(len(parts))]
     together = solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
     if task.recalibration.errors == "leave-one-out":
         progress(1.0, "each observation from all others")
