@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
+from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit
@@ -28,7 +29,14 @@ from cagp_dist.kriging.learning import (
     with_noise_of_prior,
 )
 from cagp_dist.kriging.narration import HOUR_SECONDS, QUICK_SECONDS, Narrator
-from cagp_dist.kriging.observations import Observations, Source, check_every_field, observe, observe_arrays
+from cagp_dist.kriging.observations import (
+    Observations,
+    Source,
+    check_every_field,
+    observe,
+    observe_arrays,
+    points_of,
+)
 from cagp_dist.kriging.recalibrating import check_method, with_laws
 from cagp_dist.kriging.sampling import sample
 from cagp_dist.kriging.solving import (
@@ -41,12 +49,22 @@ from cagp_dist.kriging.solving import (
     predict,
 )
 from cagp_dist.kriging.summary import summary
-from cagp_dist.kriging.targets import Targets, To, are_rows, as_cells, find_targets, of_array, region_of
+from cagp_dist.kriging.targets import (
+    Targets,
+    To,
+    are_rows,
+    as_cells,
+    find_targets,
+    of_array,
+    pairs_of,
+    region_of,
+)
 from cagp_dist.kriging.validation import cross_validate, outlook_of_folds
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
+from cagp_dist.tables import Frame
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
@@ -345,8 +363,9 @@ class Kriging:
 
         Parameters
         ----------
-        observations : as for `krige`, or array_like, shape (n, 2)
-            Latitudes and longitudes in degrees, with y.
+        observations : as for `krige`, or array_like, shape (n, 2), or data frame
+            Latitudes and longitudes in degrees, with y: of an array in this order, of a data frame by the
+            names of its columns.
         y : array_like, shape (n,) or (n, T), optional
             Values at the rows of an array; NaN where there is none.
 
@@ -357,6 +376,7 @@ class Kriging:
         """
         with self._narrator() as narrator, workers_of(self.executor) as executor:
             self._learn_from(self._read(observations, y), narrator, executor)
+        self._of_arrays = y is not None
         return self
 
     def _narrator(self) -> Narrator:
@@ -390,7 +410,8 @@ class Kriging:
         Parameters
         ----------
         to : as for `krige`, or array or list of rows, shape (q, 2)
-            Latitudes and longitudes in degrees.
+            Latitudes and longitudes in degrees. After ``fit(X, y)`` a data frame counts as an array, whose
+            columns are found by their names.
         return_std : bool
             For an array: also the standard deviations.
         kind : {"grid", "cells"}
@@ -403,8 +424,13 @@ class Kriging:
             field, which no recalibration changes.
         """
         observed, _ = self._fitted()
-        arrays = are_rows(to)
-        found = of_array(cast("ArrayLike", to)) if arrays else find_targets(cast("To", to), observed)
+        arrays = are_rows(to) or (self._of_arrays and isinstance(to, Frame))
+        if are_rows(to):
+            found = of_array(cast("ArrayLike", to))
+        elif arrays:
+            found = of_array(pairs_of(cast("Frame", to), latitude=self.latitude, longitude=self.longitude))
+        else:
+            found = find_targets(cast("To", to), observed)
         targets = _wanted(found, kind, observed)
         with self._narrator() as narrator, workers_of(self.executor) as executor:
             solves = self._planned(observed, targets, narrator, executor)
@@ -465,13 +491,8 @@ class Kriging:
             )
         prior = prior_variance(learned.kernel, targets.wanted)
         if prior.size and (prediction.variance > UNINFORMED * prior).all():
-            covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
-            warnings.warn(
-                "no observation is near any target: the error bars are those of the prior. The observations "
-                f"lie within [{covered}] (north, west, south, east); check the targets, and whether "
-                "latitudes and longitudes are the right way round.",
-                stacklevel=4,
-            )
+            why = _why_uninformed(observed, learned, targets)
+            warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
         return prediction
 
     def _map(
@@ -505,10 +526,12 @@ class Kriging:
                 report=report,
             )
 
-    def score(self, X: Array, y: ArrayLike) -> float:
-        """Coefficient of determination of the mean at X (n, 2) for values y (n,)."""
+    def score(self, X: "Array | Frame", y: ArrayLike) -> float:
+        """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
         values = as_numbers("y", y)
-        errors = values - np.asarray(self.predict(np.asarray(X, dtype=np.float64)))
+        found = self.predict(X if isinstance(X, Frame) else np.asarray(X, dtype=np.float64))
+        mean = found["mean"].values if isinstance(found, xr.Dataset) else np.asarray(found)
+        errors = values - (mean if mean.shape == values.shape else mean.T)
         return float(1.0 - np.sum(errors**2) / np.sum((values - values.mean(axis=0)) ** 2))
 
     def sample(self, to: To = None, size: int = 1, *, seed: int = 0) -> xr.Dataset:
@@ -614,7 +637,10 @@ class Kriging:
 
     def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
         if y is not None:
-            observed = observe_arrays(observations, y, missing=self.missing)  # type: ignore[arg-type]
+            X = observations
+            if isinstance(X, Frame):
+                X = pairs_of(X, latitude=self.latitude, longitude=self.longitude)
+            observed = observe_arrays(X, y, missing=self.missing)  # type: ignore[arg-type]
             if isinstance(self.noise_std, str):
                 raise ArgumentError(
                     f"noise_std is {self.noise_std!r}, the name of a column, but arrays have none; expected "
@@ -695,6 +721,24 @@ def _wanted(targets: Targets, kind: Kind, observed: Observations) -> Targets:
     if kind not in ("grid", "cells"):
         raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
     return as_cells(targets, observed) if kind == "cells" else targets
+
+
+def _why_uninformed(observed: Observations, learned: Learned, targets: Targets) -> str:
+    """Say why the observations say nothing of any target: they are noisy, or far away."""
+    there = ~np.isnan(observed.values).all(axis=0)
+    distances, _ = cKDTree(points_of(observed)[there]).query(targets.points)
+    noise, spread = float(np.sqrt(learned.noise_variance.min())), float(np.sqrt(learned.kernel.variance))
+    if distances.min() < max(learned.lengthscales) and noise > spread:
+        return (
+            f"the noise is {noise:.3g}, {noise / spread:.3g} times the standard deviation of the field "
+            f"({spread:.3g}), so that the observations say nearly nothing of it: check noise_std (a standard "
+            "deviation, in the unit of the values) and variance;"
+        )
+    covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
+    return (
+        f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
+        "east); check the targets, and whether latitudes and longitudes are the right way round;"
+    )
 
 
 def _changed(model: Kriging) -> str:

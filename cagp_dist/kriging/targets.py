@@ -165,6 +165,12 @@ def of_array(X: ArrayLike) -> Targets:
     return of_places(points[:, 0], points[:, 1])
 
 
+def pairs_of(frame: Frame, *, latitude: str | None, longitude: str | None) -> Array:
+    """Latitudes and longitudes (n, 2) of the rows of a data frame, by the names of its columns."""
+    places = read_places(frame, latitude=latitude, longitude=longitude)
+    return np.stack([places.latitude_degrees, places.longitude_degrees], axis=1)
+
+
 def of_axes(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Targets:
     """Points of a grid by its axes."""
     latitude = xr.Variable("latitude", latitude_degrees, {**_attributes("latitude"), "axis": "Y"})

@@ -1,0 +1,36 @@
+"""Data frames beside arrays of values: columns by their names, however they are ordered."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import cross_val_score
+
+import cagp_dist as cagp
+
+NUMBERS = {"lengthscale": 0.3, "variance": 9.0, "noise_std": 0.3}
+PLACES = np.array([[48.1, 11.6], [52.5, 13.4], [50.1, 8.7], [53.6, 10.0], [51.3, 12.4], [47.4, 8.5]])
+VALUES = np.array([21.0, 18.5, 20.2, 16.9, 19.0, 22.0])
+SWAPPED = pd.DataFrame({"longitude": PLACES[:, 1], "latitude": PLACES[:, 0]})
+
+
+def test_columns_are_found_by_name_in_fit_predict_and_score() -> None:
+    by_arrays = cagp.Kriging(**NUMBERS).fit(PLACES, VALUES)
+    by_names = cagp.Kriging(**NUMBERS).fit(SWAPPED, VALUES)
+    for found, expected in zip(
+        by_names.predict(SWAPPED, return_std=True), by_arrays.predict(PLACES, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+    assert by_names.score(SWAPPED, VALUES) == by_arrays.score(PLACES, VALUES)
+
+
+@pytest.mark.parametrize("scoring", [None, "neg_root_mean_squared_error"])
+def test_scikit_learn_scores_data_frames_as_it_does_arrays(scoring: str | None) -> None:
+    model = cagp.Kriging(**NUMBERS)
+    found = cross_val_score(model, SWAPPED, VALUES, cv=2, scoring=scoring)
+    np.testing.assert_array_equal(found, cross_val_score(model, PLACES, VALUES, cv=2, scoring=scoring))
+
+
+def test_noise_that_drowns_the_field_is_named_and_not_the_coordinates() -> None:
+    model = cagp.Kriging(**(NUMBERS | {"noise_std": 300.0})).fit(PLACES, VALUES)
+    with pytest.warns(UserWarning, match=r"the noise is 300, 100 times the standard deviation of the field"):
+        model.predict(PLACES)
