@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from cagp_dist.posterior.trace import Trace
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.affine import Affine
     from cagp_dist.solvers.base import State
     from cagp_dist.solvers.checkpoints import Checkpoints
     from cagp_dist.solvers.kept_weights import WeightStore
@@ -313,10 +312,11 @@ def posterior_mean(
     y: ArrayLike,
     X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
     *,
-    solver: "Affine",
+    solver: "Solver",
     iterations_by_target: ArrayLike | None = None,
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
+    on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Array:
     """Posterior mean alone, for many targets: the stages themselves instead of their adjoints.
 
@@ -326,13 +326,16 @@ def posterior_mean(
 
     Parameters
     ----------
-    prior, X, y, X_test, executor, memory_limit_bytes
+    prior, X, y, X_test, executor, memory_limit_bytes, on_plan
         As for `condition`.
-    solver : GaussSeidel, BlockGaussSeidel, SOR, SSOR, Jacobi, BlockJacobi, Richardson, or a two-level method
-        An affine solver. All its iterations are done, whatever its `computational_share`.
+    solver : Solver
+        Any. Of an affine one, such as BlockGaussSeidel, all iterations are done, whatever its
+        `computational_share`; this and an exact one work out no variances. The mean of others, conjugate
+        gradients among them, is made with their variances: it is that of `condition`, at its cost.
     iterations_by_target : array_like of int, shape (q,) or (q, T), with a grid as target (P, Q) or (T, P, Q)
         Iterations of which each target has the mean, at least one, in place of those of the solver. A
-        `computational_share` ends some groups of targets before others; see `Stats.iterations_by_target`.
+        `computational_share` ends some groups of targets before others; see `Stats.iterations_by_target`. Of
+        affine solvers.
 
     Returns
     -------
@@ -355,38 +358,59 @@ def posterior_mean(
     """
     check_prior(prior)
 
-    from cagp_dist.posterior.patterns import in_order, joint_bytes, less_memory
+    from cagp_dist.posterior.coefficients import with_weights
+    from cagp_dist.posterior.patterns import in_order, joint_bytes, joint_plan, less_memory
     from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.affine import Affine
+    from cagp_dist.solvers.base import LinearMean, check_solver
 
-    if not isinstance(solver, Affine):
+    check_solver(solver)
+    if iterations_by_target is not None and not isinstance(solver, Affine):
         raise ArgumentError(
-            f"solver is {solver!r}; its mean does not come from stages, as that of GaussSeidel or "
-            "BlockGaussSeidel does. Use condition()."
+            f"iterations_by_target was given for {solver!r}, which has no stages to end early; expected an "
+            "affine solver such as BlockGaussSeidel. Leave iterations_by_target out."
         )
-    solver = replace(solver, computational_share=None)  # without variances there are no shares of them
+    if not isinstance(solver, LinearMean):
+        return condition(
+            prior,
+            X,
+            y,
+            X_test,
+            solver=solver,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            on_plan=on_plan,
+        ).mean
+    if isinstance(solver, Affine):
+        solver = replace(solver, computational_share=None)  # without variances there are no shares of them
     parts = patterns(X, y)
     groups = [part.fields for part in parts]
     targets = as_targets(X_test, columns=parts[0].columns)
     asked = _asked_iterations(iterations_by_target, targets, groups=groups)
-    if asked is not None:
+    if asked is not None and isinstance(solver, Affine):
         solver = replace(solver, iterations=max((int(each.max(initial=0)) for each in asked), default=0))
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         problems = Problems(
             prior, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
         demands, means = [demand_of(problems.of(part), executor, limit) for part in parts], []
-        left = less_memory(demands, joint_bytes(demands, iterations=0))
+        kept = joint_bytes(demands, iterations=0)
+        left = less_memory(demands, kept)
         plans = [plan_of_mean(solver, demand) for demand in left]
         estimates = plans_of_weights(solver, left, coefficients=len(prior.coefficient_names))
+        if on_plan is not None:
+            on_plan(with_weights(joint_plan(plans, joint_bytes=kept), estimates, fields=len(parts[0].y)))
         for number, (part, plan, estimate) in enumerate(zip(parts, plans, estimates, strict=True)):
             iterations = None if asked is None else asked[number]
             removed = remove_mean(
                 prior, problems.of(part), part, solver, plan=estimate, executor=executor, variances=False
             )
-            found = solver.mean(removed.problem, executor=executor, plan=plan, iterations=iterations)
+            if isinstance(solver, Affine):
+                found = solver.mean(removed.problem, executor=executor, plan=plan, iterations=iterations)
+            else:
+                found = solver.mean(removed.problem, executor=executor, plan=plan)
             means.append(found + removed.at_targets)
     mean = in_order(means, groups)
     return shaped_as_targets(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]

@@ -438,13 +438,21 @@ def test_posterior_mean_of_more_fields_than_points():
     assert_close(mean, problem.condition(cagp.GaussSeidel(2)).mean, relative=1e-11)
 
 
-@pytest.mark.parametrize("solver", [cagp.ConjugateGradient(3), cagp.Cholesky(), cagp.RandomActions(3), None])
-def test_posterior_mean_needs_sweeps(solver):
-    with pytest.raises(
-        ArgumentError,
-        match=r"its mean does not come from stages, as that of GaussSeidel or BlockGaussSeidel does. Use",
-    ):
-        cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=solver)
+@pytest.mark.parametrize(
+    "solver", [cagp.ConjugateGradient(3), cagp.Cholesky(), cagp.SubsetOfData(20), cagp.Hybrid([SOLVER])]
+)
+def test_posterior_mean_takes_every_solver_and_says_its_plan(solver):
+    plans = []
+    mean = cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=solver, on_plan=plans.append)
+    assert_close(mean, cagp.condition(PRIOR, X, Y, X_TEST, solver=solver).mean, relative=1e-11)
+    assert [plan.q > 0 and plan.peak_bytes > 0 for plan in plans] == [True]
+
+
+def test_posterior_mean_refuses_what_is_no_solver_and_iterations_of_what_has_none():
+    with pytest.raises(ArgumentError, match="solver is None; expected a solver"):
+        cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=None)
+    with pytest.raises(ArgumentError, match=r"iterations_by_target was given for Cholesky\(\)"):
+        cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=cagp.Cholesky(), iterations_by_target=[1])
 
 
 def test_posterior_mean_checks_its_arguments_and_its_memory():

@@ -727,7 +727,7 @@ def _why_uninformed(observed: Observations, learned: Learned, targets: Targets) 
     """Say why the observations say nothing of any target: they are noisy, or far away."""
     there = ~np.isnan(observed.values).all(axis=0)
     distances, _ = cKDTree(points_of(observed)[there]).query(targets.points)
-    noise, spread = float(np.sqrt(learned.noise_variance.min())), float(np.sqrt(learned.kernel.variance))
+    noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
     if distances.min() < max(learned.lengthscales) and noise > spread:
         return (
             f"the noise is {noise:.3g}, {noise / spread:.3g} times the standard deviation of the field "
