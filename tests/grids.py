@@ -11,7 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor
 
 from .oracle import KERNELS, ring_matrix, ring_points
-from .pairwise import pairwise
+from .pairwise import by_turns
 
 Array = NDArray[np.float64]
 
@@ -112,7 +112,8 @@ def grid_problem(
     return make_problem(LAYOUTS[name], kernel_class(lengthscale=lengthscale, variance=2.0))
 
 
-EVERY_CASE = pairwise({"name": list(LAYOUTS), "kernel_class": KERNELS, "lengthscale": LENGTHSCALES})
+EVERY_CASE = by_turns({"name": list(LAYOUTS), "kernel_class": KERNELS, "lengthscale": LENGTHSCALES})
+"""Every layout, with kernels and lengthscales by turns; their pairs are left to the exhaustive run."""
 EVERY_LAYOUT = [(name, cagp.Matern32, 0.3) for name in LAYOUTS]
 
 

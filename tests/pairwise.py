@@ -1,7 +1,9 @@
-"""Lists of cases in which every pair of values of two factors meets, in place of all combinations."""
+"""Lists of cases in place of all combinations: values by turns, and every pair of values of two factors."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+
+import pytest
 
 
 def pairwise(factors: Mapping[str, Sequence]) -> list[tuple]:
@@ -48,6 +50,24 @@ def pairwise(factors: Mapping[str, Sequence]) -> list[tuple]:
     return [
         tuple(factors[name][row[place]] for name, place in zip(factors, places, strict=True)) for row in whole
     ]
+
+
+def by_turns(factors: Mapping[str, Sequence], *, start: int = 0) -> list:
+    """Make a case of each value of the longest factor, those of the others by turns from ``start`` on.
+
+    The pairs of `pairwise` that are left out are cases of the exhaustive run.
+    """
+    longest = max(map(len, factors.values()))
+    quick = [
+        tuple(values[(row + start * (len(values) < longest)) % len(values)] for values in factors.values())
+        for row in range(longest)
+    ]
+    left = [case for case in pairwise(factors) if not any(_same(case, other) for other in quick)]
+    return [*quick, *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in left)]
+
+
+def _same(case: tuple, other: tuple) -> bool:
+    return all(one is another for one, another in zip(case, other, strict=True))
 
 
 def _extend(rows: list[list[int | None]], left: set[tuple[int, int, int]], size: int) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .grids import EVERY_CASE, LAYOUTS, LENGTHSCALES
+from .grids import LAYOUTS, LENGTHSCALES
 from .oracle import KERNELS
-from .pairwise import pairwise
+from .pairwise import by_turns, pairwise
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 
@@ -53,6 +53,16 @@ def test_factors_without_values_are_refused(factors):
         pairwise(factors)
 
 
-def test_cases_of_grids_are_as_few_as_layouts_times_kernels():
-    assert len(EVERY_CASE) == len(LAYOUTS) * len(KERNELS)
-    assert {(name, lengthscale) for name, _, lengthscale in EVERY_CASE} == set(product(LAYOUTS, LENGTHSCALES))
+def test_values_by_turns_are_all_met_and_every_pair_at_leisure():
+    factors = {"name": list(LAYOUTS), "kernel_class": KERNELS, "lengthscale": LENGTHSCALES}
+    for start in (0, 1):
+        cases = by_turns(factors, start=start)
+        quick = [case for case in cases if isinstance(case, tuple) and not hasattr(case, "marks")]
+        assert len(quick) == len(LAYOUTS)
+        for column, values in zip(zip(*quick, strict=True), factors.values(), strict=True):
+            assert set(column) == set(values)
+        left = [case for case in cases if hasattr(case, "marks")]
+        assert all([mark.name for mark in case.marks] == ["exhaustive"] for case in left)
+        both = {*quick, *(case.values for case in left)}
+        assert len(both) == len(cases)
+        assert both >= set(pairwise(factors))

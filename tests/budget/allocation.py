@@ -1,5 +1,7 @@
 """Problems that are planned and solved, and cases with numbers of workers."""
 
+from collections.abc import Callable, Hashable
+
 import numpy as np
 import pytest
 
@@ -14,12 +16,17 @@ def gaussian_problem(n, q, fields):
     return rng.uniform(size=(n, 3)), rng.normal(size=shape), rng.uniform(size=(q, 3))
 
 
-def with_workers(cases: list[tuple], *numbers: int, turns: tuple[int, ...]) -> list:
-    """Each case with one of the numbers of workers by ``turns``, and with the others at leisure."""
-    found = []
-    for number, case in enumerate(cases):
+def with_workers(
+    cases: list[tuple], *numbers: int, turns: tuple[int, ...], kind: Callable[[tuple], Hashable]
+) -> list:
+    """The first case of each kind with one of the numbers of workers by ``turns``; the rest at leisure."""
+    found, seen = [], set()
+    for case in cases:
+        first = kind(case) not in seen
+        turn = turns[len(seen) % len(turns)]
+        seen.add(kind(case))
         for workers in numbers:
-            marks = () if workers == turns[number % len(turns)] else pytest.mark.exhaustive
+            marks = () if first and workers == turn else pytest.mark.exhaustive
             found.append(pytest.param(*case, workers, marks=marks))
     return found
 

@@ -45,16 +45,17 @@ ON_A_GRID = [
 
 
 def with_gaps(cases: list[tuple]) -> list:
-    """Each case in series on a whole grid, and by two threads on one with gaps.
+    """Each solver once in series on a whole grid, and once by two threads on one with gaps.
 
-    Blocks of a grid with gaps are swept by tiles, as above: most of these cases are for leisure.
+    The other cases are for leisure, and so are blocks of a grid with gaps, swept by tiles as those of points.
     """
-    found = []
+    found, seen = [], set()
     for (solver, q, fields, covariance), gaps, workers in itertools.product(cases, ON_GRIDS, (0, 2)):
         tiles = gaps == "few gaps" and isinstance(solver, (cagp.BlockGaussSeidel, cagp.BlockJacobi))
-        ordered = getattr(solver, "order", "given") != "given"
-        slow = tiles and (q is None or covariance == "full" or ordered)
-        quick = (workers == 2) == (gaps == "few gaps") and not slow
+        kind = type(solver), gaps
+        quick = (workers == 2) == (gaps == "few gaps") and not tiles and kind not in seen
+        if quick:
+            seen.add(kind)
         marks = () if quick else pytest.mark.exhaustive
         found.append(pytest.param(solver, q, fields, covariance, gaps, workers, marks=marks))
     return found
@@ -103,7 +104,8 @@ GRID_CASES = [
 
 
 @pytest.mark.parametrize(
-    ("solver", "gaps", "targets", "workers"), with_workers(GRID_CASES, 0, 2, turns=(0, 2, 2, 0))
+    ("solver", "gaps", "targets", "workers"),
+    with_workers(GRID_CASES, 0, 2, turns=(0, 2, 2), kind=lambda case: (type(case[0]), case[1])),
 )
 def test_planned_bytes_bound_what_is_allocated_on_a_grid(solver, gaps, targets, workers, warm, traced):
     """Factors of the blocks, tables of distances and transforms included; poles and gaps too."""
@@ -130,8 +132,20 @@ TALL = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 1500), 2)
 """So many latitudes that factors of its wavenumbers take more than a solve in tiles."""
 
 
-@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
-@pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1), cagp.SOR(1, 1.5)], ids=repr)
+def tall(solvers: list, turns: tuple[bool, ...]) -> pytest.MarkDecorator:
+    """Each solver on the whole grid or on one with a gap by turns, on the other one at leisure."""
+    return pytest.mark.parametrize(
+        ("solver", "gaps"),
+        [
+            pytest.param(solver, gaps, marks=() if gaps == turn else pytest.mark.exhaustive)
+            for solver, turn in zip(solvers, turns, strict=True)
+            for gaps in (False, True)
+        ],
+        ids=repr,
+    )
+
+
+@tall([cagp.Jacobi(1), cagp.GaussSeidel(1), cagp.SOR(1, 1.5)], (False, True, False))
 def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids, traced):
     """They go by tiles, Jacobi where rings take too much: nothing of theirs takes the factors of the grid."""
     field = np.random.default_rng(0).normal(size=TALL.shape)
@@ -155,8 +169,7 @@ def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids, tr
     assert traced(compute)[1] <= plans[0].peak_bytes + MIB / 4
 
 
-@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "with a gap"])
-@pytest.mark.parametrize("solver", [cagp.Jacobi(1), cagp.GaussSeidel(1)], ids=repr)
+@tall([cagp.Jacobi(1), cagp.GaussSeidel(1)], (True, False))
 def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps, warm_grids, traced):
     field = np.random.default_rng(0).normal(size=TALL.shape)
     if gaps:
@@ -192,8 +205,7 @@ def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids, traced):
     assert traced(compute)[1] <= plans[0].peak_bytes + MIB / 4 < 2 * MIB
 
 
-@pytest.mark.parametrize("fields", [1, 12])
-@pytest.mark.parametrize("where", ["points", "a whole grid"])
+@pytest.mark.parametrize(("where", "fields"), [("points", 1), ("a whole grid", 12)])
 def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_grids, traced):
     """What does not fit is refused before any work."""
     rng, q = np.random.default_rng(0), 60_000

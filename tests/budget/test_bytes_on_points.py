@@ -48,8 +48,9 @@ ON_POINTS = [
     (2000, 400, 1, cagp.TwoLevelBlockJacobi(2, 256, 100), "full", None),
     (3000, 40, 1, cagp.TwoLevelBlockJacobi(2, 512, 100), "diagonal", 60 * MIB),
     (2000, 300, 1, cagp.ConjugateGradient(10), "diagonal", None),
-    (2000, 300, 1, HYBRID, "diagonal", None),
     (1000, 200, 1, HYBRID, "full", None),
+    (2000, 300, 1, HYBRID, "diagonal", None),
+    (1000, 40, 1, CONDITIONED, "diagonal", None),
     (2000, 40, 1, CONDITIONED, "diagonal", None),
     (1000, 400, 1, cagp.ConjugateGradient(3), "full", None),
     (2000, 300, 1, cagp.RandomActions(4), "diagonal", None),
@@ -73,10 +74,16 @@ ON_POINTS = [
 ]
 
 
+def solver_and_limit(case: tuple) -> tuple:
+    """What makes a case of points another one: the class of its solver, and whether memory is short."""
+    solver, limit = case[3], case[5]
+    return type(solver), getattr(solver, "condition", False), limit is not None
+
+
 @pytest.mark.parametrize(
     ("n", "q", "fields", "solver", "covariance", "limit", "workers"),
     [
-        *with_workers(ON_POINTS, 0, 1, 2, 4, turns=(0, 4, 4)),
+        *with_workers(ON_POINTS, 0, 1, 2, 4, turns=(0, 4, 4), kind=solver_and_limit),
         pytest.param(2000, 300, 1, cagp.Eigenvectors(30), "diagonal", None, 2, marks=pytest.mark.exhaustive),
     ],
 )
@@ -101,21 +108,29 @@ def sphere(generator, count, *, spread=np.inf):
     return points / np.linalg.norm(points, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("workers", [0, 3])
+BOUNDED = [
+    (1000, 300, 1, cagp.ConjugateGradient(2), np.inf, None),  # known, by a Cholesky factor
+    (1000, 1100, 1, cagp.GaussSeidel(0), np.inf, None),
+    (1000, 12, 3000, cagp.GaussSeidel(0), np.inf, None),
+    (3000, 200, 1, cagp.BlockGaussSeidel(1, 512), np.inf, 70 * MIB),  # two tasks at once
+    (3000, 200, 1, cagp.BlockGaussSeidel(1, 512), np.inf, None),
+    (3000, 100, 1, cagp.RandomActions(2), np.inf, None),
+    (20_000, 64, 1, cagp.GaussSeidel(0), 0.001, None),  # few neighbours, many points beside them
+    (20_000, 64, 25, cagp.GaussSeidel(0), 0.001, None),
+    (None, 100, 1, cagp.BlockGaussSeidel(1, 480), np.inf, None),  # on a grid, by its rings
+    (None, 40, 25, cagp.BlockGaussSeidel(1, 480), np.inf, None),
+]
+
+
+def bounded_kind(case: tuple) -> tuple:
+    """By which way bounds are made: the solver, near points or all of them, points or a grid."""
+    n, _, _, solver, spread, _ = case
+    return n is None, type(solver), spread < 1.0
+
+
 @pytest.mark.parametrize(
-    ("n", "q", "nodes", "solver", "spread", "limit"),
-    [
-        (1000, 300, 1, cagp.ConjugateGradient(2), np.inf, None),  # known, by a Cholesky factor
-        (1000, 1100, 1, cagp.GaussSeidel(0), np.inf, None),
-        (1000, 12, 3000, cagp.GaussSeidel(0), np.inf, None),
-        (3000, 200, 1, cagp.BlockGaussSeidel(1, 512), np.inf, None),
-        (3000, 200, 1, cagp.BlockGaussSeidel(1, 512), np.inf, 70 * MIB),  # two tasks at once
-        (3000, 100, 1, cagp.RandomActions(2), np.inf, None),
-        (20_000, 64, 1, cagp.GaussSeidel(0), 0.001, None),  # few neighbours, many points beside them
-        (20_000, 64, 25, cagp.GaussSeidel(0), 0.001, None),
-        (None, 100, 1, cagp.BlockGaussSeidel(1, 480), np.inf, None),  # on a grid, by its rings
-        (None, 40, 25, cagp.BlockGaussSeidel(1, 480), np.inf, None),
-    ],
+    ("n", "q", "nodes", "solver", "spread", "limit", "workers"),
+    with_workers(BOUNDED, 0, 3, turns=(0, 3, 3), kind=bounded_kind),
     ids=repr,
 )
 def test_plans_count_the_bounds_of_the_computational_variance(

@@ -61,8 +61,7 @@ MASKS = {
     "one point": only_the_first,
     "without rows": without_a_row,
 }
-CASES = [(name, mask) for name in NAMES for mask in MASKS]
-every_case = pytest.mark.parametrize(("name", "mask"), CASES)
+every_case = pytest.mark.parametrize(("name", "mask"), [(name, mask) for name in NAMES for mask in MASKS])
 
 
 def masked_problem(name, mask) -> tuple[GridProblem, cagp.MaskedRings, np.ndarray]:

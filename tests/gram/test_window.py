@@ -152,9 +152,21 @@ def test_a_window_is_solved_by_itself_where_that_is_cheap():
     assert not GridSize(105, 1440, missing=130_000).solves_window
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
-    ("q", "fields", "covariance"), [(600, 1, "diagonal"), (150, 1, "full"), (20, 40, "diagonal")]
+    ("q", "fields", "covariance", "workers"),
+    [
+        (150, 1, "full", 0),
+        (20, 40, "diagonal", 2),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in (
+                (600, 1, "diagonal", 0),
+                (600, 1, "diagonal", 2),
+                (150, 1, "full", 2),
+                (20, 40, "diagonal", 0),
+            )
+        ),
+    ],
 )
 def test_planned_bytes_bound_what_is_allocated(q, fields, covariance, workers, traced):
     rng = np.random.default_rng(0)

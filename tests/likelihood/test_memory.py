@@ -29,7 +29,9 @@ def peak_bytes(traced):
     return measured
 
 
-@pytest.mark.parametrize(("fields", "top"), [(1, 88.0), (1, 80.0), (8, 80.0)])
+@pytest.mark.parametrize(
+    ("fields", "top"), [(1, 88.0), pytest.param(1, 80.0, marks=pytest.mark.exhaustive), (8, 80.0)]
+)
 def test_rings(fields, top, peak_bytes):
     grid = cagp.LatLonGrid(np.linspace(-88.0, top, 120), 160)
     residuals = np.random.default_rng(0).normal(size=(fields, *grid.shape))
@@ -50,7 +52,7 @@ def test_dense(n, fields, peak_bytes):
     assert 0.5 * dense_bytes(n, fields) < peak < dense_bytes(n, fields)
 
 
-@pytest.mark.parametrize("fields", [1, 30])
+@pytest.mark.parametrize("fields", [pytest.param(1, marks=pytest.mark.exhaustive), 30])
 def test_pathwise(fields, monkeypatch, peak_bytes):
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)
     rng = np.random.default_rng(0)
@@ -67,7 +69,15 @@ def test_pathwise(fields, monkeypatch, peak_bytes):
 
 @pytest.mark.parametrize(
     ("n", "actions", "fields"),
-    [(6000, 300, 1), (5000, 20, 1), (500, 500, 1), (9000, 2, 1), (9000, 2, 60), (3000, 100, 400)],
+    [
+        (5000, 20, 1),
+        (500, 500, 1),
+        (3000, 100, 400),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in ((6000, 300, 1), (9000, 2, 1), (9000, 2, 60))
+        ),
+    ],
 )
 def test_block_sparse_actions(n, actions, fields, traced):
     rng = np.random.default_rng(0)

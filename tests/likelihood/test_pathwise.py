@@ -18,6 +18,7 @@ from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import KERNELS, assert_close, block_lower, kernel_matrix
+from ..pairwise import by_turns
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -50,8 +51,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(pathwise, "WAVES", 64)
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS)
-@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize(("kernel_class", "p"), by_turns({"kernel_class": KERNELS, "p": [1, 3]}))
 def test_waves_have_the_covariance_of_the_kernel(kernel_class, p):
     points = 0.4 * np.random.default_rng(p).normal(size=(p, 8))
     draws = [draw_waves(kernel_class, p, 16, np.random.default_rng([p, index])) for index in range(3000)]
@@ -203,7 +203,10 @@ def test_solutions_are_where_the_next_ones_begin(small_blocks, monkeypatch):
     assert nearby < 0.6 * first
 
 
-@pytest.mark.parametrize(("kernel_class", "fields"), [(cagp.Matern32, 1), (cagp.Matern12, 3)])
+@pytest.mark.parametrize(
+    ("kernel_class", "fields"),
+    [pytest.param(cagp.Matern32, 1, marks=pytest.mark.exhaustive), (cagp.Matern12, 3)],
+)
 def test_fit_is_near_the_exact_one(kernel_class, fields, small_blocks, monkeypatch):
     monkeypatch.setattr(pathwise, "WAVES", 256)
     X = sphere(700)

@@ -14,7 +14,7 @@ from cagp_dist.runtime import SerialExecutor
 
 from ..grids import LAYOUTS
 from ..oracle import KERNELS, assert_close
-from ..pairwise import pairwise
+from ..pairwise import by_turns
 from .textbook import slope
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -30,7 +30,7 @@ def residuals_on(grid, fields=1, seed=0):
 
 @pytest.mark.parametrize(
     ("kernel_class", "layout", "fields"),
-    pairwise({"kernel_class": KERNELS, "layout": list(LAYOUTS), "fields": [1, 3]}),
+    by_turns({"kernel_class": KERNELS, "layout": list(LAYOUTS), "fields": [1, 3]}),
 )
 def test_equals_the_dense_likelihood(kernel_class, layout, fields):
     grid = cagp.LatLonGrid(LAYOUTS[layout].latitude, LAYOUTS[layout].n_longitudes)
@@ -67,7 +67,7 @@ def test_a_mean_that_is_estimated_on_a_grid_with_gaps_t28():
 
 @pytest.mark.parametrize(
     ("kernel_class", "layout", "gap"),
-    pairwise(
+    by_turns(
         {
             "kernel_class": [*KERNELS, (cagp.Matern32, cagp.Matern12)],
             "layout": [name for name in LAYOUTS if name != "one point"],

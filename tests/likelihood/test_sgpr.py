@@ -14,8 +14,17 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 LIMIT = 2**30
 
 
-@pytest.mark.parametrize(("n", "m", "fields"), [(6000, 100, 1), (12_000, 100, 1), (3000, 300, 3)])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("n", "m", "fields", "workers"),
+    [
+        (6000, 100, 1, 1),
+        (3000, 300, 3, 2),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in ((12_000, 100, 1, 1), (3000, 300, 3, 1), (6000, 100, 1, 2), (12_000, 100, 1, 2))
+        ),
+    ],
+)
 def test_an_evaluation_holds_no_more_than_is_checked_before(n, m, fields, workers, traced):
     """Of order m^2 and some tiles beside the data: never all of ``k(Z, X)``."""
     rng = np.random.default_rng(0)

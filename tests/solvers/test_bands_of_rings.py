@@ -17,7 +17,7 @@ from cagp_dist.solvers.stages import CoarseSpace
 
 from ..grids import grid_problem
 from ..oracle import assert_close, compose, kernel_matrix
-from ..pairwise import pairwise
+from ..pairwise import by_turns
 from .engine import LIMIT, SERIAL, states_of
 from .rings import CASES, NEW, PRIOR, RING_SOLVERS, dense_beliefs, sweep_order
 from .stages import coloured_stages, dense_stage, projection_stage
@@ -36,7 +36,7 @@ def assert_mean_alone_is_that_mean(problem, solver, b, targets, mean, rings_per_
 
 @pytest.mark.parametrize(
     ("name", "rings_per_block", "solver_class", "targets", "fields"),
-    pairwise(
+    by_turns(
         {
             "name": [name for name, _, _ in CASES[:9]],
             "rings_per_block": [1, 2, 3],
@@ -128,7 +128,7 @@ TWO_LEVEL = {"sweeps": cagp.TwoLevelBlockGaussSeidel, "all at once": cagp.TwoLev
 
 @pytest.mark.parametrize(
     ("name", "rings_per_block", "solver_class", "targets", "coarse"),
-    pairwise(
+    by_turns(
         {
             "name": [name for name, _, _ in CASES[:9]],
             "rings_per_block": [1, 2],

@@ -22,31 +22,31 @@ from ..oracle import assert_same_bits
 from ..problems import RegressionProblem
 from .engine import weights
 
-N = 1500
+N = 1050
 SOLVERS = {
     "gauss-seidel": cagp.GaussSeidel(2),
     "small-blocks": cagp.BlockGaussSeidel(2, block_size=100),
-    "blocks": cagp.BlockGaussSeidel(2, block_size=300),
+    "blocks": cagp.BlockGaussSeidel(2, block_size=210),
     "overrelaxed": cagp.SOR(2, relaxation=1.4),
     "random": cagp.GaussSeidel(2, order="random"),
     "blocks-in-random-order": cagp.BlockGaussSeidel(2, block_size=100, order="random"),
     "there-and-back": cagp.SSOR(2, relaxation=1.4),
     "colours": cagp.BlockGaussSeidel(2, block_size=100, order="multicolour"),
-    "share": cagp.BlockGaussSeidel(20, block_size=300, computational_share=0.3),
+    "share": cagp.BlockGaussSeidel(20, block_size=210, computational_share=0.3),
     "jacobi": cagp.Jacobi(2),
-    "block-jacobi": cagp.BlockJacobi(2, block_size=300),
+    "block-jacobi": cagp.BlockJacobi(2, block_size=210),
     "small-block-jacobi": cagp.BlockJacobi(2, block_size=100, damping=0.1),
     "richardson": cagp.Richardson(2),
     "chebyshev": cagp.Chebyshev(3),
     "preconditioned": cagp.Chebyshev(3, preconditioner="nystrom", preconditioner_size=50),
     "two-level": cagp.TwoLevelBlockGaussSeidel(2, block_size=100, coarse=30),
-    "two-level-at-once": cagp.TwoLevelBlockJacobi(2, block_size=300, coarse=30),
+    "two-level-at-once": cagp.TwoLevelBlockJacobi(2, block_size=210, coarse=30),
     "hybrid": cagp.Hybrid([cagp.BlockGaussSeidel(1, 100), cagp.ConjugateGradient(5), cagp.SOR(1, 1.4)]),
     "conditioned": cagp.Hybrid([cagp.BlockGaussSeidel(1, 100), cagp.ConjugateGradient(5)], condition=True),
     "conjugate-gradient": cagp.ConjugateGradient(5),
     "random-actions": cagp.RandomActions(12, seed=0),
     "few-random-actions": cagp.RandomActions(3, seed=0),
-    "swept-gradients": cagp.ConjugateGradient(3, "block-gauss-seidel", 300),
+    "swept-gradients": cagp.ConjugateGradient(3, "block-gauss-seidel", 210),
     "unit-vectors": cagp.UnitVectors(40),
     "pseudo-inputs": cagp.PseudoInputs(20),
     "sparse-actions": cagp.SparseActions(20),
@@ -108,14 +108,19 @@ def settings_of_this_process() -> Iterator[None]:
         yield
 
 
+def drawn(n: int, block_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points of the sphere, what was observed there, and targets."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X = X[cagp.space_filling_order(X, block_size=block_size)]
+    X_test = rng.normal(size=(600, 3))
+    return X, X[:, 0] + rng.normal(size=n) / 10.0, X_test / np.linalg.norm(X_test, axis=1, keepdims=True)
+
+
 @pytest.fixture(scope="module")
 def points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(N, 3))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    X = X[cagp.space_filling_order(X, block_size=300)]
-    X_test = rng.normal(size=(600, 3))
-    return X, X[:, 0] + rng.normal(size=N) / 10.0, X_test / np.linalg.norm(X_test, axis=1, keepdims=True)
+    return drawn(N, 210)
 
 
 def solve(points, name, question, executor):
@@ -139,9 +144,12 @@ def reference(points):
     return cache(lambda *case: solve(points, *case, SerialExecutor()))
 
 
-def grown_and_bounded(points, executor) -> list[np.ndarray]:
-    """Data in two parts: mean and belief; and of one solve the bounds after three Lanczos steps."""
-    X, y, X_test = points
+def grown_and_bounded(executor) -> list[np.ndarray]:
+    """Data in two parts: mean and belief; and of one solve the bounds after three Lanczos steps.
+
+    Of more points than neighbours that are all of them, from which bounds cannot become closer.
+    """
+    X, y, X_test = drawn(1500, 300)
     prior, solver = cagp.Prior(cagp.Matern32(1.5), 0.1), cagp.BlockGaussSeidel(2, block_size=300)
     stream = cagp.GrowingData(prior, X_test[:30], solver=solver, executor=executor)
     stream.append(X[:800], y[:800])
@@ -157,8 +165,8 @@ def grown_and_bounded(points, executor) -> list[np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def grown(points):
-    return grown_and_bounded(points, SerialExecutor())
+def grown():
+    return grown_and_bounded(SerialExecutor())
 
 
 def test_the_problem_exercises_panels_groups_and_kept_tiles(points, reference):
@@ -178,7 +186,7 @@ def test_threads(points, reference, grown, workers, cases):
     with ThreadExecutor(workers) as executor:
         for case in cases:
             assert_same_bits(solve(points, *case, executor), reference(*case))
-        for found, expected in zip(grown_and_bounded(points, executor), grown, strict=True):
+        for found, expected in zip(grown_and_bounded(executor), grown, strict=True):
             np.testing.assert_array_equal(found, expected)
 
 
@@ -262,5 +270,5 @@ def test_dask(points, reference, grown, cluster_of, workers, cases):
         np.testing.assert_array_equal(
             weights(problem, solver, y[:, None], executor=executor), weights(problem, solver, y[:, None])
         )
-    for found, expected in zip(grown_and_bounded(points, executor), grown, strict=True):
+    for found, expected in zip(grown_and_bounded(executor), grown, strict=True):
         np.testing.assert_array_equal(found, expected)

@@ -14,6 +14,7 @@ from cagp_dist.solvers import Problem
 
 from ..grids import grid_problem
 from ..oracle import assert_close, compose
+from ..pairwise import by_turns, pairwise
 from ..problems import regression_problem
 from .engine import LIMIT, SERIAL, states_of, tiled
 from .stages import dense_cycles, dense_stage, half_sweep
@@ -50,13 +51,24 @@ def assert_same_state(found, expected, check):
         check(array, same)
 
 
-@every_solver
 @pytest.mark.parametrize(
-    ("n", "q", "workers", "full"),
-    [(300, 40, 0, False), (300, 40, 0, True), (300, 40, 3, False), (300, 40, 3, True), (700, 600, 2, False)],
+    ("name", "shape"),
+    by_turns(
+        {
+            "name": list(SOLVERS),
+            "shape": [
+                (300, 40, 0, False),
+                (300, 40, 3, True),
+                (700, 600, 2, False),
+                (300, 40, 0, True),
+                (300, 40, 3, False),
+            ],
+        }
+    ),
 )
-def test_two_and_three_are_five_to_the_last_bit(make, n, q, workers, full):
+def test_two_and_three_are_five_to_the_last_bit(name, shape):
     """On tiles: several blocks, panels and groups of columns."""
+    make, (n, q, workers, full) = SOLVERS[name], shape
     problem = regression_problem(n, q=q, p=3, lengthscale=0.2, fields=2)
     given = tiled(problem), problem.dense.b, problem.X_test
     with ThreadExecutor(workers) if workers else nullcontext(SERIAL) as executor:
@@ -129,12 +141,20 @@ def test_another_solver_may_go_on():
     assert_close(ended.downdate, dense.V @ D @ dense.V.T)
 
 
-@pytest.mark.parametrize("solver_class", [cagp.BlockGaussSeidel, cagp.BlockJacobi])
-@pytest.mark.parametrize(("targets", "full"), [("points", False), ("points", True), ("grid", False)])
-@pytest.mark.parametrize("name", ["no poles, odd Q", "poles, even Q", "irregular, with noise by latitude"])
-@pytest.mark.parametrize("workers", [0, 3])
-def test_bands_of_rings_go_on_too(solver_class, targets, full, name, workers):
+@pytest.mark.parametrize(
+    ("solver_class", "asked", "name", "workers"),
+    pairwise(
+        {
+            "solver_class": [cagp.BlockGaussSeidel, cagp.BlockJacobi],
+            "asked": [("points", False), ("points", True), ("grid", False)],
+            "name": ["no poles, odd Q", "poles, even Q", "irregular, with noise by latitude"],
+            "workers": [0, 3],
+        }
+    ),
+)
+def test_bands_of_rings_go_on_too(solver_class, asked, name, workers):
     """To rounding: sums over wavenumbers are added to those of the state."""
+    targets, full = asked
     problem = grid_problem(name)
     b = problem.field(2).reshape(2, -1).T
     block_size = 2 * problem.grid.n_longitudes
