@@ -49,6 +49,20 @@ TESTS = {
     "cagp_dist/store/manifest.py": ("store/test_publish.py", "store/test_publish_trouble.py"),
     "cagp_dist/store/plain.py": ("era5/test_hostile_stores.py",),
     "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py",),
+    "cagp_dist/likelihood/exact.py": ("likelihood/test_exact.py", "likelihood/test_anisotropic.py"),
+    "cagp_dist/likelihood/profile.py": ("likelihood/test_fit.py", "likelihood/test_sums.py"),
+    "cagp_dist/likelihood/sgpr.py": (
+        "conformance/test_identities_of_inducing_points.py",
+        "likelihood/test_sgpr.py",
+    ),
+    "cagp_dist/likelihood/elbo.py": ("conformance/test_identities_of_bounds.py",),
+    "cagp_dist/solvers/engine.py": ("solvers/test_going_on.py", "conformance/test_identities.py"),
+    "cagp_dist/solvers/tiles.py": ("solvers/test_dense_formulas.py", "solvers/test_executors_agree.py"),
+    "cagp_dist/solvers/rings.py": ("solvers/test_on_rings.py", "solvers/test_bands_of_rings.py"),
+    "cagp_dist/solvers/directions.py": (
+        "solvers/test_actions.py",
+        "conformance/test_identities_of_actions.py",
+    ),
     "cagp_dist/gram/rings.py": (*_GRIDS, "conformance/test_grams.py"),
     "cagp_dist/latlon/wavenumbers.py": _GRIDS,
     "cagp_dist/latlon/layout.py": ("latlon/test_layout.py", *_GRIDS),
@@ -106,7 +120,7 @@ def survives(folder: Path, tests: tuple[str, ...]) -> bool:
         "-p",
         "no:cacheprovider",
         "-m",
-        "not slow and not cluster",
+        "not slow and not cluster and not exhaustive",
     ]
     try:
         run = subprocess.run(

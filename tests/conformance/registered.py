@@ -94,6 +94,19 @@ SOLVERS = _registered() | {
 GRID_SOLVERS = {name: solver for name, solver in SOLVERS.items() if _needs_grid(solver)}
 POINT_SOLVERS = {name: solver for name, solver in SOLVERS.items() if name not in GRID_SOLVERS}
 
+KINDS = {
+    name: POINT_SOLVERS[name]
+    for name in (
+        "block-gauss-seidel",
+        "two-level-block-jacobi",
+        "chebyshev",
+        "conjugate-gradient",
+        "random-actions",
+        "hybrid, conjugate gradients last",
+    )
+}
+"""One solver of each kind, for what is done before a solver begins, or around it."""
+
 
 def may_rise(solver: Solver) -> bool:
     """Whether a variance may be above that of the iteration before: polynomials are none of each other."""

@@ -28,19 +28,34 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 @everywhere(EXACT, more=REGISTERED)
-def test_the_variance_is_that_of_the_worst_case_t1(where, solver):
-    """``w' Kaug w = kt + s2`` with ``w = [-A' V_x'; 1]`` and ``Kaug`` the Gram of observed and new point."""
-    dense, noise = where.dense, 0.3
-    A, _ = where.matrices(solver)[-1]
-    variance = (dense.K2 - where.at_new(solver)[-1].downdate).diagonal()
+def test_variance_leftover_and_weights_say_the_same_t1_t4_t5_t6(where, solver):
+    """The worst case, what is unfinished, downdate and leftover follow from one matrix A."""
+    dense, state = where.dense, where.at_new(solver)[-1]
+    (A, D), G, V = where.matrices(solver)[-1], dense.G, dense.V
+    covariance, left, weights = dense.K2 - state.downdate, where.leftover(solver), A.T @ V.T
+    assert_worst_case(dense, covariance.diagonal(), weights)
+    # T4: kt - kbar = Y0' G^-1 Y0, with kbar the exact covariance; as matrices
+    unfinished = left.T @ np.linalg.solve(G, left)
+    assert np.abs(covariance - dense.exact()[1] - unfinished).max() < 1e-11 * np.abs(dense.K2).max()
+    # T5: V D V' = Wt' V' + V Wt - Wt' G Wt and Y0 = V' - G Wt with Wt = A' V'
+    assert_close(state.downdate, weights.T @ V.T + V @ weights - weights.T @ G @ weights, relative=1e-10)
+    assert np.abs(left - (V.T - G @ weights)).max() < 1e-11 * np.abs(V).max()
+    # T6: G^-1 - D = M G^-1 M' with M = I - A G, as matrices (n, n)
+    inverse, M = np.linalg.inv(G), np.eye(N) - A @ G
+    assert np.abs(inverse - D - M @ inverse @ M.T).max() < 1e-9 * np.abs(inverse).max()
+
+
+def assert_worst_case(dense, variance, weights, noise=0.3):
+    """T1: ``w' Kaug w = kt + s2``, ``w = [-A' V_x'; 1]`` and ``Kaug`` the Gram of observed and new point."""
     for x, V_x in enumerate(dense.V):
         Kaug = np.block([[dense.G, V_x[:, None]], [V_x, dense.K2[x, x] + noise]])
-        w = np.append(-A.T @ V_x, 1.0)
+        w = np.append(-weights[:, x], 1.0)
         assert w @ Kaug @ w == pytest.approx(variance[x] + noise, rel=1e-10)
         # and a field of norm one whose error is as large: the representer Kaug w
         worst = Kaug @ w / np.sqrt(w @ Kaug @ w)
         assert worst @ np.linalg.solve(Kaug, worst) == pytest.approx(1.0, rel=1e-9)
-        assert worst[-1] - (A.T @ V_x) @ worst[:-1] == pytest.approx(np.sqrt(variance[x] + noise), rel=1e-9)
+        error = worst[-1] - weights[:, x] @ worst[:-1]
+        assert error == pytest.approx(np.sqrt(variance[x] + noise), rel=1e-9)
 
 
 @pytest.mark.parametrize("on_grid", [False, True])
@@ -83,53 +98,20 @@ def test_what_a_worst_case_needs_is_checked(norm, noise, text):
 
 
 @everywhere(STAGES)
-def test_the_mean_by_the_adjoint_is_that_by_the_stages_themselves_t2(where, solver):
-    """Actions have no adjoint pass of their own: theirs is T19."""
-    dense, b = where.dense, where.dense.b[:, None]
+def test_mean_and_belief_are_those_of_the_stages_t2_t3(where, solver):
+    """Mean of the adjoint pass and of the stages themselves (of actions, which have none, see T19).
+
+    ``D_j = Mt + Mt' - Mt G Mt' + M D_{j-1} M'``; on complete grids blocks are bands of rings.
+    """
+    dense, b, state = where.dense, where.dense.b[:, None], where.at_new(solver)[-1]
     v, left = where.forward(solver, b)
-    assert_close(where.at_new(solver)[-1].mean, dense.V @ v)
+    assert_close(state.mean, dense.V @ v)
     assert_close(left, b - dense.G @ v)
-
-
-@everywhere(STAGES)
-def test_the_belief_is_that_of_the_recursion_over_stages_t3(where, solver):
-    """``D_j = Mt + Mt' - Mt G Mt' + M D_{j-1} M'``; on complete grids blocks are bands of rings."""
-    dense = where.dense
     A, D, _ = compose(dense.G, where.cycles(solver))
-    state = where.at_new(solver)[-1]
     assert_close(state.mean[:, 0], dense.V @ A @ dense.b)
     assert_close(state.downdate, dense.V @ D @ dense.V.T)
     for found, expected in zip(where.matrices(solver)[-1], (A, D), strict=True):
         assert_close(found, expected)
-
-
-@everywhere(EXACT, more=REGISTERED)
-def test_the_unfinished_part_is_what_the_leftover_says_t4(where, solver):
-    """``kt - kbar = Y0' G^-1 Y0``, with kbar the exact covariance; as matrices."""
-    dense = where.dense
-    computational = dense.K2 - where.at_new(solver)[-1].downdate - dense.exact()[1]
-    left = where.leftover(solver)
-    expected = left.T @ np.linalg.solve(dense.G, left)
-    assert np.abs(computational - expected).max() < 1e-11 * np.abs(dense.K2).max()
-
-
-@everywhere(EXACT, more=REGISTERED)
-def test_the_downdate_and_the_leftover_are_those_of_the_weights_t5(where, solver):
-    """``V D V' = Wt' V' + V Wt - Wt' G Wt`` and ``Y0 = V' - G Wt`` with ``Wt = A' V'``."""
-    dense = where.dense
-    Wt = where.matrices(solver)[-1][0].T @ dense.V.T
-    expected = Wt.T @ dense.V.T + dense.V @ Wt - Wt.T @ dense.G @ Wt
-    assert_close(where.at_new(solver)[-1].downdate, expected, relative=1e-10)
-    left = dense.V.T - dense.G @ Wt
-    assert np.abs(where.leftover(solver) - left).max() < 1e-11 * np.abs(dense.V).max()
-
-
-@everywhere(EXACT, more=REGISTERED)
-def test_the_belief_about_the_solution_is_what_the_errors_left_t6(where, solver):
-    """``G^-1 - D = M G^-1 M'`` with ``M = I - A G``, as matrices (n, n)."""
-    (A, D), G = where.matrices(solver)[-1], where.dense.G
-    inverse, M = np.linalg.inv(G), np.eye(N) - A @ G
-    assert np.abs(inverse - D - M @ inverse @ M.T).max() < 1e-9 * np.abs(inverse).max()
 
 
 @everywhere(EXACT)

@@ -17,11 +17,27 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 @everywhere(POLICIES)
-def test_directions_are_conjugate_t15(where, solver):
-    """The increments ``d_i d_i' / eta_i`` of D annihilate each other through G."""
-    G = where.dense.G
-    D = [np.zeros((N, N)), *(D for _, D in where.matrices(solver))]
-    assert len(D) == ACTIONS + 1
+def test_every_action_projects_along_its_direction_t15_t16_t18_t19(where, solver):
+    """One matrix D, of conjugate directions, gives mean and variances after every action."""
+    dense, K, matrices = where.dense, where.case.K, [D for _, D in where.matrices(solver)]
+    states = where.at_new(solver)
+    assert len(matrices) == len(states) == ACTIONS
+    assert_conjugate(dense.G, [np.zeros((N, N)), *matrices])
+    for D, state in zip(matrices, states, strict=True):
+        assert_close(D @ dense.G @ D, D, relative=1e-8)  # T16
+        assert_close(state.mean[:, 0], dense.V @ D @ dense.b, relative=1e-8)  # T19
+    # T18, at the observed points and at new ones; there is something to learn from every action
+    variances = [np.diag(K), *(np.diag(K - K @ D @ K) for D in matrices)]
+    for earlier, later in itertools.pairwise(variances):
+        assert (later <= earlier + 1e-13).all()
+        assert (later < earlier).any()
+    assert (variances[-1] >= np.diag(K - K @ np.linalg.solve(dense.G, K)) - 1e-12).all()
+    downdates = [np.zeros(len(where.targets)), *(state.downdate.diagonal() for state in states)]
+    assert all((later >= earlier).all() for earlier, later in itertools.pairwise(downdates))
+
+
+def assert_conjugate(G, D):
+    """T15: the increments ``d_i d_i' / eta_i`` of D annihilate each other through G."""
     increments = [later - earlier for earlier, later in itertools.pairwise(D)]
     for i, increment in enumerate(increments):
         assert_close(increment @ G @ increment, increment, relative=1e-8)
@@ -31,27 +47,28 @@ def test_directions_are_conjugate_t15(where, solver):
             assert np.abs(increment @ G @ other).max() < bound
 
 
-@everywhere(POLICIES)
-def test_the_matrix_is_a_projection_t16(where, solver):
-    """``D G D = D`` after every action."""
-    for _, D in where.matrices(solver):
-        assert_close(D @ where.dense.G @ D, D, relative=1e-8)
-
-
 @everywhere_one(cagp.RandomActions(N, seed=1))
 def test_n_actions_give_the_inverse_t16(where, solver):
     assert_close(where.matrices(solver)[-1][1], np.linalg.inv(where.dense.G), relative=1e-8)
 
 
 @everywhere(KNOWN, few=("random", "pivoted points"))
-def test_the_belief_depends_on_the_span_of_the_actions_alone_t17(where, solver):
-    """After each of them; mixed by any invertible matrix, in any order, of any length."""
-    S, W = where.actions(solver), np.random.default_rng(4).normal(size=(ACTIONS, ACTIONS))
-    states = where.at_new(solver)
+def test_the_belief_is_that_of_data_projected_on_the_span_of_the_actions_t17_t21(where, solver):
+    """After each of them; mixed by any invertible matrix, in any order, of any length.
+
+    The prior given ``S'y``, whose noise covariance is ``S' N S`` (T21).
+    """
+    dense, S, states = where.dense, where.actions(solver), where.at_new(solver)
+    W = np.random.default_rng(4).normal(size=(ACTIONS, ACTIONS))
     for actions in (S, S @ W, S[:, ::-1] * np.geomspace(1e-3, 1e3, ACTIONS)):
         where.assert_projected(states[-1], actions)
     for state in states:
         where.assert_projected(state, S[:, : state.iteration])
+    S = S / np.linalg.norm(S, axis=0)
+    data_covariance = S.T @ where.case.K @ S + S.T @ (where.case.noise[:, None] * S)
+    gain = np.linalg.solve(data_covariance, (dense.V @ S).T).T
+    assert_close(states[-1].mean[:, 0], gain @ S.T @ dense.b)
+    assert_close(states[-1].downdate, gain @ (dense.V @ S).T)
 
 
 @everywhere_one(POLICIES["two kinds"])
@@ -59,27 +76,6 @@ def test_mixed_actions_are_those_of_all_parts_t17(where, solver):
     inputs, random = solver.parts
     normal = np.random.default_rng(random.seed).standard_normal((N, random.iterations))
     where.assert_projected(where.at_new(solver)[-1], np.concatenate([where.actions(inputs), normal], axis=1))
-
-
-@everywhere(POLICIES)
-def test_variance_falls_with_every_action_and_stays_above_the_exact_one_t18(where, solver):
-    """At the observed points, and at new ones; there is something to learn from every action."""
-    exact = where.case.K - where.case.K @ np.linalg.solve(where.dense.G, where.case.K)
-    variances = [np.diag(where.case.K)]
-    variances += [np.diag(where.case.K - where.case.K @ D @ where.case.K) for _, D in where.matrices(solver)]
-    for earlier, later in itertools.pairwise(variances):
-        assert (later <= earlier + 1e-13).all()
-        assert (later < earlier).any()
-    assert (variances[-1] >= exact.diagonal() - 1e-12).all()
-    downdates = [np.zeros(len(where.targets)), *(state.downdate.diagonal() for state in where.at_new(solver))]
-    assert all((later >= earlier).all() for earlier, later in itertools.pairwise(downdates))
-
-
-@everywhere(POLICIES)
-def test_the_mean_is_the_downdate_matrix_times_the_data_t19(where, solver):
-    dense = where.dense
-    for state, (_, D) in zip(where.at_new(solver), where.matrices(solver), strict=True):
-        assert_close(state.mean[:, 0], dense.V @ D @ dense.b, relative=1e-8)
 
 
 @everywhere(INDEPENDENT, few=("random", "pivoted points"))
@@ -90,17 +86,6 @@ def test_n_actions_are_the_exact_posterior_t20(where, solver):
     mean, covariance = where.dense.exact()
     assert_close(state.mean[:, 0], mean, relative=1e-8)
     assert_close(where.dense.K2 - state.downdate, covariance, relative=1e-8)
-
-
-@everywhere(KNOWN, few=("random", "pivoted points"))
-def test_the_belief_is_conditioning_on_projected_data_t21(where, solver):
-    """The prior given ``S'y``, whose noise covariance is ``S' N S``."""
-    dense, S = where.dense, where.actions(solver)
-    S = S / np.linalg.norm(S, axis=0)
-    data_covariance = S.T @ where.case.K @ S + S.T @ (where.case.noise[:, None] * S)
-    gain, state = np.linalg.solve(data_covariance, (dense.V @ S).T).T, where.at_new(solver)[-1]
-    assert_close(state.mean[:, 0], gain @ S.T @ dense.b)
-    assert_close(state.downdate, gain @ (dense.V @ S).T)
 
 
 SUBSETS = {order: cagp.UnitVectors(13, order=order, seed=5) for order in ("pivoted", "random", "given")}

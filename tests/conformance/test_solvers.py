@@ -16,8 +16,9 @@ from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Calibrated
 
 from ..oracle import assert_close, assert_same_bits
+from ..pairwise import by_turns
 from ..problems import RegressionProblem, regression_problem, unit_noise
-from .registered import GRID_SOLVERS, POINT_SOLVERS, SOLVERS, may_rise
+from .registered import GRID_SOLVERS, KINDS, POINT_SOLVERS, SOLVERS, may_rise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -33,26 +34,20 @@ AFFINE = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(s
 TURNS = itertools.count()
 
 every_solver = pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
-every_case = pytest.mark.parametrize(
-    ("problem", "solver"),
-    [
-        pytest.param(problem, solver, id=f"{name}-{noise}")
-        for (name, solver), (noise, problem) in itertools.product(POINT_SOLVERS.items(), PROBLEMS.items())
-    ],
-)
 
 
 def some_case(solvers: dict[str, Solver] = POINT_SOLVERS, **factor: list) -> pytest.MarkDecorator:
-    """Every solver (with every value of another factor) on one problem; on the other one as well at leisure.
+    """Every solver on one problem (and with one value of another factor); the other ones at leisure.
 
-    Solvers take turns, and so do the tests: across them each solver meets both problems.
+    Solvers take turns, and so do the tests: across them each solver meets both problems, and every value.
     """
     turn, cases = next(TURNS), []
     values = [(value,) for known in factor.values() for value in known] or [()]
     every = itertools.product(enumerate(solvers.items()), enumerate(values), enumerate(PROBLEMS.items()))
     for (i, (name, solver)), (j, value), (k, (noise, problem)) in every:
-        marks = () if (i + j + k + turn) % 2 == 0 else pytest.mark.exhaustive
+        here = (i + turn) % len(values) == j and (i // len(values) + k + turn) % 2 == 0
         words = "-".join(map(str, (name, noise, *value)))
+        marks = () if here else pytest.mark.exhaustive
         cases.append(pytest.param(problem, solver, *value, id=words, marks=marks))
     return pytest.mark.parametrize(("problem", "solver", *factor), cases)
 
@@ -87,7 +82,7 @@ def test_a_solver_is_a_frozen_value_with_its_promises(solver: Solver):
         solver.iterations = 3
 
 
-@every_case
+@some_case()
 def test_what_it_promises_of_calibration_is_so(problem, solver):
     """The stated variance is independent of the data, or it is not; only then may fields share a solve."""
     other = variant(problem, y=np.random.default_rng(8).normal(size=140))
@@ -134,7 +129,7 @@ def test_threads_give_the_same_bits(problem, solver, workers):
     assert_same_bits(found, solved(problem, solver))
 
 
-@every_case
+@some_case()
 def test_exact_variance_bounds_from_below_the_prior_from_above_and_more_work_never_harms(problem, solver):
     exact = problem.dense.exact()[1]
     posterior = solved(problem, solver)
@@ -150,7 +145,7 @@ def test_exact_variance_bounds_from_below_the_prior_from_above_and_more_work_nev
         assert np.linalg.eigvalsh(larger - smaller).min() > -1e-11 * prior_variance
 
 
-@every_case
+@some_case()
 def test_samples_have_the_stated_covariance_t7(problem, solver):
     """``K'' - V A V' - V A' V' + V A G A' V'`` of unit draws is that of the posterior (math 1.5), exactly."""
     posterior, n, q = solved(problem, solver), len(problem.X), len(problem.X_test)
@@ -185,7 +180,7 @@ def test_covariance_is_symmetric_and_has_the_variances_on_its_diagonal(problem, 
     assert_close(diagonal.mean, full.mean, relative=1e-12)
 
 
-@every_case
+@some_case()
 def test_linear_functionals_have_the_belief_of_the_points_they_are_of(problem, solver):
     """``W' mean`` and ``W' Cov W`` of the dense formula, to 1e-10; a single weight of one is the point."""
     rng = np.random.default_rng(7)
@@ -206,12 +201,12 @@ def test_linear_functionals_have_the_belief_of_the_points_they_are_of(problem, s
         assert_same_bits(variant(problem, X_test=functionals).condition(solver, executor=executor), found)
 
 
-@some_case()
+@some_case(KINDS)
 def test_same_call_same_bits(problem, solver):
     assert_same_bits(problem.condition(solver), solved(problem, solver))
 
 
-@some_case()
+@some_case(KINDS)
 def test_nothing_the_caller_gave_is_changed(problem, solver):
     arrays = problem.X.copy(), problem.y.copy(), problem.X_test.copy()
     frozen = variant(problem, X=problem.X.copy(), y=problem.y.copy(), X_test=problem.X_test.copy())
@@ -223,7 +218,7 @@ def test_nothing_the_caller_gave_is_changed(problem, solver):
     assert_same_bits(posterior, solved(problem, solver))
 
 
-@some_case()
+@some_case(KINDS)
 def test_lists_and_other_memory_orders_are_the_same_points(problem, solver):
     reference = solved(problem, solver)
     listed = variant(problem, X=problem.X.tolist(), y=problem.y.tolist(), X_test=problem.X_test.tolist())
@@ -233,7 +228,7 @@ def test_lists_and_other_memory_orders_are_the_same_points(problem, solver):
     assert_same_bits(turned.condition(solver), reference)
 
 
-@some_case()
+@some_case(KINDS)
 def test_no_test_points(problem, solver):
     posterior = variant(problem, X_test=np.zeros((0, 2))).condition(solver)
     assert posterior.mean.shape == posterior.variance.shape == (0,)
@@ -241,7 +236,7 @@ def test_no_test_points(problem, solver):
     assert posterior.status.ok
 
 
-@some_case()
+@some_case(KINDS)
 def test_one_test_point_is_one_of_many(problem, solver):
     alone = variant(problem, X_test=problem.X_test[4:5]).condition(solver)
     together = solved(problem, solver)
@@ -334,7 +329,7 @@ def test_observations_equal_to_the_prior_mean(problem, solver):
         np.testing.assert_array_equal(posterior.variance, solved(problem, solver).variance)
 
 
-@some_case()
+@some_case(KINDS)
 def test_constant_observations(problem, solver):
     prior = dataclasses.replace(problem.prior, mean=0.0)
     posterior = RegressionProblem(prior, problem.X, np.full(140, 7.0), problem.X_test).condition(solver)
@@ -345,7 +340,7 @@ def test_constant_observations(problem, solver):
         np.testing.assert_array_equal(twice.variance, posterior.variance)
 
 
-@some_case()
+@some_case(KINDS)
 def test_units_of_the_field_do_not_matter(problem, solver):
     """Scaling y by 1,024 scales mean and variance; powers of two are exact, hence the same bits."""
     scale = 1024.0
@@ -372,9 +367,9 @@ def test_moving_and_turning_the_points_changes_nothing(problem, solver):
     assert_close(found.covariance, expected.covariance)
 
 
-@every_solver
-@pytest.mark.parametrize("p", [1, 3, 7])
-def test_any_number_of_coordinates(solver, p):
+@pytest.mark.parametrize(("name", "p"), by_turns({"name": list(POINT_SOLVERS), "p": [1, 3, 7]}))
+def test_any_number_of_coordinates(name, p):
+    solver = POINT_SOLVERS[name]
     problem = regression_problem(90, q=15, p=p, lengthscale=0.5)
     posterior, (_, exact) = problem.condition(solver), problem.dense.exact()
     assert (posterior.variance >= exact.diagonal() - 1e-12).all()
@@ -384,7 +379,7 @@ def test_any_number_of_coordinates(solver, p):
         assert_close(posterior.covariance, exact)
 
 
-@some_case()
+@some_case(KINDS)
 def test_points_far_apart_do_not_learn_from_each_other(problem, solver):
     far = variant(
         problem, prior=dataclasses.replace(problem.prior, mean=0.0), X_test=problem.X_test + 1e150
@@ -423,7 +418,7 @@ def test_the_first_sweeps_of_many_are_the_sweeps_of_few(problem, solver):
         np.testing.assert_array_equal(step.variance, other.variance)
 
 
-@some_case()
+@some_case(KINDS)
 def test_progress_reports_every_iteration_and_ends_at_one(problem, solver):
     seen: list[cagp.Progress] = []
     posterior = problem.condition(solver, progress=seen.append)
@@ -434,7 +429,7 @@ def test_progress_reports_every_iteration_and_ends_at_one(problem, solver):
     assert 0.0 <= seen[0].seconds <= seen[-1].seconds <= posterior.stats.seconds
 
 
-@some_case()
+@some_case(KINDS)
 def test_stats_tell_what_was_done(problem, solver):
     posterior = problem.condition(solver)
     stats = posterior.stats
@@ -447,7 +442,7 @@ def test_stats_tell_what_was_done(problem, solver):
     assert posterior.status.advice.endswith(".")
 
 
-@some_case()
+@some_case(KINDS)
 def test_a_solve_that_cannot_fit_is_refused_before_it_starts(problem, solver):
     begun: list[cagp.Progress] = []
     with pytest.raises(BudgetError, match=r"on 140 points needs .*, more than the 4.88 KiB that may be used"):

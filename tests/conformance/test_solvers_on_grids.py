@@ -14,8 +14,8 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers.affine import Affine
 
 from ..oracle import assert_close, assert_same_bits, dense, ring_points
-from ..pairwise import pairwise
-from .registered import POINT_SOLVERS, SOLVERS, may_rise
+from ..pairwise import by_turns, pairwise
+from .registered import KINDS, POINT_SOLVERS, SOLVERS, may_rise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -124,16 +124,15 @@ INPUTS |= {
 RINGS = [name for name in INPUTS if "gaps" not in name and "by point" not in name]
 """Inputs that block Gauss-Seidel sweeps in bands of rings."""
 TILES = [name for name in INPUTS if name not in RINGS]
-every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
 every_input = pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS.keys())
 WHERE = ("points", "grid")
 
 
-def chosen(solvers, *, everywhere: bool = False, **factors) -> pytest.MarkDecorator:
-    """Every pair of a solver, an input and a kind of targets (and values of other factors).
+def chosen(solvers, **factors) -> pytest.MarkDecorator:
+    """Every pair of a solver, an input and a kind of targets (and values of other factors), most at leisure.
 
-    Unless ``everywhere``, most of them at leisure only: else each solver has one input with rings and one
-    without, one of them with the grid as targets. Solvers take turns, so that every input has some.
+    In every run each solver has one input with rings and one without, one of them with the grid as targets.
+    Solvers take turns, so that every input has some.
     """
     cases = pairwise({"solver": list(solvers), "given": list(INPUTS), "where": WHERE, **factors})
     quick = [
@@ -146,8 +145,6 @@ def chosen(solvers, *, everywhere: bool = False, **factors) -> pytest.MarkDecora
         for i, solver in enumerate(solvers)
         for k, inputs in enumerate((RINGS, TILES))
     ]
-    if everywhere:
-        quick = cases
     marked = [(case, ()) for case in quick]
     marked += [(case, pytest.mark.exhaustive) for case in cases if case not in quick]
     return pytest.mark.parametrize(
@@ -161,17 +158,23 @@ def chosen(solvers, *, everywhere: bool = False, **factors) -> pytest.MarkDecora
     )
 
 
-every_case = chosen(SOLVERS, everywhere=True)
 INPUT_OF = dict(zip(SOLVERS, itertools.cycle(INPUTS), strict=False))
 """One input for each solver, all of them for some."""
-some_case = pytest.mark.parametrize(
-    ("solver", "given", "where"),
-    [
-        (solver, INPUTS[INPUT_OF[name]], where)
-        for (name, solver), where in zip(SOLVERS.items(), itertools.cycle(WHERE), strict=False)
-    ],
-    ids=SOLVERS,
-)
+
+
+def one_case(solvers: dict[str, object]) -> pytest.MarkDecorator:
+    """Each solver with its input, and targets by turns."""
+    return pytest.mark.parametrize(
+        ("solver", "given", "where"),
+        [
+            pytest.param(solver, INPUTS[INPUT_OF[name]], where, id=name)
+            for (name, solver), where in zip(solvers.items(), itertools.cycle(WHERE), strict=False)
+        ],
+    )
+
+
+some_case = one_case(SOLVERS)
+few_cases = one_case(KINDS)
 
 
 @cache
@@ -201,7 +204,7 @@ def flat(posterior: cagp.Posterior | cagp.Step) -> tuple[Array, Array]:
     return posterior.mean.ravel(), posterior.variance.ravel()
 
 
-@every_case
+@chosen(SOLVERS)
 def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exact_one(solver, given, where):
     posterior = solved(solver, given, where)
     mean, exact = given.exact(where)
@@ -238,7 +241,7 @@ def test_the_trace_falls_from_the_prior_to_the_posterior_and_stays_above_the_exa
     np.testing.assert_allclose(alone.variance, posterior.variance, rtol=0.0, atol=ROUNDING)
 
 
-@chosen(POINT_SOLVERS, everywhere=True)
+@chosen(POINT_SOLVERS)
 def test_a_grid_is_its_observed_points(solver, given, where):
     """The same belief as on points where blocks are the same, or points are solved one by one.
 
@@ -319,7 +322,7 @@ def test_the_variance_depends_on_the_data_or_not_as_promised(solver, given, wher
     assert np.array_equal(mine.variance, other.variance) == (solver.calibrated == "exact")
 
 
-@some_case
+@few_cases
 def test_units_of_the_field_do_not_matter(solver, given, where):
     scale = 1024.0
     prior = cagp.Prior(
@@ -355,7 +358,7 @@ def test_linear_functionals_have_the_belief_of_the_points_they_are_of(solver, gi
     assert_close(found.covariance, W.T @ points.covariance @ W, relative=relative)
 
 
-@some_case
+@few_cases
 def test_no_test_points(solver, given, where):
     posterior = cagp.condition(
         given.prior, given.grid, given.fields[0], np.zeros((0, 3)), solver=solver, covariance="full"
@@ -365,10 +368,10 @@ def test_no_test_points(solver, given, where):
     assert posterior.status.ok
 
 
-@every_solver
-@pytest.mark.parametrize("row", [0, 3], ids=["the pole", "a ring"])
-def test_one_observation(solver, row):
+@pytest.mark.parametrize(("name", "row"), by_turns({"name": list(SOLVERS), "row": [0, 3]}))
+def test_one_observation(name, row):
     """All of a grid but one point is missing; at a pole, all but one copy."""
+    solver = SOLVERS[name]
     grid = INPUTS["poles"].grid
     field = np.full(grid.shape, np.nan)
     field[row, 4] = 4.0
@@ -390,7 +393,7 @@ def test_one_observation(solver, row):
         np.testing.assert_allclose(posterior.covariance, plain.covariance, rtol=0.0, atol=1e-12)
 
 
-@some_case
+@few_cases
 def test_progress_reports_every_iteration_and_ends_at_one(solver, given, where):
     seen: list[cagp.Progress] = []
     posterior = given.condition(solver, where, progress=seen.append)
@@ -401,7 +404,7 @@ def test_progress_reports_every_iteration_and_ends_at_one(solver, given, where):
     assert 0.0 <= seen[0].seconds <= seen[-1].seconds <= posterior.stats.seconds
 
 
-@some_case
+@few_cases
 def test_a_solve_that_cannot_fit_is_refused_before_it_starts(solver, given, where):
     begun: list[cagp.Progress] = []
     with pytest.raises(BudgetError, match=r"points needs .*, more than the 4.88 KiB that may be used"):
@@ -409,7 +412,7 @@ def test_a_solve_that_cannot_fit_is_refused_before_it_starts(solver, given, wher
     assert begun == []
 
 
-@some_case
+@few_cases
 def test_nothing_the_caller_gave_is_changed(solver, given, where):
     field = given.fields[0].copy()
     field.flags.writeable = False
