@@ -59,7 +59,7 @@ TESTS = {
     "cagp_dist/solvers/engine.py": ("solvers/test_going_on.py", "conformance/test_identities.py"),
     "cagp_dist/solvers/tiles.py": ("solvers/test_dense_formulas.py", "solvers/test_executors_agree.py"),
     "cagp_dist/solvers/rings.py": ("solvers/test_on_rings.py", "solvers/test_bands_of_rings.py"),
-    "cagp_dist/solvers/directions.py": (
+    "cagp_dist/solvers/projection.py": (
         "solvers/test_actions.py",
         "conformance/test_identities_of_actions.py",
     ),
