@@ -41,13 +41,14 @@ demo: install ## the main job on the built-in field: score table, maps, report
 	$(BIN)/cagp demo --output out/demo
 
 # Two processes at once, of one BLAS thread each: more of them would wait for each other.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 test: install-dev ## the tests
 	$(PYTEST) -m "not exhaustive" $(PYTEST_ARGS)
 
-test-all: install-dev ## these and the exhaustive ones: simulation, recovery, other programs, uncompiled code
-	$(PYTEST) $(PYTEST_ARGS)
+test-all: install-dev ## these with their coverage, and the exhaustive ones: simulation, kills, other programs; hours
+	$(PYTEST) -m "not exhaustive" --cov --cov-fail-under=90 $(PYTEST_ARGS)
+	$(PYTEST) -m exhaustive $(PYTEST_ARGS)
 
 torture: install-dev ## kill, freeze and damage what jobs run on, hours; TORTURE_ARGS="--scale 0.1" for less
 	$(BIN)/python -m tests.torture $(TORTURE_ARGS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import html
 import io
 import json
 import os
@@ -23,12 +24,24 @@ if TYPE_CHECKING:
     from distributed import Client
 
 T = TypeVar("T")
+TESTS = Path(__file__).parent
 
 # `ci`, the default, draws the same examples in every run; HYPOTHESIS_PROFILE=dev looks for new ones.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", derandomize=True, database=None, max_examples=40, **_COMMON)
 settings.register_profile("dev", max_examples=200, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+_OF_THE_CLUSTER = {"two_dask_workers", "cluster_of"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For ``--dist loadgroup``: a file is done by one process, and what needs the cluster by one of them."""
+    for item in items:
+        needs = _OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) or "dask" in item.name
+        item.add_marker(pytest.mark.xdist_group("cluster" if needs else str(item.path.relative_to(TESTS))))
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +133,38 @@ def traced() -> Iterator[Callable[[Callable[[], T]], tuple[T, int]]]:
 
     yield measured
     tracemalloc.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def figures_are_not_rendered() -> Iterator[None]:
+    """Figures of reports are made and not rendered, which takes longer than a small run and its page.
+
+    `tests.report` renders them, and so does every other process.
+    """
+    with blank_figures():
+        yield
+
+
+@contextmanager
+def blank_figures() -> Iterator[None]:
+    """Figures are empty files, and elements with their words."""
+    from matplotlib.text import Text
+
+    from cagp_dist.report import drawing
+
+    def words(made: drawing.Drawing) -> str:
+        said = " ".join(text.get_text() for text in made.figure.findobj(Text))
+        return f"<svg>{html.escape(f'{made.description} {said}')}</svg>"
+
+    def blank(made: drawing.Drawing, directory: Path) -> Path:
+        path = directory / f"{made.name}.png"
+        path.touch()
+        return path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "inline_svg", words)
+        patch.setattr(drawing, "save_png", blank)
+        yield
 
 
 _SAMPLES: dict[str, "xr.Dataset"] = {}

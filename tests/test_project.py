@@ -13,6 +13,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -71,6 +72,7 @@ def test_every_public_name_can_be_imported_and_is_in_the_reference() -> None:
         _ = cagp_dist.GausSeidel  # type: ignore[attr-defined]
 
 
+@pytest.mark.exhaustive
 def test_modules_import_only_from_the_layers_below_them() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     run = subprocess.run([linter, "--no-cache"], cwd=REPOSITORY, check=False, capture_output=True, text=True)
@@ -119,6 +121,7 @@ def test_the_demo_installs_what_it_needs_to_run_alone() -> None:
     assert recipe.rstrip().endswith("cagp demo --output out/demo")
 
 
+@pytest.mark.exhaustive
 def test_wheel_has_the_sample_the_licence_and_types(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
@@ -140,15 +143,35 @@ def test_changelog_and_readme_speak_of_this_version() -> None:
     )
 
 
-def test_the_quick_tests_leave_out_what_is_exhaustive_and_nothing_else_and_ci_runs_both() -> None:
-    recipes = dict(re.findall(r"^(test|test-all):[^\n]*\n\t([^\n]*)", _text("Makefile"), flags=re.MULTILINE))
-    assert '-m "not exhaustive" ' in recipes["test"]
-    assert recipes["test"].replace('-m "not exhaustive" ', "") == recipes["test-all"]
-    commands = [line for line in _text(".ci/run").splitlines() if line.startswith("make test")]
-    assert commands == [
-        'make test PYTEST_ARGS="--cov --cov-fail-under=90"',
-        'make test-all PYTEST_ARGS="-m exhaustive"',
+def test_all_tests_are_the_quick_ones_with_their_coverage_and_the_exhaustive_ones() -> None:
+    recipes = {
+        target: re.findall(r"\t(.*)\n", lines)
+        for target, lines in re.findall(
+            r"^(test|test-all):.*\n((?:\t.*\n)+)", _text("Makefile"), re.MULTILINE
+        )
+    }
+    assert recipes["test"] == ['$(PYTEST) -m "not exhaustive" $(PYTEST_ARGS)']
+    assert recipes["test-all"] == [
+        '$(PYTEST) -m "not exhaustive" --cov --cov-fail-under=90 $(PYTEST_ARGS)',
+        "$(PYTEST) -m exhaustive $(PYTEST_ARGS)",
     ]
+
+
+def test_a_change_passes_lint_docs_and_quick_tests_and_the_rest_runs_every_week() -> None:
+    targets = set(re.findall(r"^([a-z-]+): ", _text("Makefile"), re.MULTILINE))
+    loop = re.search(r"^for target in (.*); do$", _text(".ci/run"), re.MULTILINE)
+    assert loop is not None
+    assert loop[1].split() == ["install-dev", "lint", "docs", "test"]
+    workflow = yaml.safe_load(_text("deploy/ci/exhaustive.yml"))
+    (when,) = workflow[True]["schedule"]  # YAML 1.1 reads the key `on` as true
+    assert re.fullmatch(r"\d+ \d+ \* \* [0-6]", when["cron"]), "once a week"
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    commands = "\n".join(step["run"] for step in steps if "run" in step)
+    made = set(re.findall(r"\bmake ([a-z-]+)", commands))
+    assert "test-all" in made
+    assert made <= targets
+    assert "python -m tests.mutants" in commands
+    assert not re.search(r"://|\w\.(?:com|org|net|io)\b", _text("deploy/ci/exhaustive.yml")), "names no host"
 
 
 def test_every_target_is_listed_by_help() -> None:

@@ -125,6 +125,7 @@ def test_a_fitted_prior_is_in_the_run(fitted):
     assert 0.7 < float(scores.coverage.sel(level=0.8)) < 0.9
 
 
+@pytest.mark.exhaustive
 def test_threads_fit_and_solve_to_the_same_bits(fitted, tmp_path):
     other = run(fit_job(tmp_path, scheduler="local")).path
     assert_same_bits(fitted, other)
@@ -165,6 +166,7 @@ def test_a_climatology_is_part_of_the_job(tmp_path):
     assert changed.path != first.path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.cluster
 def test_dask_processes_give_the_same_bits(serial, recalibrated, fitted, tmp_path, two_dask_workers):
     scheduler = two_dask_workers.scheduler.address
@@ -326,6 +328,7 @@ def _race(root: str, job: str, queue) -> None:
         queue.put(type(error).__name__)
 
 
+@pytest.mark.exhaustive
 def test_two_processes_publish_once(tmp_path):
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
@@ -343,7 +346,7 @@ def test_two_processes_publish_once(tmp_path):
 @pytest.mark.parametrize(
     ("solver", "many"),
     [
-        ('name = "gauss-seidel"\niterations = 2', True),
+        pytest.param('name = "gauss-seidel"\niterations = 2', True, marks=pytest.mark.exhaustive),
         ('name = "conjugate-gradient"\niterations = 4', False),
         pytest.param('name = "random-actions"\niterations = 3', True, marks=pytest.mark.exhaustive),
         pytest.param('name = "cholesky"', True, marks=pytest.mark.exhaustive),

@@ -1,6 +1,7 @@
 """The main job on regional files: own map area, many times in one solve."""
 
 import numpy as np
+import pytest
 import xarray as xr
 
 from cagp_dist.service.jobfile.config import parse_job
@@ -48,6 +49,7 @@ def test_europe(tmp_path):
     assert 0.7 < float(outcome.calibration.coverage.sel(level=0.9)) <= 1.0
 
 
+@pytest.mark.exhaustive
 def test_a_day_in_one_solve(tmp_path):
     (tmp_path / "day.grib").write_bytes(day("2019-03-01"))
     hours = [f"2019-03-01T{hour:02d}:00" for hour in range(24)]

@@ -119,6 +119,7 @@ def test_kinds_are_told_by_first_bytes():
     assert file_kind(grib(["2020-01-01T00:00"]), name="x") is FileKind.GRIB
 
 
+@in_this_process
 @pytest.mark.parametrize("make", ["netcdf4", "netcdf3", "grib", "zip"])
 def test_a_truncated_file_is_an_error_that_names_it(write, scratch, make):
     raw = raw_dataset()

@@ -45,6 +45,7 @@ def test_compressed_netcdf4_is_never_taken_for_other_data(tmp_path, count):
     assert not [line for line in found if line[1].startswith("other")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [12, EXHAUSTIVE])
 def test_netcdf3_is_taken_for_data_only_where_values_are_near(tmp_path, count):
     temperature(units="K").to_netcdf(tmp_path / "a.nc", engine="scipy")

@@ -8,6 +8,8 @@ from cagp_dist.solvers.registry import SOLVERS
 
 from .scripts import printed_rows, script
 
+pytestmark = pytest.mark.exhaustive
+
 
 def test_every_registered_solver_is_compared():
     compared = script("solvers_compared")
@@ -15,7 +17,6 @@ def test_every_registered_solver_is_compared():
     assert names <= set(compared.solvers(points=40, block=8))
 
 
-@pytest.mark.exhaustive
 def test_solvers_are_compared_with_the_exact_posterior():
     rows = script("solvers_compared").compare(0.2, 40, 5, block=8)
     exact, sweeps = rows["cholesky"], rows["block-gauss-seidel"]
@@ -29,7 +30,6 @@ def test_solvers_are_compared_with_the_exact_posterior():
         assert row.bars > 1.0 - 1e-9, name
 
 
-@pytest.mark.exhaustive
 def test_actions_that_are_calibrated_state_their_errors_and_preconditioned_gradients_do_not(
     capsys, monkeypatch
 ):

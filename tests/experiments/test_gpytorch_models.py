@@ -11,7 +11,10 @@ from cagp_dist.runtime import SerialExecutor
 
 from .scripts import script
 
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
+]
 
 KERNEL, NOISE = cagp.Matern32((0.4, 0.8), 1.5), 0.05
 

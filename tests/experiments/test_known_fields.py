@@ -7,6 +7,8 @@ import cagp_dist as cagp
 
 from .scripts import script
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def split():
@@ -92,7 +94,6 @@ def test_held_out_scores_every_iteration(split, values):
     assert last.actual < 0.2 * last.stated  # conservative
 
 
-@pytest.mark.exhaustive
 def test_simulation_passes_what_is_calibrated_and_fails_conjugate_gradients(split, monkeypatch):
     simulation = script("simulation")
     monkeypatch.setattr(simulation, "DIRECTIONS", (5, 20))

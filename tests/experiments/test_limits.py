@@ -7,6 +7,8 @@ import cagp_dist as cagp
 
 from .scripts import script
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def scattered():

@@ -12,6 +12,8 @@ from cagp_dist.store.arrays import read_group
 
 from .scripts import FIGURE_BYTES, printed_rows, script
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def global_fields():
@@ -50,7 +52,6 @@ def test_numbers_of_a_real_field_know_of_what_is_observed_alone(global_fields):
     np.testing.assert_array_equal(changed.roughness(), problem.roughness())
 
 
-@pytest.mark.exhaustive
 def test_a_local_scale_is_better_on_the_real_field_and_nothing_on_fields_of_the_prior(tmp_path, capsys):
     """With 1,100 points observed; at full size the log score gains 0.85 nats."""
     script("real_field").main(["global", "--quick", "--output", str(tmp_path)])

@@ -16,6 +16,8 @@ from cagp_dist.solvers.block_sparse import BlockLayout
 
 from .scripts import FIGURE_BYTES, printed_rows, script
 
+pytestmark = pytest.mark.exhaustive
+
 
 def test_cases_are_standardised_by_the_training_cases(regression_set):
     cases = script("uci").Cases.read(regression_set, "concrete", split=1, train=60, test=20)
@@ -42,7 +44,6 @@ def test_scores_of_sets_are_those_of_condition(regression_set):
     assert np.abs(chosen["two runs"][1] - chosen["conjugate gradients"][1]).max() > 1e-6
 
 
-@pytest.mark.exhaustive
 def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
     uci = script("uci")
     uci.main(["--quick", "--data", str(regression_set), "--output", str(tmp_path)])
@@ -50,7 +51,6 @@ def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
     assert xr.open_zarr(tmp_path / "uci-iterations.zarr", consolidated=False).sizes["split"] == 2
 
 
-@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
 def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
     learned = script("learned_actions")
@@ -197,7 +197,6 @@ def test_laws_of_quantiles_are_scored_as_the_laws_that_they_are_of():
     assert found["ece"] == pytest.approx(np.mean((shares - sharp.LEVELS) ** 2), abs=1e-12)
 
 
-@pytest.mark.exhaustive
 def test_sharp_and_recalibrated_laws_of_a_set_are_compared(regression_set, tmp_path, capsys):
     """Split 3 : 1 : 1; half of 44 calibration cases are too few for a three-way split at level 0.025."""
     sharp = script("sharp")

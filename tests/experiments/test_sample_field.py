@@ -7,6 +7,8 @@ import cagp_dist as cagp
 
 from .scripts import printed_rows, script
 
+pytestmark = pytest.mark.exhaustive
+
 
 def test_gradient_of_known_fields():
     gradient_rms = script("smoothness").gradient_rms
@@ -84,7 +86,6 @@ def test_solvers_on_a_field_agree_on_what_is_exact():
     assert names == ["strided, 120", "random, 90"]
 
 
-@pytest.mark.exhaustive
 def test_numbers_of_the_observed_points_predict_better_than_those_of_the_field(capsys):
     script("fit_density").main(["--quick"])
     observed, field = printed_rows(capsys.readouterr().out)[1:]
@@ -93,7 +94,6 @@ def test_numbers_of_the_observed_points_predict_better_than_those_of_the_field(c
     assert float(observed[3]) > 2.0 * float(field[3])
 
 
-@pytest.mark.exhaustive
 def test_fit_density_without_blocks_is_the_fit_of_all_points():
     density = script("fit_density")
     task, dense = density.fitted_task(300, 0, "observed")
@@ -103,7 +103,6 @@ def test_fit_density_without_blocks_is_the_fit_of_all_points():
         assert abs(value - other) < error, name
 
 
-@pytest.mark.exhaustive
 def test_a_sum_of_kernels_is_no_less_likely_than_one(capsys):
     script("sum_kernel").main(["--quick"])
     one, two = printed_rows(capsys.readouterr().out)[1:]

@@ -15,6 +15,8 @@ from cagp_dist.predictive import Gaussian
 
 from .scripts import REPOSITORY, script
 
+pytestmark = pytest.mark.exhaustive
+
 
 def _cases(folder, name: str, count: int, *, grows: bool = False):
     """A set of three columns, the last of which nothing depends on; noise may grow along the first one."""
@@ -52,7 +54,6 @@ def test_standard_deviations_between_are_below_gamma_times_those_of_the_shortest
     assert bounding.gamma == pytest.approx(gamma, rel=1e-12)
 
 
-@pytest.mark.exhaustive
 def test_parameters_are_drawn_from_their_posterior():
     """Without values the draws are those of the uniform priors; with them, about as wide as the fit says."""
     bounds, rng = script("sharp_bounds"), np.random.default_rng(1)
@@ -73,7 +74,6 @@ def test_parameters_are_drawn_from_their_posterior():
     assert np.all((0.5 * errors[[0, 2]] < offsets.std(axis=0)) & (offsets.std(axis=0) < 2.0 * errors[[0, 2]]))
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["autompg", "yacht"])
 def test_intervals_are_shorter_than_those_of_one_curve_over_five_repetitions(name, tmp_path):
     """The published ranking of widths, over means; without the sets, on one whose noise grows."""
@@ -152,7 +152,6 @@ def test_published_set_up_leaves_shares_of_calibration_errors_below_its_quantile
     assert std == pytest.approx(centre.std())
 
 
-@pytest.mark.exhaustive
 def test_published_set_up_of_a_set_is_compared(tmp_path, capsys):
     """The targets are those of the paper: exponentials for yacht, the column before the last one for wine."""
     published = script("sharp_as_published")
@@ -177,7 +176,6 @@ def test_published_set_up_of_a_set_is_compared(tmp_path, capsys):
     assert np.isfinite(saved["width"]).all()
 
 
-@pytest.mark.exhaustive
 def test_bounds_of_a_set_are_compared(tmp_path, capsys):
     bounds, sharp = script("sharp_bounds"), script("sharp")
     _cases(tmp_path, "autompg", 300)
@@ -241,7 +239,6 @@ def test_bounds_of_the_three_rules_are_what_they_say():
     assert np.abs(np.log(np.array(bound.wide.kernel.lengthscale) / (0.3, 0.8))).max() > 0.01
 
 
-@pytest.mark.exhaustive
 def test_searches_come_near_the_maximum_and_are_repeatable(tmp_path, capsys):
     optimisation = script("sharp_optimisation")
     objective = optimisation.OBJECTIVES["Rosenbrock"]

@@ -12,6 +12,8 @@ from cagp_dist.solvers.block_sparse import BlockLayout
 
 from .scripts import script
 
+pytestmark = pytest.mark.exhaustive
+
 N, ACTIONS, FIELDS = 23, 5, 2
 X = np.random.default_rng(0).uniform(size=(N, 2))
 Y = np.random.default_rng(1).standard_normal((N, FIELDS))

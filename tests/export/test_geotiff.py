@@ -47,7 +47,13 @@ def test_columns_run_from_west_to_east_in_equal_steps(region):
     assert columns[-1] < 180.0 or region == "pacific"
 
 
-@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize(
+    "region",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if number > 2 else [])
+        for number, name in enumerate(REGIONS)
+    ],
+)
 def test_every_pixel_is_where_its_cell_is(tmp_path, region):
     group, path = exported(tmp_path, region)
     import tifffile

@@ -72,7 +72,13 @@ def test_extents_are_those_of_the_group(tmp_path):
             assert found.attrs["geospatial_lon_max"] == pytest.approx(east)
 
 
-@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize(
+    "region",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if number > 2 else [])
+        for number, name in enumerate(REGIONS)
+    ],
+)
 def test_longitudes_are_monotonic_and_cells_equal(tmp_path, region):
     latitude, longitude = REGIONS[region]
     run = publish_run(tmp_path, latitude=latitude, longitude=longitude)

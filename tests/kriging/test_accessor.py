@@ -32,8 +32,7 @@ def image_of(figure):
     return image
 
 
-@pytest.mark.parametrize("flipped", [False, True])
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("flipped", "transposed"), [(False, True), (True, False)])
 def test_a_global_grid_is_shaded_where_it_is(flipped, transposed):
     field = plane(np.arange(-88.0, 90.0, 4.0), np.arange(0.0, 360.0, 4.0))
     field = field.isel(lat=slice(None, None, -1)) if flipped else field

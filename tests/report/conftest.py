@@ -1,10 +1,24 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cagp_dist.report import write_report
 
+from ..conftest import blank_figures
 from .make_run import HOURS, make_run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def figures_are_not_rendered() -> None:
+    """Figures are rendered here."""
+
+
+@pytest.fixture
+def without_figures() -> Iterator[None]:
+    """For tests of words and files, which drawing says nothing about."""
+    with blank_figures():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -129,6 +129,7 @@ def test_error_bars_that_differ_are_drawn_at_every_time(tmp_path, unfinished) ->
     assert text.count("the same at all 2 times") == (2 if alike in text else 0)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_without_a_map_the_dots_follow(tmp_path) -> None:
     path = make_run(tmp_path, times=DAYS[:3], test_count=60, map_step=None, **REGION)
     page = write_report(path).read_text(encoding="utf-8")
@@ -152,6 +153,7 @@ def test_the_page_says_the_scores_of_every_time_and_stands_alone(daily) -> None:
     assert not re.search(r"<script[^>]*\bsrc=|<link|@import|https?:", re.sub(r"base64,[^\"]*", "", page))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_run_of_one_time_has_no_script(tmp_path) -> None:
     path = make_run(tmp_path, test_count=60, map_step=10.0, **REGION)
     page = write_report(path).read_text(encoding="utf-8")

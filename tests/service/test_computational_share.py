@@ -95,7 +95,7 @@ def test_actions_say_it_only_where_it_is_known(tmp_path, monkeypatch, exact):
     assert not (write_report(outcome.path).parent / "computational.png").exists()
 
 
-@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_a_job_stops_on_its_share(tmp_path, exact, monkeypatch, few):
     if not few:
         monkeypatch.setattr(exact_variance, "FEW_POINTS", 10)

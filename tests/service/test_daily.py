@@ -63,6 +63,24 @@ def the_job(folder: Path, *, times="latest", **tables):
 ALL = "2020-01"
 
 
+@pytest.fixture(scope="module")
+def two_days(tmp_path_factory):
+    """A folder in which the first of two days stands in the series, and the run of the second is done."""
+    folder = tmp_path_factory.mktemp("days")
+    write_source(folder / "field.zarr", DAYS[:2])
+    list(daily(with_times(the_job(folder), DAYS[0])))
+    running.run(with_times(the_job(folder), DAYS[1]))
+    return folder
+
+
+@pytest.fixture
+def begun(two_days, tmp_path):
+    """A copy of its output, and the job that goes on there."""
+    shutil.copytree(two_days / "out", tmp_path / "out", symlinks=True)
+    tables = {"output": {"root": tmp_path / "out", "keep_weights": True}}
+    return lambda **others: the_job(two_days, **{**tables, **others})
+
+
 @pytest.fixture
 def solves(monkeypatch):
     """How many solves of tasks there were."""
@@ -174,12 +192,11 @@ def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves
         pytest.param("fsync", 19, marks=pytest.mark.exhaustive),
     ],
 )
-def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(call, step, tmp_path, monkeypatch):
-    source, root = tmp_path / "field.zarr", tmp_path / "out"
-    write_source(source, DAYS[:1])
-    list(daily(the_job(tmp_path)))
-    write_source(source, DAYS[:2])
-    run = running.run(with_times(the_job(tmp_path), DAYS[1])).path
+def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(
+    call, step, begun, tmp_path, monkeypatch
+):
+    root = tmp_path / "out"
+    run = running.run(with_times(begun(), DAYS[1])).path
     whole = getattr(os, call)
     before, cuts = opened(tmp_path, "map"), 0
     for after in range(0, 1000, step):
@@ -208,21 +225,17 @@ def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(call, 
     series.verify(root)
 
 
-def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(tmp_path):
-    source, root = tmp_path / "field.zarr", tmp_path / "out"
-    write_source(source, DAYS[:2])
-    list(daily(with_times(the_job(tmp_path), DAYS[0])))
+def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun, tmp_path):
+    root = tmp_path / "out"
     before = opened(tmp_path, "map")
-    finer = the_job(tmp_path, design={"train": random_points(200), "test": random_points(40, seed=1)})
+    without = begun(times=ALL, design={"train": random_points(200), "test": random_points(40, seed=1)})
     with pytest.raises(ConfigurationError, match="does not continue group 'map' of the series"):
-        list(daily(finer))
-    other = the_job(
-        tmp_path,
-        design={**the_job(tmp_path).design.model_dump(mode="json", exclude_none=True), "map": map_grid(45.0)},
-    )
+        list(daily(without))
+    design = begun().design.model_dump(mode="json", exclude_none=True)
+    other = begun(times=ALL, design={**design, "map": map_grid(45.0)})
     with pytest.raises(ConfigurationError, match="does not continue group 'map' of the series"):
         list(daily(other))
-    both = running.run(with_times(the_job(tmp_path), ",".join(DAYS[:2]))).path
+    both = running.run(with_times(begun(), ",".join(DAYS[:2]))).path
     with pytest.raises(ArgumentError, match="has 2 times"), output_lock(root):
         series.append(root, both)
     xr.testing.assert_equal(opened(tmp_path, "map"), before)
@@ -235,10 +248,9 @@ def test_a_prior_that_moves_with_the_newest_time_is_refused_for_several(tmp_path
         list(daily(the_job(tmp_path, times=ALL, prior=moving)))
 
 
-def test_verify_compares_the_series_with_the_runs_that_it_names(tmp_path):
-    source, root = tmp_path / "field.zarr", tmp_path / "out"
-    write_source(source, DAYS[:2])
-    list(daily(the_job(tmp_path, times=ALL)))
+def test_verify_compares_the_series_with_the_runs_that_it_names(begun, tmp_path):
+    root = tmp_path / "out"
+    list(daily(begun(times=ALL)))
     verified = CliRunner().invoke(app, ["verify", str(root)])
     assert verified.exit_code == 0
     assert "000002.zarr: 2 times, 2 as their runs have them" in verified.stdout.replace("\n", "")
@@ -270,9 +282,7 @@ def test_verify_compares_the_series_with_the_runs_that_it_names(tmp_path):
     assert (found.version, found.times, found.compared) == (version, 2, 1)
 
 
-def test_a_damaged_series_is_named(tmp_path):
-    write_source(tmp_path / "field.zarr", DAYS[:1])
-    list(daily(the_job(tmp_path)))
+def test_a_damaged_series_is_named(begun, tmp_path):
     version = series.current_version(tmp_path / "out")
     chunk = next(path for path in (version / "map/t2m_mean/c").rglob("*") if path.is_file())
     content = bytearray(chunk.read_bytes())
@@ -282,11 +292,10 @@ def test_a_damaged_series_is_named(tmp_path):
         series.verify(tmp_path / "out")
     shutil.rmtree(version)
     with pytest.raises(StoreError, match="which is missing"):
-        list(daily(the_job(tmp_path)))
+        list(daily(begun()))
 
 
-def test_what_is_not_there_yet_is_waited_for(tmp_path, monkeypatch):
-    write_source(tmp_path / "field.zarr", DAYS[:2])
+def test_what_is_not_there_yet_is_waited_for(begun, tmp_path, monkeypatch):
 
     def run(job, original=running.run, **settings):
         if job.observations.listed_times[0].startswith(DAYS[1]):
@@ -296,10 +305,11 @@ def test_what_is_not_there_yet_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr("cagp_dist.service.daily.run", run)
     done = []
     with pytest.raises(NotReadyError):
-        done.extend(daily(the_job(tmp_path, times=ALL)))
+        done.extend(daily(begun(times=ALL)))
     assert opened(tmp_path, "scores").time.size == 1
 
 
+@pytest.mark.exhaustive
 def test_a_job_that_keeps_weights_has_the_numbers_of_one_that_does_not(tmp_path):
     write_source(tmp_path / "field.zarr", DAYS[:1])
     finer = {**map_grid(10.0), "std_resolution_degrees": 30.0}

@@ -161,6 +161,7 @@ def angle(latitude, longitude, one, other):
     return np.arccos(np.clip(cosine, -1.0, 1.0))
 
 
+@pytest.mark.exhaustive
 def test_points_of_blocks_are_drawn_in_proportion_to_area():
     """Of 400 draws; blocks bring 50 points each, so that counts of a band vary 50 times as much, at most."""
     bands = np.unique(GLOBE[0])
@@ -220,7 +221,14 @@ def test_every_point_is_equally_likely_on_request():
     assert abs((z**2).sum() - counts.size) < 4 * np.sqrt(2 * counts.size)
 
 
-@pytest.mark.parametrize("train", [random(800), random(800, weight="equal"), stride(3)])
+@pytest.mark.parametrize(
+    "train",
+    [
+        random(800),
+        pytest.param(random(800, weight="equal"), marks=pytest.mark.exhaustive),
+        pytest.param(stride(3), marks=pytest.mark.exhaustive),
+    ],
+)
 def test_test_points_are_drawn_in_proportion_to_area(train):
     # A Poisson-like count of a latitude band has a variance of at most its mean; four standard errors. The 36
     # bands of one draw are negatively correlated, which makes the bound no smaller.

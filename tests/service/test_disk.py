@@ -20,6 +20,11 @@ from ..jobs import job_text, map_grid, random_points
 MIB = 2**20
 
 
+@pytest.fixture(scope="module", autouse=True)
+def figures_are_not_rendered():
+    """Figures take their part of the disk here."""
+
+
 def job(root, *, samples=0, **runtime):
     return parse_job(
         job_text(
@@ -44,7 +49,8 @@ def free(monkeypatch, count):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "samples"), [(0.0, 0), (0.0, 50), pytest.param(3600.0, 0, marks=pytest.mark.exhaustive)]
+    ("seconds", "samples"),
+    [(0.0, 50), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((0.0, 0), (3600.0, 0)))],
 )
 def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, samples):
     """With its report, and as much as there ever is of checkpoints, those of samples of a map among them."""

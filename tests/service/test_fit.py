@@ -214,8 +214,8 @@ def spoiled(field, task):
     "train",
     [
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }',
-        '{ kind = "all" }',
-        '{ kind = "stride", step = 2 }',
+        pytest.param('{ kind = "all" }', marks=pytest.mark.exhaustive),
+        pytest.param('{ kind = "stride", step = 2 }', marks=pytest.mark.exhaustive),
     ],
 )
 def test_values_that_were_not_observed_are_not_read(field, job_text, train, monkeypatch):
@@ -314,7 +314,7 @@ def test_many_points_are_fitted_in_blocks_and_very_many_in_some_of_them(field, j
     assert some.where == "150 points, in evenly spread blocks of neighbours, of the 250 observed points"
 
 
-@each_estimate
+@pytest.mark.parametrize("estimate", ["generalised", pytest.param("ordinary", marks=pytest.mark.exhaustive)])
 def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text, estimate):
     task = prepare(parse_job(with_mean(with_field(job_text), estimate)), field)
     fitted = fitted_in(task)

@@ -156,6 +156,7 @@ def test_dropped_gaps_are_one_solve_of_the_points_with_all_values(field):
         plan_job(job(field, cluster={"memory_limit": "1MiB"}, map=map_grid(8.0)))
 
 
+@pytest.mark.exhaustive
 def test_gaps_that_are_the_same_at_all_times_make_no_difference(field, tmp_path):
     with xr.open_zarr(field, consolidated=False) as opened:
         dataset = opened.load()

@@ -115,6 +115,7 @@ def test_jobs_without_the_key_keep_their_names(tmp_path):
     assert asked == {**plain, "std_samples": 100}
 
 
+@pytest.mark.exhaustive
 def test_threads_and_cells_and_folds(tmp_path, sampled):
     """The same bits on threads; means over cells; a map beside a cross-validation."""
     threads = run(the_job(tmp_path / "a", map_table={"std_samples": 400}, scheduler="local")).path

@@ -83,7 +83,11 @@ def published(outcome, group):
 
 @pytest.mark.parametrize(
     "solver",
-    [None, {"name": "cholesky"}, {"name": "conjugate-gradient", "iterations": 5}],
+    [
+        None,
+        pytest.param({"name": "cholesky"}, marks=pytest.mark.exhaustive),
+        pytest.param({"name": "conjugate-gradient", "iterations": 5}, marks=pytest.mark.exhaustive),
+    ],
     ids=["sweeps", "cholesky", "conjugate gradients"],
 )
 def test_a_job_gives_what_condition_gives(job, tmp_path, static, solver):

@@ -135,10 +135,11 @@ def assert_same_bits(one, other):
             {"recalibration": "local-scale"},
             None,
         ),
-        (
+        pytest.param(
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
             {"recalibration": "local-scale", "estimate": "ordinary"},
             None,
+            marks=pytest.mark.exhaustive,
         ),
         (
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
@@ -150,7 +151,12 @@ def assert_same_bits(one, other):
             {"solver": {"name": "rings"}, "mean": "constant", "recalibration": "local-scale"},
             None,
         ),
-        ({"train": WHOLE, "test": BLOCKS}, {"solver": {"name": "rings"}}, None),
+        pytest.param(
+            {"train": WHOLE, "test": BLOCKS},
+            {"solver": {"name": "rings"}},
+            None,
+            marks=pytest.mark.exhaustive,
+        ),
         (
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
             {"recalibration": SHARP, "estimate": "ordinary"},
@@ -165,7 +171,7 @@ def assert_same_bits(one, other):
             {"solver": {"name": "block-gauss-seidel", "iterations": 1, "block_size": 100}},
             None,
         ),
-        (
+        pytest.param(
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
             {
                 "solver": {"name": "conjugate-gradient", "iterations": 3},
@@ -173,6 +179,7 @@ def assert_same_bits(one, other):
                 "recalibration": "conformal",
             },
             None,
+            marks=pytest.mark.exhaustive,
         ),
     ],
     ids=[

@@ -194,7 +194,11 @@ def test_intervals_hold_over_two_hundred_fields_and_do_not_without_the_errors_of
     assert ignored.mean() < LEVEL - 0.1, "intervals that ignore the errors of the run before are too narrow"
 
 
-@pytest.mark.parametrize("solver", [CHOLESKY, {**SWEEPS, "block_size": 25}], ids=["cholesky", "sweeps"])
+@pytest.mark.parametrize(
+    "solver",
+    [pytest.param(CHOLESKY, marks=pytest.mark.exhaustive), {**SWEEPS, "block_size": 25}],
+    ids=["cholesky", "sweeps"],
+)
 def test_threads_and_a_cluster_give_the_bits_of_the_series(solver, two_dask_workers):
     _, observed = fields(np.random.default_rng(2), 2)
     job = the_job(solver=solver)
@@ -257,26 +261,54 @@ def test_everything_that_a_job_predicts_counts_the_run_before(tables):
 # what is published, and what is refused
 
 
-@pytest.fixture
-def source(tmp_path):
-    """Make a source with the first days of one history."""
+def write_source(path, days):
+    """A source with the first days of one history, in place of any that is there."""
     _, observed = fields(np.random.default_rng(4), 5)
-
-    def write(days):
-        path = tmp_path / "field.zarr"
-        shutil.rmtree(path, ignore_errors=True)
-        return save(dataset(observed[:days], DAYS[:days]), path)
-
-    return write
+    shutil.rmtree(path, ignore_errors=True)
+    return save(dataset(observed[:days], DAYS[:days]), path)
 
 
-@pytest.fixture
-def job(tmp_path, source):
-    def make(days, *, times="2020-01", **tables):
-        observations = {"source": f"zarr:{source(days)}", "times": times}
-        return the_job(**{"observations": observations, "output": {"root": tmp_path / "out"}, **tables})
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """A source of five days, and of it what jobs of the first day, and of the first two, have published."""
+    folder = tmp_path_factory.mktemp("history")
+    source = write_source(folder / "field.zarr", 5)
+    run(days_of(source, folder / "one")(1))
+    shutil.copytree(folder / "one", folder / "two", symlinks=True)
+    run(days_of(source, folder / "two")(2))
+    return folder
+
+
+def days_of(source, root):
+    """A function that makes a job of one day, or of whichever times."""
+
+    def make(day, *, times=None, **tables):
+        observations = {"source": f"zarr:{source}", "times": [DAYS[day - 1]] if times is None else times}
+        return the_job(**{"observations": observations, "output": {"root": root}, **tables})
 
     return make
+
+
+@pytest.fixture
+def job(history, tmp_path):
+    """Jobs of days of the history into a folder in which nothing is."""
+    return days_of(history / "field.zarr", tmp_path / "out")
+
+
+@pytest.fixture
+def after_first(history, tmp_path):
+    """Jobs where the first day is published, and its run."""
+    shutil.copytree(history / "one", tmp_path / "out", symlinks=True)
+    (path,) = (tmp_path / "out" / "runs").glob("*.zarr")
+    return days_of(history / "field.zarr", tmp_path / "out"), path
+
+
+@pytest.fixture
+def after_second(history, tmp_path):
+    """Jobs where two days are published, and their runs."""
+    shutil.copytree(history / "two", tmp_path / "out", symlinks=True)
+    runs = runs_by_day(tmp_path / "out")
+    return days_of(history / "field.zarr", tmp_path / "out"), runs[DAYS[0]], runs[DAYS[1]]
 
 
 def said(path):
@@ -290,8 +322,9 @@ def runs_by_day(root):
     return {str(read_group(path, "map")["time"].values[0])[:10]: path for path in paths}
 
 
-def test_days_are_a_chain_in_order_and_a_day_that_changes_changes_those_after_it(tmp_path, job):
-    the_same = job(2)
+def test_days_are_a_chain_in_order_and_a_day_that_changes_changes_those_after_it(tmp_path):
+    source = write_source(tmp_path / "field.zarr", 2)
+    the_same = days_of(source, tmp_path / "out")(2, times="2020-01")
     assert [day.version for day in daily(the_same)] == [1, 2]
     runs = runs_by_day(tmp_path / "out")
     first, second = (runs[day] for day in DAYS[:2])
@@ -316,22 +349,22 @@ def test_days_are_a_chain_in_order_and_a_day_that_changes_changes_those_after_it
 
 def test_the_run_before_is_of_the_latest_earlier_time_however_long_ago(job):
     events = []
-    later = run(job(3, times=[DAYS[2]]), observe=events.append)
+    later = run(job(3), observe=events.append)
     assert any(event.text.startswith("no run before this time: the first one") for event in events)
-    first = run(job(3, times=[DAYS[1]]))
+    first = run(job(2))
     assert said(later.path)["run"] is None
     assert said(first.path)["run"] is None
-    last = said(run(job(5, times=[DAYS[4]])).path)
+    last = said(run(job(5)).path)
     assert (last["run"], last["time"], last["hours"]) == (later.path.stem, f"{DAYS[2]}T00:00", 48.0)
     assert last["persistence"] == pytest.approx(PERSISTENCE**2)
-    assert run(job(3, times=[DAYS[1]])).already_done
+    assert run(job(2)).already_done
 
 
 @pytest.mark.exhaustive
 def test_a_run_without_errors_of_its_map_is_passed_over(job):
     plain = {**NUMBERS, "mean": "quadratic-latitude"}
-    other = run(job(2, times=[DAYS[0]], prior=plain))
-    outcome = run(job(2, times=[DAYS[1]]))
+    other = run(job(1, prior=plain))
+    outcome = run(job(2))
     assert said(outcome.path)["run"] is None
     assert "previous" not in read_group(other.path).attrs
     assert not (other.path / "error_draws").exists()
@@ -344,29 +377,29 @@ def refusal(make):
 
 
 @pytest.mark.exhaustive
-def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(job):
+def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(after_first):
     """The same as with a mean by latitude alone: the run before has no part in them."""
-    run(job(1))  # with numbers that are given
-    asked = job(2, times=[DAYS[1]], prior={"mean": "previous", "persistence": 0.25})
-    plain = job(2, times=[DAYS[1]], prior={"mean": "quadratic-latitude"})
+    job, _ = after_first  # with numbers that are given
+    asked = job(2, prior={"mean": "previous", "persistence": 0.25})
+    plain = job(2, prior={"mean": "quadratic-latitude"})
     found = fit(asked)
     assert found.result.prior.kernel == fit(plain).result.prior.kernel
     table = tomllib.loads(prior_table(asked, found))["prior"]
-    again = job(2, times=[DAYS[1]], prior=table)
+    again = job(2, prior=table)
     assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
 
 
-def test_a_damaged_run_before_is_named_and_done_again_by_its_job(job):
-    path = run(job(1)).path
+def test_a_damaged_run_before_is_named_and_done_again_by_its_job(after_first):
+    job, path = after_first
     chunk = next(file for file in (path / "error_draws/error_draw/c").rglob("*") if file.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-9] + b"123456789")
-    assert "error_draws/error_draw" in refusal(lambda: run(job(2, times=[DAYS[1]])))
-    assert not run(job(2, times=[DAYS[0]])).already_done
-    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == path.stem
+    assert "error_draws/error_draw" in refusal(lambda: run(job(2)))
+    assert not run(job(1)).already_done
+    assert said(run(job(2)).path)["run"] == path.stem
 
 
 def test_several_times_in_one_run_are_refused(job):
-    text = refusal(lambda: run(job(2)))
+    text = refusal(lambda: run(job(2, times=DAYS[:2])))
     assert "2 times in one run" in text
     assert "pipelines.daily" in text
 
@@ -379,11 +412,11 @@ def test_fields_of_the_prior_are_refused(job):
 def test_points_outside_the_map_of_the_run_before_are_refused(job):
     """Its area holds the points of its own day; a day with others is refused before the solve."""
     few = {"train": random_points(8), "test": random_points(3, seed=1), "map": map_grid(STEP)}
-    small = job(2, times=[DAYS[0]], design=few)
+    small = job(1, design=few)
     part = small.observations.model_copy(update={"area": (75.0, 0.0, 15.0, 90.0)})
     small = small.model_copy(update={"observations": part})
     run(small)
-    text = refusal(lambda: run(job(2, times=[DAYS[1]])))
+    text = refusal(lambda: run(job(2)))
     assert "does not hold" in text
     assert "[design] map" in text
 
@@ -396,28 +429,35 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("changed", OTHERS)
-def test_a_run_before_of_another_job_is_refused_and_beside_one_of_this_job_passed_over(changed, job):
+def test_a_run_before_of_another_job_is_refused(changed, after_first):
     tables, expected = OTHERS[changed]
-    first = run(job(1)).path
-    text = refusal(lambda: run(job(2, times=[DAYS[1]], **tables)))
+    job, first = after_first
+    text = refusal(lambda: run(job(2, **tables)))
     assert f"the run before, {first.stem}, is of another job: its " in text
     assert expected in text
     assert "[output] root of its own" in text
-    other = run(job(2, times=[DAYS[1]], **tables, output={"root": first.parents[2] / "other"})).path
+
+
+@pytest.mark.exhaustive
+def test_a_run_of_another_job_is_passed_over_beside_one_of_this_job(after_first):
+    job, first = after_first
+    tables, _ = OTHERS["kernel"]
+    other = run(job(2, **tables, output={"root": first.parents[2] / "other"})).path
     for path in (other, manifest.manifest_path(other)):
         path.rename(first.parent / path.name)  # as if both jobs had begun there
-    assert said(run(job(3, times=[DAYS[2]])).path)["run"] == first.stem
+    assert said(run(job(3)).path)["run"] == first.stem
 
 
-def test_the_run_before_may_have_had_other_numbers_of_the_prior(job):
-    first = run(job(1))
-    outcome = run(job(2, times=[DAYS[1]], prior={**PRIOR, "variance": 50.0, "persistence": 0.5}))
-    assert said(outcome.path)["run"] == first.path.stem
+@pytest.mark.exhaustive
+def test_the_run_before_may_have_had_other_numbers_of_the_prior(after_first):
+    job, first = after_first
+    outcome = run(job(2, prior={**PRIOR, "variance": 50.0, "persistence": 0.5}))
+    assert said(outcome.path)["run"] == first.stem
 
 
-def test_a_run_before_in_another_unit_or_of_another_level_is_refused(job):
-    run(job(1))
-    other = job(2, times=[DAYS[1]])
+def test_a_run_before_in_another_unit_or_of_another_level_is_refused(after_first):
+    job, _ = after_first
+    other = job(2)
     task = prepare(other, ingest(other, report=print))
     high = other.model_copy(update={"observations": other.observations.model_copy(update={"level": 500.0})})
     celsius = replace(task.points.variable, units="degC")
@@ -434,48 +474,51 @@ def spoiled(path):
     path.write_text(path.read_text().replace('"', "'") if path.suffix == ".json" else "")
 
 
-@pytest.mark.parametrize("place", ["zarr.json", "../KEY.sha256"])
-def test_damaged_metadata_of_a_run_are_named_and_its_own_job_replaces_it(place, job):
-    first = run(job(1)).path
+@pytest.mark.parametrize("place", ["zarr.json", pytest.param("../KEY.sha256", marks=pytest.mark.exhaustive)])
+def test_damaged_metadata_of_a_run_are_named_and_its_own_job_replaces_it(place, after_first):
+    job, first = after_first
     place = first / place if place == "zarr.json" else manifest.manifest_path(first)
     spoiled(place)
-    assert str(place) in refusal(lambda: run(job(2, times=[DAYS[1]])))
+    assert str(place) in refusal(lambda: run(job(2)))
     assert not run(job(1)).already_done
-    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == first.stem
+    assert said(run(job(2)).path)["run"] == first.stem
 
 
-def test_a_run_that_does_not_say_its_time_at_all_is_named_by_every_job(job):
-    first = run(job(1)).path
+def test_a_run_that_does_not_say_its_time_at_all_is_named_by_every_job(after_first):
+    job, first = after_first
     for place in ("zarr.json", "error_draws/time/zarr.json"):
         spoiled(first / place)
     assert f"{first / 'zarr.json'} is damaged" in refusal(lambda: run(job(1)))
 
 
-def test_a_damaged_run_is_not_passed_over_for_an_older_one(job):
+@pytest.mark.exhaustive
+def test_a_damaged_run_is_not_passed_over_for_an_older_one(after_first):
     """Its attributes, too, are checked: what job it is of is one of them."""
-    runs = [run(job(1, times=[DAYS[0]], prior={**PRIOR, "variance": each})).path for each in (60.0, 50.0)]
+    job, first = after_first
+    runs = [first, run(job(1, prior={**PRIOR, "variance": 50.0})).path]
     last = max(runs, key=lambda path: (read_group(path).attrs["date_created"], path.stem))
     for place in (last / "zarr.json", last / "error_draws" / "zarr.json"):
         kept = place.read_text()
         place.write_text(kept.replace("cholesky", "cholesk}"))
         assert place.read_text() != kept
-        assert f"{place} is damaged" in refusal(lambda: run(job(2, times=[DAYS[1]])))
+        assert f"{place} is damaged" in refusal(lambda: run(job(2)))
         place.write_text(kept)
-    assert said(run(job(2, times=[DAYS[1]])).path)["run"] == last.stem
+    assert said(run(job(2)).path)["run"] == last.stem
 
 
-def test_a_damaged_run_has_no_part_where_a_later_one_is_the_run_before(job):
-    first, later = run(job(1)).path, run(job(2, times=[DAYS[1]])).path
+def test_a_damaged_run_has_no_part_where_a_later_one_is_the_run_before(after_second):
+    job, first, later = after_second
     spoiled(first / "zarr.json")
-    assert said(run(job(3, times=[DAYS[2]])).path)["run"] == later.stem
+    assert said(run(job(3)).path)["run"] == later.stem
 
 
 def test_a_run_of_another_kind_has_no_part_however_damaged(job):
     plain = run(job(1, prior={**NUMBERS, "mean": "quadratic-latitude"})).path
     spoiled(manifest.manifest_path(plain))
-    assert said(run(job(2, times=[DAYS[1]])).path)["run"] is None
+    assert said(run(job(2)).path)["run"] is None
 
 
+@pytest.mark.exhaustive
 def test_a_time_between_two_seconds_is_not_before_itself(tmp_path, job):
     moment = "2020-01-01T12:00:00.500"
     _, observed = fields(np.random.default_rng(6), 1)
@@ -485,10 +528,13 @@ def test_a_time_between_two_seconds_is_not_before_itself(tmp_path, job):
     assert run(asked).already_done
 
 
-def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_where_that_was_removed(job):
-    first, second = run(job(1)).path, run(job(3, times=[DAYS[2]])).path
+def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_where_that_was_removed(
+    after_first,
+):
+    job, first = after_first
+    second = run(job(3)).path
     root = first.parents[1]
-    between = run(job(3, times=[DAYS[1]])).path  # of an earlier time, and made later
+    between = run(job(2)).path  # of an earlier time, and made later
 
     def verified():
         return CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
@@ -511,11 +557,13 @@ def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_whe
     )
 
 
-def test_a_run_whose_source_is_gone_is_not_solved_again(tmp_path, job):
-    path = run(job(1)).path
+def test_a_run_whose_source_is_gone_is_not_solved_again(history, after_first):
+    _, path = after_first
     shutil.rmtree(path.parents[1] / "observations")
-    shutil.rmtree(tmp_path / "field.zarr")
+    source = history / "field.zarr"
+    source.rename(history / "gone.zarr")
     result = CliRunner().invoke(app, ["verify", str(path.parents[1]), "--solve", "3"])
+    (history / "gone.zarr").rename(source)
     assert result.exit_code == 2
     assert f"{path} is not solved again: " in result.stdout
 
@@ -538,15 +586,14 @@ def test_blank_cells_of_the_map_are_refused():
 def test_a_plan_counts_the_draws_of_errors(job):
     """Of the second day 101 columns are solved for, and of all days 100 draws are kept."""
     plain = {**NUMBERS, "mean": "quadratic-latitude"}
-    today = {"times": [DAYS[0]]}
-    without = plan_job(job(1, **today, prior=plain))
-    with_it = plan_job(job(1, **today))
+    without = plan_job(job(1, prior=plain))
+    with_it = plan_job(job(1))
     assert (with_it.solves, with_it.plan.fields, without.plan.fields) == (1, 1 + DRAWS, 1)
     cells = with_it.size.mapped
     assert with_it.disk_need(60.0).run_bytes - without.disk_need(60.0).run_bytes == 4 * DRAWS * cells
     assert any(line.startswith("100 draws of the error of the map") for line in with_it.lines())
     solver = {"name": "block-gauss-seidel", "iterations": 5}
-    sweeps = plan_job(job(1, **today, solver=solver))
+    sweeps = plan_job(job(1, solver=solver))
     assert sweeps.plan.checkpoint_bytes > 0
     assert sweeps.disk_need(0.0).checkpoint_bytes == 3 * sweeps.plan.checkpoint_bytes, "two and the next one"
     assert "2 times in one run" in refusal(lambda: plan_job(job(2, times=DAYS[:2])))

@@ -122,7 +122,9 @@ def test_export_report_and_terminal(published, tmp_path):
     page = write_report(path, tmp_path).read_text()
     assert "<h2>Regions</h2>" in page
     assert "Regions over time" in page
-    assert f"{float(found.t2m_mean[0, 0]):.1f}" in page
+    low, high = (f"{float(bound(found.t2m_mean[:, 0])):.2f}" for bound in (np.min, np.max))
+    assert f"{found.region.values[0]} between {low}" in page
+    assert f"and {high}" in page
     assert (tmp_path / "regions.png").exists()
     job = tmp_path / "job.toml"
     job.write_text(str(read_group(path).attrs["job"]))

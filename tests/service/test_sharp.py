@@ -168,7 +168,7 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
 
 @pytest.mark.parametrize(
     "solver",
-    [BLOCKS, {"name": "conjugate-gradient", "iterations": 6}],
+    [pytest.param(BLOCKS, marks=pytest.mark.exhaustive), {"name": "conjugate-gradient", "iterations": 6}],
     ids=["one matrix for all times", "a solve for each time"],
 )
 def test_every_solver_has_variances_of_its_own_for_stretched_kernels(stores, tmp_path, solver):

@@ -108,7 +108,7 @@ def dense(X, y, noise, X_new, latitude, *, estimate):
     )
 
 
-@pytest.mark.parametrize("estimate", ["generalised", "ordinary"])
+@pytest.mark.parametrize("estimate", ["generalised", pytest.param("ordinary", marks=pytest.mark.exhaustive)])
 def test_folds_map_and_places_are_those_of_dense_formulas(stations, estimate):
     outcome = run(job(stations, prior={**NUMBERS, "mean_estimate": estimate}))
     said = json.loads(read(outcome.path, None).attrs["prior"])
@@ -262,7 +262,11 @@ def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(
     ("design", "said"),
     [
         ({}, "5 such solves, one for each fold and one with all points: about 2.0 h in all"),
-        ({"map": None, "targets": None}, "4 such solves, one for each fold: about 1.6 h in all"),
+        pytest.param(
+            {"map": None, "targets": None},
+            "4 such solves, one for each fold: about 1.6 h in all",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
@@ -275,6 +279,7 @@ def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
     assert json.loads(read(outcome.path, None).attrs["plan"])[-1] == said.partition(":")[0]
 
 
+@pytest.mark.exhaustive
 def test_numbers_are_fitted_beside_the_known_noise(stations):
     parsed = job(stations, prior={"mean": "constant"})
     outcome = run(parsed)
@@ -447,6 +452,7 @@ def test_targets_must_be_a_table():
         parse_job(job_text(design=design))
 
 
+@pytest.mark.exhaustive
 def test_the_job_of_the_documentation_runs(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "stations.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]

@@ -71,6 +71,7 @@ def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, m
     )
 
 
+@pytest.mark.exhaustive
 def test_a_job_of_several_solves_goes_on_within_the_second(tmp_path, monkeypatch):
     """The first fold is done, and is not done again; the second goes on after its second iteration."""
     read, swept = TileSystem.read, []

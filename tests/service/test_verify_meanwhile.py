@@ -71,7 +71,7 @@ STEPS = [
 ]
 
 
-QUICK = [("read_group", False), ("of_run", True)]
+QUICK = [("of_run", True)]
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def _orders(first, race):
 EXHAUSTIVE = pytest.mark.exhaustive
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("first", "conditional", "key", "damaged"),
     [

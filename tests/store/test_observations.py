@@ -72,7 +72,7 @@ def test_a_time_that_is_there_already_is_skipped_and_others_are_inserted(store):
     xr.testing.assert_equal(open_observations(store), field([0, 2, 3, 5]))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=4))
 def test_the_order_of_appends_does_not_matter(tmp_path_factory, parts):
     store = tmp_path_factory.mktemp("order") / "observations.zarr"

@@ -185,9 +185,10 @@ def test_every_flipped_bit_is_found(root):
     verify(run)
 
 
-def test_every_truncation_and_deletion_is_found(root):
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_every_truncation_and_deletion_is_found(root, step):
     run = current_run(root)
-    for path in _files(run):
+    for path in list(_files(run))[::step]:
         good = path.read_bytes()
         named = ".*" if path.suffix == ".sha256" else re.escape(str(path))
         for length in {0, 1, len(good) // 2, len(good) - 1}:

@@ -213,6 +213,7 @@ def test_a_kill_before_each_file_operation_leaves_the_old_run_or_the_new_one(tmp
         assert list((root / ".staging").iterdir()) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("every", [1_000, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.exhaustive])])
 def test_a_kill_while_a_damaged_current_run_is_replaced_never_leaves_it_missing(tmp_path, every):
     """Before each rename; the long run, before every file operation."""

@@ -121,7 +121,7 @@ def folder(tmp_path, monkeypatch):
         ("zarr:there.zarr", "cut"),
         ("zarr:there.zarr", "gone"),
         ("zarr:there.zarr", "metadata"),
-        ("file:there.nc", "metadata"),
+        pytest.param("file:there.nc", "metadata", marks=pytest.mark.exhaustive),
         pytest.param("synthetic", "cut", marks=pytest.mark.exhaustive),
         pytest.param("file:there.nc", "cut", marks=pytest.mark.exhaustive),
     ],

@@ -144,6 +144,7 @@ def test_a_scenario_that_fails_or_leaves_processes_does_not_hold(tmp_path, monke
     assert "RuntimeError: no cluster" in table([row])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("code", "seconds", "text"),
     [
@@ -170,6 +171,7 @@ def test_names_and_scales_that_make_no_sense_are_refused(capsys):
     assert "cagp-dist" in machine()
 
 
+@pytest.mark.exhaustive
 def test_the_command_does_scenarios_writes_the_table_and_says_whether_all_held(tmp_path, monkeypatch, capsys):
     output = tmp_path / "out" / "torture.md"
     given = ["job-files", "--scale", "0.002", "--output", str(output)]
