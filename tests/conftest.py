@@ -36,12 +36,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 _OF_THE_CLUSTER = {"two_dask_workers", "cluster_of"}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """For ``--dist loadgroup``: a file is done by one process, and what needs the cluster by one of them."""
-    for item in items:
-        needs = _OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) or "dask" in item.name
-        item.add_marker(pytest.mark.xdist_group("cluster" if needs else str(item.path.relative_to(TESTS))))
+    needs = _OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) or "dask" in item.name
+    item.add_marker(pytest.mark.xdist_group("cluster" if needs else str(item.path.relative_to(TESTS))))
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ By hand, in the root of the repository, as often as tests are thinned or rewritt
 
 A mistake is a comparison turned round, ``+`` for ``-`` or ``*`` for ``/`` and the reverse, an integer raised
 by one, or a ``not`` left out. Which ones are made follows from the seed. Each is put into a copy of the
-package, where the tests of `TESTS` that cover its module run until the first failure; a mutant that no test
-fails on has survived. Several folders of tests are compared on the same mutants: the exit code is 1 if a
+package, where the quick tests of `TESTS` that cover its module run until the first failure; a mutant that no
+test fails on has survived. Several folders of tests are compared on the same mutants: the exit code is 1 if a
 later folder lets one live that the first one kills. Mutants that change nothing (the width of a strip, a
 bound that is never met) survive any test.
 """
@@ -48,6 +48,15 @@ TESTS = {
     "cagp_dist/calibration/strong.py": ("calibration/test_laboratory.py",),
     "cagp_dist/store/manifest.py": ("store/test_publish.py", "store/test_publish_trouble.py"),
     "cagp_dist/store/plain.py": ("era5/test_hostile_stores.py",),
+    "cagp_dist/store/schema.py": ("store/test_schema.py", "store/test_publish.py"),
+    "cagp_dist/store/prune.py": ("store/test_prune.py",),
+    "cagp_dist/store/series.py": ("service/test_daily.py",),
+    "cagp_dist/era5/canonical.py": ("era5/test_canonical.py", "era5/test_damage.py"),
+    "cagp_dist/service/draws.py": ("service/test_design.py",),
+    "cagp_dist/service/fit.py": ("service/test_fit.py",),
+    "cagp_dist/service/grids.py": ("service/test_places.py",),
+    "cagp_dist/service/previous.py": ("service/test_previous.py",),
+    "cagp_dist/service/disk.py": ("service/test_disk.py",),
     "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py",),
     "cagp_dist/likelihood/exact.py": ("likelihood/test_exact.py", "likelihood/test_anisotropic.py"),
     "cagp_dist/likelihood/profile.py": ("likelihood/test_fit.py", "likelihood/test_sums.py"),
@@ -150,7 +159,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         copies = [Path(scratch) / str(number) for number in range(len(options.tests))]
         for folder, tests in zip(copies, options.tests, strict=True):
-            for name in ("cagp_dist", "pipelines"):
+            for name in ("cagp_dist", "pipelines", "deploy"):
                 shutil.copytree(ROOT / name, folder / name)
             shutil.copytree(tests, folder / "tests")
             shutil.copy(ROOT / "pyproject.toml", folder)

@@ -135,7 +135,10 @@ def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
 
 @pytest.mark.parametrize(
     ("solver", "code", "status"),
-    [("cholesky", 0, "consistent"), ('conjugate-gradient"\niterations = "5', 4, "too-wide")],
+    [
+        pytest.param("cholesky", 0, "consistent", marks=pytest.mark.exhaustive),
+        ('conjugate-gradient"\niterations = "5', 4, "too-wide"),
+    ],
 )
 def test_calibrate_publishes_what_simulations_find(job, tmp_path, capsys, caplog, solver, code, status):
     Path(job).write_text(text_of(tmp_path).replace('"cholesky"', f'"{solver}"').replace('"5"', "5"))
