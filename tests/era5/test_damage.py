@@ -46,8 +46,8 @@ def test_a_free_variable_may_have_peaks_but_not_the_number_of_a_flipped_exponent
     field = temperature("dust", units="kg m-3")
     field.dust[0, 10, 10] += 500.0
     canonical(field, variable="dust")
-    field.dust[0, 10, 10] = 1e30
-    with pytest.raises(DataError, match=r"the value 1e.30 .* stands out"):
+    field.dust[0, 10, 10] = 3e29
+    with pytest.raises(DataError, match=r"the value 3e.29 .* stands out"):
         canonical(field, variable="dust")
 
 
