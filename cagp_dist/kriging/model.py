@@ -728,7 +728,7 @@ def _why_uninformed(observed: Observations, learned: Learned, targets: Targets) 
     there = ~np.isnan(observed.values).all(axis=0)
     distances, _ = cKDTree(points_of(observed)[there]).query(targets.points)
     noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
-    if distances.min() < max(learned.lengthscales) and noise > spread:
+    if np.min(distances) < max(learned.lengthscales) and noise > spread:
         return (
             f"the noise is {noise:.3g}, {noise / spread:.3g} times the standard deviation of the field "
             f"({spread:.3g}), so that the observations say nearly nothing of it: check noise_std (a standard "
