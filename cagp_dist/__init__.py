@@ -8,6 +8,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from cagp_dist.accessors import register_accessor
+
 if TYPE_CHECKING:
     from cagp_dist.calibration.laboratory import Calibration, calibrate
     from cagp_dist.era5.covariates import covariate
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = version("cagp-dist")
+
+register_accessor()
 
 _HOME = {
     "area_weights": "geometry",

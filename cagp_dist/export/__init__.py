@@ -16,7 +16,6 @@ import xarray as xr
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export.files import refuse_existing
-from cagp_dist.export.geotiff import geotiff_variables, write_geotiff
 from cagp_dist.export.groups import (
     GRIDDED,
     PLACED,
@@ -30,6 +29,7 @@ from cagp_dist.export.groups import (
 from cagp_dist.export.netcdf import write_netcdf
 from cagp_dist.export.table import write_csv
 from cagp_dist.store.arrays import verify_chunks
+from cagp_dist.store.geotiff import geotiff_variables, write_geotiff
 from cagp_dist.text import alternatives, nearest
 
 __all__ = ["FORMATS", "export_run"]

@@ -1,7 +1,9 @@
-"""``dataset.cagp.plot()``: maps of a result with coastlines."""
+"""``dataset.cagp``: maps of a result with coastlines, and as GeoTIFF."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from cagp_dist.cartography.frame import Frame, frame_of
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal, horizontal
+from cagp_dist.store.geotiff import write_geotiff
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
@@ -37,9 +40,10 @@ class Axes2D:
     longitude_degrees: Array
 
 
-@xr.register_dataset_accessor("cagp")
 class Maps:
-    """Maps of the variables of a data set on latitudes and longitudes.
+    """Maps of the variables of a data set on latitudes and longitudes: ``dataset.cagp``.
+
+    It is there from the import of `cagp_dist` on, in whichever order that and xarray are imported.
 
     Examples
     --------
@@ -102,6 +106,53 @@ class Maps:
             wrapped = fill(heading, width=round(LETTERS_PER_INCH * width))
             _draw(figure, panel, frame, where, values, name=name, heading=wrapped)
         return figure
+
+    def to_geotiff(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
+        """Write one variable as GeoTIFF: north up, EPSG:4326, float32, a band for each time.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced whole.
+        variable : str
+            Which one.
+
+        Returns
+        -------
+        Path
+            The path.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such variable, or it is no map with axes of latitude and longitude, and of times
+            at most beside them.
+        ConfigurationError
+            If tifffile is not installed (extra ``geotiff``), the cells are not equal, or the disk refuses.
+        """
+        if variable not in self._dataset.data_vars:
+            there = ", ".join(map(repr, self._dataset.data_vars))
+            raise ArgumentError(f"there is no variable {variable!r} to write; the dataset has {there}.")
+        where, values = horizontal(self._dataset), self._dataset[variable]
+        others = [dim for dim in values.dims if str(dim) not in where.dims]
+        timed = [dim for dim in others if dim in values.coords and values[dim].dtype.kind == "M"]
+        if where.axes is None or len(where.dims) != 2 or others != timed or len(others) > 1:
+            raise ArgumentError(
+                f"{variable!r} has the dimensions {', '.join(map(str, values.dims))}; expected axes of "
+                "latitude and longitude, and times at most beside them. Choose of the others first, for "
+                "example dataset.isel(sample=0), or write NetCDF, dataset.to_netcdf(path)."
+            )
+        latitude, longitude = where.axes
+        rows, columns = where.latitude.dims[0], where.longitude.dims[0]
+        moments = {"time": values[timed[0]].values} if timed else {}
+        names = dict.fromkeys(timed, "time") | {rows: "latitude", columns: "longitude"}
+        grid = xr.Dataset(
+            {variable: (tuple(names[dim] for dim in values.dims), values.values, values.attrs)},
+            {"latitude": latitude, "longitude": longitude} | moments,
+            self._dataset.attrs,
+        )
+        grid = grid.sortby(["latitude", "longitude"])
+        return write_geotiff(grid, variable, Path(path))
 
 
 def _draw(

@@ -50,7 +50,7 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
     Parameters
     ----------
     group : Dataset
-        From `cagp_dist.export.groups.opened`.
+        Latitudes and longitudes ascending, and at most times beside them.
     name : str
         Of its variables.
     path : Path
