@@ -77,6 +77,17 @@ def alternatives(names: Iterable[str], *others: str) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def printable(text: str) -> str:
+    r"""Write control characters as escapes, so that a terminal does not obey them.
+
+    Examples
+    --------
+    >>> print(printable("Jena \x1b[2J"))
+    Jena \x1b[2J
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def nearest(word: str, valid: Iterable[str]) -> str | None:
     """Find the valid word that resembles ``word`` most, if one does.
 

@@ -8,8 +8,10 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.axis_units import in_degrees
 from cagp_dist.errors import DataError
 from cagp_dist.missing import Floats, Marks, observations
-from cagp_dist.tables.columns import EMPTY, NAME, Columns, plain, such, units_in
+from cagp_dist.tables.columns import Columns, such
 from cagp_dist.tables.contents import Names, Places
+from cagp_dist.tables.degrees import degrees_of
+from cagp_dist.tables.names import EMPTY, NAME, plain, units_in
 from cagp_dist.variables.units import difference_factor
 
 NAMES_PER_PLACE = 1.5
@@ -37,13 +39,13 @@ def places_of(
     """Read the places of some rows, with names of this column, or of a usual one that is not taken."""
     north, east = (
         in_degrees(
-            frame.numbers(name)[kept],
+            degrees_of(frame, name, kept, letters=letters),
             {"units": units_in(name)},
             what=f"column {name!r} of {frame.title}",
             longitude=name == longitude,
             column=True,
         )
-        for name in (latitude, longitude)
+        for name, letters in ((latitude, "NS"), (longitude, "EW"))
     )
     for name, axis, low, high in ((latitude, north, -90.0, 90.0), (longitude, east, -180.0, 360.0)):
         wrong = ~((axis >= low) & (axis <= high))  # of NaN, too

@@ -15,36 +15,19 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.tables.files import Frame, TableLike, frame_row, index_levels, read_file
-from cagp_dist.text import counted, nearest
+from cagp_dist.tables.names import DATE, EMPTY, NO_VALUE, VALUE, plain
+from cagp_dist.text import counted, nearest, printable
 
-LATITUDE = ("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat")
-LONGITUDE = (
-    *("longitude", "lon", "long", "lng", "lon_deg", "longitude_deg", "decimal_longitude"),
-    *("decimallongitude", "stn_lon"),
-)
-TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
-DATE = ("year", "month", "day", "hour", "minute")
-"""Columns that make a time together, the first of them at least."""
-NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
-VALUE = ("value", "values", "observation", "obs", "measurement", "data_value")
-NAME = (
-    *("name", "station_name", "station", "site_name", "site", "place", "city", "location"),
-    *("station_id", "stationid", "station_code", "stn_id", "stn", "wmo_id", "wmo", "id"),
-)
-"""Usual names of columns, in lower case and without units; of several that name places the first is taken."""
-
-NO_VALUE = re.compile(
-    r"(.*_)?(id|index|number|nr|code|flags?|attributes|quality|qc)|unnamed.*|name|station.*|wmo|country|"
-    r"site(_name)?|place|city|location|"
-    r"elev(ation)?|alt(itude)?|height|z|depth|x|y|year|month|day|hour|minute|second|source"
-)
-"""Names of columns that say where or when something was measured, or how well, but not what."""
+_DECIMAL_COMMA = re.compile(r"\d,\d")
+_NUMBER = re.compile(r"[-+]?\d*(?:[.,]\d+)?(?:[eE][-+]?\d+)?")
+_TENTHS = re.compile(r"[-+]\d{4},[0-9A-Z]")
+_WEATHER = re.compile(r"temp|^t(2m|_?max|_?min|avg|mean)?$|^ta[vs]|precip|rain|prcp|wind|humid|dew|slp")
 
 MOST_SHOWN, LONGEST_SHOWN = 20, 60
 """Columns that a message names, and letters of each."""
 
-EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "-")
-"""What stands in an empty cell, in lower case."""
+MOST_COMPARED = 1000
+"""Columns that a name is compared with, to find what was meant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +93,8 @@ class Columns:
             alike = [name for name in self.columns if plain(name) == plain(given)]
             if len(alike) == 1:
                 return alike[0]
-            near = nearest(given, self.columns)
-            hint = f' Did you mean "{near}"?' if near else ""
+            near = nearest(given, islice(self.columns, MOST_COMPARED))
+            hint = f' Did you mean "{printable(near)}"?' if near else ""
             raise ArgumentError(f"{self.title} has no column {given!r}; it has {self.listed}.{hint}")
         found = sorted(
             (name for name in self.columns if plain(name) in usual),
@@ -157,13 +140,47 @@ class Columns:
                 )
         return date
 
+    def with_commas_as_in(self, *names: str) -> "Columns":
+        """Take commas as those of decimals if degrees in these columns have such: 50,1182."""
+        found = any(
+            _DECIMAL_COMMA.search(str(cell)) is not None
+            for name in names
+            if self.columns[name].dtype.kind not in "biufmM"
+            for cell in self.columns[name].tolist()
+        )
+        return replace(self, decimal_comma=True) if found else self
+
+    def is_numeric(self, name: str) -> bool:
+        """Whether a column holds numbers, also as texts with decimal commas."""
+        column = self.columns[name]
+        if column.dtype.kind in "biumfM":
+            return column.dtype.kind in "fiu"
+        cells = [str(cell).strip() for cell in column.tolist()]
+        cells = [cell for cell in cells if cell.lower() not in EMPTY]
+        return self.decimal_comma and bool(cells) and all(map(_NUMBER.fullmatch, cells))
+
     def numbers(self, name: str) -> Array:
-        """Give a column as float64; NaN where a cell is empty."""
+        """Give a column as float64; NaN where a cell is empty.
+
+        Temperatures of NOAA's Integrated Surface Database, "+0053,1", are tenths of a degree and a mark of
+        quality: those that are missing, 9999, or erroneous, marked 3 or 7, are NaN.
+        """
         column = self.columns[name]
         if np.ma.isMaskedArray(column):
             column = np.ma.filled(column.astype(np.float64), np.nan)
         if column.dtype.kind in "fiub":
             return column.astype(np.float64)
+        texts = [str(cell).strip() for cell in column.tolist()]
+        if texts and texts[0][1:2] == "0" and all(map(_TENTHS.fullmatch, texts)):
+            return np.array([_tenths(text) for text in texts])
+        if self.decimal_comma and any("," in text for text in texts):
+            point = next((row for row, text in enumerate(texts) if "." in text), None)
+            if point is not None:
+                raise DataError(
+                    f"column {name!r} of {self.title} holds {shown(texts[point])} in {self.where(point)}, "
+                    "and other cells have decimal commas; expected one way to write decimals, and no mark of "
+                    "thousands."
+                )
         out = np.empty(column.size)
         for row, cell in enumerate(column):
             out[row] = self._number(cell, name, row)
@@ -177,40 +194,36 @@ class Columns:
             return float(text.replace(",", ".") if self.decimal_comma else text)
         except ValueError as error:
             raise DataError(
-                f"column {name!r} of {self.title} holds {text!r} in {self.where(row)}; expected a number, or "
-                "an empty cell where there is none."
+                f"column {name!r} of {self.title} holds {shown(text)} in {self.where(row)}; expected a "
+                "number, or an empty cell where there is none."
             ) from error
 
 
 def value_column(frame: Columns, used: set[str]) -> str:
     """Find the column that holds the values, if that can be told."""
     others = [name for name in frame.columns if name not in used and not NO_VALUE.fullmatch(plain(name))]
-    numeric = [name for name in others if frame.columns[name].dtype.kind in "fiu"]
+    numeric = [name for name in others if frame.is_numeric(name)]
     usual = [name for name in others if plain(name) in VALUE]
     for found in (usual, numeric, others):
         if len(found) == 1:
             return found[0]
     reason = "several columns that may be the value" if numeric else "no column for the value"
+    likely = min(numeric, key=lambda name: not _WEATHER.search(plain(name)), default="COLUMN")
     raise ArgumentError(
         f"{frame.title} has {reason}; it has {frame.listed}. Say which one is meant: "
-        f'value="{numeric[0] if numeric else "COLUMN"}".'
+        f'value="{printable(likely)}".'
     )
 
 
-def plain(name: str) -> str:
-    """Spell a column's name in lower case, without units in brackets, with single underscores."""
-    return re.sub(r"[^a-z0-9]+", "_", bare(name).lower()).strip("_")
+def _tenths(text: str) -> float:
+    """Read "+0053,1"."""
+    number, quality = text.split(",")
+    return np.nan if number.endswith("9999") or quality in ("3", "7") else float(number) / 10.0
 
 
-def bare(name: str) -> str:
-    """Give the name of a column without units in brackets."""
-    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name).strip() or name
-
-
-def units_in(name: str) -> str:
-    """Give the units that stand in brackets behind the name of a column; empty if there are none."""
-    found = re.search(r"[\[(]([^\])]*)[\])]\s*$", name)
-    return found[1].strip() if found else ""
+def shown(text: str) -> str:
+    """Write a cell or a name for messages, shortened and without control characters."""
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
 
 
 def such(wrong: Mask) -> str:

@@ -1,26 +1,21 @@
 """Tables as they come: paths of files, whose layout is found out, data frames, mappings of columns."""
 
-import bz2
-import csv
-import gzip
 import lzma
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import zlib
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from io import StringIO
-from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.errors import DataError
-
-WHITESPACE = r"\s+"
+from cagp_dist.tables.layout import Layout, layout_of
+from cagp_dist.text import printable
 
 _FIELDS = (
     "A field in NetCDF, GRIB or Zarr is opened with xarray and passed as a dataset; a job reads it with "
@@ -39,31 +34,6 @@ class Frame(Protocol):
 
 
 TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Frame"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a text file is laid out: what stands between its columns, and what begins a comment."""
-
-    path: Path
-    separator: str
-    comment: str
-
-    def line(self, row: int) -> str:
-        """Say in which line a row stands, all lines counted from 1."""
-        number = 0
-
-        def lines() -> Iterator[str]:
-            nonlocal number
-            with _text(self.path) as stream:
-                for number, line in enumerate(stream, start=1):  # noqa: B007
-                    if line.strip() and not line.startswith(self.comment):
-                        yield line
-
-        between = " " if self.separator == WHITESPACE else self.separator
-        records = csv.reader(lines(), delimiter=between, skipinitialspace=True)
-        next(islice(records, row + 1, None), None)  # the first is the header
-        return f"line {number}"
 
 
 def frame_row(source: object, row: int) -> str:
@@ -92,10 +62,12 @@ def read_file(path: Path) -> tuple[Frame, Layout | None]:
         raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            frame: Frame = pd.read_parquet(path)
-            return frame, None
-        layout = _layout(path)
-        return _read_text(layout), layout
+            return pd.read_parquet(path), None
+        layout = layout_of(path)
+        frame = _read_text(layout)
+        return frame, layout
+    except DataError:
+        raise
     except ImportError as error:
         raise DataError(
             f"{path} is a Parquet file, and nothing is installed that reads it; run: {sys.executable} -m pip "
@@ -106,8 +78,12 @@ def read_file(path: Path) -> tuple[Frame, Layout | None]:
             f"{path} is not a text file in UTF-8 ({error.reason} at byte {error.start}); expected CSV or "
             f"Parquet. Save a table as UTF-8. {_FIELDS}"
         ) from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(
+            f"{path} is compressed, and damaged or incomplete: {error}. Fetch or compress it again."
+        ) from error
     except (OSError, ValueError) as error:  # of the parser, too
-        raise DataError(f"cannot read {path} as a table: {error}") from error
+        raise DataError(f"cannot read {path} as a table: {printable(str(error))}") from error
 
 
 def _read_text(layout: Layout) -> Frame:
@@ -122,13 +98,18 @@ def _read_text(layout: Layout) -> Frame:
 
     source: Path | StringIO = layout.path
     comment: str | None = layout.comment
-    with _text(layout.path) as lines:
+    with layout.open() as lines:
         within = any(layout.comment in line and not line.startswith(layout.comment) for line in lines)
-    if within:  # pandas would end lines there
-        with _text(layout.path) as lines:
-            source, comment = StringIO("".join(_without_comments(lines, layout))), None
-    read = partial(pd.read_csv, sep=layout.separator, comment=comment, skipinitialspace=True)
+    if within or not layout.is_plain:  # pandas would end lines there
+        kept = (line for _, line in layout.lines())
+        source, comment = StringIO("".join(_without_comments(kept, layout) if within else kept)), None
+    read = partial(
+        pd.read_csv, sep=layout.separator, comment=comment, skipinitialspace=True, encoding=layout.encoding
+    )
     frame = read(source)
+    if layout.units and len(layout.units) == len(frame.columns):
+        pairs = zip(frame.columns, layout.units, strict=True)
+        frame.columns = [f"{name} ({unit})" if unit else str(name) for name, unit in pairs]
     index = frame.index
     if index.equals(pd.RangeIndex(len(frame))):
         return cast("Frame", frame)
@@ -158,32 +139,7 @@ def _without_comments(lines: Iterable[str], layout: Layout) -> Iterator[str]:
         if mark and cells == 0:
             ends = before[-1].isspace() and layout.separator not in after
         else:
-            ends = bool(mark) and len(_cells(before, layout)) >= cells
+            ends = bool(mark) and len(layout.cells(before)) >= cells
         kept = f"{before}\n" if ends else line
-        cells = cells or len(_cells(kept, layout))
+        cells = cells or len(layout.cells(kept))
         yield kept
-
-
-def _cells(line: str, layout: Layout) -> list[str]:
-    text = line.strip()
-    return text.split(None if layout.separator == WHITESPACE else layout.separator) if text else []
-
-
-def _layout(path: Path) -> Layout:
-    """Find what stands between the columns of a text file, by its first line, and what begins a comment."""
-    header = comment = ""
-    with _text(path) as lines:
-        for line in lines:
-            header = str(line)
-            if header.strip() and header[0] not in "#%":
-                break
-            comment = header[:1].strip() or comment
-    marks = max((",", ";", "\t"), key=header.count)
-    return Layout(path, marks if marks in header else WHITESPACE, comment or "#")
-
-
-def _text(path: Path) -> AbstractContextManager[TextIO]:
-    """Open a text file that may be compressed."""
-    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    opened: AbstractContextManager[TextIO] = packed.get(path.suffix.lower(), open)(path, "rt")
-    return opened

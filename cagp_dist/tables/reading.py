@@ -8,18 +8,11 @@ import numpy as np
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.missing import Marks, observations
 from cagp_dist.tables.cells import check_finite, noise_of, places_of, static_of
-from cagp_dist.tables.columns import (
-    LATITUDE,
-    LONGITUDE,
-    NOISE_STD,
-    Columns,
-    bare,
-    units_in,
-    value_column,
-)
+from cagp_dist.tables.columns import Columns, value_column
 from cagp_dist.tables.contents import Places, Table
 from cagp_dist.tables.files import TableLike
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
+from cagp_dist.tables.names import LATITUDE, LONGITUDE, NOISE_STD, bare, units_in
 from cagp_dist.tables.repeats import check_repeats, chosen
 from cagp_dist.text import counted
 
@@ -44,11 +37,13 @@ def read_table(
     ----------
     source : path, pandas or polars data frame, or mapping of names to columns
         A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
-        compressed) or of a Parquet file. One row per measurement.
+        compressed; UTF-8, UTF-16 or Latin-1; units may stand in a line below the names) or of a Parquet file.
+        One row per measurement.
     value, latitude, longitude, time, name : str, optional
         Names of columns. By default the usual names are looked for, whatever their letter case; the value is
         the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
-        0..360 or -180..180. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
+        0..360 or -180..180, and degrees be written as 50.1182N,
+        50 07 05 N or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
         20170427 or 2017042712. A column of dates and one of times of day, or of hours, make a time together;
         where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
         and ``minute``, as many as there are. ``time="none"`` leaves times out: all rows are of one field.
@@ -94,6 +89,7 @@ def read_table(
     frame, said = chosen(Columns.open(source), where)
     latitude = str(frame.find("latitude", latitude, LATITUDE))
     longitude = str(frame.find("longitude", longitude, LONGITUDE))
+    frame = frame.with_commas_as_in(latitude, longitude)
     name = None if name is None else frame.find("name", name, ())
     noise: str | None = None
     if noise_std is None or isinstance(noise_std, str):

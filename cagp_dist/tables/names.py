@@ -1,0 +1,45 @@
+"""Usual names of the columns of a table, and how names are spelled."""
+
+import re
+
+LATITUDE = ("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat")
+LONGITUDE = (
+    *("longitude", "lon", "long", "lng", "lon_deg", "longitude_deg", "decimal_longitude"),
+    *("decimallongitude", "stn_lon"),
+)
+TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
+DATE = ("year", "month", "day", "hour", "minute")
+"""Columns that make a time together, the first of them at least."""
+NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
+VALUE = ("value", "values", "observation", "obs", "measurement", "data_value")
+NAME = (
+    *("name", "station_name", "station", "site_name", "site", "place", "city", "location"),
+    *("station_id", "stationid", "station_code", "stn_id", "stn", "wmo_id", "wmo", "id"),
+)
+"""Usual names of columns, in lower case and without units; of several that name places the first is taken."""
+
+NO_VALUE = re.compile(
+    r"(.*_)?(id|index|number|nr|code|flags?|attributes|quality|qc)|unnamed.*|name|station.*|wmo|country|"
+    r"site(_name)?|place|city|location|"
+    r".*elev.*|alt(itude)?(_.*)?|height|z|depth|x|y|year|month|day|hour|minute|second|source"
+)
+"""Names of columns that say where or when something was measured, or how well, but not what."""
+
+EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "-")
+"""What stands in an empty cell, in lower case."""
+
+
+def plain(name: str) -> str:
+    """Spell a column's name in lower case, without units in brackets, with single underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", bare(name).lower()).strip("_")
+
+
+def bare(name: str) -> str:
+    """Give the name of a column without units in brackets."""
+    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name).strip() or name
+
+
+def units_in(name: str) -> str:
+    """Give the units that stand in brackets behind the name of a column; empty if there are none."""
+    found = re.search(r"[\[(]([^\])]*)[\])]\s*$", name)
+    return found[1].strip() if found else ""
