@@ -42,9 +42,9 @@ def read_table(
     value, latitude, longitude, time, name : str, optional
         Names of columns. By default the usual names are looked for, whatever their letter case; the value is
         the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
-        0..360 or -180..180, and degrees be written as 50.1182N,
-        50 07 05 N or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as
-        20170427 or 2017042712. A column of dates and one of times of day, or of hours, make a time together;
+        0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N
+        or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as 20170427
+        or 2017042712. A column of dates and one of times of day, or of hours, make a time together;
         where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
         and ``minute``, as many as there are. ``time="none"`` leaves times out: all rows are of one field.
         Names of the places are by default taken from a column such as ``name`` or ``station``, if there is
