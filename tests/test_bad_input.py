@@ -254,8 +254,8 @@ def celsius(path: Path) -> None:
     field.to_netcdf(path, engine="scipy")
 
 
-def says_fahrenheit(path: Path) -> None:
-    temperature(units="degF").to_netcdf(path, engine="scipy")
+def says_rankine(path: Path) -> None:
+    temperature(units="degR").to_netcdf(path, engine="scipy")
 
 
 def all_nan(path: Path) -> None:
@@ -275,7 +275,7 @@ def other_variable(path: Path) -> None:
         (truncated, ("field.nc",)),
         (empty, ("field.nc", "empty")),
         (celsius, ("It looks like Celsius: add 273.15", "150..350 K")),
-        (says_fahrenheit, ("units 'degF'; expected kelvin or degrees Celsius",)),
+        (says_rankine, ("units 'degR'; expected kelvin, degrees Celsius or Fahrenheit",)),
         (all_nan, ("NaN everywhere",)),
         (other_variable, ("'t2m' is missing", "'tp'")),
     ],

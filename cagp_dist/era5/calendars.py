@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from cagp_dist.arrays import Indices, Times
+from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.errors import DataError
 
 SOURCE_CALENDAR = "source_calendar"
@@ -23,22 +23,24 @@ _LEAP = (31, 29, *_USUAL[2:])
 _MONTHS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("noleap", "365_day"), _USUAL),
     **dict.fromkeys(("all_leap", "366_day"), _LEAP),
-    "360_day": (30,) * 12,
+    **dict.fromkeys(("360_day", "360"), (30,) * 12),
 }
 """Days of the months of every year."""
 
 _MILLISECONDS = {"day": 86_400_000, "hour": 3_600_000, "minute": 60_000, "second": 1_000}
-_UNITS = re.compile(
-    r"(day|hour|minute|second|hr|min|sec|d|h|s)s? since (\d{1,4})-(\d{1,2})-(\d{1,2})"
-    r"(?:[T ]+(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2}(?:\.\d*)?))?)?\s*(?:Z|UTC|[+-]?0{1,2}(?::?00)?)?",
-    re.IGNORECASE,
+_SINCE = (
+    r"s? since (\d{1,4})-(\d{1,2})-(\d{1,2})"
+    r"(?:[T ]+(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2}(?:\.\d*)?))?)?\s*(?:Z|UTC|[+-]?0{1,2}(?::?00)?)?"
 )
+_UNITS = re.compile(rf"(day|hour|minute|second|hr|min|sec|d|h|s){_SINCE}", re.IGNORECASE)
+_MONTHLY = re.compile(rf"(month|mon|year|yr){_SINCE}", re.IGNORECASE)
 _SHORT = {"hr": "hour", "min": "minute", "sec": "second", "d": "day", "h": "hour", "s": "second"}
 
 
 def is_other(attributes: Mapping[str, object]) -> bool:
-    """Whether an array, by its attributes, holds times in a calendar that this module knows."""
-    return calendar_of(attributes) in _MONTHS and " since " in str(attributes.get("units", ""))
+    """Whether an array, by its attributes, holds times that only this module reads: calendars, months."""
+    units = str(attributes.get("units", "")).strip()
+    return (calendar_of(attributes) in _MONTHS and " since " in units) or bool(_MONTHLY.fullmatch(units))
 
 
 def calendar_of(attributes: Mapping[str, object]) -> str:
@@ -70,7 +72,8 @@ def decode(raw: xr.Dataset) -> xr.Dataset:
         if not is_other(variable.attrs):
             continue
         calendar, attributes = calendar_of(variable.attrs), dict(variable.attrs)
-        calendars[calendar] = None
+        if calendar in _MONTHS:
+            calendars[calendar] = None
         moments = standard_times(variable.values, str(attributes.pop("units")), calendar=calendar)
         times[str(name)] = xr.Variable(
             variable.dims, moments, {key: value for key, value in attributes.items() if key != "calendar"}
@@ -86,9 +89,11 @@ def standard_times(values: NDArray[np.generic], units: str, *, calendar: str) ->
     ----------
     values : array of numbers, any shape
     units : str
-        Such as ``"days since 1850-01-01"``.
+        Such as ``"days since 1850-01-01"``. Months and years are those of the calendar: half of one is the
+        middle between two dates.
     calendar : str
-        "noleap", "365_day", "all_leap", "366_day" or "360_day".
+        "noleap", "365_day", "all_leap", "366_day", "360_day" or "360"; of months and years also the standard
+        one.
 
     Returns
     -------
@@ -106,13 +111,16 @@ def standard_times(values: NDArray[np.generic], units: str, *, calendar: str) ->
     array(['2004-03-01T00:00:00.000', '2004-03-01T12:00:00.000'],
           dtype='datetime64[ms]')
     """
+    monthly = _MONTHLY.fullmatch(units.strip())
+    if monthly is not None:
+        return _by_months(np.asarray(values, dtype=np.float64), monthly, units, calendar)
     months = _MONTHS[calendar]
     starts, year = np.concatenate([[0], np.cumsum(months)]), sum(months)
     found = _UNITS.fullmatch(units.strip())
     if found is None or not 1 <= int(found[3]) <= 12:
         raise DataError(
-            f"the times have the units {units!r} in the calendar {calendar!r}; expected days, hours, minutes "
-            'or seconds since a date, such as "days since 1850-01-01".'
+            f"the times have the units {units!r} in the calendar {calendar!r}; expected months, days, hours, "
+            'minutes or seconds since a date, such as "days since 1850-01-01".'
         )
     step = found[1].lower()
     day = year * int(found[2]) + int(starts[int(found[3]) - 1]) + int(found[4]) - 1
@@ -125,6 +133,32 @@ def standard_times(values: NDArray[np.generic], units: str, *, calendar: str) ->
     month = np.asarray(np.searchsorted(starts, of_year, side="right")) - 1
     dates = _dates(years, month, of_year - starts[month], calendar=calendar)
     return np.where(known, dates + rest.astype("timedelta64[ms]"), np.datetime64("NaT", "ms"))
+
+
+def _by_months(counted: Array, since: re.Match[str], units: str, calendar: str) -> Times:
+    """Give times counted in months or years: so many after a date, and a part of the next one."""
+    step = 12 if since[1].lower().startswith("y") else 1
+    year, month, day = (int(since[part]) for part in (2, 3, 4))
+    if not 1 <= month <= 12 or not 1 <= day <= 28:
+        raise DataError(
+            f"the times have the units {units!r}; expected a date of which every month has the day, 1 to 28. "
+            "Count the times in days with xarray and write the file again."
+        )
+    if _MONTHS.get(calendar) == (30,) * 12:
+        days = f"days{units.strip()[since.end(1) :].removeprefix('s')}"
+        return standard_times(30.0 * step * counted, days, calendar=calendar)
+    known = np.isfinite(counted)
+    whole = np.floor(np.where(known, counted, 0.0))
+    first = 12 * (year - 1970) + month - 1 + step * whole.astype(np.int64)
+    start, end = (
+        (first + more).astype("datetime64[M]").astype("datetime64[D]").astype("datetime64[ms]")
+        for more in (0, step)
+    )
+    of_day = 3600 * int(since[5] or 0) + 60 * int(since[6] or 0) + float(since[7] or 0.0)
+    offset = (day - 1) * _MILLISECONDS["day"] + round(1000.0 * of_day)
+    part = np.rint((np.where(known, counted, 0.0) - whole) * (end - start).astype(np.float64))
+    moments = start + (part.astype(np.int64) + offset).astype("timedelta64[ms]")
+    return np.where(known, moments, np.datetime64("NaT", "ms"))
 
 
 def _dates(years: Indices, months: Indices, days: Indices, *, calendar: str) -> Times:

@@ -92,10 +92,10 @@ def described(
 ) -> tuple[Variable, tuple[float, float]]:
     """Variable of a field as a file has it, and what brings its values to the unit of the variable.
 
-    Temperatures in degrees Celsius become kelvin, pressures in hPa become Pa; a known quantity in a unit that
-    is neither its own nor one of these is refused. A field whose long name says that it is an anomaly is
-    taken as a free variable in the unit of the file: a difference of one degree is one kelvin, and nothing
-    is added to it.
+    Temperatures in degrees Celsius or Fahrenheit become kelvin, pressures in hPa or inHg become Pa, winds in
+    knots become m s-1, and so on; a known quantity in a unit that does not convert to its own is refused. A
+    field whose long name says that it is an anomaly is taken as a free variable in the unit of the file: a
+    difference of one degree is one kelvin, and nothing is added to it.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def described(
     found = replace(known, long_name=f"{known.long_name}{place}")
     scale = conversion(stated, known.file_units)
     if scale is None:
-        spoken = "kelvin or degrees Celsius" if known.is_temperature else known.file_units
+        spoken = "kelvin, degrees Celsius or Fahrenheit" if known.is_temperature else known.file_units
         raise DataError(
             f"the field has units {stated!r}; expected {spoken}. If the file states them wrongly, write "
             f'units = "{known.file_units}" in [observations]; else convert the values.'
@@ -173,6 +173,8 @@ def range_error(variable: Variable, low: float, high: float, units: str) -> Data
     guess = ""
     if variable.is_temperature and low > -100.0 and high < 70.0:
         guess = 'It looks like Celsius: add 273.15, or write units = "degC" in [observations]. '
+    elif variable.is_temperature and low > -130.0 and high < 140.0:
+        guess = 'It looks like Fahrenheit: write units = "degF" in [observations]. '
     elif variable.units == "Pa" and least <= 100.0 * low and 100.0 * high <= most:
         guess = 'It looks like hPa: write units = "hPa" in [observations]. '
     stated = f" (the file says {units!r})" if units and units != variable.file_units else ""

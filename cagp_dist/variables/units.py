@@ -3,18 +3,35 @@
 import math
 import re
 from collections.abc import Mapping
+from unicodedata import normalize
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-_CELSIUS = ("degc", "celsius", "c", "degree_c", "degrees_c", "deg_c", "degree_celsius", "degrees_celsius",
-            "degree c", "degrees c", "degree celsius", "degrees celsius", "deg c", "°c")  # fmt: skip
+_DEGREES = r"(deg(ree|rees)?|gr[ao]d[ios]*|degr[eé]s)?"
+_SCALES = (
+    (re.compile(rf"°?{_DEGREES}[ ._°]*(c|cel|celsius|centigrade)|摄氏度|攝氏度"), "celsius"),
+    (re.compile(rf"°?{_DEGREES}[ ._°]*(f|fahrenheits?)|华氏度|華氏度"), "fahrenheit"),
+    (re.compile(rf"{_DEGREES}[ ._]*(k|kelvins?)"), "k"),
+)
+"""Temperatures as people spell them, in lower case."""
+
+_LOOKALIKES = str.maketrans("º˚−∕·", "°°-/ ")
+"""Signs that keyboards have in place of those of units; others are told by `unicodedata`: ℃, K, ㎧, ⁻¹."""
+
 _SPELLINGS = {
-    **dict.fromkeys(("kelvin", "kelvins", "degk", "deg_k", "degree_k", "degrees_k", "degrees kelvin",
-                     "degrees_kelvin", "degree_kelvin"), "k"),
-    **dict.fromkeys(_CELSIUS, "celsius"),
     **dict.fromkeys(("pascal", "pascals"), "pa"),
     **dict.fromkeys(("mbar", "mb", "millibar", "millibars", "hectopascal", "hectopascals"), "hpa"),
-    **dict.fromkeys(("meters per second", "metres per second", "meter per second"), "m s-1"),
+    **dict.fromkeys(("meters per second", "metres per second", "meter per second", "m sec-1"), "m s-1"),
+    **dict.fromkeys(("knots", "kt", "kts", "kn", "nautical mile per hour", "nmi h-1"), "knot"),
+    **dict.fromkeys(("mi h-1", "mi hr-1", "mile hour-1", "mile per hour", "miles per hour"), "mph"),
+    **dict.fromkeys(("kmh", "kph", "kmph", "km hr-1", "kilometers per hour"), "km h-1"),
+    **dict.fromkeys(("ft sec-1", "fps", "feet per second"), "ft s-1"),
+    **dict.fromkeys(("in hg", "in_hg", "inch_hg", "inch hg", "inches hg", "inches of mercury"), "inhg"),
+    **dict.fromkeys(("mm hg", "mm_hg", "torr", "millimeters of mercury", "millimetres of mercury"), "mmhg"),
+    **dict.fromkeys(("atmosphere", "atmospheres"), "atm"),
+    **dict.fromkeys(("inch", "inches"), "in"),
+    **dict.fromkeys(("foot", "feet"), "ft"),
+    **dict.fromkeys(("gpdm", "decametre", "decameter"), "dam"),
     **dict.fromkeys(("metre", "metres", "meter", "meters", "m of water equivalent"), "m"),
     **dict.fromkeys(("gpm", "geopotential metre", "geopotential meter"), "m"),
     **dict.fromkeys(("millimetre", "millimetres", "millimeter", "millimeters", "kg m-2"), "mm"),
@@ -22,20 +39,31 @@ _SPELLINGS = {
     **dict.fromkeys(("mm s-1",), "kg m-2 s-1"),
     **dict.fromkeys(("mm day-1", "mm d-1", "kg m-2 d-1", "kg m-2 day-1"), "mm d-1"),
 }  # fmt: skip
-_CONVERSIONS: Mapping[tuple[str, str], tuple[float, float]] = {
-    ("celsius", "k"): (1.0, 273.15),
-    ("hpa", "pa"): (100.0, 0.0),
-    ("kpa", "pa"): (1000.0, 0.0),
-    ("MPa", "pa"): (1e6, 0.0),
-    ("mPa", "pa"): (1e-3, 0.0),
-    ("mm", "m"): (1e-3, 0.0),
-    ("cm", "m"): (1e-2, 0.0),
-    ("km", "m"): (1e3, 0.0),
-    ("km h-1", "m s-1"): (1.0 / 3.6, 0.0),
-    ("g kg-1", "kg kg-1"): (1e-3, 0.0),
-    ("mm d-1", "kg m-2 s-1"): (1.0 / 86400.0, 0.0),
+_BASES: Mapping[str, tuple[str, float, float]] = {
+    "celsius": ("k", 1.0, 273.15),
+    "fahrenheit": ("k", 5.0 / 9.0, 459.67 * 5.0 / 9.0),
+    "hpa": ("pa", 100.0, 0.0),
+    "kpa": ("pa", 1000.0, 0.0),
+    "MPa": ("pa", 1e6, 0.0),
+    "mPa": ("pa", 1e-3, 0.0),
+    "bar": ("pa", 1e5, 0.0),
+    "atm": ("pa", 101325.0, 0.0),
+    "inhg": ("pa", 3386.389, 0.0),
+    "mmhg": ("pa", 133.3224, 0.0),
+    "mm": ("m", 1e-3, 0.0),
+    "cm": ("m", 1e-2, 0.0),
+    "dam": ("m", 10.0, 0.0),
+    "km": ("m", 1e3, 0.0),
+    "in": ("m", 0.0254, 0.0),
+    "ft": ("m", 0.3048, 0.0),
+    "km h-1": ("m s-1", 1.0 / 3.6, 0.0),
+    "knot": ("m s-1", 1852.0 / 3600.0, 0.0),
+    "mph": ("m s-1", 0.44704, 0.0),
+    "ft s-1": ("m s-1", 0.3048, 0.0),
+    "g kg-1": ("kg kg-1", 1e-3, 0.0),
+    "mm d-1": ("kg m-2 s-1", 1.0 / 86400.0, 0.0),
 }
-"""From one unit to another: factor and offset."""
+"""Units by others that they convert to: factor and offset. Mercury is that at 0 degrees Celsius."""
 
 _CASED = re.compile(r"[mMpP](Pa|K|W|J|N|V|Hz|bar|eV|mol|m|g|s|l|L|t)|[mp]A|MA")
 """Symbols whose prefix is another one in the other case: mega and milli, peta and pico."""
@@ -44,8 +72,8 @@ _NAME = r"[A-Za-z%°µ_]+"
 _POWER = rf"{_NAME}(-?\d)?"
 _PURE = ("(0 - 1)", "(0-1)", "0-1", "~", "none", "proportion", "fraction", "dimensionless", "unitless",
          "numeric")  # fmt: skip
-_UDUNITS = {"celsius": "degC", "k": "K", "pa": "Pa", "hpa": "hPa", "m s-1": "m s-1", "%": "%",
-            **dict.fromkeys(_PURE, "1")}  # fmt: skip
+_UDUNITS = {"celsius": "degC", "fahrenheit": "degF", "k": "K", "pa": "Pa", "hpa": "hPa", "m s-1": "m s-1",
+            "%": "%", **dict.fromkeys(_PURE, "1")}  # fmt: skip
 """How UDUNITS writes what is spelled in many ways, by `plain_units`."""
 
 
@@ -58,9 +86,15 @@ def plain_units(units: str) -> str:
     --------
     >>> plain_units("HPA"), plain_units("MPa"), plain_units("mPa"), plain_units("MM"), plain_units("Mm")
     ('hpa', 'MPa', 'mPa', 'mm', 'Mm')
+    >>> plain_units("℃"), plain_units("deg F"), plain_units("m s⁻¹"), plain_units("mi/h")
+    ('celsius', 'fahrenheit', 'm s-1', 'mph')
     """
-    text = " ".join(units.replace("**", "").replace("^", "").replace("·", " ").split())
+    text = normalize("NFKC", units.translate(_LOOKALIKES)).translate(_LOOKALIKES)
+    text = " ".join(text.replace("**", "").replace("^", "").split())
     text = re.sub(r"[^\W\d_]+", _in_one_case, text)
+    for spelled, scale in _SCALES:
+        if spelled.fullmatch(text):
+            return scale
     text = _SPELLINGS.get(text, text)
     if "/" in text:
         first, *rest = (part.strip() for part in text.split("/"))
@@ -96,8 +130,11 @@ def conversion(units: str, target: str) -> tuple[float, float] | None:
     """
     multiple, bare = scaled(units)
     came, expected = plain_units(bare), plain_units(target)
-    known = (1.0, 0.0) if came in ("", expected) else _CONVERSIONS.get((came, expected))
-    return known and (multiple * known[0], known[1])
+    if came in ("", expected):
+        return multiple, 0.0
+    base, factor, offset = _BASES.get(came, (came, 1.0, 0.0))
+    wanted, least, zero = _BASES.get(expected, (expected, 1.0, 0.0))
+    return (multiple * factor / least, (offset - zero) / least) if base == wanted else None
 
 
 def difference_factor(units: str, target: str) -> float | None:
@@ -113,9 +150,8 @@ def difference_factor(units: str, target: str) -> float | None:
     if not units or not target:
         return 1.0
     (multiple, bare), (other, wanted) = scaled(units), scaled(target)
-    there, back = conversion(bare, wanted), conversion(wanted, bare)
-    factor = there[0] if there else 1.0 / back[0] if back else None
-    return None if factor is None else multiple * factor / other
+    found = conversion(bare, wanted)
+    return None if found is None else multiple * found[0] / other
 
 
 def scaled(units: str) -> tuple[float, str]:
@@ -133,7 +169,7 @@ def scaled(units: str) -> tuple[float, str]:
     >>> scaled("0.1 degC"), scaled("K"), scaled("1e-3")
     ((0.1, 'degC'), (1.0, 'K'), (1.0, '1e-3'))
     """
-    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)[ *]+([A-Za-z°%].*)", units.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)[ *]+([A-Za-z°º˚℃℉%].*)", units.strip())
     if found is None or float(found[1]) == 0.0:
         return 1.0, units
     return float(found[1]), found[2]
@@ -192,8 +228,8 @@ def symbol(units: str) -> str:
     """
     if units == "1":
         return ""
-    if plain_units(units) == "celsius":
-        return "°C"
+    if (plain := plain_units(units)) in ("celsius", "fahrenheit"):
+        return "°C" if plain == "celsius" else "°F"
     return re.sub(r"(?<=[A-Za-z])-?\d+\b", lambda found: found[0].translate(_RAISED), units)
 
 

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from cagp_dist.era5.calendars import dates_of, standard_times
+from cagp_dist.era5.files import open_file
 from cagp_dist.errors import DataError
 
 USUAL = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -58,10 +60,40 @@ def test_units(units, value, date):
     assert np.isnat(found[1])
 
 
-@pytest.mark.parametrize("units", ["months since 1850-01-01", "days since 1850-13-01", "days", "day as %Y"])
+@pytest.mark.parametrize("units", ["eons since 1850-01-01", "days since 1850-13-01", "days", "day as %Y"])
 def test_units_that_cannot_be_read_are_refused(units):
-    with pytest.raises(DataError, match=r"expected days, hours, minutes or seconds since a date"):
+    with pytest.raises(DataError, match=r"expected months, days, hours, minutes or seconds since a date"):
         standard_times(np.array([1.0]), units, calendar="noleap")
+
+
+@pytest.mark.parametrize(
+    ("units", "calendar", "value", "date"),
+    [
+        ("months since 1960-01-01", "standard", 722, "2020-03-01"),
+        ("months since 1960-01-01", "", -0.5, "1959-12-16T12"),
+        ("Month since 1960-1-15 12:00", "gregorian", 1, "1960-02-15T12"),
+        ("months since 1960-01-01", "360", 722.5, "2020-03-16"),
+        ("months since 1960-01-01", "360_day", 1.0, "1960-02-01"),
+        ("months since 1960-01-01", "noleap", 1.0, "1960-02-01"),
+        ("years since 2000-07-01", "standard", 20, "2020-07-01"),
+        ("years since 2000-01-01", "360_day", 0.5, "2000-07-01"),
+    ],
+)
+def test_months_and_years_are_those_of_the_calendar(units, calendar, value, date):
+    found = standard_times(np.array([value, np.nan]), units, calendar=calendar)
+    assert found[0] == np.datetime64(date)
+    assert np.isnat(found[1])
+
+
+def test_months_are_read_from_files(tmp_path):
+    path = tmp_path / "monthly.nc"
+    time = ("time", [720.0, 721.0], {"units": "months since 1960-01-01", "calendar": "standard"})
+    axes = {"latitude": [10.0, 0.0], "longitude": [5.0, 15.0], "time": time}
+    values = np.full((2, 2, 2), 280.0)
+    raw = xr.Dataset({"t2m": (("time", "latitude", "longitude"), values, {"units": "K"})}, axes)
+    raw.to_netcdf(path, engine="scipy")
+    found = open_file(path, scratch=tmp_path).time.values
+    assert found.astype("datetime64[D]").astype(str).tolist() == ["2020-01-01", "2020-02-01"]
 
 
 def cftime(*parts):

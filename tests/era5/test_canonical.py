@@ -199,8 +199,8 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
         ),
         (lambda d: xr.Dataset(), "there is no variable at all"),
         (
-            lambda d: d.assign(t2m=(1.8 * d.t2m - 459.67).assign_attrs(units="degF")),
-            "units 'degF'; expected kelvin or degrees Celsius",
+            lambda d: d.assign(t2m=(1.8 * d.t2m).assign_attrs(units="degR")),
+            "units 'degR'; expected kelvin, degrees Celsius or Fahrenheit",
         ),
         (lambda d: d - 273.15, "looks like Celsius"),
         (
