@@ -14,6 +14,7 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import State
 
 from .oracle import assert_close, assert_same_bits
+from .pairwise import by_turns
 from .problems import regression_problem
 from .solvers.stages import Diverging
 
@@ -321,9 +322,13 @@ NEARLY_SINGULAR = [
 ]
 
 
-@pytest.mark.parametrize("solver", NEARLY_SINGULAR, ids=repr)
-@pytest.mark.parametrize("noise_variance", [1e-12, 1e-13, 1e-14, 3e-15])
-@pytest.mark.parametrize("points", [20, 40])
+@pytest.mark.parametrize(
+    ("solver", "noise_variance", "points"),
+    by_turns(
+        {"solver": NEARLY_SINGULAR, "noise_variance": [1e-12, 1e-13, 1e-14, 3e-15], "points": [20, 40, 20]}
+    ),
+    ids=repr,
+)
 def test_variances_that_rounding_makes_negative_are_told(solver, noise_variance, points):
     """Smooth fields with hardly any noise: variances are below what float64 holds beside the prior's."""
     line = np.random.default_rng(0).uniform(size=(points, 1))

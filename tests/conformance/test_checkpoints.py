@@ -29,6 +29,7 @@ from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run, verifie
 
 from ..clusters import local_cluster
 from ..oracle import assert_same_bits
+from ..pairwise import by_turns
 from ..problems import regression_problem
 from .registered import POINT_SOLVERS
 from .test_solvers_on_grids import INPUTS
@@ -124,16 +125,21 @@ def test_cycles_of_stages_go_on_where_they_were_cut_off(solver, covariance, tmp_
     assert not applied, "a solve that was done is not done again"
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2), (2, 4)])
 @pytest.mark.parametrize(
-    "solver",
-    [
-        cagp.BlockGaussSeidel(3, 300),
-        cagp.BlockGaussSeidel(3, 100, order="multicolour"),
-        cagp.Chebyshev(3, preconditioner="nystrom", preconditioner_size=20),
-    ],
+    ("solver", "workers"),
+    by_turns(
+        {
+            "solver": [
+                cagp.BlockGaussSeidel(3, 300),
+                cagp.BlockGaussSeidel(3, 100, order="multicolour"),
+                cagp.Chebyshev(3, preconditioner="nystrom", preconditioner_size=20),
+            ],
+            "workers": [(1, 2), (3, 2), (2, 4)],
+        }
+    ),
 )
-def test_panels_are_read_into_as_many_as_there_are_workers_now(solver, before, after, tmp_path, applied):
+def test_panels_are_read_into_as_many_as_there_are_workers_now(solver, workers, tmp_path, applied):
+    before, after = workers
     problem = regression_problem(2100, q=4, lengthscale=0.05)
     whole, stages = problem.condition(solver, executor=SerialExecutor()), len(applied)
     with ThreadExecutor(before) as executor:

@@ -20,7 +20,6 @@ from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers import block_sparse
 from cagp_dist.solvers.block_sparse import BlockLayout
 
-from ..clusters import local_cluster
 from ..oracle import assert_close
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -274,12 +273,12 @@ def test_tiles_of_any_size_and_points_far_apart_change_nothing(objective, monkey
 
 @pytest.mark.cluster
 @every_objective
-def test_every_executor_gives_the_same_bits(objective, monkeypatch):
+def test_every_executor_gives_the_same_bits(objective, monkeypatch, two_dask_workers):
     monkeypatch.setattr(block_sparse, "TILE", 50)
     monkeypatch.setattr(projected_data, "PIECE_BYTES", 8 * 40 * 35)
     expected = None
-    with local_cluster(2) as client, ThreadExecutor(3) as threads:
-        for executor in (SerialExecutor(), threads, DaskExecutor(client)):
+    with ThreadExecutor(3) as threads:
+        for executor in (SerialExecutor(), threads, DaskExecutor(two_dask_workers)):
             case = Case(objective, (cagp.Matern32, cagp.Matern12), n=300, actions=40, executor=executor)
             value, gradient = case.of(case.x)
             found = np.array([value, *gradient])
@@ -288,11 +287,10 @@ def test_every_executor_gives_the_same_bits(objective, monkeypatch):
 
 
 @pytest.mark.cluster
-def test_little_is_sent_to_a_cluster_at_once():
+def test_little_is_sent_to_a_cluster_at_once(two_dask_workers):
     """Dask warns of tasks with more than 10 MiB, and warnings fail tests: all rows of U would be enough."""
-    with local_cluster(2) as client:
-        case = Case(Elbo, n=2000, actions=700, executor=DaskExecutor(client))
-        assert np.isfinite(case.of(case.x)[0])
+    case = Case(Elbo, n=2000, actions=700, executor=DaskExecutor(two_dask_workers))
+    assert np.isfinite(case.of(case.x)[0])
 
 
 def test_what_makes_no_sense_is_refused():

@@ -14,7 +14,6 @@ from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.store.weights import KeptWeights
 
-from ..clusters import local_cluster
 from ..oracle import assert_same_bits
 from ..problems import regression_problem
 from .registered import POINT_SOLVERS
@@ -116,14 +115,13 @@ def test_each_pattern_of_gaps_has_weights_of_its_own(tmp_path, applied):
         pytest.param(cagp.BlockJacobi(3, block_size=40), id="at-once", marks=pytest.mark.exhaustive),
     ],
 )
-def test_every_executor_and_the_first_solve_give_the_same_bits(solver, tmp_path):
+def test_every_executor_and_the_first_solve_give_the_same_bits(solver, tmp_path, two_dask_workers):
     first = solved(solver=solver, weights=KeptWeights(tmp_path / "a"))
     assert_same_bits(solved(solver=solver, weights=KeptWeights(tmp_path / "a")), first)
     with ThreadExecutor(2) as threads:
         assert_same_bits(solved(solver=solver, weights=KeptWeights(tmp_path / "b"), executor=threads), first)
-    with local_cluster(2) as client:
-        dask = DaskExecutor(client)
-        assert_same_bits(solved(solver=solver, weights=KeptWeights(tmp_path / "c"), executor=dask), first)
+    dask = DaskExecutor(two_dask_workers)
+    assert_same_bits(solved(solver=solver, weights=KeptWeights(tmp_path / "c"), executor=dask), first)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import stopping
 from cagp_dist.solvers.affine import Affine
 
-from ..conformance.registered import POINT_SOLVERS
+from ..conformance.registered import FURTHER, POINT_SOLVERS
 from ..oracle import assert_same_bits, block_stage, compose
+from ..pairwise import by_turns
 from ..problems import regression_problem
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -118,9 +119,9 @@ def test_the_prior_is_all_computation_and_nothing_is_nothing(problem):
     assert nowhere.computational_variance_bounds.shape == (2, 0)
 
 
-@pytest.mark.parametrize("known", [True, False])
-@every_affine_solver
-def test_a_share_ends_the_solve_as_soon_as_it_is_reached(problem, make, known, request):
+@pytest.mark.parametrize(("name", "known"), by_turns({"name": list(AFFINE), "known": [True, False]}))
+def test_a_share_ends_the_solve_as_soon_as_it_is_reached(problem, name, known, request):
+    make = AFFINE[name]
     if not known:
         request.getfixturevalue("many_points")
     posterior = problem.condition(make(4000, computational_share=0.2), covariance="diagonal")
@@ -146,9 +147,9 @@ def smooth():
 REGISTERED = {
     name: solver
     for name, solver in POINT_SOLVERS.items()
-    if isinstance(solver, Affine) and "blocks of 3" not in name
+    if isinstance(solver, Affine) and "blocks of 3" not in name and name not in FURTHER
 }
-"""Blocks of 40, or one block: many small ones only take longer here."""
+"""Blocks of 40, or one block, in the given order: many small ones only take longer here."""
 
 
 @pytest.mark.usefixtures("many_points")
@@ -388,7 +389,7 @@ def test_the_plan_counts_what_lanczos_steps_need(traced):
     assert peaks[0] <= plans[1].peak_bytes < peaks[1] <= plans[2].peak_bytes
 
 
-@pytest.mark.parametrize("n", [1000, 3000])
+@pytest.mark.parametrize("n", [1000, pytest.param(3000, marks=pytest.mark.exhaustive)])
 def test_the_plan_counts_what_the_share_needs(n, traced):
     generator = np.random.default_rng(4)
     X = np.sort(generator.uniform(-1.0, 1.0, (n, 1)), axis=0)

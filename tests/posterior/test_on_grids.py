@@ -14,6 +14,7 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..grids import grid_problem
 from ..oracle import KERNELS_AND_SUMS, assert_close, kernel_matrix, ring_points
+from ..pairwise import by_turns
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -36,8 +37,9 @@ TESTS = {
     "latitude": np.array([-90.0, 90.0, 90.0, 10.0, -12.3, 20.0, 20.0, 20.0, 66.6, 10.0]),
     "longitude": np.array([0.0, 17.0, -170.0, 36.0, -179.9, 30.0, 75.0, 390.0, 725.0, 36.0]),
 }
+CASES = [(grid, mask) for grid in GRIDS for mask in MASKS]
 every_case = pytest.mark.parametrize(
-    ("grid_name", "mask"), [(grid, mask) for grid in GRIDS for mask in MASKS]
+    ("case", "covariance"), by_turns({"case": CASES, "covariance": ["diagonal", "full"]})
 )
 
 
@@ -91,9 +93,8 @@ def conditioned(grid, field, targets, **settings):
 
 
 @every_case
-@pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_it_is_the_dense_posterior(grid_name, mask, covariance):
-    grid, y, observed = the_case(grid_name, mask)
+def test_it_is_the_dense_posterior(case, covariance):
+    grid, y, observed = the_case(*case)
     posterior = solve(grid, y, observed=observed, covariance=covariance)
     mean, dense = expected_posterior(
         cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, sphere(*TESTS.values())
@@ -115,11 +116,10 @@ def test_it_is_the_dense_posterior(grid_name, mask, covariance):
 
 
 @every_case
-@pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_many_missing_points_are_iterated_to_the_same(grid_name, mask, covariance, monkeypatch):
+def test_many_missing_points_are_iterated_to_the_same(case, covariance, monkeypatch):
     """As beyond 8,192 missing points: every solve by preconditioned conjugate gradients."""
     monkeypatch.setattr("cagp_dist.gram.gaps.FEW_MISSING", -1)
-    grid, y, observed = the_case(grid_name, mask)
+    grid, y, observed = the_case(*case)
     posterior = solve(grid, y, observed=observed, covariance=covariance)
     mean, dense = expected_posterior(
         cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, sphere(*TESTS.values())
@@ -413,13 +413,12 @@ def test_fields_with_different_gaps_are_solved_each_with_its_own():
         np.testing.assert_allclose(posterior.variance[:, t], covariance.diagonal(), rtol=0.0, atol=1e-12)
 
 
-@every_case
-@pytest.mark.parametrize("many", [False, True])
-def test_the_grid_itself_as_target(grid_name, mask, many, monkeypatch):
+@pytest.mark.parametrize(("case", "many"), by_turns({"case": CASES, "many": [False, True]}))
+def test_the_grid_itself_as_target(case, many, monkeypatch):
     """Means (P, Q) and variances (P, Q) are those at its points, one after the other."""
     if many:
         monkeypatch.setattr("cagp_dist.gram.gaps.FEW_MISSING", -1)
-    grid, y, observed = the_case(grid_name, mask, 2)
+    grid, y, observed = the_case(*case, 2)
     field = np.where(observed, y, np.nan)
     posterior = conditioned(grid, field, grid)
     mean, dense = expected_posterior(cagp.Matern32(0.6, 2.0), grid.latitude_degrees, y, observed, grid.points)
