@@ -17,7 +17,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Elementary, Kernel, as_points
 
 from .oracle import KERNELS, PROFILES, kernel_matrix, ring_points, short_and_long
-from .pairwise import pairwise
+from .pairwise import by_turns
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 7])
@@ -191,7 +191,7 @@ def test_kernels_are_values():
 
 @pytest.mark.parametrize(
     ("kernel_class", "name", "value"),
-    pairwise(
+    by_turns(
         {
             "kernel_class": KERNELS,
             "name": ["lengthscale", "variance"],

@@ -82,7 +82,7 @@ def everywhere(
 ) -> pytest.MarkDecorator:
     """Every Gram matrix in series, and typical ones on every executor.
 
-    In series typical ones meet all solvers, and others every third one, by turns, and the ``few``, which run
+    In series typical ones meet all solvers, and others every sixth one, by turns, and the ``few``, which run
     on the other executors too (grids on a cluster at leisure). With ``given`` only matrices that
     `cagp.condition` makes. Each of ``more`` solvers meets one typical one; the others at leisure.
     """
@@ -91,7 +91,7 @@ def everywhere(
     cases = []
     for g, gram in enumerate(GRAMS):
         for i, (name, solver) in enumerate(solvers.items()):
-            if gram in TYPICAL or name in few or (g + i) % 3 == 0:
+            if gram in TYPICAL or name in few or (g + i) % 6 == 0:
                 cases.append((gram, "serial", name, solver, ()))
     for (g, gram), (i, name) in itertools.product(enumerate(TYPICAL), enumerate(more or {})):
         marks = [pytest.mark.exhaustive] if (g + i) % 3 else []

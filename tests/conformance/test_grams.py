@@ -14,7 +14,7 @@ import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..oracle import KERNELS_AND_SUMS
-from ..pairwise import pairwise
+from ..pairwise import by_turns, pairwise
 from .grams import MAKERS, Case
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -31,7 +31,7 @@ def case(maker, kernel_class=cagp.Matern32, n=130, p=3) -> Case:
 
 @pytest.mark.parametrize(
     ("maker", "kernel_class", "columns"),
-    pairwise({"maker": list(MAKERS), "kernel_class": KERNELS_AND_SUMS, "columns": [None, 1, 2, 30]}),
+    by_turns({"maker": list(MAKERS), "kernel_class": KERNELS_AND_SUMS, "columns": [None, 1, 2, 30]}),
     indirect=["maker"],
 )
 def test_product(maker, kernel_class, columns):
@@ -45,7 +45,7 @@ def test_product(maker, kernel_class, columns):
 
 @pytest.mark.parametrize(
     ("maker", "n", "columns"),
-    pairwise({"maker": list(MAKERS), "n": [1, 2, 63, 64, 65], "columns": [0, 1, 12]}),
+    by_turns({"maker": list(MAKERS), "n": [1, 2, 63, 64, 65], "columns": [0, 1, 12]}),
     indirect=["maker"],
 )
 def test_product_of_any_size(maker, n, columns):
@@ -76,7 +76,11 @@ def test_product_is_linear_and_symmetric(maker):
     assert u @ (gram @ v) == pytest.approx(v @ (gram @ u), rel=1e-12)
 
 
-@pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
+@pytest.mark.parametrize(
+    ("maker", "kernel_class"),
+    by_turns({"maker": list(MAKERS), "kernel_class": KERNELS_AND_SUMS}, start=1),
+    indirect=["maker"],
+)
 def test_product_is_its_own_adjoint_and_positive(maker, kernel_class):
     made = case(maker, kernel_class)
     U, V = np.random.default_rng(1).normal(size=(2, 130, 4))
@@ -137,8 +141,7 @@ def test_it_is_the_kernel_of_its_points_plus_its_noise(maker):
     np.testing.assert_allclose(product, tiles, rtol=0.0, atol=1e-13 * tiles.max())
 
 
-@pytest.mark.parametrize("columns", [1, 12])
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize(("columns", "threads"), [(1, True), (12, False)])
 def test_product_on_an_executor_is_the_product(maker, columns, threads):
     made = case(maker)
     v = np.random.default_rng(0).normal(size=(130, columns))
@@ -161,7 +164,7 @@ def targets_of(p, count=17):
 
 @pytest.mark.parametrize(
     ("maker", "kernel_class", "columns", "count"),
-    pairwise(
+    by_turns(
         {"maker": list(MAKERS), "kernel_class": KERNELS_AND_SUMS, "columns": [1, 12], "count": [0, 1, 17, 70]}
     ),
     indirect=["maker"],

@@ -1,6 +1,6 @@
 """Identities T1-T14 and T37 of the mathematics page, for every Gram matrix on every executor.
 
-In series typical Gram matrices meet every solver that an identity is about, and others a third of them and a
+In series typical Gram matrices meet every solver that an identity is about, and others a sixth of them and a
 few; by threads and on a Dask cluster typical ones meet the few. The oracle is the dense formula. Where the
 observed points are the targets, what solvers yield gives back their matrices: ``A = K^-1 (V A)`` and
 ``D = K^-1 (V D V') K^-1``. The table in docs/math.md says where the other identities are tested.

@@ -7,11 +7,20 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.latlon.window import OFF_DEGREES, place_longitudes
 
+from ..pairwise import pairwise
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("convention", ["0..360", "-180..180"])
-@pytest.mark.parametrize("circle", [12, 480, 1440, 3600, 7200])
-@pytest.mark.parametrize("start_degrees", [0.0, 12.15, 179.0, 355.5])
+
+@pytest.mark.parametrize(
+    ("circle", "start_degrees", "convention", "dtype"),
+    pairwise(
+        {
+            "circle": [12, 480, 1440, 3600, 7200],
+            "start_degrees": [0.0, 12.15, 179.0, 355.5],
+            "convention": ["0..360", "-180..180"],
+            "dtype": [np.float32, np.float64],
+        }
+    ),
+)
 def test_longitudes_of_a_region_are_found_on_their_circle(circle, start_degrees, convention, dtype):
     steps = np.arange(min(237, circle - 2))
     longitude = np.mod(start_degrees + steps * 360.0 / circle, 360.0)

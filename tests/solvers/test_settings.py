@@ -6,6 +6,8 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 
+from ..pairwise import by_turns
+
 
 def sor(iterations, **settings):
     return cagp.SOR(iterations, relaxation=1.5, **settings)
@@ -15,25 +17,25 @@ def ssor(iterations):
     return cagp.SSOR(iterations, relaxation=1.5)
 
 
-every_solver = pytest.mark.parametrize(
-    "solver",
-    [
-        cagp.GaussSeidel,
-        cagp.ConjugateGradient,
-        cagp.RandomActions,
-        cagp.BlockGaussSeidel,
-        cagp.Jacobi,
-        cagp.BlockJacobi,
-        cagp.Richardson,
-        cagp.Chebyshev,
-        sor,
-        ssor,
-    ],
+EVERY = [
+    cagp.GaussSeidel,
+    cagp.ConjugateGradient,
+    cagp.RandomActions,
+    cagp.BlockGaussSeidel,
+    cagp.Jacobi,
+    cagp.BlockJacobi,
+    cagp.Richardson,
+    cagp.Chebyshev,
+    sor,
+    ssor,
+]
+every_solver = pytest.mark.parametrize("solver", EVERY)
+
+
+@pytest.mark.parametrize(
+    ("solver", "iterations"),
+    by_turns({"solver": EVERY, "iterations": [-1, 2.0, "2", None, True, np.float64(4.0)]}),
 )
-
-
-@every_solver
-@pytest.mark.parametrize("iterations", [-1, 2.0, "2", None, True, np.float64(4.0)])
 def test_iterations_must_be_a_count(solver, iterations):
     with pytest.raises(ArgumentError, match=r"iterations is .*; expected an integer of at least 0"):
         solver(iterations)
