@@ -434,7 +434,7 @@ SUMS = [
 by_sum = pytest.mark.parametrize(
     "kernel",
     [
-        # each number of parts is compiled for itself: three of them by `test_kernels` and `likelihood.test_sums`
+        # each number of parts is compiled for itself: three for `test_kernels` and `likelihood.test_sums`
         pytest.param(kernel, id=name, marks=pytest.mark.exhaustive if name == "three" else ())
         for name, kernel in zip(("two", "three", "by coordinate", "by coordinate, two"), SUMS, strict=True)
     ],
