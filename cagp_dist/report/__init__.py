@@ -1,7 +1,8 @@
 """From a published run to one self-contained HTML page and PNG figures beside it.
 
 ``published`` reads the run, ``frame`` decides where a map is drawn, ``maps`` and ``charts`` draw,
-``tables`` and ``wording`` turn numbers into text, ``page`` puts all of it on one page.
+``tables`` and ``wording`` turn numbers into text, ``page`` puts all of it on one page, whose ``templates``
+escape it.
 """
 
 import os
@@ -66,7 +67,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
         tall = float(maps[-1].figure.get_size_inches()[1])
         drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]
         figures = {drawing.name: inline_svg(drawing) for drawing in drawings}
-        page = render(run, figures, "" if every is None or scales is None else gallery(run, every, scales))
+        page = render(run, figures, None if every is None or scales is None else gallery(run, every, scales))
         try:
             target.mkdir(parents=True, exist_ok=True)
             for drawing in drawings:

@@ -1,7 +1,6 @@
 """Scores of a run by stratum of its test points, and its reliability: read, and put into words and rows."""
 
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +79,28 @@ class ByStratum:
     reliability_levels: Array
     law: OfLaw
     plain: OfLaw | None
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A small histogram in the units of its drawing: its boxes by x, y, width and height, and a line."""
+
+    wide: str
+    tall: str
+    said: str
+    boxes: list[tuple[str, str, str, str]]
+    flat: str
+
+
+@dataclass(frozen=True)
+class StratumRow:
+    """A row of the table; the first of a kind has the name of the kind."""
+
+    kind: str
+    name: str
+    definition: str
+    cells: tuple[str, ...]
+    bars: Bars
 
 
 def by_stratum_of(calibration: "xr.Dataset") -> ByStratum | None:
@@ -168,57 +189,42 @@ def _held(found: ByStratum, law: OfLaw, level: str, *, again: bool = False) -> s
     )
 
 
-def table(found: ByStratum, units: str) -> str:
-    """Rows of the table, a heading for each kind of stratum; as markup."""
+def rows_of(found: ByStratum, units: str) -> list[StratumRow]:
+    """Rows of the table, one for each stratum."""
     laws = [law for law in (found.plain, found.law) if law is not None]
-    columns = 4 + 3 * len(laws)
-    rows: list[str] = []
+    rows: list[StratumRow] = []
     for index, (kind, name) in enumerate(zip(found.kinds, found.names, strict=True)):
-        if kind in KINDS and found.kinds[index - 1] != kind:
-            rows.append(f'<tr><th colspan="{columns}" scope="rowgroup">{KINDS[kind]}</th></tr>')
-        cells = [
+        cells = (
             f"{found.count[index]:,.0f}",
             *(percent(law.coverage[index]) for law in laws),
             f"±{100.0 * found.law.standard_error[index]:.1f}",
             *(amount(law.width[index], units, 2) for law in laws),
             *(amount(law.crps[index], units, 2) for law in laws),
-        ]
-        said = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
-        title = escape(found.definitions[index], quote=True)
-        shown = "all observations" if kind == "all" else name
-        rows.append(
-            f'<tr><td title="{title}">{escape(shown)}</td>{said}'
-            f"<td>{_bars(found.law.pit_counts[index])}</td></tr>"
         )
-    return "\n".join(rows)
+        rows.append(
+            StratumRow(
+                kind=KINDS[kind] if kind in KINDS and found.kinds[index - 1] != kind else "",
+                name="all observations" if kind == "all" else name,
+                definition=found.definitions[index],
+                cells=cells,
+                bars=_bars(found.law.pit_counts[index]),
+            )
+        )
+    return rows
 
 
-def heading(found: ByStratum) -> str:
-    """Head of the table; as markup."""
-    level = f"inside {100.0 * found.level:g} % error bars"
-    if found.plain is None:
-        alone = ("observations", level, "chance", "their width", "CRPS")
-        named = "".join(f'<th class="number">{name}</th>' for name in alone)
-        return f"<tr><th></th>{named}<th>PIT</th></tr>"
-    spans = f'<th colspan="3" class="over">{level}</th><th colspan="2" class="over">their width</th>'
-    over = f'<tr><th></th><th></th>{spans}<th colspan="2" class="over">CRPS</th><th></th></tr>'
-    names = ("observations", "before", "after", "chance", "before", "after", "before", "after")
-    below = "".join(f'<th class="number">{name}</th>' for name in names)
-    return f"{over}\n<tr><th></th>{below}<th>PIT, after</th></tr>"
-
-
-def _bars(counts: Array) -> str:
-    """Draw a histogram the size of a word, with the height of a flat one; as markup."""
+def _bars(counts: Array) -> Bars:
+    """Lay out a histogram the size of a word, with the height of a flat one."""
     tall, wide = 22.0, 80.0
     each, top = wide / counts.size, max(float(counts.max()), 2.0 * float(counts.mean()))
-    bars = "".join(
-        f'<rect x="{each * index:.1f}" y="{tall - height:.1f}" width="{0.85 * each:.1f}" '
-        f'height="{height:.1f}"/>'
-        for index, height in enumerate(tall * counts / top)
-    )
-    flat = tall * (1.0 - float(counts.mean()) / top)
-    return (
-        f'<svg class="bars" viewBox="0 0 {wide:g} {tall:g}" role="img" aria-label="PIT histogram: '
-        f'{counts.min():.0f} to {counts.max():.0f} per interval, {counts.mean():.0f} if flat">{bars}'
-        f'<line x1="0" x2="{wide:g}" y1="{flat:.1f}" y2="{flat:.1f}"/></svg>'
+    return Bars(
+        wide=f"{wide:g}",
+        tall=f"{tall:g}",
+        said=f"PIT histogram: {counts.min():.0f} to {counts.max():.0f} per interval, "
+        f"{counts.mean():.0f} if flat",
+        boxes=[
+            (f"{each * index:.1f}", f"{tall - height:.1f}", f"{0.85 * each:.1f}", f"{height:.1f}")
+            for index, height in enumerate(tall * counts / top)
+        ],
+        flat=f"{tall * (1.0 - float(counts.mean()) / top):.1f}",
     )

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,6 +58,7 @@ def drawing_style() -> Iterator[None]:
             "xtick.labelsize": 8,
             "ytick.labelsize": 8,
             "svg.fonttype": "none",
+            "text.parse_math": False,  # units and names may hold dollar signs
         }
     ):
         yield
@@ -84,33 +86,27 @@ def save_png(drawing: Drawing, directory: Path) -> Path:
     return path
 
 
-def inline_svg(drawing: Drawing) -> str:
-    """Figure as an ``<svg>`` element: as wide as its box, readable aloud, coloured by CSS variables."""
+def inline_svg(drawing: Drawing) -> Markup:
+    """Figure as an ``<svg>`` element: as wide as its box, readable aloud, coloured by CSS variables.
+
+    Matplotlib escapes the text that it draws. The one rule of its style sheet is in that of the page.
+    """
     import matplotlib as mpl
 
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": drawing.name}):
         drawing.figure.savefig(buffer, format="svg", dpi=PNG_DPI, transparent=True, metadata=_NO_METADATA)
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]
+    view = re.search(r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", text)
+    assert view is not None
+    text = re.sub(r"<style[^>]*>[^<]*</style>", "", text[view.end() :], count=1)
     # Several figures share one document: what one defines must not be found under the name of another.
     prefix = f"{drawing.name}-"
     text = re.sub(r'\bid="', f'id="{prefix}', text)
     text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{prefix}", text).replace("xlink:href=", "href=")
     for colour, variable in _THEMED.items():
         text = text.replace(colour, f"var({variable})")
-    label = escape(drawing.description, quote=True)
-    return re.sub(
-        r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>",
-        rf'<svg \1 role="img" aria-label="{_no_group(label)}">',
-        text,
-        count=1,
-    )
+    return Markup(f'<svg {view[1]} role="img" aria-label="{escape(drawing.description)}">{text}')
 
 
 _NO_METADATA: dict[str, None] = {"Creator": None, "Date": None, "Format": None, "Type": None}
-
-
-def _no_group(text: str) -> str:
-    """Text that a regular expression's replacement takes literally."""
-    return text.replace("\\", r"\\")

@@ -7,11 +7,8 @@ the large map and recolours the dots; without it, all maps are there all the sam
 
 import base64
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +57,27 @@ class EveryTime:
     computational: Array | None
     varying: frozenset[str]
     pictures: Mapping[str, Sequence[Raster]]
+
+
+@dataclass(frozen=True)
+class TimeButton:
+    """A time to choose: its picture as a ``data:`` address, or nothing where there is no map."""
+
+    stamp: str
+    label: str
+    said: str
+    picture: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """All times as the page shows them; ``data`` is for ``times.js``."""
+
+    hint: str
+    buttons: list[TimeButton]
+    data: dict[str, object]
 
 
 def scales_of(run: PublishedRun, every: EveryTime) -> dict[str, Scale]:
@@ -141,8 +159,8 @@ def _width(run: PublishedRun) -> int:
     return int(np.clip(np.sqrt(PIXELS / (len(run.times) * height)), NARROWEST, WIDEST))
 
 
-def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> str:
-    """Buttons with the map and the scores of every time, and the script that makes the large maps follow.
+def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> Gallery:
+    """Buttons with the map and the scores of every time, and what the script of the page needs.
 
     Parameters
     ----------
@@ -155,8 +173,8 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) ->
 
     Returns
     -------
-    str
-        HTML; up to about 1 MB for 100 times and 4 MB for 744.
+    Gallery
+        Up to about 1 MB for 100 times and 4 MB for 744.
     """
     stamps = [when(time) for time in run.times]
     drawn = {
@@ -167,36 +185,27 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) ->
     scored = by_time(run)
     buttons = []
     for index, stamp in enumerate(stamps):
-        image = ""
-        if "mean" in drawn:
-            height, width = every.pictures["mean"][index].shape
-            image = (
-                f'<img src="{drawn["mean"][index]}" width="{width}" height="{height}" '
-                f'alt="Posterior mean, {escape(stamp)}">'
-            )
         rmse, inside = amount(scored.rmse[index], run.variable.units, 2), float(scored.coverage[index])
-        said = f"RMSE {rmse}; inside {percent(inside)}" if np.isfinite(inside) else UNSCORED
-        label = stamp.removesuffix(" UTC")
-        pressed = "true" if index == 0 else "false"
+        height, width = every.pictures["mean"][index].shape if "mean" in drawn else (0, 0)
         buttons.append(
-            f'<button type="button" class="time" aria-pressed="{pressed}">{image}'
-            f"<b>{escape(label)}</b><span>{escape(said)}</span></button>"
+            TimeButton(
+                stamp=stamp,
+                label=stamp.removesuffix(" UTC"),
+                said=f"RMSE {rmse}; inside {percent(inside)}" if np.isfinite(inside) else UNSCORED,
+                picture=drawn["mean"][index] if "mean" in drawn else "",
+                width=width,
+                height=height,
+            )
         )
-    data = {
-        "stamps": stamps,
-        "pictures": {name: images for name, images in drawn.items() if name != "mean"},
-        "dots": _dots(run, every, scales),
-    }
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    script = (resources.files("cagp_dist.report") / "data" / "times.js").read_text(encoding="utf-8")
-    hint = (
-        f"Colours mean the same at all times. Inside: of the {scored.level:.0%} error bars. Choose a time to "
-        "see it in the maps above."
-    )
-    return (
-        f'<h2 id="every-time">Every time</h2>\n<p class="note">{escape(hint)}</p>\n'
-        f'<div class="times">\n{"".join(buttons)}\n</div>\n'
-        f'<script type="application/json" id="every-time-data">{text}</script>\n<script>\n{script}</script>'
+    return Gallery(
+        hint=f"Colours mean the same at all times. Inside: of the {scored.level:.0%} error bars. Choose a "
+        "time to see it in the maps above.",
+        buttons=buttons,
+        data={
+            "stamps": stamps,
+            "pictures": {name: images for name, images in drawn.items() if name != "mean"},
+            "dots": _dots(run, every, scales),
+        },
     )
 
 

@@ -2,17 +2,17 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from html import escape
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
 
 import numpy as np
+from markupsafe import Markup
 
 from cagp_dist.report import report_page
 from cagp_dist.report.drawing import ACCENT, INK, MUTED, Drawing, drawing_style, inline_svg, quiet_grid, title
 from cagp_dist.report.page import BROKEN_DOWN
+from cagp_dist.report.templates import fill
 from cagp_dist.report.thumbnails import Picture, Scale, picture_of, scales_of, thumbnail
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
 from cagp_dist.service.runs import COVERAGE_LEVEL, RunEntry, list_runs
@@ -26,6 +26,24 @@ if TYPE_CHECKING:
 
 FEWEST_DATES = 2
 """Dates with scores from which a chart is drawn."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the page shows of one run; of one that cannot be read, its key and what is wrong with it.
+
+    ``image`` is a ``data:`` address, ``pills`` are colours and words, ``scores`` names and values.
+    """
+
+    key: str
+    fault: str = ""
+    heading: str = ""
+    image: str = ""
+    shows: str = ""
+    pills: Sequence[tuple[str, str]] = ()
+    scores: Sequence[tuple[str, str]] = ()
+    solved: str = ""
+    reported: bool = False
 
 
 def write_index(root: str | os.PathLike[str]) -> Path:
@@ -56,13 +74,13 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     pictures = {key: picture for key, picture in found.items() if picture is not None}
     scales = scales_of(list(pictures.values()))
     shown = sorted(runs, key=lambda run: (not run.fault, str(run.times[:1]), run.created), reverse=True)
-    template = (resources.files("cagp_dist.report") / "data" / "index.html").read_text(encoding="utf-8")
-    text = Template(template).substitute(
-        title=escape(f"Runs in {Path(root).absolute().name}"),
-        lede=escape(_lede(runs)),
+    text = fill(
+        "index",
+        title=f"Runs in {Path(root).absolute().name}",
+        lede=_lede(runs),
         chart=_chart(runs),
-        scale=escape(_legend(scales)),
-        cards="\n".join(_card(run, pictures.get(run.key), scales) for run in shown),
+        scale=_legend(scales),
+        cards=[_card(run, pictures.get(run.key), scales) for run in shown],
     )
     with whole_file(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -86,32 +104,27 @@ def _legend(scales: Mapping[str, Scale]) -> str:
     return f"Small maps: posterior mean at the first time, {'; '.join(ranges)}." if ranges else ""
 
 
-def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, Scale]) -> str:
+def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, Scale]) -> Card:
     """Everything about one run; the whole card leads to its report, if that was written."""
     if run.fault:
-        return (
-            f'<div class="card"><div class="body"><h2>{escape(run.key[:8])}</h2>'
-            f'<span class="pill bad">cannot be read</span><p>{escape(run.fault)}</p></div></div>'
-        )
+        return Card(run.key, fault=run.fault)
     date = when(run.times[0]) if run.times.size else run.key
     more = f" and {run.times.size - 1} more" if run.times.size > 1 else ""
-    image = '<div class="none">no map</div>'
-    if picture is not None:
-        address = thumbnail(picture, scales[picture.variable])
-        image = f'<img src="{address}" alt="Posterior mean of {escape(picture.variable)}, {escape(date)}">'
     points = "" if run.observations is None else f"{counted(run.observations, 'point')}, "
-    body = (
-        f'<div class="map">{image}</div><div class="body">'
-        f"<h2>{escape(date)}{more}</h2>{_pills(run)}{_scores(run)}"
-        f"<p>{escape(points)}{escape(run.source)}, {escape(run.solver)}</p>"
-        f'<p class="key">{escape(run.key)}</p></div>'
+    return Card(
+        run.key,
+        heading=f"{date}{more}",
+        image="" if picture is None else thumbnail(picture, scales[picture.variable]),
+        shows="" if picture is None else f"Posterior mean of {picture.variable}, {date}",
+        pills=_pills(run),
+        scores=_scores(run),
+        solved=f"{points}{run.source}, {run.solver}",
+        reported=report_page(run.path).exists(),
     )
-    if report_page(run.path).exists():
-        return f'<a class="card" href="{escape(run.key)}/report.html">{body}</a>'
-    return f'<div class="card">{body}</div>'
 
 
-def _pills(run: RunEntry) -> str:
+def _pills(run: RunEntry) -> list[tuple[str, str]]:
+    """Colour and word of what is known of a run."""
     good = run.calibration_status == "consistent"
     pills = [
         ("current", "current") if run.current else ("", ""),
@@ -121,30 +134,27 @@ def _pills(run: RunEntry) -> str:
             COVERAGE_WORDS.get(run.calibration_status, run.calibration_status),
         ),
     ]
-    return "".join(
-        f'<span class="{f"pill {kind}".strip()}">{escape(word)}</span>' for kind, word in pills if word
-    )
+    return [(colour, word) for colour, word in pills if word]
 
 
-def _scores(run: RunEntry) -> str:
+def _scores(run: RunEntry) -> list[tuple[str, str]]:
+    """Name and value of each score; none if the run was not scored."""
     if not run.scores:
-        return "<p>not scored</p>"
+        return []
     shown = [(name.upper(), amount(run.scores[name], run.units, 2)) for name in ("rmse", "crps")]
     shown.append(("NLL", f"{run.scores['nll']:.2f}"))
     if "coverage" in run.scores:
         shown.append((f"in {100.0 * COVERAGE_LEVEL:g} %", percent(run.scores["coverage"])))
-    terms = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in shown)
-    return f"<dl>{terms}</dl>"
+    return shown
 
 
-def _chart(runs: Sequence[RunEntry]) -> str:
+def _chart(runs: Sequence[RunEntry]) -> Markup:
     """Scores by date, of runs that have both; nothing if there is one date alone."""
     scored = [run for run in runs if run.scores and run.times.size]
     if len({str(run.times[0]) for run in scored}) < FEWEST_DATES:
-        return ""
+        return Markup()
     with drawing_style():
-        svg = inline_svg(draw_scores_by_date(scored))
-    return f"<figure>{svg}</figure>"
+        return inline_svg(draw_scores_by_date(scored))
 
 
 def draw_scores_by_date(runs: Sequence[RunEntry]) -> Drawing:

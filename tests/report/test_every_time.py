@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from html import escape
 from pathlib import Path
 
 import matplotlib as mpl
@@ -20,6 +21,7 @@ from cagp_dist.report import every_time, write_report
 from cagp_dist.report.every_time import PIXELS, scales_of, survey
 from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, Scale, drawing_order, map_frame, map_scales
 from cagp_dist.report.published import each_map, read_run
+from cagp_dist.report.templates import _digest
 
 from .make_run import make_run
 
@@ -196,15 +198,17 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 def test_a_browser_shows_the_chosen_time(daily, tmp_path) -> None:
     _, page = daily
     pictures, data = parts(page)
-    click = (
-        '<script>addEventListener("load", () => document.querySelectorAll("button.time")[3].click())</script>'
-    )
-    (tmp_path / "page.html").write_text(page.replace("</body>", f"{click}</body>"), encoding="utf-8")
+    click = 'addEventListener("load", () => document.querySelectorAll("button.time")[3].click())'
+    allowed = page.replace("script-src ", f"script-src {escape(_digest(click))} ")
+    intruder = '<img src="data:," onerror="document.title = 1"><script>document.title = 1</script>'
+    text = allowed.replace("</body>", f"<script>{click}</script>{intruder}</body>")
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
     shown = subprocess.run(
         [BROWSER, *options, "--virtual-time-budget=2000", "--dump-dom", f"file://{tmp_path}/page.html"],
         capture_output=True, text=True, check=True, timeout=600,
     ).stdout  # fmt: skip
+    assert "<title>1</title>" not in shown
     assert "The maps show time 4 of 5, 4 January 2017, 12:00 UTC." in shown
     assert re.search(r'<image [^>]*id="mean-image[^>]*', shown)
     large = re.search(r'<image href="([^"]+)" id="mean-image', shown)
