@@ -40,8 +40,9 @@ $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 demo: install ## the main job on the built-in field: score table, maps, report
 	$(BIN)/cagp demo --output out/demo
 
-# Two processes at once, of one BLAS thread each: more of them would wait for each other.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+# Two processes at once, of one BLAS thread each: more of them would wait for each other. Which does what is
+# decided in tests/conftest.py.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
 test: install-dev ## the tests
 	$(PYTEST) -m "not exhaustive" $(PYTEST_ARGS)

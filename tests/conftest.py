@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 T = TypeVar("T")
-TESTS = Path(__file__).parent
 
 # `ci`, the default, draws the same examples in every run; HYPOTHESIS_PROFILE=dev looks for new ones.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -33,13 +32,16 @@ settings.register_profile("dev", max_examples=200, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-_OF_THE_CLUSTER = {"two_dask_workers", "cluster_of"}
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """A file is done by one process, and whatever is about a cluster by one of them, which starts it once."""
+    from xdist.scheduler import LoadScopeScheduling
 
+    class Files(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "cluster" if "dask" in nodeid or "cluster" in nodeid else nodeid.partition("::")[0]
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """For ``--dist loadgroup``: a file is done by one process, and what needs the cluster by one of them."""
-    needs = _OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) or "dask" in item.name
-    item.add_marker(pytest.mark.xdist_group("cluster" if needs else str(item.path.relative_to(TESTS))))
+    return Files(config, log)
 
 
 @pytest.fixture(scope="module")

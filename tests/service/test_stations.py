@@ -189,7 +189,7 @@ def test_report_and_plan_of_a_station_job(stations):
     solving = [event.text for event in events if (event.stage, event.kind) == ("Solve", "progress")]
     # three times with gaps of their own, three sweeps each
     parts = [f"batch {part} of 3, iteration {sweep} of 3" for part in (1, 2, 3) for sweep in (1, 2, 3)]
-    which = [f"fold {number} of 4" for number in (1, 2, 3, 4)] + ["all points"]
+    which = ["all points"] + [f"fold {number} of 4" for number in (1, 2, 3, 4)]
     assert solving[-len(which) * len(parts) :] == [f"{name}, {part}" for name in which for part in parts]
     attributes = read(outcome.path, None).attrs
     for group in ("posterior", "map", "targets", "calibration", "trace", "observations"):
@@ -462,5 +462,5 @@ def test_the_job_of_the_documentation_runs(tmp_path, monkeypatch):
     outcome = run(parse_job(text), observe=events.append)
     assert outcome.status.ok
     solving = [event.text for event in events if event.stage == "Solve"]
-    assert solving[-12:] == [*(f"fold {number} of 10" for number in range(1, 11)), "all points", "exact"]
+    assert solving[-12:] == ["all points", *(f"fold {number} of 10" for number in range(1, 11)), "exact"]
     assert read(outcome.path, "targets").sizes["point"] == len(PLACES)
