@@ -116,9 +116,9 @@ def krige(
     to : optional
         Where the field is wanted. A number: cells of so many degrees over the region of the observations
         (whole degrees around them, or the globe). ``{"resolution": 0.25, "region": [north, west, south,
-        east]}``, of which either may be left out; or the region alone. An object of xarray: its grid or
-        places, in its order and with its longitudes. A `LatLonGrid`. A table of places, or its path. By
-        default the grid of the observations: their gaps are filled.
+        east]}``, of which either may be left out ("area" is the same as "region"); or the region alone.
+        An object of xarray: its grid or places, in its order and with its longitudes. A `LatLonGrid`. A table
+        of places, or its path. By default the grid of the observations: their gaps are filled.
     kind : {"grid", "cells"}
         The field at the points of a grid, or its mean over the cell around each, which ends half way to the
         next: error bars of cells do not go up and down with how close the next observation happens to be.

@@ -31,7 +31,8 @@ CELLS_ACROSS = 100
 AROUND_DEGREES = 90.0
 """Places without a wider gap in longitude lie around the globe."""
 
-GRID_KEYS = {"resolution", "region"}
+GRID_KEYS = {"resolution", "region", "area"}
+"""A region is called area in jobs and by the Climate Data Store; here either word does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,12 @@ def find_targets(to: To, observed: Observations) -> Targets:
     if isinstance(to, (int, float, np.integer, np.floating)) and not isinstance(to, bool):
         return of_grid(float(to), region_of(observed))
     if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
-        region = region_of(observed) if to.get("region") is None else _region(to["region"])
+        if {"region", "area"} <= set(to):
+            raise ArgumentError(
+                "to has the keys region and area, which are two words for one thing; expected one of them."
+            )
+        given = to.get("region", to.get("area"))
+        region = region_of(observed) if given is None else _region(given)
         return of_grid(_resolution(to.get("resolution"), region), region)
     if isinstance(to, Mapping) and (
         set(to) & GRID_KEYS or all(isinstance(given, (int, float, str)) for given in to.values())

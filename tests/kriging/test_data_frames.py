@@ -6,6 +6,7 @@ import pytest
 from sklearn.model_selection import cross_val_score
 
 import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
 
 NUMBERS = {"lengthscale": 0.3, "variance": 9.0, "noise_std": 0.3}
 PLACES = np.array([[48.1, 11.6], [52.5, 13.4], [50.1, 8.7], [53.6, 10.0], [51.3, 12.4], [47.4, 8.5]])
@@ -34,3 +35,11 @@ def test_noise_that_drowns_the_field_is_named_and_not_the_coordinates() -> None:
     model = cagp.Kriging(**(NUMBERS | {"noise_std": 300.0})).fit(PLACES, VALUES)
     with pytest.warns(UserWarning, match=r"the noise is 300, 100 times the standard deviation of the field"):
         model.predict(PLACES)
+
+
+def test_area_is_another_word_for_the_region_of_a_map() -> None:
+    model, region = cagp.Kriging(**NUMBERS).fit(PLACES, VALUES), [52.0, 8.0, 50.0, 12.0]
+    found = model.predict({"area": region, "resolution": 1.0})
+    assert found.equals(model.predict({"region": region, "resolution": 1.0}))
+    with pytest.raises(ArgumentError, match="region and area, which are two words for one thing"):
+        model.predict({"area": region, "region": region})

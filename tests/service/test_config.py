@@ -58,7 +58,7 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         ("[solver]", "[solvr]", 'unknown table [solvr]; nearest: "solver"'),
         ("count = 1000,", "cout = 1000,", 'unknown key [design] test.cout; nearest: "count"'),
         ("[output]\n", "[output]\nqqq = 1\n", "unknown key [output] qqq; valid here: root"),
-        ("[prior]", "[priory]", "[prior] is missing: expected the keys kernel"),
+        ("[prior]", "[priory]", 'unknown table [priory]; nearest: "prior"'),
         ("iterations = 5", "iterations = -1", "[solver] iterations = -1 is not allowed; expected an integer"),
         ("iterations = 5", "iterations = 5.5", "iterations = 5.5 is not allowed; expected an integer"),
         ("iterations = 5", "iterations = true", "iterations = true is not allowed; expected an integer"),

@@ -13,6 +13,9 @@ from cagp_dist.service.jobfile.values import resembling
 _LOGIN = re.compile(r"(?<=://)\S*[@?]\S*")
 _MOST_ERRORS = 8
 
+_OTHER_WORDS = {"region": "area"}
+"""Words for keys that are spelled otherwise here."""
+
 
 def explain(
     model: type[BaseModel], tables: Mapping[str, object], error: ValidationError, *, name: str
@@ -52,7 +55,8 @@ def _sentence(model: type[BaseModel], tables: Mapping[str, object], error: Error
     if kind == "extra_forbidden":
         valid = list(owner.model_fields)
         noun = "table" if len(keys) == 1 and isinstance(came, Mapping) else "key"
-        return f"unknown {noun} {place}{resembling(keys[-1], valid)}; valid here: {', '.join(valid)}."
+        close = resembling(_OTHER_WORDS.get(keys[-1], keys[-1]), valid)
+        return f"unknown {noun} {place}{close}; valid here: {', '.join(valid)}."
     if kind == "missing":
         return f"{place} is missing: expected {_expected(field)}."
     if kind == "value_error":

@@ -171,7 +171,7 @@ class Job(Table):
     prior: Annotated[
         PriorTable,
         Field(description="the keys kernel, mean, fit_to, fit_times, lengthscale, variance, noise_variance"),
-    ]
+    ] = PriorTable()
     solver: Annotated[
         AnySolverTable,
         Field(
