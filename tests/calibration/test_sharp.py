@@ -113,7 +113,7 @@ def _guarantee(start: int, simulations: int) -> None:
         assert abs(share - level) < 1.0 / (count + 1) + 4.0 * error
 
 
-@pytest.mark.parametrize("start", [0, 5000])
+@pytest.mark.parametrize("start", [0, pytest.param(5000, marks=pytest.mark.exhaustive)])
 def test_three_way_split_keeps_the_guarantee(start: int) -> None:
     _guarantee(start, 40)
 
