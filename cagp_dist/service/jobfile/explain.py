@@ -90,8 +90,8 @@ def _locate(
     keys: list[str] = []
     members: tuple[type[BaseModel], ...] = (model,)
     for step in location:
-        if isinstance(step, int):
-            break  # an item of an array: the key of the array says enough
+        if isinstance(step, int) or not members:
+            break  # an item of an array, or a kind of value: the key says enough
         chosen = [member for member in members if step in _tags(member)]
         if len(members) > 1 and chosen:  # pydantic names the chosen member of a union by its tag
             members = tuple(chosen)
