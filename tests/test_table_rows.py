@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.era5.sources import open_source
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.tables import by_time_and_place, read_places, read_table
 
 PLACES = {"lat": [1.0, 1.0, 2.0, 2.0], "lon": [5.0, 5.0, 6.0, 6.0]}
@@ -142,3 +143,22 @@ def test_rows_with_times_of_their_own_are_no_fields():
 def test_places_of_a_map_have_no_times():
     with pytest.raises(ArgumentError, match="has the column 'time', but places of a map have no times"):
         read_places(PLACES | {"time": ["2020-07-01"] * 4})
+
+
+def test_copies_of_rows_and_places_far_from_all_others_are_counted(tmp_path):
+    rng, n = np.random.default_rng(1), 40
+    rows = pd.DataFrame({"lat": rng.uniform(47, 55, n), "lon": rng.uniform(5, 15, n)})
+    rows["v"] = rng.normal(size=n)
+    assert read_table(rows).notes == ()
+    wrong = pd.concat([rows, rows[:3], pd.DataFrame({"lat": [0.0], "lon": [0.0], "v": [0.5]})])
+    copies, far = read_table(wrong).notes
+    assert copies.startswith("3 rows repeat place, time and value of another row")
+    assert far.startswith("1 place lies far from all others: 0 N, 0 E (5,")
+    wrong.assign(element=["TMAX"] * n + ["TMIN"] * 4, time="2020-07-01").to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    job = {"variable": "v", "times": ["2020-07-01"], "cache_directory": tmp_path}
+    field = open_source(f"table:{tmp_path / 't.csv'}", where={"element": ["TMIN"]}, **job)
+    assert (field.sizes["point"], field.attrs["notes"]) == (4, [])
+    with pytest.raises(ConfigurationError, match=r"differ in column 'element'.* where = \{ COLUMN = "):
+        open_source(f"table:{tmp_path / 't.csv'}", **job)

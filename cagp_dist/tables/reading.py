@@ -13,6 +13,7 @@ from cagp_dist.tables.contents import Places, Table
 from cagp_dist.tables.files import TableLike
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
 from cagp_dist.tables.names import LATITUDE, LONGITUDE, NOISE_STD, bare, units_in
+from cagp_dist.tables.notes import far_places, repeated_rows
 from cagp_dist.tables.repeats import check_repeats, chosen
 from cagp_dist.text import counted
 
@@ -113,6 +114,11 @@ def read_table(
     keys = [places.latitude_degrees, np.mod(places.longitude_degrees, 360.0)]
     keys += [found for found in (moments.times, places.names) if found is not None]
     check_repeats(frame, {*used, *moments.columns, column}, keys, kept)
+    notes = (
+        moments.note,
+        repeated_rows([*keys, values[kept]]),
+        far_places(places.latitude_degrees, places.longitude_degrees),
+    )
     stated = units_in(column) if units is None else units
     return Table(
         latitude_degrees=places.latitude_degrees,
@@ -124,7 +130,7 @@ def read_table(
         units=stated,
         dropped_missing=values.size - kept.size,
         names=places.names,
-        notes=(moments.note,) if moments.note else (),
+        notes=tuple(filter(None, notes)),
         static=static_of(frame, static, kept, missing=missing),
     )
 
