@@ -4,8 +4,8 @@ Canonical form is the contract between sources and everything that follows, so t
 which way a latitude runs, which convention a longitude has, or whether a number is packed.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -16,6 +16,7 @@ from cagp_dist.era5.calendars import noting
 from cagp_dist.era5.damage import check_axis, check_jumps, check_times
 from cagp_dist.era5.layout import (
     LEVEL,
+    PLACE,
     SELECTED,
     STEPS,
     VERSION_IS_PRELIMINARY,
@@ -29,13 +30,15 @@ from cagp_dist.era5.points import Points, field_variable, observation_points
 from cagp_dist.era5.selection import (
     Area,
     Choice,
+    area_masks,
     inside_area,
     on_grid,
     parse_times,
     shown,
     time_positions,
 )
-from cagp_dist.errors import DataError
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.geometry import is_pole
 from cagp_dist.missing import Marks, observations
 from cagp_dist.store.preliminary import marked, preliminary_times, still_preliminary
 from cagp_dist.variables import T2M, Variable, canonical_name, described, range_error
@@ -128,6 +131,10 @@ def canonical(
         for field in standard_fields(holder, variable, level=level, select=select)
     ]
     found, scales = _described(fields, published, units, checked=check_range)
+    reading = _Reading(fields, scales, wanted, missing)
+    if "longitude" not in fields[0].dims:
+        scattered, preliminary = _at_places(reading, found, area, grid_degrees)
+        return noting(marked(scattered, preliminary), datasets)
     latitude, longitude = _common_grid(fields, checked=check_range)
     rows, columns = np.arange(latitude.size), np.arange(longitude.size)
     if grid_degrees is not None:
@@ -138,16 +145,91 @@ def canonical(
 
     for field in fields:
         check_times(field.time.values)
-    values, moments, preliminary = _load(fields, scales, rows, columns, wanted, missing)
+    values, moments, preliminary = _load(reading, _box(rows, columns))
     values, moments = _merge_times(values, moments)
     values, latitude = _ascending_rows(values, latitude[rows])
     values, longitude = _ascending_columns(values, longitude[columns])
     _check_values(values, moments, found, str(fields[0].attrs.get("units", "")))
     if check_range:
         check_jumps(values, moments, latitude, longitude, found)
-    if found.transform is not None:
-        values = found.transform(values.astype(np.float64)).astype(np.float32)
+    values = _transformed(values, found)
     return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
+
+
+def _at_places(
+    reading: "_Reading", found: Variable, area: Area | None, grid_degrees: float | None
+) -> tuple[xr.Dataset, Times]:
+    """Field of places without axes, and its preliminary times: places without coordinates are left out."""
+    if grid_degrees is not None:
+        raise ConfigurationError(
+            "grid_degrees is for a grid with axes of latitude and longitude, and the field has a latitude "
+            "and a longitude for each place; leave it out."
+        )
+    latitude, longitude = _common_places(reading.fields)
+    known = np.isfinite(latitude) & np.isfinite(longitude)
+    if not known.all():
+        lost = _load(reading, _these(np.flatnonzero(~known)))[0]
+        if not np.isnan(lost).all():
+            raise DataError(
+                f"{np.count_nonzero(~np.isnan(lost).all(axis=0))} places of the field have values and no "
+                "latitude or longitude; expected both, or neither. Correct the coordinates."
+            )
+    inside = known.copy()
+    if area is not None:
+        north_south, west_east = area_masks(latitude, longitude, area)
+        inside &= north_south & west_east
+    if not inside.any():
+        raise ConfigurationError(f"the field has no place in the area {area} (north, west, south, east).")
+    latitude, longitude = np.clip(latitude[inside], -90.0, 90.0), np.mod(longitude[inside], 360.0)
+    values, moments, preliminary = _load(reading, _these(np.flatnonzero(inside)))
+    values, moments = _merge_times(values, moments)
+    kept = _each_once(values, latitude, longitude)
+    values, latitude, longitude = values[:, kept], latitude[kept], longitude[kept]
+    _check_values(values, moments, found, str(reading.fields[0].attrs.get("units", "")))
+    return assemble(_transformed(values, found), moments, latitude, longitude, found), preliminary
+
+
+def _common_places(fields: list[xr.DataArray]) -> tuple[Array, Array]:
+    """Latitude and longitude of every place (n,), NaN where it has none."""
+    latitude, longitude = (fields[0][name].values.ravel() for name in ("latitude", "longitude"))
+    for other in fields[1:]:
+        same = (
+            np.array_equal(fields[0][name], other[name], equal_nan=True) for name in ("latitude", "longitude")
+        )
+        if not all(same):
+            raise DataError("the parts have different places; expected the same ones at all times.")
+    low, high = np.nanmin(latitude, initial=0.0), np.nanmax(latitude, initial=0.0)
+    if max(-low, high) > 90.0 + 1e-4 or np.nanmax(np.abs(longitude), initial=0.0) > 540.0:
+        raise DataError(
+            f"the places have latitudes {low:g}..{high:g} and longitudes up to "
+            f"{np.nanmax(np.abs(longitude)):g}; expected -90..90 and -180..360 degrees. Check which is which."
+        )
+    return latitude, longitude
+
+
+def _each_once(values: Values, latitude: Array, longitude: Array) -> Indices:
+    """Positions of the places (n,), each once; refuses one that has two values at a time."""
+    east = np.where(is_pole(latitude), 0.0, longitude)
+    places = np.stack([latitude, east], axis=1).round(6)
+    _, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[place.ravel()] != np.arange(latitude.size))
+    copies = values[:, first[place.ravel()][again]]
+    here = values[:, again]
+    same = (here == copies) | (np.isnan(here) & np.isnan(copies))
+    differ = np.flatnonzero(~same.all(axis=0))
+    if differ.size:
+        at = again[differ[0]]
+        raise DataError(
+            f"latitude {latitude[at]:g}, longitude {longitude[at]:g} appears twice with different values "
+            f"({differ.size} such places); expected each place once. Leave one of them out."
+        )
+    return np.sort(first)
+
+
+def _transformed(values: Values, variable: Variable) -> Values:
+    if variable.transform is None:
+        return values
+    return variable.transform(values.astype(np.float64)).astype(np.float32)
 
 
 def time_axis(
@@ -197,12 +279,12 @@ def assemble(
 
     Parameters
     ----------
-    values : array of float32, shape (T, P, Q)
-        In the unit of the variable, transformed where it is.
+    values : array of float32, shape (T, P, Q) or (T, n)
+        In the unit of the variable, transformed where it is; on a grid, or at places.
     moments : array of datetime64[ns], shape (T,)
         Ascending.
-    latitude, longitude : arrays of float64, shapes (P,) and (Q,)
-        Degrees, ascending.
+    latitude, longitude : arrays of float64, shapes (P,) and (Q,), or both (n,)
+        Degrees; of a grid ascending.
     variable : Variable
         What they are.
 
@@ -222,13 +304,16 @@ def assemble(
         "units": "degrees_east",
         "axis": "X",
     }
-    dimensions = ("time", "latitude", "longitude")
+    dimensions: tuple[str, ...] = ("time", "latitude", "longitude")
+    if values.ndim == 2:
+        dimensions = ("time", PLACE)
+        del degrees_north["axis"], degrees_east["axis"]
     return xr.Dataset(
         {variable.name: (dimensions, np.ascontiguousarray(values), variable.attributes())},
         coords={
             "time": ("time", moments, {"standard_name": "time", "long_name": "time", "axis": "T"}),
-            "latitude": ("latitude", latitude, degrees_north),
-            "longitude": ("longitude", longitude, degrees_east),
+            "latitude": (dimensions[1], latitude, degrees_north),
+            "longitude": (dimensions[-1], longitude, degrees_east),
         },
         attrs={"Conventions": "CF-1.13"},
     )
@@ -319,35 +404,58 @@ def _check_same_grid(first: tuple[Array, Array], other: tuple[Array, Array]) -> 
         )
 
 
-def _load(
-    fields: list[xr.DataArray],
-    scales: list[tuple[float, float]],
-    rows: Indices,
-    columns: Indices,
-    wanted: NDArray[np.datetime64] | None,
-    missing: Marks,
-) -> tuple[Values, Times, Times]:
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """Fields, what brings each to the unit, the times that are wanted, and marks of missing values."""
+
+    fields: list[xr.DataArray]
+    scales: list[tuple[float, float]]
+    wanted: NDArray[np.datetime64] | None
+    missing: Marks
+
+
+_Cut = Callable[[xr.DataArray], xr.DataArray]
+
+
+def _box(rows: Indices, columns: Indices) -> _Cut:
+    return lambda field: field.isel(latitude=_runs(rows), longitude=_runs(columns))
+
+
+def _these(places: Indices) -> _Cut:
+    """Cut places out of a field whose last dimensions are theirs."""
+
+    def cut(field: xr.DataArray) -> xr.DataArray:
+        (dim, *others) = field["latitude"].dims
+        if others:
+            field, dim = field.load().stack(any_place=[dim, *others], create_index=False), "any_place"
+        return field.isel({dim: _runs(places)})
+
+    return cut
+
+
+def _load(reading: _Reading, cut: _Cut) -> tuple[Values, Times, Times]:
     """Read the selection, final values before preliminary ones, in the order of the sources.
 
     The last of the three are the times of which no source has the final field.
     """
+    fields, wanted = reading.fields, reading.wanted
     available = np.concatenate([field.time.values for field in fields])
     positions = time_positions(available, wanted)
     owner = np.repeat(np.arange(len(fields)), [field.time.size for field in fields])[positions]
     start = np.cumsum([0, *(field.time.size for field in fields)])
     pieces, moments, preliminary = [], [], []
-    for number, (field, scale) in enumerate(zip(fields, scales, strict=True)):
+    for number, (field, scale) in enumerate(zip(fields, reading.scales, strict=True)):
         steps = positions[owner == number] - start[number]
         if not steps.size:
             continue
-        box = field.isel(latitude=_runs(rows), longitude=_runs(columns), time=_runs(steps))
+        box = cut(field.isel(time=_runs(steps)))
         versions = observations(
-            box.values, box.attrs, what=repr(box.name), encoding=box.encoding, missing=missing
+            box.values, box.attrs, what=repr(box.name), encoding=box.encoding, missing=reading.missing
         )
-        piece, times = _scaled(_best_version(versions), scale), field.time.values[steps]
+        piece, times = _scaled(_best_version(box, versions), scale), field.time.values[steps]
         early = _preliminary(box, versions)
         if field.attrs.get(STEPS):  # of a table of starts and steps, what was never computed is empty
-            there = ~np.isnan(piece).all(axis=(1, 2))
+            there = ~_empty(piece)
             piece, times, early = piece[there], times[there], early[there]
         pieces.append(piece)
         moments.append(times)
@@ -378,8 +486,14 @@ def _runs(positions: Indices) -> slice | Indices:
     return slice(first, last + 1) if last - first + 1 == positions.size else positions
 
 
-def _best_version(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    if values.ndim == 3:
+def _empty(values: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Tell at which of the first dimension all values are missing."""
+    found: NDArray[np.bool_] = np.isnan(values).reshape(len(values), -1).all(axis=1)
+    return found
+
+
+def _best_version(box: xr.DataArray, values: NDArray[np.floating]) -> NDArray[np.floating]:
+    if box.dims[0] == "time":
         return values
     best: NDArray[np.floating] = values[0]
     for preliminary in values[1:]:
@@ -392,11 +506,11 @@ def _preliminary(box: xr.DataArray, values: NDArray[np.floating]) -> NDArray[np.
     stated = box.coords.get(VERSION_IS_PRELIMINARY)
     if stated is None:
         return np.zeros(box.sizes["time"], dtype=bool)
-    if values.ndim == 3:
+    if box.dims[0] == "time":
         return np.asarray(stated.values)
     final = ~np.isnan(values[~stated.values]).all(axis=0)
     early = ~np.isnan(values[stated.values]).all(axis=0)
-    found: NDArray[np.bool_] = (early & ~final).any(axis=(1, 2))
+    found: NDArray[np.bool_] = (early & ~final).reshape(len(early), -1).any(axis=1)
     return found
 
 
@@ -445,7 +559,7 @@ def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Var
         raise DataError(
             f"the field is NaN everywhere; expected {expected}. Check times and area of the source."
         )
-    empty = np.flatnonzero(missing.all(axis=(1, 2)))
+    empty = np.flatnonzero(_empty(values))
     if empty.size:
         raise DataError(
             f"the field is NaN everywhere at {shown(moments[empty[0]])} ({empty.size} of {moments.size} "

@@ -21,14 +21,11 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.era5.layout import SELECTED, absent, choose_level, selection_words, unit_of_levels
+from cagp_dist.era5.layout import PLACE, SELECTED, absent, choose_level, selection_words, unit_of_levels
 from cagp_dist.era5.selection import Choice, chosen, parse_times, shown, written
 from cagp_dist.errors import DataError
 from cagp_dist.store.preliminary import is_preliminary
 from cagp_dist.variables import variable_named
-
-POINT = "point"
-"""Dimension of the values of a grid that has no rows along a latitude."""
 
 _SAME = (
     "typeOfLevel", "level", "topLevel", "bottomLevel", "number", "stepType", "percentileValue", "wavelength",
@@ -460,7 +457,7 @@ def _grid(handle: int, *, vector: bool) -> _Grid:
         length = int(eccodes.codes_get(handle, "Nj" if columns else "Ni"))
         lines = (latitude.size // length, length)
     if not kind.startswith("regular"):
-        return _Grid((POINT,), latitude, longitude, lines)
+        return _Grid((PLACE,), latitude, longitude, lines)
     first = float(
         eccodes.codes_get(handle, f"longitudeOf{'Last' if westward else 'First'}GridPointInDegrees")
     )

@@ -31,8 +31,11 @@ STEPS = "cagp_steps"
 VERSION_IS_PRELIMINARY = "cagp_preliminary"
 """Coordinate of a standard field: whether a version, or the version of a time, is preliminary."""
 
-_LATITUDE = ("latitude", "lat")
-_LONGITUDE = ("longitude", "lon", "long")
+PLACE = "point"
+"""Dimension of the places of a field that has no axes of latitude and longitude."""
+
+_LATITUDE = ("latitude", "lat", "nav_lat", "lats", "xlat", "clat")
+_LONGITUDE = ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon")
 _TIME = ("valid_time", "time")  # where both exist, time is when the analysis began, valid_time when it holds
 _VERSION = "expver"
 _STEP = "step"
@@ -149,9 +152,11 @@ def standard_fields(
     Returns
     -------
     list of xarray.DataArray
-        One, or one for each forecast step.  Coordinates ``time`` (datetime64[ns]), ``latitude`` and
-        ``longitude`` (float64 degrees) in the order and convention of the dataset; ``expver`` sorted, final
-        before preliminary. `VERSION_IS_PRELIMINARY` (bool) where the dataset states versions, along
+        One, or one for each forecast step.  Where latitude and longitude share their dimensions, as of
+        stations and curvilinear grids, these stand in place of ``latitude, longitude``.  Coordinates ``time``
+        (datetime64[ns]), ``latitude`` and ``longitude`` (float64 degrees) in the order and convention of the
+        dataset; ``expver`` sorted, final before preliminary.
+        `VERSION_IS_PRELIMINARY` (bool) where the dataset states versions, along
         ``expver`` if that is a dimension, else along ``time``.
 
     Raises
@@ -205,21 +210,28 @@ def held_times(
 
 
 def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
-    latitude = _horizontal_axis(dataset, field, _LATITUDE)
-    longitude = _horizontal_axis(dataset, field, _LONGITUDE)
+    latitude, longitude = _horizontal_axes(dataset, field)
     time = _time_axis(dataset, field)
 
     plain = field.drop_vars(list(field.coords))
     if time.ndim == 0:
         plain, time = plain.expand_dims("time"), time.reset_coords(drop=True).expand_dims("time")
-    names = {latitude.dims[0]: "latitude", longitude.dims[0]: "longitude", time.dims[0]: "time"}
+    names = {time.dims[0]: "time"}
+    if latitude.dims != longitude.dims:
+        names |= {latitude.dims[0]: "latitude", longitude.dims[0]: "longitude"}
+    elif latitude.ndim == 0:
+        plain = plain.expand_dims(PLACE)
+        latitude, longitude = (
+            axis.reset_coords(drop=True).expand_dims(PLACE) for axis in (latitude, longitude)
+        )
     plain = plain.rename({old: new for old, new in names.items() if old != new})
+    places = list(dict.fromkeys(names.get(dim, str(dim)) for dim in (*latitude.dims, *longitude.dims)))
     versions = _versions(dataset, field, time)
     if _VERSION in plain.dims:
         order = _final_first(dataset, plain.sizes[_VERSION])
         plain = plain.isel({_VERSION: order})
         versions = {name: (dims, values[order]) for name, (dims, values) in versions.items()}
-    for dimension in set(plain.dims) - {_VERSION, "time", "latitude", "longitude"}:
+    for dimension in set(plain.dims) - {_VERSION, "time", *places}:
         if plain.sizes[dimension] != 1:
             values = _along(dataset, str(dimension))
             raise DataError(
@@ -230,14 +242,23 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
         plain = plain.isel({dimension: 0})
     leading = [_VERSION] if _VERSION in plain.dims else []
     return (
-        plain.transpose(*leading, "time", "latitude", "longitude")
+        plain.transpose(*leading, "time", *places)
         .assign_coords(
             time=_nanoseconds(time),
-            latitude=in_degrees(latitude.values, latitude.attrs, what="the latitude", longitude=False),
-            longitude=in_degrees(longitude.values, longitude.attrs, what="the longitude", longitude=True),
+            latitude=_in_degrees(latitude, names, longitude=False),
+            longitude=_in_degrees(longitude, names, longitude=True),
         )
         .assign_coords(versions)
     )
+
+
+def _in_degrees(
+    axis: xr.DataArray, names: Mapping[Hashable, str], *, longitude: bool
+) -> tuple[list[str], NDArray[np.float64]]:
+    """Degrees of an axis, along its dimensions as they are renamed."""
+    what = "the longitude" if longitude else "the latitude"
+    dims = [names.get(dim, str(dim)) for dim in axis.dims]
+    return dims, in_degrees(axis.values, axis.attrs, what=what, longitude=longitude)
 
 
 def _versions(
@@ -325,7 +346,12 @@ def _first(values: list[object]) -> str:
 
 def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> xr.DataArray:
     """Cut one level out of a field; the attribute `LEVEL` says which."""
-    found = [name for name in field.coords if _is_vertical(field.coords[name])]
+    horizontal = {dim for name in field.coords if _is_horizontal(name) for dim in field[name].dims}
+    found = [
+        name
+        for name, axis in field.coords.items()
+        if _is_vertical(axis) and not (axis.ndim and {*axis.dims} <= horizontal)  # heights of stations
+    ]
     found += [dim for dim in field.dims if dim not in field.coords and str(dim).lower() in _LEVELS]
     # of an axis and what belongs to it (pressures of model levels), the axis is what is chosen from
     axes = [name for name in found if name in field.dims] or found[:1]
@@ -411,6 +437,10 @@ def unit_of_levels(axis: str) -> str:
     return _UNITS_OF_LEVELS.get(axis.lower(), "")
 
 
+def _is_horizontal(name: Hashable) -> bool:
+    return str(name).lower() in (*_LATITUDE, *_LONGITUDE)
+
+
 def _is_vertical(axis: xr.DataArray) -> bool:
     attributes = axis.attrs
     named = str(axis.name).lower() in _LEVELS or attributes.get("standard_name") in _VERTICAL
@@ -427,19 +457,45 @@ def _position(values: NDArray[np.float64], level: float, units: str) -> int:
     return -1
 
 
-def _horizontal_axis(dataset: xr.Dataset, field: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
-    axis = next((dataset[key] for key in dataset.variables if str(key).lower() in names), None)
-    if axis is None or axis.ndim != 1 or axis.dims[0] not in field.dims:
-        along = [dataset[dim] for dim in field.dims if dim in dataset.variables]
-        planes = planes_among((str(each.name), each.attrs) for each in along)
-        if planes:
-            raise DataError(f"{field.name!r} has no axis of {names[0]}: {planes}")
-        found = "absent" if axis is None else f"of dimensions {axis.dims}"
-        raise DataError(
-            f"the {names[0]} of {field.name!r} is {found}, and the field has dimensions {field.dims}; "
-            f"expected a regular grid with one {names[0]} per row. Regrid it to latitude and longitude first."
-        )
-    return axis
+def _horizontal_axes(dataset: xr.Dataset, field: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Latitude and longitude of a field: an axis each, or both of each of its places."""
+    found = [
+        _coordinate(dataset, field, names, what)
+        for names, what in ((_LATITUDE, "latitude"), (_LONGITUDE, "longitude"))
+    ]
+    latitude, longitude = found
+    axes = latitude.ndim == longitude.ndim == 1
+    if not axes and {*latitude.dims} == {*longitude.dims}:
+        return latitude, longitude.transpose(*latitude.dims)
+    if axes:
+        return latitude, longitude
+    raise DataError(
+        f"the latitude of {field.name!r} has the dimensions {latitude.dims} and its longitude "
+        f"{longitude.dims}; expected an axis each, or both along the same dimensions."
+    )
+
+
+def _coordinate(dataset: xr.Dataset, field: xr.DataArray, names: tuple[str, ...], what: str) -> xr.DataArray:
+    """Find the latitude or longitude of a field by its name, else by its standard name."""
+    there = [dataset[key] for key in dataset.variables]
+    found = [axis for axis in there if str(axis.name).lower() in names]
+    found += [axis for axis in there if axis.attrs.get("standard_name") == what]
+    fixed = [
+        axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1 and axis.ndim > 2]) for axis in found
+    ]
+    along = [axis for axis in fixed if axis.ndim <= 2 and {*axis.dims} <= {*field.dims}]
+    if along:
+        return min(along, key=lambda axis: (1, 2, 0).index(axis.ndim))
+    axes = [dataset[dim] for dim in field.dims if dim in dataset.variables]
+    planes = planes_among((str(each.name), each.attrs) for each in axes)
+    if planes:
+        raise DataError(f"{field.name!r} has no axis of {what}: {planes}")
+    said = f"of dimensions {found[0].dims}" if found else "absent"
+    raise DataError(
+        f"the {what} of {field.name!r} is {said}, and the field has dimensions {field.dims}; expected a "
+        "grid, or a latitude and a longitude for each of its places. Measurements in rows of any length are read "
+        'from a table with a row for each: source = "table:PATH".'
+    )
 
 
 def _time_axis(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:

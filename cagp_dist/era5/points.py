@@ -180,6 +180,17 @@ def _gridded(field: xr.Dataset, variable: Variable, values: Array) -> Points:
 
 
 def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Points:
+    """Places that have a value at one or more times."""
+    there = np.isfinite(values).any(axis=0)
+    if not there.all():
+        degrees = np.stack([field["latitude"].values, field["longitude"].values], axis=1)
+        found = _stations(field.isel(point=there), variable, values[:, there])
+        left = degrees[~there]
+        return replace(
+            found,
+            dropped_missing=found.dropped_missing + len(left),
+            missing_degrees=left[~is_pole(left[:, 0])],
+        )
     noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
     return Points(
         latitude_degrees=field["latitude"].values,

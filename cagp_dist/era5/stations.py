@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
+from cagp_dist.era5.layout import PLACE
 from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_positions
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.missing import Marks
@@ -24,9 +25,6 @@ from cagp_dist.variables import described, range_error
 _NO_TIMES = (
     '{path} has no column of times, so all its rows are of one time; say which: times = ["2017-04-27T12:00"].'
 )
-
-PLACE = "point"
-"""The dimension of the places."""
 
 
 def open_stations(

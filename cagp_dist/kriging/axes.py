@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.axis_units import in_degrees, planes_among
 from cagp_dist.errors import ArgumentError, DataError
 
@@ -67,8 +67,21 @@ class Horizontal:
 
     @property
     def points(self) -> tuple[Array, Array]:
-        """Latitude and longitude of every point, last dimension fastest, shape (n,)."""
-        return np.clip(self._flat(self.latitude), -90.0, 90.0), self._flat(self.longitude)
+        """Latitude and longitude of every point, last dimension fastest, shape (n,).
+
+        Points that have none are put to one that has both: nothing can have been observed there.
+        """
+        latitude, longitude = np.clip(self._flat(self.latitude), -90.0, 90.0), self._flat(self.longitude)
+        nowhere = self.nowhere
+        if nowhere.any():
+            known = int(np.argmin(nowhere))
+            latitude, longitude = (np.where(nowhere, axis[known], axis) for axis in (latitude, longitude))
+        return latitude, longitude
+
+    @property
+    def nowhere(self) -> Mask:
+        """Points (n,) without latitude or longitude, such as the corners of a curvilinear grid."""
+        return np.isnan(self._flat(self.latitude)) | np.isnan(self._flat(self.longitude))
 
     def _flat(self, axis: xr.Variable) -> Array:
         sizes = dict(zip(self.dims, self.shape, strict=True))
@@ -88,6 +101,15 @@ def horizontal(given: XarrayObject) -> Horizontal:
     found = {what: _find(given, what) for what in NAMES}
     latitude, longitude = (_checked(name, given[name].variable, what) for what, name in found.items())
     dims = tuple(str(dim) for dim in dict.fromkeys((*latitude.dims, *longitude.dims)))
+    for what, axis in (("latitude", latitude), ("longitude", longitude)):
+        missing = np.isnan(_degrees(axis))
+        if missing.all() or (missing.any() and latitude.dims != longitude.dims):
+            raise DataError(
+                f"{found[what]!r} has nan, which is no {what}; expected a number for each row of a grid. "
+                f"Leave the others out: data.dropna({str(axis.dims[0])!r}) drops rows."
+                if latitude.dims != longitude.dims
+                else f"{found[what]!r} has nan alone, which is no {what}; expected degrees."
+            )
     kept = {
         str(name): coordinate.variable
         for name, coordinate in given.coords.items()
@@ -214,13 +236,13 @@ def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:
     values = in_degrees(held, axis.attrs, what=repr(name), longitude=what == "longitude")
     low, high = (-90.0, 90.0) if what == "latitude" else (-360.0, 540.0)
     # a rounding beyond the pole, as float32 axes have it, is none
-    wrong = ~((values >= low - 1e-4) & (values <= high + 1e-4))
+    wrong = (values < low - 1e-4) | (values > high + 1e-4)
     if wrong.any():
         raise DataError(
             f"{name!r} has {float(values[wrong].ravel()[0]):g}, which is no {what}; expected {low:g}.."
             f"{high:g} degrees. Check which coordinate is the {what}."
         )
-    if np.array_equal(values, held):
+    if np.array_equal(values, held, equal_nan=True):
         return axis
     kept = {key: value for key, value in axis.attrs.items() if key in ("standard_name", "long_name", "axis")}
     direction = "north" if what == "latitude" else "east"

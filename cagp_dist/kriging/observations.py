@@ -332,6 +332,12 @@ def _from_xarray(
         for name, coordinate in field.coords.items()
         if str(name) not in where.coordinates and set(coordinate.dims) <= {dimension}
     }
+    lost = int(np.count_nonzero(~np.isnan(values[:, where.nowhere]).all(axis=0)))
+    if lost:
+        raise DataError(
+            f"{lost} points of {field.name!r} have values and no latitude or longitude; expected both, or "
+            "neither. Correct the coordinates, or leave these values out with data.where(...)."
+        )
     latitude, longitude = where.points
     return Observations(
         latitude_degrees=latitude,

@@ -229,6 +229,11 @@ def region_of(observed: Observations) -> tuple[float, float, float, float]:
 
 
 def _of_object(where: Horizontal) -> Targets:
+    if where.nowhere.any():
+        raise ArgumentError(
+            f"{np.count_nonzero(where.nowhere)} of the targets have no latitude or longitude; expected both. "
+            "Say where a map is wanted: to=0.25, in degrees, or a table of places."
+        )
     latitude, longitude = where.points
     grid = None
     axes = where.axes

@@ -37,7 +37,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked, and a synthetic field
     drawn, only for times that are not in the store yet, or are there as preliminary ones (ERA5T), which the
     final field replaces; a file is always read, so that one that was replaced is noticed: its observations go
-    into a store of their own. A table is read and not stored.
+    into a store of their own. A table is read and not stored, nor are places without a grid in a file.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
         return stored
     if field is None:
         field = _open(table, cache=job.root / "downloads", report=report)
-    if table.kind == "table":  # small and at hand: no copy is kept but that of the run
-        if dropped := int(field.attrs["dropped_missing"]):
+    if "point" in field.dims:  # no grid: no copy is kept but that of the run
+        if dropped := int(field.attrs.get("dropped_missing", 0)):
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
         for note in field.attrs["notes"]:
             report(note)
