@@ -493,8 +493,8 @@ def _coordinate(dataset: xr.Dataset, field: xr.DataArray, names: tuple[str, ...]
     said = f"of dimensions {found[0].dims}" if found else "absent"
     raise DataError(
         f"the {what} of {field.name!r} is {said}, and the field has dimensions {field.dims}; expected a "
-        "grid, or a latitude and a longitude for each of its places. Measurements in rows of any length are read "
-        'from a table with a row for each: source = "table:PATH".'
+        "grid, or a latitude and a longitude for each of its places. Measurements in rows of any length are "
+        'read from a table with a row for each: source = "table:PATH".'
     )
 
 

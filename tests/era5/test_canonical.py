@@ -231,7 +231,7 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
                 .drop_vars("longitude")
                 .assign_coords(longitude=(("latitude", "x"), np.zeros((4, 4))))
             ),
-            "the longitude of 't2m' is of dimensions .* expected a regular grid",
+            "its longitude .*; expected an axis each, or both along the same dimensions",
         ),
         (lambda d: d.expand_dims(member=3), "has 3 values along 'member'"),
         (lambda d: d.assign_coords(latitude=d.latitude + 31.0), "latitudes 61..91 .* damaged or its axes"),

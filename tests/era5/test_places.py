@@ -1,4 +1,4 @@
-"""Fields without axes of latitude and longitude: stations, curvilinear and reduced grids are read as places."""
+"""Fields without axes: stations, curvilinear and reduced grids are read as places."""
 
 import eccodes
 import numpy as np
