@@ -81,7 +81,7 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
     if "point" in field.dims:  # no grid: no copy is kept but that of the run
         if dropped := int(field.attrs.get("dropped_missing", 0)):
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
-        for note in field.attrs["notes"]:
+        for note in field.attrs.get("notes", []):
             report(note)
         return field
     path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))

@@ -9,6 +9,8 @@ from cagp_dist.era5.canonical import canonical, observation_points
 from cagp_dist.era5.files import open_file
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.kriging.observations import observe
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
 
 from .fields import netcdf4
 
@@ -103,3 +105,14 @@ def test_grids_without_columns_are_read_as_places(tmp_path, sample):
     assert points.values.shape == (1, latitude.size)
     expected = 250.0 + points.latitude_degrees / 10.0 + np.cos(np.deg2rad(points.longitude_degrees))
     np.testing.assert_allclose(points.values[0], expected, atol=1e-3)
+
+
+def test_a_job_takes_places_without_a_store_of_fields(tmp_path):
+    stations().to_zarr(tmp_path / "stations.zarr", zarr_format=3, consolidated=False)
+    job = parse_job(
+        f'[observations]\nsource = "zarr:{tmp_path / "stations.zarr"}"\nvariable = "tas"\n'
+        '[design]\ntrain = { kind = "all" }\n[prior]\n[solver]\nname = "cholesky"\n'
+        f'[output]\nroot = "{tmp_path / "out"}"\n'
+    )
+    assert observation_points(ingest(job, report=lambda _: None)).values.shape == (2, 2)
+    assert not (tmp_path / "out" / "observations").exists()
