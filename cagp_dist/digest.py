@@ -1,7 +1,11 @@
 """SHA-256 in hexadecimal: of texts, of files, and of several digests together."""
 
+import errno
 import hashlib
+import os
+import stat
 from collections.abc import Sequence
+from io import BufferedReader
 from pathlib import Path
 
 
@@ -12,8 +16,23 @@ def text_sha256(text: str) -> str:
 
 def file_sha256(path: Path) -> str:
     """Hash a file; about 1 s per GB."""
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file to read; an `OSError` if it is a device, a pipe or a socket, which may never end."""
+    stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return stream
+
+
+def read_regular(path: Path) -> bytes:
+    """Read the whole of a file that `open_regular` opens."""
+    with open_regular(path) as stream:
+        return stream.read()
 
 
 def joint_sha256(digests: Sequence[str]) -> str:

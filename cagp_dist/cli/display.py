@@ -27,6 +27,7 @@ from rich.text import Text
 from cagp_dist.cli.records import listen, now, stamp
 from cagp_dist.errors import CagpError
 from cagp_dist.termination import TerminationError, orderly_termination
+from cagp_dist.text import printable
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def reported_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
 
 
 def _say(console: Console, headline: str, text: str) -> None:
+    text = "\n".join(map(printable, text.split("\n")))
     said = f"{stamp()}[bold red]{headline}[/bold red] {escape(text)}"
     console.print(said, soft_wrap=True, highlight=False)
 

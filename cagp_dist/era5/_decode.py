@@ -163,7 +163,39 @@ def _open(path: Path, folder: Path, job: dict[str, Any]) -> list[xr.Dataset]:
     return members
 
 
+def _refuse_references(path: Path) -> None:
+    """Raise `DataError` if an HDF5 file takes its values from other files, whose names it chooses."""
+    import h5py
+
+    def refuse(name: str, what: str) -> None:
+        raise DataError(
+            f"{name!r} is {what}: its values lie in other files, which a file of data must not choose. Copy "
+            "them into one file first, for example with: h5repack, or to_netcdf of xarray."
+        )
+
+    def look(group: h5py.Group, seen: set[Any]) -> None:
+        for key in group:
+            name, link = f"{group.name.rstrip('/')}/{key}", group.get(key, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                refuse(name, "an external link")
+            if isinstance(link, h5py.SoftLink):
+                continue  # what it leads to is met under its own name, or behind an external link
+            item = group[key]
+            if isinstance(item, h5py.Dataset):
+                if item.external:
+                    refuse(name, "stored externally")
+                if item.is_virtual:
+                    refuse(name, "a virtual data set")
+            elif isinstance(item, h5py.Group) and item.id not in seen:
+                look(item, seen | {item.id})
+
+    with h5py.File(path, "r") as file:
+        look(file, {file.id})
+
+
 def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
+    if options["engine"] == "h5netcdf":
+        _refuse_references(path)
     raw = xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
     if any(is_other(variable.attrs) for variable in raw.variables.values()):
         return decode(raw)

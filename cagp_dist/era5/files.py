@@ -15,7 +15,7 @@ import xarray as xr
 
 import cagp_dist
 from cagp_dist.arrays import Times
-from cagp_dist.digest import file_sha256
+from cagp_dist.digest import file_sha256, open_regular
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import assemble
 from cagp_dist.era5.selection import Choice, FileSelection
@@ -127,7 +127,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected one file. Write zarr:{path} if it is a Zarr store.")
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             file_kind(stream.read(HEAD_BYTES), name=str(path))
     except OSError as error:
         raise DataError(

@@ -17,6 +17,10 @@ SIDECAR = "-metadata.json"
 """What the W3C recommendation on tabular metadata appends to the name of a CSV file."""
 
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\x1b")
+"""What a formula, or a sequence for a terminal, begins with."""
+
+
 def write_csv(group: xr.Dataset, path: Path) -> Path:
     """Write a group of places, and beside it ``<name>.csv-metadata.json``: units, meaning, attributes.
 
@@ -72,7 +76,7 @@ def _rows(
     axes = [group[name].values for name in where]
     if len(places) == 2:
         axes = list(np.meshgrid(*axes, indexing="ij"))
-    at = [axis.ravel().tolist() for axis in axes]
+    at = [[_harmless(value) for value in axis.ravel().tolist()] for axis in axes]
     stamps = np.datetime_as_string(group["time"].values.astype("datetime64[s]"), unit="s")
     yield from chain.from_iterable(
         zip(
@@ -90,10 +94,17 @@ def _column(variable: xr.DataArray, step: int, places: tuple[str, ...]) -> list[
     at_time = variable.isel(time=step) if "time" in variable.dims else variable
     values = at_time.transpose(*places).values.ravel()
     column: list[object] = values.tolist()
+    if values.dtype.kind in "OUT":
+        return [_harmless(value) for value in column]
     if values.dtype.kind == "f":
         for index in np.flatnonzero(np.isnan(values)):
             column[index] = ""
     return column
+
+
+def _harmless(value: object) -> object:
+    """Put an apostrophe before a name that spreadsheets would run as a formula, or terminals obey."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _metadata(group: xr.Dataset, name: str, names: list[str]) -> str:

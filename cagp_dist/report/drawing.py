@@ -82,6 +82,7 @@ def quiet_grid(axes: "Axes") -> None:
 def save_png(drawing: Drawing, directory: Path) -> Path:
     """Write the figure on white as ``directory/<name>.png``."""
     path = directory / f"{drawing.name}.png"
+    path.unlink(missing_ok=True)  # a link would lead elsewhere
     drawing.figure.savefig(path, dpi=PNG_DPI, facecolor="white")
     return path
 

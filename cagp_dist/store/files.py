@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # no link to elsewhere
         try:
             yield temporary
             with temporary.open("rb") as written:
@@ -39,6 +42,15 @@ def whole_file(path: Path) -> Iterator[Path]:
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
+
+
+def open_lock(path: Path) -> int:
+    """Open the file of a lock, made if need be, and nothing that a link or a pipe of that name leads to."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return descriptor
 
 
 def exchange(new: Path, old: Path) -> None:

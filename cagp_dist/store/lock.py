@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cagp_dist.errors import BusyError, StoreError
+from cagp_dist.store.files import open_lock
 from cagp_dist.store.manifest import disk_errors
 
 _POLL_SECONDS = 0.2
@@ -41,7 +42,7 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     lock = root / ".lock"
     with disk_errors(root):
         (root / "runs").mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_lock(lock)
     try:
         deadline = time.monotonic() + wait_seconds
         while not _try_lock(descriptor, lock):

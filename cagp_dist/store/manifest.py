@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from cagp_dist.digest import file_sha256
+from cagp_dist.digest import file_sha256, read_regular
 from cagp_dist.errors import ConfigurationError, StoreError
 
 _LINE = "{digest}  {name}/{file}\n"
@@ -78,7 +78,7 @@ def checked(run_path: Path, file: str) -> bytes:
     """Read one small file of a run, and compare it with the manifest; raises as `compare`."""
     listed, path = digests_of(run_path), run_path / file
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise _unreadable(path, error) from error
     if sha256(content).hexdigest() != listed.get(file):
@@ -103,7 +103,7 @@ def digests_of(run_path: Path) -> dict[str, str]:
     if not run_path.is_dir():
         raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {advice}")
     try:
-        text = where.read_bytes()
+        text = read_regular(where)
     except OSError as error:
         raise StoreError(f"the manifest {where} cannot be read: {error.strerror}. {advice}") from error
     return parse(text, name=run_path.name, where=where)

@@ -40,6 +40,7 @@ from cagp_dist.store.batches import (
     publish_batch,
     read_batch,
 )
+from cagp_dist.store.files import open_lock
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.preliminary import marked, still_preliminary
 from cagp_dist.variables import variable_of
@@ -209,7 +210,7 @@ def writing(store: Path) -> Iterator[Path]:
     staging = store.parent / f".{store.name}.staging"
     with disk_errors(store):
         store.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(store.parent / f".{store.name}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_lock(store.parent / f".{store.name}.lock")
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -28,7 +28,7 @@ import xarray as xr
 import zarr
 from zarr.errors import ZarrUserWarning
 
-from cagp_dist.digest import text_sha256
+from cagp_dist.digest import read_regular, text_sha256
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import layout, manifest
 from cagp_dist.store.arrays import read_group, write_group
@@ -124,7 +124,7 @@ def current_run(root: Path) -> Path | None:
     before = None
     for _ in range(READS):
         try:
-            key = pointer.read_bytes().decode("ascii", "replace").removesuffix("\n")
+            key = read_regular(pointer).decode("ascii", "replace").removesuffix("\n")
         except FileNotFoundError:
             return None
         except OSError as error:

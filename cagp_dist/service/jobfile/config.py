@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cagp_dist.arrays import Times
+from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.explain import explain
@@ -47,7 +48,7 @@ def load_job(path: Path | str) -> Job:
         expected, an example).
     """
     try:
-        with Path(path).open("rb") as stream:  # no more of it than is needed: it may be a device
+        with open_regular(Path(path)) as stream:  # no more of it than is needed
             content = stream.read(MOST_BYTES + 1)
         _check_size(len(content), str(path))
         text = content.decode("utf-8").replace("\r\n", "\n")
@@ -110,8 +111,10 @@ def _syntax(text: str, error: Exception) -> str:
         return "its arrays or tables are nested too deeply."
     found = re.search(r"at line (\d+)", str(error))
     lines = text.splitlines()
-    if found is None or int(found[1]) > len(lines):
-        return f"{error}."
+    before = lines[: int(found[1]) - 1] if found else []
+    begun = any(line.strip() and not line.lstrip().startswith("#") for line in before)
+    if found is None or int(found[1]) > len(lines) or not begun:
+        return f"{error}."  # where nothing was understood it is another file, whose lines are not shown
     return f"{error}.\n  line {found[1]}: {lines[int(found[1]) - 1].strip()[:80]}"
 
 
