@@ -17,10 +17,14 @@ OwnLimits = Limits | tuple[Limits, ...]
 """Of a lengthscale, or of one for each coordinate."""
 
 SMALLEST_RATIO, LARGEST_RATIO = 1e-8, 1e8
-"""Noise variance in units of the variance: below, R is singular in floating point; above, all is noise."""
+"""Noise variance in units of the variance: below, R may be singular in floating point; above, all is noise.
+
+They limit what is sought. Where the limits of both variances ask for more, such as a noise that is held, these
+decide.
+"""
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-4, 1e4
-"""Variance of another part of a sum in units of that of the first."""
+"""The same of the variance of another part of a sum, in units of that of the first."""
 
 WIDEST, WIDEST_OWN = 10.0, 100.0
 """Largest lengthscale, in extents: of all coordinates, and of one by itself, on which nothing may depend."""
@@ -108,19 +112,22 @@ class Bounds:
     def weights(self) -> tuple[Limits, ...]:
         """Limits of the variance of each further part over that of the first."""
         return tuple(
-            self._over_variance(limits, smallest=SMALLEST_WEIGHT, largest=LARGEST_WEIGHT)
-            for _, limits in self.others
+            self._over_variance(limits, SMALLEST_WEIGHT, LARGEST_WEIGHT) for _, limits in self.others
         )
 
     @property
     def ratio(self) -> Limits:
         """Limits of noise variance over variance that some pair within the limits has."""
-        return self._over_variance(self.noise_variance, smallest=SMALLEST_RATIO, largest=LARGEST_RATIO)
+        return self._over_variance(self.noise_variance, SMALLEST_RATIO, LARGEST_RATIO)
 
-    def _over_variance(self, limits: Limits, *, smallest: float, largest: float) -> Limits:
-        low = min(max(limits[0] / self.variance[1], smallest), largest)
-        high = max(min(limits[1] / self.variance[0], largest), low)
-        return low, high
+    def _over_variance(self, limits: Limits, smallest: float, largest: float) -> Limits:
+        """Quotients of pairs within the limits, those beyond smallest and largest only if there must be some.
+
+        Either variance reaches all of its own limits: the largest one, with the other at its upper limit, and
+        the smallest one, with the other at its lower limit.
+        """
+        (low, high), (least, most) = limits, self.variance
+        return max(low / most, min(smallest, high / most)), min(high / least, max(largest, low / least))
 
     def reconciled(self, x: Array) -> tuple[Array, tuple[tuple[int, int], ...]]:
         """Change weights for which no variance keeps all limits.

@@ -11,6 +11,9 @@ from cagp_dist.checks import check_count, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Limits, Scales, checked_names
 
+LEAST_POWER = 0.1
+"""Part of the mean square that starts leave to the field where the noise has an upper limit."""
+
 Start = Mapping[str, float | Sequence[float | Sequence[float]]]
 """Numbers by name; of a sum one for each part. A lengthscale may be a tuple, one for each coordinate."""
 
@@ -20,7 +23,7 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
 
     The start that was given comes first; the others are spread over lengthscales from the spacing to the
     extent and ratios from 0.001 to 1, by multiples of irrational numbers, so that any number of them is
-    spread evenly. Where each coordinate has a lengthscale of its own, they are the same parts of the extents
+    spread evenly. A noise within narrower limits has ratios that leave the field most of its power. Where each coordinate has a lengthscale of its own, they are the same parts of the extents
     of all coordinates.
 
     Raises
@@ -31,7 +34,10 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
     check_count("starts", starts, least=1)
     low = np.log([2.0 * scales.spacing, 1e-3])
     high = np.log([max(0.5 * scales.extent, 2.0 * scales.spacing), 1.0])
-    limits, sides = np.log([*bounds.lengthscales, bounds.ratio]).T, np.log(scales.sides or (1.0,))
+    power = min(max(scales.power, bounds.variance[0]), bounds.variance[1])
+    known = [limit / power for limit in bounds.noise_variance] * np.array([1.0, 1.0 / LEAST_POWER])
+    ratio = np.clip(known, *bounds.ratio)
+    limits, sides = np.log([*bounds.lengthscales, ratio]).T, np.log(scales.sides or (1.0,))
 
     def start(k: int) -> Array:
         even = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
@@ -46,9 +52,9 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
     if "lengthscale" in chosen:
         first[:-1] = np.log(chosen["lengthscale"])
     if "variance" in chosen or "noise_variance" in chosen:
-        (variance,) = chosen.get("variance", (np.clip(scales.power, *bounds.variance),))
+        (variance,) = chosen.get("variance", (power,))
         (noise,) = chosen.get("noise_variance", (np.clip(0.1 * variance, *bounds.noise_variance),))
-        first[-1] = np.clip(log(noise / variance), *limits[:, -1])
+        first[-1] = np.clip(log(noise / variance), *np.log(bounds.ratio))
     return [first, *spread[: starts - 1]]
 
 

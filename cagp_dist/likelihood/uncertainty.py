@@ -73,11 +73,17 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
     gone = {index for index, name in enumerate(names) if name in on_limit}
     for factor in range(first, first + numbering.parts):
         low, high = np.abs(profile.box[:, factor] - place.x[factor]) < TOUCHING
-        if (low or high) and first not in gone and factor + 1 not in gone:
+        if not (low or high) or gone >= {first, factor + 1}:
+            continue
+        if gone.isdisjoint({first, factor + 1}):
             # only the ratio is limited: variance and noise variance can move together
             directions[factor + 1, first] = 1.0
             gone.add(factor + 1)
             on_limit += (names[factor + 1 if low else first],)
+        else:  # one is held, by which the limit of the ratio holds the other
+            (other,) = {first, factor + 1} - gone
+            gone.add(other)
+            on_limit += (names[other],)
     directions = directions[:, [index for index in range(size) if index not in gone]]
     at_bound = tuple(name for name in on_limit if name not in bounds.fixed)
     gradient = directions.T @ place.gradient
