@@ -158,7 +158,7 @@ def attributes(
     if result is not None:
         errors = result.standard_errors
         said |= {
-            "fit_advice": fit_advice(result.status),
+            "fit_advice": fit_advice(result),
             "fit_method": result.method,
             "fitted_to": learned.fitted_to,
             "lengthscale_chord_standard_error": _one_or_all(each(errors.lengthscale)),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.duration import FitSize
     from cagp_dist.likelihood.fit import Method
-    from cagp_dist.likelihood.result import FitResult, FitStatus
+    from cagp_dist.likelihood.result import FitResult
     from cagp_dist.runtime import Executor
 
 KernelLike: TypeAlias = str | type[Elementary] | Sequence[type[Elementary]] | Kernel
@@ -260,10 +260,10 @@ def learn(
             "variance": tuple(part.variance for part in kernel.parts),
         }
     known = _known_noise(observed, noise_std)
-    typical = float(known.mean())
-    _check_nugget(nugget_std, known=typical > 0.0)
+    least = float(known.min())
+    _check_nugget(nugget_std, known=least > 0.0)
     bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
-    level = None if nugget_std is None or typical == 0.0 else typical + nugget_std**2
+    level = None if nugget_std is None or least == 0.0 else least + nugget_std**2
     if level is not None:
         bounds["noise_variance"] = (level, level)
     reasons = dict.fromkeys(bounds, "it was given")
@@ -300,22 +300,22 @@ def learn(
             method=method,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
-            noise_deviations=None if known.ndim == 0 else known[places] - typical,
+            noise_deviations=None if known.ndim == 0 else known[places] - least,
         )
         held = cast("Given", bounds)
         with narrator.stage("fit") as report:
             search = partial(search, progress=lambda state: report(course.fraction(state.points)))
-            if typical > 0.0 and level is None:
-                most = max(2.0 * typical, 4.0 * float(np.nanvar(observed.values)))
+            if least > 0.0 and level is None:
+                most = max(2.0 * least, 4.0 * float(np.nanvar(observed.values)))
                 result = fit_beside_known_noise(
-                    lambda limits: search(bounds=limits), known=typical, most=most, others=held
+                    lambda limits: search(bounds=limits), known=least, most=most, others=held
                 )
-                if result.prior.noise_variance == typical:
+                if result.prior.noise_variance == least:
                     reasons["noise_variance"] = "no nugget was found beside the known noise"
             else:
                 result = search(bounds=held)
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
-    return Learned(chosen, known + (noise_variance - typical), mean, result, where, reasons)
+    return Learned(chosen, known + (noise_variance - least), mean, result, where, reasons)
 
 
 def _outlook(size: "FitSize", executor: "Executor") -> Outlook:
@@ -331,13 +331,15 @@ def _outlook(size: "FitSize", executor: "Executor") -> Outlook:
     )
 
 
-def fit_advice(status: "FitStatus") -> str:
+def fit_advice(result: "FitResult") -> str:
     """Say how a fit ended and, if it did not end well, what callers of `krige` can change."""
+    status = result.status
     if status.ok:
         return status.advice
+    which = f" ({' and '.join(result.at_bound)})" if result.at_bound else ""
     return (
-        f"{status.meaning} Give one of the numbers (lengthscale_km, variance, noise_std or nugget_std), try "
-        "another kernel or mean, or give more or closer observations."
+        f"{status.meaning}{which} Give one of the numbers (lengthscale_km, variance, noise_std or "
+        "nugget_std), try another kernel or mean, or give more or closer observations."
     )
 
 

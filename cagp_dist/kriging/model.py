@@ -395,7 +395,7 @@ class Kriging:
         learned = self._learn(observed, narrator=narrator, executor=executor)
         result = learned.result
         if result is not None and not result.status.ok and not noise_is_negligible(result, result.prior):
-            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result.status)}", stacklevel=3)
+            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
         places, fields = observed.patterns()[0]
         self.prior_ = learned.prior(observed, places, fields)
         self.fit_result_ = learned.result

@@ -137,6 +137,10 @@ def fit_bound(
     if not place.evaluation.solved:
         bias, errors = np.full_like(bias, np.nan), np.full_like(errors, np.nan)
     names = numbering.names
+    # the least noise that leaves S'G S positive definite is no limit of `limits`
+    held = tuple(name for name in optimum.at_bound if name not in end.at_bound)
+    if held:
+        end = replace(end, at_bound=(*end.at_bound, *held), status=FitStatus.AT_BOUND)
     return BoundFit(
         place.parameters,
         replace(end, status=_status(end, bias)),

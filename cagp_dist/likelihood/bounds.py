@@ -19,8 +19,8 @@ OwnLimits = Limits | tuple[Limits, ...]
 SMALLEST_RATIO, LARGEST_RATIO = 1e-8, 1e8
 """Noise variance in units of the variance: below, R may be singular in floating point; above, all is noise.
 
-They limit what is sought. Where the limits of both variances ask for more, such as a noise that is held, these
-decide.
+They limit what is sought. Where the limits of both variances ask for more, such as a noise that is held,
+these decide.
 """
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-4, 1e4

@@ -133,8 +133,8 @@ def fit(
         parts, or a tuple of pairs, one for each; where each coordinate has a lengthscale, a tuple with a pair
         for each may stand in place of a pair. By default the lengthscale lies between a fifth of the point
         spacing and ten times the extent (that of one coordinate a hundred times, where it ends if nothing
-        depends on this coordinate), variances within wide factors of the mean square of the residuals. The
-        noise variance is kept above 1e-8 of the variance.
+        depends on this coordinate), variances within wide factors of the mean square of the residuals. A
+        noise variance that is sought is kept above 1e-8 of the variance; one that is given may be smaller.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
     method : {"auto", "rings", "dense", "blocks", "pathwise", "elbo"}
@@ -159,8 +159,8 @@ def fit(
         Of the samples of the pathwise method, and of those that say how far off "elbo" is.
     noise_deviations : array_like, shape (n,), optional
         By how much the noise variance of each point is known to differ from the one that is fitted, squared
-        unit of y: where the errors of measurements are known, their variances minus the mean of these, with
-        bounds of "noise_variance" from that mean upward. At points only, "dense" or "blocks", which is then
+        unit of y: where the errors of measurements are known, their variances minus the least of these, with
+        bounds of "noise_variance" from that least upward. At points only, "dense" or "blocks", which is then
         what "auto" chooses beyond 12,000 points.
     checkpoints : Checkpoints, optional
         Where evaluations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.errors import NumericalError
 from cagp_dist.kernels import Lengthscales
 from cagp_dist.likelihood.bounds import Bounds
 from cagp_dist.likelihood.evaluation import Evaluation, Likelihood, information
@@ -153,15 +154,27 @@ class Profile:
 
     def _place(self, x: Array, tied: tuple[tuple[int, int], ...] = ()) -> Place:
         numbers = np.exp(x).tolist()
-        if self.deviating:
-            variance, follows, evaluation = self._best(numbers)
-        else:
-            evaluation = self.likelihood.evaluate(*numbers)
-            best = evaluation.quadratic / evaluation.values
-            variance, follows = self.bounds.variance_at(numbers[self.bounds.numbering.lengthscales :], best)
+        try:
+            variance, follows, evaluation = self._evaluated(numbers)
+        except NumericalError as error:
+            found, ratio = numbers[: self.bounds.numbering.lengthscales], numbers[-1]
+            lengthscales = ", ".join(f"{lengthscale:.3g}" for lengthscale in found)
+            raise NumericalError(
+                f"the likelihood of lengthscale {lengthscales} with a noise variance of {ratio:.2g} times "
+                f"the variance: {error.text}",
+                remedies=error.remedies,
+            ) from error
         place = Place(np.array(x), variance, follows, evaluation, tied)
         self.counter.tell(place)
         return place
+
+    def _evaluated(self, numbers: list[float]) -> tuple[float, int, Evaluation]:
+        """Give the best variance within the bounds, what limits it, and the likelihood there."""
+        if self.deviating:
+            return self._best(numbers)
+        evaluation = self.likelihood.evaluate(*numbers)
+        best = evaluation.quadratic / evaluation.values
+        return *self.bounds.variance_at(numbers[self.bounds.numbering.lengthscales :], best), evaluation
 
     def information(self, place: Place) -> Array:
         """Minus second derivatives of the likelihood at a place, see `information`."""

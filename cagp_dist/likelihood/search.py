@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.errors import NumericalError
 from cagp_dist.likelihood.profile import Place, Profile
 
 GAIN = 1e-5
@@ -15,6 +16,9 @@ MOST_CLIMBS = 10
 
 REACH = 1.5
 """Of one climb, in log parameters: a line search that leaps to the bounds can stall there."""
+
+SHORTER, SHORTEST_REACH = 0.25, 0.02
+"""Where R was singular in floating point on the way, the next climb reaches less far; at last none does."""
 
 LEVEL = 0.01
 """A place is level where the gradient is below this times the fourth root of the number of values."""
@@ -32,8 +36,19 @@ LONGEST_STEP = 0.7
 
 
 def best_climb(profile: Profile, starts: Sequence[Array]) -> Place:
-    """Climb from every start and return the highest place; the first of equals."""
-    return max((climb(profile, start) for start in starts), key=lambda place: place.log_likelihood)
+    """Climb from every start and return the highest place; the first of equals.
+
+    Starts at which R is singular in floating point count for nothing, unless all do.
+    """
+    found, failed = list[Place](), None
+    for start in starts:
+        try:
+            found.append(climb(profile, start))
+        except NumericalError as error:
+            failed = error
+    if failed is not None and not found:
+        raise failed
+    return max(found, key=lambda place: place.log_likelihood)
 
 
 def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Place:
@@ -53,17 +68,26 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
     -------
     Place
         The highest one seen.
+
+    Raises
+    ------
+    NumericalError
+        If R is singular in floating point at the start, or all around where the way up leads.
     """
     values = profile.likelihood.points * profile.likelihood.fields
     unit = np.ones(start.size)
     if curvature is not None and (expected := np.diag(profile_information(profile, curvature))).min() > 0.0:
         unit = np.sqrt(values / expected)  # unit curvature per value
-    place = profile.at(start)
+    place, reach = profile.at(start), REACH
     for _ in range(MOST_CLIMBS):
         if np.linalg.norm(_admissible_slope(profile, place)) <= LEVEL * values**0.25:
             break
-        higher = _climb_within_reach(profile, place, unit)
-        if higher is place:
+        higher, failed = _climb_within_reach(profile, place, unit, reach)
+        if failed is not None:
+            reach *= SHORTER
+            if reach < SHORTEST_REACH:
+                raise failed
+        elif higher is place:
             break
         place = higher
     return place
@@ -153,7 +177,10 @@ def score(profile: Profile, start: Array) -> tuple[Place, bool]:
     return place, False
 
 
-def _climb_within_reach(profile: Profile, start: Place, unit: Array) -> Place:
+def _climb_within_reach(
+    profile: Profile, start: Place, unit: Array, reach: float
+) -> tuple[Place, NumericalError | None]:
+    """Climb within so much of each log parameter; the highest place, and the error that ended it."""
     from scipy.optimize import minimize
 
     values = start.evaluation.values
@@ -167,16 +194,19 @@ def _climb_within_reach(profile: Profile, start: Place, unit: Array) -> Place:
             best = place
         return -place.log_likelihood / values, -unit * place.slope / values
 
-    lower, upper = np.maximum(low - start.x, -REACH) / unit, np.minimum(high - start.x, REACH) / unit
-    minimize(
-        descent,
-        np.zeros(start.x.size),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": MOST_STEPS, "ftol": GAIN / values, "gtol": 1e-12},
-    )
-    return best
+    lower, upper = np.maximum(low - start.x, -reach) / unit, np.minimum(high - start.x, reach) / unit
+    try:
+        minimize(
+            descent,
+            np.zeros(start.x.size),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(lower, upper, strict=True)),
+            options={"maxiter": MOST_STEPS, "ftol": GAIN / values, "gtol": 1e-12},
+        )
+    except NumericalError as error:
+        return best, error
+    return best, None
 
 
 def _admissible_slope(profile: Profile, place: Place) -> Array:

@@ -23,8 +23,8 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
 
     The start that was given comes first; the others are spread over lengthscales from the spacing to the
     extent and ratios from 0.001 to 1, by multiples of irrational numbers, so that any number of them is
-    spread evenly. A noise within narrower limits has ratios that leave the field most of its power. Where each coordinate has a lengthscale of its own, they are the same parts of the extents
-    of all coordinates.
+    spread evenly. A noise within narrower limits has ratios that leave the field most of its power. Where
+    each coordinate has a lengthscale of its own, they are the same parts of the extents of all coordinates.
 
     Raises
     ------
@@ -35,9 +35,9 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
     low = np.log([2.0 * scales.spacing, 1e-3])
     high = np.log([max(0.5 * scales.extent, 2.0 * scales.spacing), 1.0])
     power = min(max(scales.power, bounds.variance[0]), bounds.variance[1])
-    known = [limit / power for limit in bounds.noise_variance] * np.array([1.0, 1.0 / LEAST_POWER])
+    known = np.array(bounds.noise_variance) / [power, LEAST_POWER * power]
     ratio = np.clip(known, *bounds.ratio)
-    limits, sides = np.log([*bounds.lengthscales, ratio]).T, np.log(scales.sides or (1.0,))
+    limits, sides = np.log([*bounds.lengthscales, tuple(ratio.tolist())]).T, np.log(scales.sides or (1.0,))
 
     def start(k: int) -> Array:
         even = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]

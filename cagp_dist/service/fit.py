@@ -44,7 +44,7 @@ LEVEL = 0.95
 """Of the intervals that are shown of the numbers."""
 
 NO_NUGGET = 1e-6
-"""Nugget in units of the known noise where none was found beside it."""
+"""Nugget in units of the least known noise where none was found beside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +278,7 @@ def fit_prior(
     residuals = values - _centre(mean, X, values, sites.times)
 
     known = None if points.noise_variance is None else points.noise_variance[sites.chosen]
-    typical = 0.0 if known is None else float(known.mean())
+    least = 0.0 if known is None else float(known.min())
 
     def fitted(bounds: "Given | None") -> "FitResult":
         return fit(
@@ -291,19 +291,19 @@ def fit_prior(
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             progress=lambda state: progress(None, _shown(state)),
-            noise_deviations=None if known is None else known - typical,
+            noise_deviations=None if known is None else known - least,
             checkpoints=checkpoints,
         )
 
     if known is None:
         result = fitted(None)
         nugget = float(result.prior.noise_variance)
-    else:  # what is fitted is the mean of the known noises with a nugget on top
-        most = 2.0 * typical + 4.0 * float(np.var(residuals))
-        result = fit_beside_known_noise(fitted, known=typical, most=most)
-        nugget = max(float(result.prior.noise_variance) - typical, NO_NUGGET * typical)
+    else:  # what is fitted is the least of the known noises with a nugget on top
+        most = 2.0 * least + 4.0 * float(np.var(residuals))
+        result = fit_beside_known_noise(fitted, known=least, most=most)
+        nugget = max(float(result.prior.noise_variance) - least, NO_NUGGET * least)
     prior = Prior(result.prior.kernel, nugget, task.mean)
-    noise = np.full(len(X), float(result.prior.noise_variance)) + (0.0 if known is None else known - typical)
+    noise = np.full(len(X), float(result.prior.noise_variance)) + (0.0 if known is None else known - least)
     worth = effective_fields(prior.kernel, noise, X, residuals.T)
     return FittedPrior(
         prior=prior,
