@@ -92,6 +92,13 @@ def _exp_minus(a):
     return np.int64(bits).view(np.float64)
 
 
+@compiled(nogil=True)
+def _copy_row(row, out):
+    """``out[:] = row``, without the code for shapes that differ: that takes 2 s to compile."""
+    for j in range(out.size):
+        out[j] = row[j]
+
+
 @compiled(nogil=True, fastmath=CONTRACT)
 def _squared_distances(X, i, Z, start, out):
     """``out[j] = |X[:, i] - Z[:, start + j]|^2`` by differences (never 2 - 2 x.z, math 8)."""
@@ -212,13 +219,13 @@ def _sum_profile(families, inverse_lengthscales, variances, near, row):
     for start in range(0, row.size, most):
         values = row[start : min(start + most, row.size)]
         size = values.size
-        squared[:size] = values
+        _copy_row(values, squared[:size])
         _profile(families[0], inverse_lengthscales[0], variances[0], values)
         for k in range(1, near):
             part = squared[:size]
             if k + 1 < near:  # the last one needs no copy
                 part = spare[:size]
-                part[:] = squared[:size]
+                _copy_row(squared, part)
             _profile(families[k], inverse_lengthscales[k], variances[k], part)
             for j in range(size):
                 values[j] += part[j]
@@ -551,7 +558,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
                 entries = stored[offset - size : offset]
             elif stored.size > 0:
                 # one pass in memory order; BLAS would read the transpose against it
-                entries[:] = stored[offset - size : offset]
+                _copy_row(stored[offset - size : offset], entries)
             else:
                 _evaluate_subtile(
                     family, inverse_lengthscale, variance, near, X, first, Z, start, stop - start, entries

@@ -18,7 +18,8 @@ def multiply_lower(factors, columns, transposed):
     x = np.empty(columns.shape[1])
     for k in range(columns.shape[0]):
         for c in range(columns.shape[2]):
-            x[:] = columns[k, :, c]
+            for i in range(x.size):
+                x[i] = columns[k, i, c]
             if transposed:
                 for i in range(x.size):
                     row, value = factors[k, i], x[i]
@@ -29,7 +30,8 @@ def multiply_lower(factors, columns, transposed):
                 for i in range(x.size - 1, -1, -1):
                     row = factors[k, i]
                     x[i] = row[i] * x[i] + _short_dot(row, x, i)
-            columns[k, :, c] = x
+            for i in range(x.size):
+                columns[k, i, c] = x[i]
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
@@ -38,7 +40,8 @@ def solve_lower(factors, columns, transposed):
     x = np.empty(columns.shape[1])
     for k in range(columns.shape[0]):
         for c in range(columns.shape[2]):
-            x[:] = columns[k, :, c]
+            for i in range(x.size):
+                x[i] = columns[k, i, c]
             if transposed:
                 for i in range(x.size - 1, -1, -1):
                     row = factors[k, i]
@@ -50,7 +53,8 @@ def solve_lower(factors, columns, transposed):
                 for i in range(x.size):
                     row = factors[k, i]
                     x[i] = (x[i] - _short_dot(row, x, i)) / row[i]
-            columns[k, :, c] = x
+            for i in range(x.size):
+                columns[k, i, c] = x[i]
 
 
 @compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
