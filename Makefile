@@ -7,7 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 INSTALLED_DEV := .venv/.installed-dev
 # The lock files are complete, so there is nothing to resolve; what is never imported is never compiled.
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --no-compile
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-compile
 export MPLBACKEND := Agg
 # Modules are compiled once, and not by each of the many processes that tests, clusters and jobs start.
 export PYTHONDONTWRITEBYTECODE :=
@@ -25,14 +25,15 @@ install-dev: $(INSTALLED_DEV) ## the same with the tools for tests, style and do
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("cagp_dist needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo '$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
-	@echo "Installing into .venv: 230 MB to download, 0.8 GB on disk; half a minute to a few minutes."
 	$(PYTHON) -m venv --clear .venv  # one of another Python, or of other versions, is of no use
+	@echo "Installing into .venv: 230 MB to download, 0.8 GB on disk; half a minute to a few minutes."
 	$(INSTALL) --requirement requirements.lock
-	$(INSTALL) --quiet --no-build-isolation --editable .
+	$(INSTALL) --no-build-isolation --editable .
 	@$(BIN)/python -m pip check
 	@touch $@
 
 $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
+	@echo "Installing the tools for tests, style and documentation into .venv."
 	$(INSTALL) --requirement requirements-dev.lock
 	@$(BIN)/python -m pip check
 	@touch $@

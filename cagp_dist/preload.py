@@ -30,6 +30,12 @@ def dask_setup(worker: object) -> None:
             evaluate()
 
 
+def evaluate_every_way() -> None:
+    """Load what `ways_of_evaluation` needs from disk, and compile what is not there, 6 s in all."""
+    for evaluate in ways_of_evaluation():
+        evaluate()
+
+
 def ways_of_evaluation() -> list[Callable[[], object]]:
     """Give functions that evaluate a kernel with one lengthscale at two points, by all ways of tasks."""
     # what solvers send to workers is in these modules

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from glob import escape
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.preload import evaluate_every_way
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.deadlines import Deadlines
@@ -133,7 +135,7 @@ def run(
             '"quadratic-latitude", or compare with held-out observations, as each run does.'
         )
     clock, output = Clock(observe), output_at(job.output.root)
-    with workers_of(job) as workers, output_lock(output.folder):
+    with workers_of(job) as workers, output_lock(output.folder), _compiling_meanwhile(job):
         with clock.stage("Observations") as stage:
             output.begin()
             if in_object_store(job.output.root):
@@ -366,6 +368,20 @@ def _sharpened(
     factors = np.exp(-found.fitted.stretches[:, 0])
     stage.summary = f"lengthscales {factors.min():.2g} to {factors.max():.2g} times that of the prior"
     return found
+
+
+@contextmanager
+def _compiling_meanwhile(job: Job) -> Iterator[None]:
+    """Load or compile what a solve in this process needs, beside the reading of its observations."""
+    if job.cluster.scheduler != "local" or job.solver.name == "rings":
+        yield
+        return
+    thread = Thread(target=evaluate_every_way, name="compilation")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 @contextmanager
