@@ -21,7 +21,6 @@ from packaging.utils import canonicalize_name
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 HEAVY = (
-    "cfgrib",
     "dask",
     "distributed",
     "h5netcdf",

@@ -66,7 +66,7 @@ def canonical(
     ----------
     *datasets : xarray.Dataset
         One dataset, or several that hold the same grid at different times (the members of a zip).  Old and
-        new layouts of the Climate Data Store, CMIP, GRIB through cfgrib and the public Zarr stores are
+        new layouts of the Climate Data Store, CMIP, GRIB as `grib` reads it and the public Zarr stores are
         recognised.
     variable : str
         Name of the variable in the datasets, or another name of the same quantity in
