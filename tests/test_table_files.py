@@ -11,6 +11,7 @@ from cagp_dist.tables import read_places, read_table
 PLAIN = "lat,lon,t\n50.1182,14.6199,5.38\n-54.5,17.7895,-9.5\n"
 LATITUDE, LONGITUDE, VALUES = [50.1182, -54.5], [14.6199, 17.7895], [5.38, -9.5]
 COMMAS = PLAIN.replace(",", ";").replace(".", ",")
+TRUNCATED = gzip.compress(PLAIN.encode(), mtime=0)[:-12]
 
 LAYOUTS = {
     "decimal commas between tabs": COMMAS.replace(";", "\t"),
@@ -112,7 +113,7 @@ def test_points_beside_decimal_commas_are_refused(tmp_path):
         ("a.json", "[1]", r"is JSON; .* pandas\.read_json"),
         (
             "a.csv.gz",
-            gzip.compress(PLAIN.encode(), mtime=0)[:-12],
+            TRUNCATED,
             "is compressed, and damaged or incomplete",
         ),
         ("a.csv.gz", PLAIN, "cannot read .* as a table: Not a gzipped file"),
