@@ -99,8 +99,7 @@ def demo(
     """Map the built-in global field: 10,000 points observed, 2,000 held out, in half a minute on two cores.
 
     The scores at the end are those of error bars that were corrected by errors at another 2,000 points,
-    beside those of the uncorrected ones. The first time it takes some seconds longer: functions are compiled for
-    your processor, and kept.
+    beside those of the uncorrected ones. The first time functions are compiled for your processor, and kept.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.demo import demo_job
