@@ -287,13 +287,10 @@ def plan_exact(demand: Demand, *, method: str = "exact Cholesky", points: int | 
     """
     q, fields = demand.q, demand.fields
     m = demand.n if points is None else min(points, demand.n)
-    nodes = -(-demand.target_points // max(q, 1))
-    parts = 1 if demand.full_covariance else -(-m * q * nodes // PART_ENTRIES)
+    parts = 1 if demand.full_covariance else -(-m * q // PART_ENTRIES)
     groups = split(q, max(1, min(parts, q)))
     widest = max((stop - start for start, stop in groups), default=0)
-    peak = common_bytes(demand, 1) + DOUBLE * (
-        2 * m * m + 3 * m * (widest + fields) + m * widest * (nodes - 1)
-    )
+    peak = common_bytes(demand, 1) + DOUBLE * (2 * m * m + 3 * m * (widest + fields))
     if points is not None:
         peak += DOUBLE * 2 * demand.n  # the order that they are drawn from
     if peak > demand.memory_limit_bytes:

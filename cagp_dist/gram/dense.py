@@ -8,7 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.base import ExactSolve, check_noise
-from cagp_dist.gram.targets import Targets, averaged, covariance_with, target_points
+from cagp_dist.gram.targets import Targets, covariance_with, seen_from
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE, cholesky_in_place, inverse_diagonals
 from cagp_dist.runtime import Executor
@@ -72,7 +72,8 @@ class DenseGram:
         self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
     ) -> Array:
         """``k(targets, X) @ columns``, shape (q, r); 8 n q bytes."""
-        return averaged(targets, np.asarray(self.kernel(target_points(targets), self.X) @ columns))
+        # laid out as for points, whose sums cells of one node repeat to the bit
+        return np.asarray(np.ascontiguousarray(seen_from(self.kernel, targets, self.X)) @ columns)
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""

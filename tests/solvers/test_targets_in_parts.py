@@ -1,5 +1,7 @@
 """An exact solve with many targets: part by part, the same posterior in a bounded part of the memory."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,22 @@ def test_six_million_cells_of_a_hundred_stations_take_no_matrix_of_both() -> Non
         memory_limit_bytes=2 * 2**30,
     )
     assert cagp.Cholesky().plan(demand).peak_bytes < 8 * 100 * 6_000_000 / 2
+
+
+def test_parts_with_cells_of_most_unequal_sizes_stay_within_the_plan(
+    traced: Callable[..., tuple[cagp.Posterior, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(0)
+    counts = np.array([*[1] * 99, 6000])
+    nodes = generator.standard_normal((counts.sum(), 3))
+    nodes /= np.linalg.norm(nodes, axis=1, keepdims=True)
+    cells = cagp.CellMeans(nodes, np.repeat(1.0 / counts, counts), counts)
+    prior, X, y = cagp.Prior(cagp.Matern32(0.3), 0.1), nodes[:1000], np.ones(1000)
+    solver = cagp.Cholesky()
+    cagp.condition(prior, X, y, cells, solver=solver)  # imports, compiled code
+    monkeypatch.setattr(points, "PART_ENTRIES", 10_000)
+    parts, peak = traced(lambda: cagp.condition(prior, X, y, cells, solver=solver))
+    plan = parts.stats.plan
+    assert len(plan.batches) > 1
+    assert peak <= plan.peak_bytes + 2**18  # objects of the interpreter
+    assert peak < 8 * 1000 * 6000, "no matrix of points and nodes"
