@@ -19,11 +19,13 @@ from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_po
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.missing import Marks
 from cagp_dist.store.layout import STATION_NAME
-from cagp_dist.tables import Fields, Table, by_time_and_place, read_table
+from cagp_dist.tables import IGNORED, Fields, Table, by_time_and_place, read_table
 from cagp_dist.variables import described, range_error
 
-_NO_TIMES = (
-    '{path} has no column of times, so all its rows are of one time; say which: times = ["2017-04-27T12:00"].'
+_WITHOUT_TIMES = (
+    "so all its rows are one field, and {came}. A run keeps each field under its time: maps, scores, the "
+    "series of runs and names of files have it. Say in [observations] when this one was measured: times = "
+    '["2017-04-27T12:00"]; of a mean over years take any day of them. cagp_dist.krige needs no time.'
 )
 
 
@@ -77,7 +79,7 @@ def open_stations(
     units = table.units
     variable, (factor, offset) = described(selection["variable"], {"units": units}, units=units)
     variable = replace(variable, checked=selection["check_range"])
-    fields = _selected(by_time_and_place(table), selection, path)
+    fields = _selected(by_time_and_place(table), selection, path, columns)
     values = factor * fields.values + offset
     wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
     if wrong is not None:
@@ -122,8 +124,15 @@ def station_times(
     """List the times of a table, ascending, each once; raises as `open_stations`."""
     times = _read(path, variable, None, columns, missing, where).times
     if times is None:
-        raise ConfigurationError(_NO_TIMES.format(path=path))
+        raise _without_times(path, columns, "the times of the job are a rule, which needs those of the table")
     return np.unique(times)
+
+
+def _without_times(path: Path, columns: Mapping[str, str] | None, came: str) -> ConfigurationError:
+    """Say that the job has to name the one time of a table."""
+    ignored = (columns or {}).get("time") == IGNORED
+    why = "is read without times (columns)" if ignored else "has no column of times"
+    return ConfigurationError(f"{path} {why}, {_WITHOUT_TIMES.format(came=came)}")
 
 
 def _read(
@@ -160,13 +169,14 @@ def _read(
         ) from error
 
 
-def _selected(fields: Fields, selection: Selection, path: Path) -> Fields:
+def _selected(fields: Fields, selection: Selection, path: Path, columns: Mapping[str, str] | None) -> Fields:
     """Keep the wanted times and area, and the places that measured something then."""
     wanted = None if selection["times"] is None else parse_times(selection["times"])
     moments = fields.times
     if moments is None:
         if wanted is None or wanted.size != 1:
-            raise ConfigurationError(_NO_TIMES.format(path=path))
+            came = "the job names no time" if wanted is None else f"the job names {wanted.size:,} times"
+            raise _without_times(path, columns, came)
         moments = wanted
     rows = time_positions(moments, wanted)
     inside = np.ones(fields.latitude_degrees.size, dtype=bool)

@@ -9,9 +9,11 @@ from cagp_dist.tables.cells import noise_in
 from cagp_dist.tables.contents import Fields, Names, Places, Table
 from cagp_dist.tables.files import Frame, TableLike
 from cagp_dist.tables.grouping import by_time_and_place
+from cagp_dist.tables.moments import IGNORED
 from cagp_dist.tables.reading import read_places, read_table
 
 __all__ = [
+    "IGNORED",
     "Fields",
     "Frame",
     "Names",

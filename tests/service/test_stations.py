@@ -21,7 +21,7 @@ from cagp_dist.kriging.examples import PLACES, write_examples
 from cagp_dist.report import write_report
 from cagp_dist.service.fit import fit_sites
 from cagp_dist.service.ingest import ingest
-from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
@@ -426,8 +426,15 @@ def test_a_table_without_times_needs_one(tmp_path):
     settings = {"design": {"train": {"kind": "all"}, "test": {"kind": "folds", "count": 3}}}
     bare = {"source": f"table:{tmp_path / 'stations.csv'}", "variable": "value"}
     text = job_text(observations=bare, output={"root": tmp_path / "out"}, **settings)
-    with pytest.raises(ConfigurationError, match=r"no column of times.* say which: times = \["):
+    with pytest.raises(ConfigurationError, match=r"no column of times.* names no time\..* times = \["):
         run(parse_job(text))
+    with pytest.raises(ConfigurationError, match=r"no column of times.* names 2 times\."):
+        run(with_times(parse_job(text), "2020-06-01,2020-06-02"))
+    with pytest.raises(ConfigurationError, match="are a rule, which needs those of the table"):
+        run(with_times(parse_job(text), "latest"))
+    unread = {**bare, "columns": {"time": "none"}}
+    with pytest.raises(ConfigurationError, match=r"is read without times \(columns\), so all"):
+        run(parse_job(job_text(observations=unread, output={"root": tmp_path / "out"}, **settings)))
     timed = job_text(observations={**bare, "times": [DAYS[0]]}, output={"root": tmp_path / "out"}, **settings)
     assert run(parse_job(timed)).path is not None
 
