@@ -162,3 +162,33 @@ def test_copies_of_rows_and_places_far_from_all_others_are_counted(tmp_path):
     assert (field.sizes["point"], field.attrs["notes"]) == (4, [])
     with pytest.raises(ConfigurationError, match=r"differ in column 'element'.* where = \{ COLUMN = "):
         open_source(f"table:{tmp_path / 't.csv'}", **job)
+
+
+@pytest.mark.parametrize("separator", [",", ";", " "])
+def test_words_in_place_of_values_are_counted_and_said(tmp_path, separator):
+    words = ["n/a", "-", "missing", "n/a", "NaN", "-9999"]
+    rows = [("lat", "lon", "temperature", "element")]
+    rows += [(1 + row, 5 + row, word, "TMAX") for row, word in enumerate(["1.5", *words, "2.5"])]
+    rows += [(50, 5, "n/a", "TMIN"), (51, 6, "3.5", "TMIN")]
+    (tmp_path / "t.csv").write_text("\n".join(separator.join(map(str, row)) for row in rows) + "\n")
+    how = {"value": "temperature", "missing": -9999}
+    table = read_table(tmp_path / "t.csv", where={"element": "TMAX"}, **how)
+    assert table.values.tolist() == [1.5, 2.5]
+    assert table.notes == ("4 cells of 'temperature' say '-' or 'missing' or 'n/a' and count as missing.",)
+    frame = pd.DataFrame(rows[1:], columns=rows[0])
+    assert read_table(frame, where={"element": "TMIN"}, **how).notes == (
+        "1 cell of 'temperature' says 'n/a' and counts as missing.",
+    )
+    assert read_table({**ROWS, "t": [1.0, np.nan, 3.0, 4.0]}).notes == ()
+
+
+def test_krige_and_jobs_say_which_words_count_as_missing(tmp_path):
+    rows = pd.DataFrame({**PLACES, "v": [1.0, np.nan, 2.0, 3.0]})
+    rows.to_csv(tmp_path / "t.csv", index=False, na_rep="n/a")
+    said = "1 cell of 'v' says 'n/a' and counts as missing."
+    with pytest.warns(UserWarning, match=said):
+        cagp.Kriging(**NUMBERS).fit(tmp_path / "t.csv")
+    field = open_source(
+        f"table:{tmp_path / 't.csv'}", variable="v", times=["2020-07-01"], cache_directory=tmp_path
+    )
+    assert field.attrs["notes"] == [said]

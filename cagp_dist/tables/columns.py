@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.tables.files import Frame, TableLike, frame_row, index_levels, read_file
+from cagp_dist.tables.files import Frame, TableLike, frame_row, index_levels, read_file, read_words
 from cagp_dist.tables.names import DATE, EMPTY, NO_VALUE, VALUE, plain
 from cagp_dist.text import counted, nearest, printable
 
@@ -32,12 +32,16 @@ MOST_COMPARED = 1000
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The columns of a table by their names, and what to call the table and its rows in messages."""
+    """The columns of a table by their names, and what to call the table and its rows in messages.
+
+    ``as_written`` gives a column with the words that stand in its empty cells.
+    """
 
     columns: Mapping[str, NDArray[Any]]
     title: str
     decimal_comma: bool
     where: Callable[[int], str]
+    as_written: Callable[[str], NDArray[Any]]
 
     @classmethod
     def open(cls, source: TableLike) -> "Columns":
@@ -62,12 +66,25 @@ class Columns:
             raise ArgumentError(
                 f"the columns of {title} have shapes {sorted(lengths)}; expected vectors of one length."
             )
-        return cls(columns, title, layout is not None and layout.separator == ";", where)
+        if layout is None:
+            return cls(columns, title, False, where, columns.__getitem__)
+        return cls(
+            columns,
+            title,
+            layout.separator == ";",
+            where,
+            lambda name: np.asarray(read_words(layout)[name]),
+        )
 
     def of_rows(self, rows: Indices) -> "Columns":
         """Keep some rows; messages name them as before."""
         columns = {name: column[rows] for name, column in self.columns.items()}
-        return replace(self, columns=columns, where=lambda row: self.where(int(rows[row])))
+        return replace(
+            self,
+            columns=columns,
+            where=lambda row: self.where(int(rows[row])),
+            as_written=lambda name: self.as_written(name)[rows],
+        )
 
     @property
     def rows(self) -> int:

@@ -86,8 +86,13 @@ def read_file(path: Path) -> tuple[Frame, Layout | None]:
         raise DataError(f"cannot read {path} as a table: {printable(str(error))}") from error
 
 
-def _read_text(layout: Layout) -> Frame:
-    """Read a text file.
+def read_words(layout: Layout) -> Frame:
+    """Read a text file again, with words such as n/a as they stand in its cells."""
+    return _read_text(layout, keep_default_na=False, na_values=[""])
+
+
+def _read_text(layout: Layout, **words: Any) -> Frame:
+    """Read a text file; ``words`` are settings of pandas for cells that count as missing.
 
     Raises
     ------
@@ -104,7 +109,12 @@ def _read_text(layout: Layout) -> Frame:
         kept = (line for _, line in layout.lines())
         source, comment = StringIO("".join(_without_comments(kept, layout) if within else kept)), None
     read = partial(
-        pd.read_csv, sep=layout.separator, comment=comment, skipinitialspace=True, encoding=layout.encoding
+        pd.read_csv,
+        sep=layout.separator,
+        comment=comment,
+        skipinitialspace=True,
+        encoding=layout.encoding,
+        **words,
     )
     frame = read(source)
     if layout.units and len(layout.units) == len(frame.columns):

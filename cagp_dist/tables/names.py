@@ -25,7 +25,7 @@ NO_VALUE = re.compile(
 )
 """Names of columns that say where or when something was measured, or how well, but not what."""
 
-EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "-")
+EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "missing", "-")
 """What stands in an empty cell, in lower case."""
 
 

@@ -1,6 +1,8 @@
 """Sentences on the rows of a table that are no errors, and that people should know of."""
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,20 @@ USUAL = 0.9
 """Part of the places that have the next within the usual distance."""
 
 _EARTH_KILOMETRES = 6371.0
+
+
+def words_for_missing(name: str, cells: NDArray[Any]) -> str:
+    """Say how many cells without a value hold a word such as n/a; empty if none does.
+
+    NaN is a number, and a number that is named as missing has digits.
+    """
+    words = [cell.strip() for cell in cells.tolist() if isinstance(cell, str)]
+    words = [word for word in words if word and word.lower() != "nan" and not re.search(r"\d", word)]
+    if not words:
+        return ""
+    s, each = ("s", "") if len(words) == 1 else ("", "s")
+    said = " or ".join(map(repr, sorted(set(words))))
+    return f"{len(words):,} cell{each} of {name!r} say{s} {said} and count{s} as missing."
 
 
 def repeated_rows(keys: Sequence[NDArray[np.generic]]) -> str:

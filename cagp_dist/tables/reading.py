@@ -13,7 +13,7 @@ from cagp_dist.tables.contents import Places, Table
 from cagp_dist.tables.files import TableLike
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
 from cagp_dist.tables.names import LATITUDE, LONGITUDE, NOISE_STD, bare, units_in
-from cagp_dist.tables.notes import far_places, repeated_rows
+from cagp_dist.tables.notes import far_places, repeated_rows, words_for_missing
 from cagp_dist.tables.repeats import check_repeats, chosen
 from cagp_dist.text import counted
 
@@ -114,7 +114,9 @@ def read_table(
     keys = [places.latitude_degrees, np.mod(places.longitude_degrees, 360.0)]
     keys += [found for found in (moments.times, places.names) if found is not None]
     check_repeats(frame, {*used, *moments.columns, column}, keys, kept)
+    missed = np.isnan(values)
     notes = (
+        words_for_missing(bare(column), frame.as_written(column)[missed]) if missed.any() else "",
         moments.note,
         repeated_rows([*keys, values[kept]]),
         far_places(places.latitude_degrees, places.longitude_degrees),
