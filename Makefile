@@ -30,6 +30,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(INSTALL) --requirement requirements.lock
 	$(INSTALL) --no-build-isolation --editable .
 	@$(BIN)/python -m pip check
+	@echo "Compiling for this processor."
+	@$(BIN)/python -c 'import matplotlib.pyplot, cagp_dist.cli.display, cagp_dist.report.page, cagp_dist.service.run' & \
+	    $(BIN)/python -m cagp_dist.preload && wait
 	@touch $@
 
 $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock

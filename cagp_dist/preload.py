@@ -1,5 +1,7 @@
 """Makes a Dask worker ready before it takes tasks: ``dask worker --preload cagp_dist.preload``.
 
+``python -m cagp_dist.preload`` compiles the same functions and keeps them on disk, for all processes to come.
+
 Otherwise the first task of a worker imports the package and loads compiled code, which takes a second or two.
 Where another worker has been lost in the middle of a solve, and this one takes its place, all others soon
 wait for that task.
@@ -51,3 +53,7 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
         partial(rows_product, kernel, points, points, column, 2),
         partial(lower_strip_product, kernel, points, column[:, 0], [(0, 1), (1, 2)], (0, 2)),
     ]
+
+
+if __name__ == "__main__":
+    evaluate_every_way()
