@@ -41,7 +41,7 @@ def evaluate_every_way() -> None:
 def ways_of_evaluation() -> list[Callable[[], object]]:
     """Give functions that evaluate a kernel with one lengthscale at two points, by all ways of tasks."""
     # what solvers send to workers is in these modules
-    from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product
+    from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product, stored_tile_row
     from cagp_dist.kernels import Matern32
     from cagp_dist.solvers import projected_tiles, recurrence_tiles, tile_tasks, tiles  # noqa: F401
 
@@ -49,6 +49,7 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
     column, columns = np.zeros((2, 1)), np.zeros((2, 2))
     return [
         partial(kernel_panel, kernel, points, points),
+        partial(stored_tile_row, kernel, [points], 2),
         partial(rows_product, kernel, points, points, columns, 2),
         partial(rows_product, kernel, points, points, column, 2),
         partial(lower_strip_product, kernel, points, column[:, 0], [(0, 1), (1, 2)], (0, 2)),

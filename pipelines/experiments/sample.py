@@ -14,7 +14,8 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.calibration.scores import scores
 from cagp_dist.era5.sources import open_source
-from cagp_dist.service.demo import demo_job
+from cagp_dist.service.demo import demo_job_text
+from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.task import prepare
 from cagp_dist.solvers import Solver
 
@@ -30,7 +31,12 @@ CASES: list[tuple[str, Solver, tuple[int, ...]]] = [
 def main() -> None:
     """Solve with every solver and print the table."""
     with tempfile.TemporaryDirectory() as folder:
-        job = demo_job(folder)
+        text = (
+            demo_job_text(folder)
+            .replace("count = 8000", "count = 10000")
+            .replace("count = 2000", "count = 1000")
+        )
+        job = parse_job(text, name="the experiment")
         observations = job.observations
         field = open_source(
             observations.source, times=observations.listed_times, cache_directory=Path(folder)
