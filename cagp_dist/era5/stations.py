@@ -20,7 +20,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.missing import Marks
 from cagp_dist.store.layout import STATION_NAME
 from cagp_dist.tables import IGNORED, Fields, Table, by_time_and_place, read_table
-from cagp_dist.variables import described, range_error
+from cagp_dist.variables import Variable, described, range_error
 
 _WITHOUT_TIMES = (
     "so all its rows are one field, and {came}. A run keeps each field under its time: maps, scores, the "
@@ -77,7 +77,7 @@ def open_stations(
         )
     table = _read(path, selection["variable"], noise_std, columns, missing, where, units=selection["units"])
     units = table.units
-    variable, (factor, offset) = described(selection["variable"], {"units": units}, units=units)
+    variable, (factor, offset) = _variable_of(selection["variable"], units)
     variable = replace(variable, checked=selection["check_range"])
     fields = _selected(by_time_and_place(table), selection, path, columns)
     values = factor * fields.values + offset
@@ -111,6 +111,18 @@ def open_stations(
             "notes": list(table.notes),
         },
     )
+
+
+def _variable_of(name: str, units: str) -> tuple[Variable, tuple[float, float]]:
+    """Variable of a column, and what brings its values to its unit.
+
+    Without units a column is what its name says only if that is a temperature, whose values tell kelvin from
+    other units; a column ``v`` may be anything.
+    """
+    variable, scale = described(name, {"units": units}, units=units)
+    if not units and not variable.is_temperature:
+        return Variable(variable.name, variable.name.replace("_", " ")), (1.0, 0.0)
+    return variable, scale
 
 
 def station_times(

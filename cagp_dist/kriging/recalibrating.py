@@ -1,10 +1,12 @@
 """Predictive laws of a map, corrected by errors at places that were left out."""
 
 from collections.abc import Callable
+from math import sqrt
 
 import numpy as np
 import xarray as xr
 
+from cagp_dist.arrays import Mask
 from cagp_dist.calibration.corrected import corrected_laws
 from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
@@ -21,6 +23,11 @@ from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
 from cagp_dist.store.layout import QUANTILE_LEVEL, QUANTILE_LEVELS
 from cagp_dist.text import alternatives
+
+LATENT = (
+    "Of the field, without noise and as the prior has it: errors at places correct predictive_std and "
+    "quantile alone, so that predictive_std can be the smaller one."
+)
 
 
 def check_method(method: str) -> None:
@@ -79,29 +86,43 @@ def with_laws(
         fitted = RECALIBRATIONS[method]().fit(Gaussian(mean, std), values, X[seen])
     except ArgumentError as error:
         raise ArgumentError(f"recalibration {method!r}: {error}") from error
-    noise = float(np.mean(learned.noise_variance))
+    noise = usual_noise_variance(learned, seen)
     plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
     X_new = unit_sphere(targets.latitude_degrees, targets.longitude_degrees)
     found = corrected_laws(fitted, plain, X_new, levels=QUANTILE_LEVELS)
     units = {key: result["mean"].attrs[key] for key in ("units",) if key in result["mean"].attrs}
     what = observed.attributes.get("long_name", observed.name)
+    with_noise = "with usual noise, recalibrated"
     dims = field_dims(observed, targets)
     quantiles = [shaped(of_level, observed, targets) for of_level in np.moveaxis(found.quantiles, 1, 0)]
     corrected = result.assign(
         predictive_std=(
             dims,
             shaped(found.std, observed, targets),
-            {"long_name": f"standard deviation of an observation of {what}, with its noise", **units},
+            {
+                "long_name": f"standard deviation of an observation of {what}, {with_noise}",
+                "comment": f"The noise is reference_noise_std, {sqrt(noise):.4g}, the median of all places.",
+                **units,
+            },
         ),
         quantile=(
             (QUANTILE_LEVEL, *dims),
             np.stack(quantiles),
-            {"long_name": f"quantile of an observation of {what}, with its noise", **units},
+            {"long_name": f"quantile of an observation of {what}, {with_noise}", **units},
         ),
     ).assign_coords({QUANTILE_LEVEL: (QUANTILE_LEVEL, np.array(QUANTILE_LEVELS), {"units": "1"})})
+    corrected["std"].attrs["long_name"] += ", not recalibrated"
+    corrected["std"].attrs["comment"] = LATENT
     return corrected.assign_attrs(
         recalibration=method,
+        reference_noise_std=sqrt(noise),
         recalibration_statement="predictive_std and quantile are those of laws that were corrected "
         f"({method}) by errors at {int(np.count_nonzero(seen)):,} places, each of which was predicted from "
-        "about nine tenths of the others.",
+        "about nine tenths of the others. They are those of an observation with reference_noise_std.",
     )
+
+
+def usual_noise_variance(learned: Learned, seen: Mask) -> float:
+    """Noise variance of a new observation: the median of those of the places, which few bad ones leave."""
+    noise = learned.noise_variance
+    return float(noise) if noise.ndim == 0 else float(np.median(noise[seen]))

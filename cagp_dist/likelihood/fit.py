@@ -120,7 +120,9 @@ def fit(
         "constant": the average of each field (weighted by area on a grid), plugged in. Else as in `Prior`;
         on a grid a function gets ``grid.points``. With a basis whose coefficients are estimated, such as
         ``cagp.mean_family("constant")``, the likelihood is the restricted one (REML): it counts that the data
-        determine these as well. Not with the pathwise method; "auto" then takes blocks.
+        determine these as well; plugged in, its numbers make intervals from some tens of points narrower than
+        those of the plain likelihood, which are too narrow already. Not with the pathwise method; "auto" then
+        takes blocks.
     anisotropic : bool
         Fit a lengthscale for each coordinate (ARD), of every part of a sum: for points whose coordinates
         differ in unit or in kind, such as depth and distance. Not on the sphere.

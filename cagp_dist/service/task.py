@@ -216,8 +216,8 @@ class Task:
         return nugget if known is None else known[chosen] + nugget
 
     def typical_noise(self, nugget: float) -> float:
-        """Noise variance of an observation where none was made: the mean over the observed points."""
-        return float(np.mean(self.noise_at(self.design.train, nugget)))
+        """Noise variance of an observation where none was made: the median over the observed points."""
+        return float(np.median(self.noise_at(self.design.train, nugget)))
 
     def conditioned(self, prior: Prior) -> Prior:
         """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""

@@ -451,10 +451,13 @@ def _of_law(group: xr.Dataset, name: str, law: PublishedLaw | None) -> xr.Datase
     levels = coordinate(QUANTILE_LEVEL, QUANTILE_LEVEL, np.asarray(QUANTILE_LEVELS))
     group = group.assign_coords({QUANTILE_LEVEL: levels})
     errors, predictive = group[f"{name}_std"].attrs, group[f"{name}_predictive_std"].attrs
+    errors["long_name"] += ", not recalibrated"
+    predictive["long_name"] += ", recalibrated"
     errors["comment"] = (
         "Latent: the uncertainty of the noise-free field under the prior, mathematical and computational "
         "together, WITHOUT noise and without recalibration. The standard deviation of an observation is "
-        f"{name}_predictive_std, its quantiles are {name}_quantile."
+        f"{name}_predictive_std, its quantiles are {name}_quantile: these alone are recalibrated, and where "
+        "the error bars of the prior are too wide, the former can be smaller than this."
     )
     predictive["comment"] = (
         f"Standard deviation of the published law of an observation, whose quantiles are {name}_quantile: "
