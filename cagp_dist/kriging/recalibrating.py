@@ -86,7 +86,7 @@ def with_laws(
         fitted = RECALIBRATIONS[method]().fit(Gaussian(mean, std), values, X[seen])
     except ArgumentError as error:
         raise ArgumentError(f"recalibration {method!r}: {error}") from error
-    noise = usual_noise_variance(learned, seen)
+    noise = usual_noise_variance(learned, np.asarray(seen))
     plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
     X_new = unit_sphere(targets.latitude_degrees, targets.longitude_degrees)
     found = corrected_laws(fitted, plain, X_new, levels=QUANTILE_LEVELS)

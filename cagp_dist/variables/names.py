@@ -82,7 +82,8 @@ def variable_of(name: str, attributes: Mapping[object, object]) -> Variable:
 
     known, units = VARIABLES.get(name), cf_units(text("units"))
     long_name = text("long_name") or (known.long_name if known else name.replace("_", " "))
-    if known is None or units != known.units or _is_anomaly(attributes):
+    stated = bool(units) or (known is not None and not known.is_temperature)
+    if known is None or (stated and units != known.units) or _is_anomaly(attributes):
         return Variable(name, long_name, units, text("standard_name"))
     return replace(known, long_name=long_name, checked=text("plausible_range") != UNCHECKED)
 
