@@ -7,7 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 INSTALLED_DEV := .venv/.installed-dev
 # The lock files are complete, so there is nothing to resolve; what is never imported is never compiled.
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-compile
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-compile
 export MPLBACKEND := Agg
 # Modules are compiled once, and not by each of the many processes that tests, clusters and jobs start.
 export PYTHONDONTWRITEBYTECODE :=
