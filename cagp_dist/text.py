@@ -1,6 +1,7 @@
 """Numbers and names as people write them: bytes, durations, lists of names."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -86,6 +87,35 @@ def printable(text: str) -> str:
     Jena \x1b[2J
     """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+_LOGIN = re.compile(  # a password may have slashes, a port has none
+    r"(?<=://)(?:[^\s/?#'\"]*|[^\s/:@?#'\"]+:(?!:|\d+[/?#])[^\s'\"]*)@"
+)
+_QUERY = re.compile(r"(://[^\s?#'\"]*)[?#][^\s'\"]*")
+
+
+def without_secrets(text: str, address: str = "") -> str:
+    """Strip logins, queries and fragments of the addresses in a text: passwords, tokens, signatures.
+
+    Parameters
+    ----------
+    text : str
+        For people, or to be kept.
+    address : str
+        What is known to stand in it and may have spaces or quotes.
+
+    Examples
+    --------
+    >>> without_secrets("cannot read https://me:secret@host/a.zarr?sig=8f3c (timeout)")
+    'cannot read https://host/a.zarr (timeout)'
+    >>> without_secrets("data/what?.nc")
+    'data/what?.nc'
+    """
+    if re.search(r"://.*[\s'\"]", address):
+        scheme, _, rest = address.partition("://")
+        text = text.replace(address, f"{scheme}://{re.split('[?#]', rest.rpartition('@')[2])[0]}")
+    return _QUERY.sub(r"\1", _LOGIN.sub("", text))
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:

@@ -15,7 +15,7 @@ from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataE
 from cagp_dist.means import latitude_of
 from cagp_dist.missing import Marks, observations
 from cagp_dist.store.arrays import content_sha256
-from cagp_dist.text import counted
+from cagp_dist.text import counted, without_secrets
 
 _AXES = {"latitude": ("latitude", "lat"), "longitude": ("longitude", "lon", "long")}
 
@@ -151,8 +151,9 @@ def open_covariate(spelling: str) -> Covariate:
     address, _, variable = rest.rpartition(":")
     if kind not in ("file", "zarr") or not address or not variable:
         raise ArgumentError(
-            f'covariate is {spelling!r}; expected "file:PATH:VARIABLE" of a NetCDF file or '
-            '"zarr:ADDRESS:VARIABLE" of a store, for example "file:static.nc:elevation".'
+            f"covariate is {without_secrets(spelling, spelling)!r}; expected "
+            '"file:PATH:VARIABLE" of a NetCDF file or "zarr:ADDRESS:VARIABLE" of a store, for example '
+            '"file:static.nc:elevation".'
         )
     if kind == "zarr":
         with opened_store(address) as dataset:
@@ -174,7 +175,7 @@ def open_covariate(spelling: str) -> Covariate:
 def _read(dataset: xr.Dataset, variable: str, spelling: str) -> Covariate:
     if variable not in dataset.data_vars:
         raise DataError(
-            f"covariates: {spelling.rpartition(':')[0]} has no variable {variable!r}; it has "
-            f"{listed(dataset.data_vars)}."
+            f"covariates: {without_secrets(spelling.rpartition(':')[0])} has no variable {variable!r}; it "
+            f"has {listed(dataset.data_vars)}."
         )
     return covariate(dataset[variable].load(), name=variable)

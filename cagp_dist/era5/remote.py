@@ -19,6 +19,7 @@ from cagp_dist.missing import ZERO_FILL
 from cagp_dist.remedies import installation
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.plain import check_all_arrays, plain_store
+from cagp_dist.text import without_secrets
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def open_zarr(
     """
     with opened_store(url) as dataset:
         result = canonical(dataset, **selection)
-    result.attrs |= {"source": named(f"zarr:{url}", result), "source_sha256": content_sha256(result)}
+    source = f"zarr:{without_secrets(url, url)}"
+    result.attrs |= {"source": named(source, result), "source_sha256": content_sha256(result)}
     return result
 
 
@@ -130,6 +132,19 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
     CagpError
         As `open_zarr`, and what the caller raises while the store is open.
     """
+    try:
+        with _opened(url) as dataset:
+            yield dataset
+    except CagpError as error:
+        said = without_secrets(str(error), url)
+        if said == str(error):
+            raise
+        raise type(error)(said) from None  # what it came from quotes the address too
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[xr.Dataset]:
+    """Open a store; errors quote the address as it is."""
     public = PUBLIC_STORES.get(url)
     address = public.url if public else url
     options = dict(public.options) if public else _options(address)

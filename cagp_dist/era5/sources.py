@@ -9,7 +9,7 @@ import numpy as np
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.missing import Marks
-from cagp_dist.text import nearest
+from cagp_dist.text import nearest, without_secrets
 from cagp_dist.variables import canonical_name
 
 FINAL_AFTER_DAYS = 60.0
@@ -125,11 +125,11 @@ def open_source(
         raise _unknown(source)
     if found.address and not address:
         raise ConfigurationError(
-            f"source {source!r} names nothing; expected {name}: and an address after it."
+            f"source {_named(source)} names nothing; expected {name}: and an address after it."
         )
     if synthetic is not None and source != "synthetic":
         raise ConfigurationError(
-            f"settings of a synthetic field came with source {source!r}; expected source 'synthetic'."
+            f"settings of a synthetic field came with source {_named(source)}; expected source 'synthetic'."
         )
     selection = Selection(
         variable=variable,
@@ -143,10 +143,12 @@ def open_source(
     )
     check_select(source, select)
     if name != "table" and not (noise_std is None and columns is None and where is None):
-        raise ConfigurationError(f"noise_std, columns and where are for a table; source {source!r} is none.")
+        raise ConfigurationError(
+            f"noise_std, columns and where are for a table; source {_named(source)} is none."
+        )
     if missing is not None and not found.marks_missing:
         raise ConfigurationError(
-            f"missing is for a file, a Zarr store or a table; source {source!r} is none."
+            f"missing is for a file, a Zarr store or a table; source {_named(source)} is none."
         )
     wanted = Request(
         selection, cache_directory, progress, synthetic, noise_std, columns, where, missing, wait_seconds
@@ -169,7 +171,7 @@ def check_select(source: str, select: "Mapping[str, Choice] | None") -> None:
     """
     if select and not SOURCES[source.partition(":")[0]].selects:
         raise ConfigurationError(
-            f"select is for a file or a Zarr store; source {source!r} is none. Leave it out."
+            f"select is for a file or a Zarr store; source {_named(source)} is none. Leave it out."
         )
 
 
@@ -220,8 +222,8 @@ def source_times(
         raise _unknown(source)
     if found.times is None:
         raise ConfigurationError(
-            f'source "{source}" has no list of times: it gives those that are asked for. List them, or say '
-            'from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
+            f"source {_named(source)} has no list of times: it gives those that are asked for. List them, or "
+            'say from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     check_select(source, select)
     selection = Selection(variable=variable, level=level, select=select)
@@ -414,5 +416,9 @@ def _unknown(source: str) -> ConfigurationError:
     if Path(source).expanduser().exists():
         guess = f" To read that path, write {'zarr' if Path(source).is_dir() else 'file'}:{source}."
     return ConfigurationError(
-        f"source {source!r} is not known; expected one of {', '.join(SOURCE_FORMS)}.{guess}"
+        f"source {_named(source)} is not known; expected one of {', '.join(SOURCE_FORMS)}.{guess}"
     )
+
+
+def _named(source: str) -> str:
+    return repr(without_secrets(source, source))

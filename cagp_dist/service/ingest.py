@@ -18,6 +18,7 @@ from cagp_dist.service.inputs import note_input
 from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.observations import Observations, SyntheticTable
 from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.text import without_secrets
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -224,7 +225,7 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
 def available_times(job: Job, *, report: Report) -> Times:
     """Ask the source of a job which times it has, ascending; raises as `ingest`."""
     table = job.observations
-    report(f"looking up the times of {table.source}")
+    report(f"looking up the times of {without_secrets(table.source, table.source)}")
     return source_times(
         table.source,
         variable=table.variable,

@@ -49,7 +49,7 @@ from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_o
 from cagp_dist.solvers import Cholesky, Solver
 from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.tables import Places
-from cagp_dist.text import counted, rough_duration
+from cagp_dist.text import counted, rough_duration, without_secrets
 
 Seen: TypeAlias = tuple[Points, Design, Recalibrating]
 """What is known of a job whose field can be looked at."""
@@ -488,8 +488,9 @@ def _size(job: Job, seen: Seen | None) -> Size:
         or not isinstance(design.test, RandomPoints | BlockPoints)
     ):
         raise ConfigurationError(
-            f"the plan depends on the field, and {table.source} was not read yet. Run `cagp ingest` with the "
-            "same job first, or give observations.times and choose train and test at random, by count."
+            f"the plan depends on the field, and {without_secrets(table.source)} was not read yet. "
+            "Run `cagp ingest` with the same job first, or give observations.times and choose train and test "
+            "at random, by count."
         )
     mapped, samples = [0, 0], 0
     if design.map is not None:

@@ -33,6 +33,7 @@ from cagp_dist.store import evaluation, schema
 from cagp_dist.store.layout import ERROR_DRAWS, ERRORS, ERRORS_OF
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.rights import rights_of
+from cagp_dist.text import without_secrets
 from cagp_dist.variables.units import amount, square_of
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ def attributes_of(
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
     attributes: dict[str, object] = {
-        "job": job.text,
+        "job": without_secrets(job.text, job.observations.source),
         "status": solution.status.value,
         "status_advice": solution.status.advice,
         "calibration_status": calibration.attrs["calibration_status"],

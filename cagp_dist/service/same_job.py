@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 
 from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.text import without_secrets
 
 
 def settings_of(job: Job, name: str, *, without: tuple[str, ...] = ()) -> dict[str, object]:
-    """Give a table of the canonical form of a job, without some of its keys."""
-    table = job.canonical()[name]
+    """Give a table of the canonical form of a job, without some of its keys and without passwords."""
+    table = json.loads(without_secrets(json.dumps(job.canonical()[name])))
     assert isinstance(table, dict)
     return {key: value for key, value in table.items() if key not in without}
 

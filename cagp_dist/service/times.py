@@ -12,7 +12,7 @@ from cagp_dist.service.ingest import available_times, ingested_times, is_remote
 from cagp_dist.service.jobfile.config import with_fit_times, with_listed_times
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.jobfile.times import Newest, TimeRule
-from cagp_dist.text import counted
+from cagp_dist.text import counted, without_secrets
 
 CDS_DELAY_DAYS = 6
 """The Climate Data Store has ERA5 up to about five days ago; with six, whole days are there."""
@@ -91,8 +91,8 @@ def _available(
     stored = ingested_times(job)
     if stored is None:
         raise ConfigurationError(
-            f"which times these are depends on {table.source}, which was not read yet. Run `cagp ingest` "
-            "with the same job first, or list them, or say every: times = "
+            f"which times these are depends on {without_secrets(table.source)}, which was not read "
+            "yet. Run `cagp ingest` with the same job first, or list them, or say every: times = "
             '{ from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     return stored

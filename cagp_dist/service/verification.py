@@ -21,6 +21,7 @@ from cagp_dist.store.arrays import content_sha256, read_group
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.layout import ERROR_DRAWS
 from cagp_dist.store.publish import verify
+from cagp_dist.text import without_secrets
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -153,8 +154,8 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
     key, made_from = "content_sha256", json.loads(attributes["provenance"])
     if content_sha256(field) != made_from[key]:
         raise NotSolvedAgainError(
-            f"{run} is not solved again: {job.observations.source} holds other observations than those that "
-            "it was made from."
+            f"{run} is not solved again: {without_secrets(job.observations.source)} holds other "
+            "observations than those that it was made from."
         )
     named = json.loads(attributes.get("previous", "{}")).get("run")
     before = None if named is None else run.with_name(f"{named}.zarr")

@@ -16,6 +16,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
 from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.text import without_secrets
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -150,8 +151,9 @@ def plain_store(address: str, *, options: Mapping[str, str] | None = None, text:
         return PlainStore(LocalStore(address, read_only=True), text=text)
     if any(part.partition(":")[0] == "reference" for part in address.split("::")):
         raise ConfigurationError(
-            f"{address} names a reference file; expected a Zarr store. The templates of reference files can "
-            "run code. Write the data as a Zarr store, or name the files that it refers to."
+            f"{without_secrets(address, address)} names a reference file; expected a Zarr store. The "
+            "templates of reference files can run code. Write the data as a Zarr store, or name the files "
+            "that it refers to."
         )
     inner = FsspecStore.from_url(address, storage_options=dict(options or {}), read_only=True)
     return PlainStore(inner, text=text)

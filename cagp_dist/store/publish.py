@@ -36,6 +36,7 @@ from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.files import READS, exchange
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.text import without_secrets
 
 __all__ = ["current_run", "make_current", "output_lock", "publish", "published", "run_key", "verify"]
 
@@ -288,7 +289,8 @@ def _plain_attributes(
     for name, given in merged.items():
         value = given.item() if isinstance(given, np.generic) else given
         text = _json(f"attribute {name!r}", value)
-        plain[name] = value if isinstance(value, str | bool | int | float) else text
+        said = value if isinstance(value, str | bool | int | float) else text
+        plain[name] = without_secrets(said) if isinstance(said, str) else said
     return plain
 
 

@@ -15,6 +15,7 @@ from cagp_dist.service.jobfile.explain import explain
 from cagp_dist.service.jobfile.observations import Observations
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.jobfile.times import TimeRule, parse_times, written
+from cagp_dist.text import without_secrets
 
 MOST_BYTES = 256 * 2**10
 """A job file that lists ten thousand times is smaller; a larger file is something else."""
@@ -88,7 +89,9 @@ def parse_job(text: str, *, name: str = "job") -> Job:
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also integers of thousands of digits
-        raise ConfigurationError(f"{name} is not valid TOML: {_syntax(text, error)}") from error
+        raise ConfigurationError(
+            f"{name} is not valid TOML: {without_secrets(_syntax(text, error))}"
+        ) from error
     try:
         job = Job.model_validate(tables)
     except ValidationError as error:

@@ -1,6 +1,5 @@
 """Validation errors of the job file as sentences: where, what came, what is expected, an example."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args, get_origin
 
@@ -9,8 +8,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from cagp_dist.service.jobfile.values import resembling
+from cagp_dist.text import without_secrets
 
-_LOGIN = re.compile(r"(?<=://)\S*[@?]\S*")
 _MOST_ERRORS = 8
 
 _OTHER_WORDS = {"region": "area"}
@@ -38,7 +37,9 @@ def explain(
     str
         A sentence if there is one mistake, else a list with one line for each.
     """
-    sentences = list(dict.fromkeys(_sentence(model, tables, item) for item in error.errors()))
+    sentences = list(
+        dict.fromkeys(without_secrets(_sentence(model, tables, item)) for item in error.errors())
+    )
     if len(sentences) == 1:
         return f"{name}: {sentences[0]}"
     shown = [f"  - {sentence}" for sentence in sentences[:_MOST_ERRORS]]
@@ -151,7 +152,7 @@ def _toml(value: object) -> str:
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, str):
-        text = f'"{_LOGIN.sub("...", value)}"'
+        text = f'"{without_secrets(value, value)}"'
     elif isinstance(value, Mapping):
         text = "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
     elif isinstance(value, list | tuple):
