@@ -4,13 +4,13 @@ A mean over a region is a sum over its cells: the field at the middle of each, w
 are cut into cells exactly; of a cell that the edge of a polygon cuts, some points are inside or not.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere, widest_gap
 from cagp_dist.text import alternatives, nearest
@@ -23,8 +23,11 @@ FEWEST_ROWS, FEWEST_COLUMNS = 8, 4
 POLYGON_CELLS, WITHIN_A_CELL = 24, 4
 """Rows of cells of a polygon, at least; and points along each side of a cell that are inside or not."""
 
-ANGLES_AT_ONCE = 2**20
-"""Corners of a polygon as seen from points, at a time: 8 MB several times."""
+PAIRS_AT_ONCE = 2**20
+"""Edges of a polygon beside points, or other edges, at a time: 8 MB several times."""
+
+POLES = unit_sphere(np.rad2deg(np.arcsin(np.linspace(-0.97, 0.97, 32))), 137.507764 * np.arange(32.0))
+"""Spread over the sphere: about one of them, the edges of a polygon are told apart by longitude."""
 
 ALONG_AN_EDGE = 64
 """Points of an edge of a polygon by which the box around it is found."""
@@ -256,23 +259,25 @@ class Polygon:
         )
 
     def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
-        """Whether points are in it: whether its corners go around them once, in the sense of its area."""
+        """Whether points are in it: edges between them and a pole are counted, as from a point of an edge."""
         points = unit_sphere(latitude_degrees, longitude_degrees)
-        together = max(1, ANGLES_AT_ONCE // len(self.ring))
-        parts = [self._around(points[start : start + together]) for start in range(0, len(points), together)]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
-
-    def _around(self, points: Array) -> Mask:
-        east = np.stack([-points[:, 1], points[:, 0], np.zeros(len(points))], axis=1)
-        at_pole = np.linalg.norm(east, axis=1) < 1e-12
-        east[at_pole] = (0.0, 1.0, 0.0)
-        north = np.cross(points, east)
-        bearing = np.arctan2(east @ self.corners.T, north @ self.corners.T)
-        turn = np.roll(bearing, -1, axis=1) - bearing
-        # the shorter way round: an arc of less than half a circle is seen under less than half a turn
-        winding = (np.mod(turn + np.pi, 2.0 * np.pi) - np.pi).sum(axis=1)
-        # bearings are counted clockwise; a ring that goes around the opposite point winds the other way
-        return np.asarray(-winding * np.sign(self._signed_area) > np.pi)
+        pole, start, end = _spans(self.corners)
+        following = np.roll(self.corners, -1, axis=0)
+        normals = np.cross(self.corners, following)
+        toward = np.sign(normals @ pole)
+        longest = int(np.linalg.norm(following - self.corners, axis=1).argmax())
+        points = np.vstack([points, self.corners[longest] + following[longest]])
+        itself = len(points) - 1  # a point of an edge, beyond which is the inside, or the outside
+        crossings = np.zeros(len(points), dtype=np.intp)
+        for edge, point in _pairs(start, end, _around_pole(points, pole)):
+            # edges on the way from the point to the pole, along a meridian
+            between = (_dot(normals[edge], points[point]) * toward[edge] < 0.0) & (
+                (edge != longest) | (point != itself)
+            )
+            crossings += np.bincount(point[between], minlength=len(points))
+        beyond = toward[longest] * self._signed_area > 0.0
+        inside = (crossings % 2 == 1) ^ (beyond ^ (crossings[itself] % 2 == 1))
+        return np.asarray(inside[:-1])
 
     @property
     def _signed_area(self) -> float:
@@ -353,15 +358,51 @@ def _first_crossing(corners: Array) -> tuple[int, int] | None:
     following = np.roll(corners, -1, axis=0)
     normals = np.cross(corners, following)
     m = len(corners)
-    for i in range(m - 2):
-        others = np.arange(i + 2, m - (i == 0))
+    _, start, end = _spans(corners)
+    found: list[tuple[int, int]] = []
+    for edge, other in _pairs(start, end, start):
+        i, j = np.minimum(edge, other), np.maximum(edge, other)
+        apart = (j - i > 1) & (j - i < m - 1)
+        i, j = i[apart], j[apart]
         # both ends of each edge on different sides of the other one, and not on the far side of the sphere
-        start, end = corners[others] @ normals[i], following[others] @ normals[i]
-        own_start, own_end = normals[others] @ corners[i], normals[others] @ following[i]
-        crossing = (start * end < 0.0) & (own_start * own_end < 0.0) & (start * own_start < 0.0)
-        if crossing.any():
-            return i, int(others[crossing.argmax()])
-    return None
+        begins, ends = _dot(corners[j], normals[i]), _dot(following[j], normals[i])
+        own_begins, own_ends = _dot(normals[j], corners[i]), _dot(normals[j], following[i])
+        crossing = (begins * ends < 0.0) & (own_begins * own_ends < 0.0) & (begins * own_begins < 0.0)
+        found += zip(i[crossing].tolist(), j[crossing].tolist(), strict=True)
+    return min(found, default=None)
+
+
+def _spans(corners: Array) -> tuple[Array, Array, Array]:
+    """Choose a pole that is on no edge, and give the longitudes about it that each edge spans, eastward."""
+    toward = np.cross(corners, np.roll(corners, -1, axis=0)) @ POLES.T
+    best = int(np.abs(toward).min(axis=0).argmax())
+    begins = _around_pole(corners, POLES[best])
+    ends = np.roll(begins, -1)
+    eastward = toward[:, best] > 0.0
+    return POLES[best], np.where(eastward, begins, ends), np.where(eastward, ends, begins)
+
+
+def _around_pole(points: Array, pole: Array) -> Array:
+    """Longitudes of points (n, 3) about a pole, in radians."""
+    east = np.cross((0.0, 0.0, 1.0), pole)
+    return np.asarray(np.arctan2(points @ np.cross(pole, east), points @ east))
+
+
+def _pairs(start: Array, end: Array, longitude: Array) -> Iterator[tuple[Indices, Indices]]:
+    """Pair spans of longitudes, from start eastward, with the places of longitudes in them, in blocks."""
+    order = np.argsort(longitude)
+    first, last = (np.searchsorted(longitude[order], edge) for edge in (start, end))
+    counts = last - first + np.where(end < start, len(order), 0)  # over the seam
+    block = np.cumsum(counts) // PAIRS_AT_ONCE
+    for spans in np.split(np.arange(len(start)), np.flatnonzero(np.diff(block)) + 1):
+        count = counts[spans]
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        place = np.repeat(first[spans], count) + within
+        yield np.repeat(spans, count), order[place % max(1, len(order))]
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", a, b))
 
 
 def _areas(south: float | Array, north: float | Array, width: float | Array) -> Array:

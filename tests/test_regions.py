@@ -1,5 +1,7 @@
 """Regions: areas, cells and points inside, over the antimeridian and around the poles."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -196,3 +198,32 @@ def test_rough_fields_have_no_slope():
 def test_slopes_that_cannot_be(latitude, step, message):
     with pytest.raises(ArgumentError, match=message):
         cagp.gradients([latitude], [0.0], step_kilometres=step)
+
+
+def test_a_polygon_of_many_corners_is_looked_at_in_a_second():
+    """Edges are compared with those of their longitudes alone: with all of them it took a minute."""
+    around = np.deg2rad(np.linspace(0.0, 360.0, 8000, endpoint=False))
+    reach = 20.0 + 3.0 * np.sin(37.0 * around)
+    ring = list(zip(175.0 + reach * np.cos(around), 20.0 + reach * np.sin(around), strict=True))
+    began = time.process_time()
+    flower = Polygon("flower", tuple(ring))
+    latitude, longitude = scattered()
+    inside = flower.contains(latitude, longitude)
+    assert time.process_time() - began < 2.0
+    east, north = np.mod(longitude - 175.0 + 180.0, 360.0) - 180.0, latitude - 20.0
+    expected = np.hypot(east, north) < 20.0 + 3.0 * np.sin(37.0 * np.arctan2(north, east))
+    np.testing.assert_array_equal(inside, expected)
+    ring[1000], ring[7000] = ring[7000], ring[1000]
+    with pytest.raises(ArgumentError, match="corners 999 and 6999 cross"):
+        Polygon("flower", tuple(ring))
+
+
+def test_a_polygon_may_hold_a_point_and_the_one_opposite_to_it():
+    zigzag = Polygon("zigzag", tuple((15.0 * k, 40.0 if k % 2 else -40.0) for k in range(24)))
+    latitude, longitude = scattered()
+    inside = zigzag.contains(latitude, longitude)
+    assert 0.49 < inside.mean() < 0.51
+    north, south = zigzag.contains(np.array([85.0, -85.0]), np.zeros(2))
+    assert north != south
+    # of a meridian through a corner everything beyond it is on one side
+    assert (zigzag.contains(np.array([-41.0, -39.0]), np.zeros(2)) == [south, north]).all()
