@@ -163,7 +163,7 @@ def _open(path: Path, folder: Path, job: dict[str, Any]) -> list[xr.Dataset]:
     return members
 
 
-def _refuse_references(path: Path) -> None:
+def refuse_references(path: Path) -> None:
     """Raise `DataError` if an HDF5 file takes its values from other files, whose names it chooses."""
     import h5py
 
@@ -195,7 +195,7 @@ def _refuse_references(path: Path) -> None:
 
 def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
     if options["engine"] == "h5netcdf":
-        _refuse_references(path)
+        refuse_references(path)
     raw = xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
     if any(is_other(variable.attrs) for variable in raw.variables.values()):
         return decode(raw)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import h5py
 import numpy as np
 import xarray as xr
 
@@ -158,12 +159,16 @@ def open_covariate(spelling: str) -> Covariate:
     if kind == "zarr":
         with opened_store(address) as dataset:
             return _read(dataset, variable, spelling)
+    from cagp_dist.era5._decode import refuse_references
+
     path = Path(address).expanduser()
     if not path.is_file():
         raise DataError(
             f"covariates: there is no file {path}. The path is relative to the working directory."
         )
     try:
+        if h5py.is_hdf5(path):
+            refuse_references(path)
         with xr.open_dataset(path, chunks=None, cache=False, decode_times=False) as dataset:
             return _read(dataset, variable, spelling)
     except CagpError:

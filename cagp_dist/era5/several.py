@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Times
-from cagp_dist.digest import file_sha256, joint_sha256
+from cagp_dist.digest import file_sha256, joint_sha256, open_regular
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import joined
 from cagp_dist.era5.files import (
@@ -192,7 +192,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _decodable(path: Path) -> bool:
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             file_kind(stream.read(HEAD_BYTES), name=str(path))
     except (DataError, OSError):
         return False

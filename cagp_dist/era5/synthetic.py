@@ -22,6 +22,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.text import bytes_text
 from cagp_dist.variables import T2M, canonical_name
 
 FORMULA = 2
@@ -31,6 +32,9 @@ SyntheticMean = Literal["constant", "quadratic-latitude", "harmonic-latitude", "
 
 DEFAULT_TIMES = ("2001-01-01T00:00",)
 DEFAULT_GRID_DEGREES = 1.0
+
+FINEST_DEGREES = 0.02
+"""A field of it takes 1.2 GiB for each time."""
 
 _MID_JANUARY = np.datetime64("2000-01-15", "ns")
 _YEAR_DAYS = 365.2425
@@ -182,6 +186,12 @@ def synthetic_grid(grid_degrees: float | None) -> LatLonGrid:
         raise ConfigurationError(
             f"grid_degrees is {spacing:g}; a synthetic field needs a spacing that divides 180 degrees, so "
             "that both poles are rows, for example 5, 1, 0.75 or 0.25."
+        )
+    if count > 180.0 / FINEST_DEGREES:
+        raise ConfigurationError(
+            f"grid_degrees is {spacing:g}; a synthetic field of {count + 1:,} x {2 * count:,} points takes "
+            f"{bytes_text(16.0 * count * (count + 1))} for each time, and expected are at least "
+            f"{FINEST_DEGREES:g} degrees. Raise [observations] grid_degrees."
         )
     return LatLonGrid(np.linspace(-90.0, 90.0, count + 1), 2 * count)
 

@@ -58,6 +58,11 @@ def read_file(path: Path) -> tuple[Frame, Layout | None]:
 
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a CSV or Parquet file. {_FIELDS}")
+    if path.exists() and not path.is_file():
+        raise DataError(
+            f"{path} is no regular file, but a pipe, a socket or a device; expected a CSV or Parquet file. "
+            "Copy what comes out of it into a file first."
+        )
     if not path.is_file():
         raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
     try:

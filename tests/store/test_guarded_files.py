@@ -9,13 +9,17 @@ import xarray as xr
 
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5._decode import _open_netcdf
+from cagp_dist.era5.covariates import open_covariate
 from cagp_dist.era5.files import open_file
+from cagp_dist.era5.several import files_at
+from cagp_dist.era5.synthetic import synthetic_grid
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.export.table import _harmless
 from cagp_dist.service.jobfile.config import load_job, parse_job
 from cagp_dist.store.files import whole_file
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.publish import current_run
+from cagp_dist.tables.files import read_file
 
 
 @pytest.fixture
@@ -48,6 +52,10 @@ def test_pipes_and_devices_are_refused_and_do_not_hang(tmp_path):
         load_job("/dev/zero")
     with pytest.raises(DataError, match="no regular file"):
         open_file(pipe, scratch=tmp_path)
+    with pytest.raises(DataError, match="no regular file"):
+        read_file(pipe)
+    with pytest.raises(DataError, match="no GRIB or NetCDF file"):
+        files_at(str(tmp_path))
     with pytest.raises(StoreError):
         current_run(tmp_path)
 
@@ -67,9 +75,18 @@ def test_hdf5_files_that_read_other_files_are_refused(tmp_path, precious, kind):
             group.create_dataset("t2m", (4,), "f4", external=[(str(precious), 0, 16)])
     with pytest.raises(DataError, match=f"/below/t2m.*{kind}"):
         _open_netcdf(path, engine="h5netcdf")
+    with pytest.raises(DataError, match=f"/below/t2m.*{kind}"):
+        open_covariate(f"file:{path}:t2m")
     xr.Dataset({"t2m": ("x", np.ones(3))}).to_netcdf(tmp_path / "plain.nc", engine="h5netcdf")
     with _open_netcdf(tmp_path / "plain.nc", engine="h5netcdf") as plain:
         assert plain.t2m.values.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_synthetic_field_that_fits_nowhere_is_refused_with_its_size():
+    with pytest.raises(
+        ConfigurationError, match=r"1,800,001 x 3,600,000 .* 47\.1 TiB .* grid_degrees"
+    ):
+        synthetic_grid(0.0001)
 
 
 def test_names_that_are_formulas_are_made_text():
