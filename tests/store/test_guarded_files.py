@@ -83,9 +83,7 @@ def test_hdf5_files_that_read_other_files_are_refused(tmp_path, precious, kind):
 
 
 def test_a_synthetic_field_that_fits_nowhere_is_refused_with_its_size():
-    with pytest.raises(
-        ConfigurationError, match=r"1,800,001 x 3,600,000 .* 47\.1 TiB .* grid_degrees"
-    ):
+    with pytest.raises(ConfigurationError, match=r"1,800,001 x 3,600,000 .* 47\.1 TiB .* grid_degrees"):
         synthetic_grid(0.0001)
 
 
