@@ -63,7 +63,7 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     ):
         with temporary.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(["time", *where, *names])
+            writer.writerow(["time", *where, *map(_harmless, names)])
             writer.writerows(_rows(group, names, places, where))
         sidecar.write_text(_metadata(group, path.name, [*where, *names]), encoding="utf-8")
     return path

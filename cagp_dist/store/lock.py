@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cagp_dist.errors import BusyError, StoreError
+from cagp_dist.errors import BusyError, ConfigurationError, StoreError
 from cagp_dist.store.files import open_lock
 from cagp_dist.store.manifest import disk_errors
 
 _POLL_SECONDS = 0.2
+_FOLDERS = (".staging", "runs", "report", ".checkpoints")
 
 
 @contextmanager
@@ -37,9 +38,10 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     StoreError
         If the file system has no locks.
     ConfigurationError
-        If ``root`` cannot be created or written to.
+        If ``root`` cannot be created or written to, or a folder in it is a link.
     """
     lock = root / ".lock"
+    _refuse_linked_folders(root)
     with disk_errors(root):
         (root / "runs").mkdir(parents=True, exist_ok=True)
         descriptor = open_lock(lock)
@@ -63,6 +65,16 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _refuse_linked_folders(root: Path) -> None:
+    """Write nothing where a link below the output root leads to; the root itself may be one."""
+    for name in _FOLDERS:
+        if (root / name).is_symlink():
+            raise ConfigurationError(
+                f"{root / name} is a link to {os.readlink(root / name)}; expected a folder, since "
+                "what a link leads to is not written. Remove it, or let the whole output root lie there."
+            )
 
 
 def _try_lock(descriptor: int, lock: Path) -> bool:

@@ -34,6 +34,11 @@ def test_links_in_the_output_folder_are_not_written_through(tmp_path, precious):
     (tmp_path / "out" / ".lock").symlink_to(precious)
     with pytest.raises(CagpError, match=r"cannot write .*out"), output_lock(tmp_path / "out"):
         pass
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".staging").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match=r"\.staging is a link to .*elsewhere"):
+        output_lock(tmp_path / "other").__enter__()
     (tmp_path / f".page.{os.getpid()}").symlink_to(precious)
     with whole_file(tmp_path / "page") as temporary:
         temporary.write_text("ours")
