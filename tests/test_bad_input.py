@@ -329,6 +329,7 @@ def test_a_scheduler_that_does_not_answer_is_refused(folder, monkeypatch, comman
     assert_refused(result, 2, "tcp://127.0.0.1:9", "Check that `dask scheduler` runs there")
 
 
+@pytest.mark.exhaustive
 def test_a_scheduler_that_accepts_and_says_nothing_is_refused_in_time(folder, monkeypatch, caplog):
     monkeypatch.setattr("cagp_dist.runtime.dask.CONNECT_SECONDS", 1)
     job = job_text(observations={"source": "synthetic", "grid_degrees": 10.0}, output={"root": "out"})

@@ -465,6 +465,7 @@ def test_ingest_is_idempotent(job, tmp_path):
     assert not (tmp_path / "out" / "CURRENT").exists()
 
 
+@pytest.mark.exhaustive
 def test_report_writes_the_page_again(done, tmp_path):
     folder, first = done
     page = Path(first.stdout.split("report  ")[1].strip())
@@ -524,6 +525,7 @@ def test_example_prints_a_job():
     assert parse_job(result.stdout).output.root == "out"
 
 
+@pytest.mark.exhaustive
 def test_example_writes_a_job_on_stations_that_can_be_done(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = cagp("example", "--stations", "a folder")

@@ -457,6 +457,7 @@ def test_products_with_sums_are_those_of_numpy(kernel, n, m, r, shape, transpose
     np.testing.assert_array_equal(again, out)
 
 
+@pytest.mark.exhaustive
 @by_sum
 def test_products_of_sums_with_one_column(kernel):
     X, Z = points(33, 2), points(140, 2, seed=1)

@@ -61,6 +61,7 @@ def with_gaps(cases: list[tuple]) -> list:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("solver", "q", "fields", "covariance", "gaps", "workers"), with_gaps(ON_A_GRID), ids=repr
 )
@@ -103,6 +104,7 @@ GRID_CASES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("solver", "gaps", "targets", "workers"),
     with_workers(GRID_CASES, 0, 2, turns=(0, 2, 2), kind=lambda case: (type(case[0]), case[1])),
@@ -233,6 +235,7 @@ def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_
     compute(12 * peak)
 
 
+@pytest.mark.exhaustive
 def test_planned_bytes_bound_a_grid_under_loud_noise(warm_grids, traced):
     """Its variances come from solves, not from the inverse's diagonal; the plan knows no noise."""
     field, plans = np.random.default_rng(0).normal(size=GRID.shape), []

@@ -80,6 +80,7 @@ def solver_and_limit(case: tuple) -> tuple:
     return type(solver), getattr(solver, "condition", False), limit is not None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("n", "q", "fields", "solver", "covariance", "limit", "workers"),
     [

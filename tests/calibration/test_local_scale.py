@@ -162,6 +162,7 @@ def test_blocks_are_left_out_as_wholes() -> None:
         LocalScale().fit(law, values, X, groups=[1, 2, 3])
 
 
+@pytest.mark.exhaustive
 def test_blocks_that_err_together_by_chance_leave_the_law_as_it_is() -> None:
     """Four fifths of the variance are one number for each of 40 blocks: 600 errors say little more than 40.
 

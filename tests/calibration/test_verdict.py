@@ -47,6 +47,7 @@ def test_right_error_bars_are_rarely_blamed(count):
     assert blamed / 300 < 10 * SIGNIFICANCE + 4 * 0.0094
 
 
+@pytest.mark.exhaustive
 def test_errors_that_agree_with_their_neighbours_are_not_blamed_for_it():
     """Counted as independent, the same errors are blamed several times as often (0.24 against 0.06)."""
     rng = np.random.default_rng(3)

@@ -343,6 +343,7 @@ def test_two_processes_publish_once(tmp_path):
     assert len(list((tmp_path / "runs").glob("*.zarr"))) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("solver", "many"),
     [

@@ -133,6 +133,7 @@ def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
     assert main([job]) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("solver", "code", "status"),
     [

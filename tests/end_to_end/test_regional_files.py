@@ -27,6 +27,7 @@ def job(path, root, *, train, resolution, mean, lengthscale, noise, **observatio
     return parse_job(text)
 
 
+@pytest.mark.exhaustive
 def test_europe(tmp_path):
     europe = job(
         EUROPE,

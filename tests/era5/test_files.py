@@ -318,6 +318,7 @@ def test_missing_values_of_grib_are_dropped_and_counted(scratch):
     assert points.values_kelvin.min() >= 280.0
 
 
+@pytest.mark.exhaustive
 def test_of_a_month_the_hours_that_are_asked_for_are_decoded(write, scratch, tmp_path, monkeypatch):
     """In this process, so that it is counted of which messages the values are unpacked."""
     month = write(b"".join(day(f"2019-03-{number:02d}") for number in range(1, 32)), "month.grib")

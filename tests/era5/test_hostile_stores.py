@@ -139,6 +139,7 @@ def test_a_store_whose_consolidated_metadata_hides_the_array(tmp_path, evidence)
     assert not evidence.exists()
 
 
+@pytest.mark.exhaustive
 def test_a_server_that_changes_its_mind_after_the_check(tmp_path, evidence):
     """The first answer for an array is harmless, each later one hostile: there is no second question."""
     root = hostile_store(tmp_path / "x.zarr", "t2m", evidence, consolidated=False)

@@ -152,6 +152,7 @@ def test_a_window_is_solved_by_itself_where_that_is_cheap():
     assert not GridSize(105, 1440, missing=130_000).solves_window
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("q", "fields", "covariance", "workers"),
     [

@@ -190,6 +190,7 @@ def test_a_sum_of_kernels_with_its_numbers(stations):
         cagp.Kriging(kernel=kernel, variance=1.0).fit(stations)
 
 
+@pytest.mark.exhaustive
 def test_both_lengthscales_of_a_sum_are_fitted(truth):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the field has one

@@ -44,6 +44,7 @@ def test_rings(fields, top, peak_bytes):
     assert bound / 6 < peak < bound
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("n", "fields"), [(900, 1), (500, 60)])
 def test_dense(n, fields, peak_bytes):
     rng = np.random.default_rng(0)
@@ -52,6 +53,7 @@ def test_dense(n, fields, peak_bytes):
     assert 0.5 * dense_bytes(n, fields) < peak < dense_bytes(n, fields)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fields", [pytest.param(1, marks=pytest.mark.exhaustive), 30])
 def test_pathwise(fields, monkeypatch, peak_bytes):
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)
@@ -67,6 +69,7 @@ def test_pathwise(fields, monkeypatch, peak_bytes):
     assert bound / 4 < peak_bytes(make) < bound
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("n", "actions", "fields"),
     [

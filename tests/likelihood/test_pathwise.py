@@ -203,6 +203,7 @@ def test_solutions_are_where_the_next_ones_begin(small_blocks, monkeypatch):
     assert nearby < 0.6 * first
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("kernel_class", "fields"),
     [pytest.param(cagp.Matern32, 1, marks=pytest.mark.exhaustive), (cagp.Matern12, 3)],

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 LIMIT = 2**30
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("n", "m", "fields", "workers"),
     [

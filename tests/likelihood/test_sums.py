@@ -130,6 +130,7 @@ def assert_recovered(result, kernel, noise_variance):
     assert (np.abs(deviation) < 4.0).all()
 
 
+@pytest.mark.exhaustive
 def test_both_lengthscales_are_found_on_a_grid_with_the_short_one_first():
     fields = draw(TRUTH, 0.1, seed=0, grid=FINE)
     result = cagp.fit((cagp.Matern32, cagp.Matern32), FINE, fields, mean=0.0)

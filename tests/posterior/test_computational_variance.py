@@ -208,6 +208,7 @@ def test_quadrature_ends_a_solve_where_neighbours_do_not_tell(smooth, name, shar
     assert (neighbours > share * posterior.variance).any()  # without quadrature it would have gone on
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("many_points")
 def test_bounds_hold_and_shares_are_kept_in_random_problems(monkeypatch):
     """Any registered affine solver, noise by point from 1e-5 on, observations of the same place."""
@@ -372,6 +373,7 @@ def test_a_share_is_a_number_between_none_and_all(share):
             make(2, computational_share=share)
 
 
+@pytest.mark.exhaustive
 def test_the_plan_counts_what_lanczos_steps_need(traced):
     generator = np.random.default_rng(4)
     X, X_test = generator.uniform(-1.0, 1.0, (1100, 1)), generator.uniform(-1.0, 1.0, (100, 1))

@@ -83,6 +83,7 @@ def test_samples_have_the_mean_and_the_covariance_of_the_adjoint_pass_t7(solver,
     assert_law(errors, posterior.covariance, excess=0.25)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kernel_class", KERNELS, ids=lambda kernel: kernel.__name__)
 @pytest.mark.parametrize("p", [1, 3])
 def test_waves_have_the_covariance_of_the_kernel_on_average(kernel_class, p):

@@ -155,6 +155,7 @@ def test_the_page_says_the_scores_of_every_time_and_stands_alone(daily) -> None:
     assert not re.search(r"<script[^>]*\bsrc=|<link|@import|https?:", re.sub(r"base64,[^\"]*", "", page))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("without_figures")
 def test_a_run_of_one_time_has_no_script(tmp_path) -> None:
     path = make_run(tmp_path, test_count=60, map_step=10.0, **REGION)

@@ -274,6 +274,7 @@ def test_a_region_across_greenwich_is_one_piece(hourly_report: Path) -> None:
     assert not any(label.endswith("E") and float(label[:-2]) > 3.0 for label in labels)
 
 
+@pytest.mark.exhaustive
 def test_a_regional_map_fills_its_frame(tmp_path: Path) -> None:
     run = make_run(tmp_path, longitude=(-10.0, 2.0), latitude=(50.0, 58.0), map_step=0.5, test_count=40)
     image = imread(write_report(run, tmp_path / "elsewhere").parent / "mean.png")[..., :3]
@@ -533,6 +534,7 @@ def test_a_constant_field_and_a_perfect_prediction_are_drawn(tmp_path: Path) -> 
     assert write_report(run).is_file()
 
 
+@pytest.mark.exhaustive
 def test_writing_twice_gives_the_same_page(tmp_path: Path) -> None:
     run = make_run(tmp_path, test_count=20, map_step=None, iterations=1)
     first, again = write_report(run), write_report(str(run), tmp_path / "new" / "folder")

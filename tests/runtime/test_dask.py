@@ -203,6 +203,7 @@ def test_scheduler_file_of_another_time(tmp_path, impatient):
         open_executor(str(path)).__enter__()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("text", ["", "{", "not json", "[1]", "{}"])
 def test_scheduler_file_that_names_no_scheduler(tmp_path, text, impatient):
     path = tmp_path / "scheduler.json"

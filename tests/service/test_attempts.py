@@ -31,6 +31,7 @@ def job(root, scheduler="serial", **runtime):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.cluster
 def test_new_workers_do_the_job_when_all_old_ones_are_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime_dask, "WATCH_SECONDS", 0.2)
@@ -72,6 +73,7 @@ def test_attempts_are_bounded_and_the_last_error_says_how_many_there_were(tmp_pa
     assert said == ["attempt 1 of 2 ended: the cluster fell over. Stand it up."]
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_that_does_not_come_back_is_given_up(tmp_path, monkeypatch):
     workers = Workers(job(tmp_path, rejoin_seconds=0.1))
 

@@ -72,6 +72,7 @@ def test_it_is_said_in_the_run_in_the_terminal_and_on_the_page(early, capsys):
     assert (page.parent / "computational.png").is_file()
 
 
+@pytest.mark.exhaustive
 def test_an_exact_run_says_that_nothing_is_left(tmp_path):
     outcome = run(the_job(tmp_path, iterations=1, block_size=300))
     statement = outcome.calibration.attrs["computational_statement"]

@@ -151,6 +151,7 @@ def test_every_day_one_time_is_solved_and_put_into_the_series(tmp_path, solves, 
     assert series.verify(tmp_path / "out").name == "000003.zarr"
 
 
+@pytest.mark.exhaustive
 def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves):
     source = tmp_path / "field.zarr"
     write_source(source, [DAYS[0], DAYS[2]])
@@ -183,6 +184,7 @@ def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves
     assert series.verify(tmp_path / "out").name == "000004.zarr"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("call", "step"),
     [

@@ -434,6 +434,7 @@ def test_a_single_point_has_a_map_of_one_cell():
     assert (found.latitude_degrees.tolist(), found.longitude_degrees.tolist()) == ([10.0], [20.0])
 
 
+@pytest.mark.exhaustive
 def test_run_and_report_say_how_far_test_points_of_blocks_are_from_observed_ones(tmp_path):
     text = job_text(
         observations={"source": "synthetic", "grid_degrees": 10.0, "times": ["2020-01-01"]},

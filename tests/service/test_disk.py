@@ -48,6 +48,7 @@ def free(monkeypatch, count):
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=count))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("seconds", "samples"),
     [(0.0, 50), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((0.0, 0), (3600.0, 0)))],

@@ -500,6 +500,7 @@ def sum_text(job_text):
     return job_text.replace("[prior]", '[prior]\nkernel = "matern32 + matern32"', 1)
 
 
+@pytest.mark.exhaustive
 def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
     times = [f"2020-01-{day:02}" for day in range(1, 9)]
     drawn = open_synthetic(Synthetic(SUM, noise_variance=0.5, seed=2), grid_degrees=6.0, times=times)

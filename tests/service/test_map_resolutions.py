@@ -90,6 +90,7 @@ def test_the_report_draws_both(both):
     assert (page.parent / "std.png").is_file()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group", [512, pytest.param(16, marks=pytest.mark.exhaustive)])
 def test_with_a_share_the_mean_has_as_many_sweeps_as_its_error_bars(tmp_path, monkeypatch, group):
     """In groups of 512 targets all had the same; of 16, each had its own."""

@@ -68,6 +68,7 @@ def test_test_points_and_scores_are_not_touched_by_it(sampled, columns):
         )
 
 
+@pytest.mark.exhaustive
 def test_the_run_says_so_in_words(sampled, columns):
     said = read_group(sampled).attrs["sampling_statement"]
     assert said.startswith(
@@ -83,6 +84,7 @@ def test_the_run_says_so_in_words(sampled, columns):
     assert "estimated from 400 samples" in write_report(sampled).read_text()
 
 
+@pytest.mark.exhaustive
 def test_maps_with_many_more_cells_than_samples_have_them_from_samples(tmp_path, monkeypatch, sampled):
     """By default 400; small maps, jobs that say no, and solvers that may end early keep their columns."""
     job = the_job(tmp_path)

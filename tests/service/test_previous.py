@@ -347,6 +347,7 @@ def test_days_are_a_chain_in_order_and_a_day_that_changes_changes_those_after_it
     assert all("already" in day.line() for day in daily(the_same))
 
 
+@pytest.mark.exhaustive
 def test_the_run_before_is_of_the_latest_earlier_time_however_long_ago(job):
     events = []
     later = run(job(3), observe=events.append)
@@ -474,6 +475,7 @@ def spoiled(path):
     path.write_text(path.read_text().replace('"', "'") if path.suffix == ".json" else "")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("place", ["zarr.json", pytest.param("../KEY.sha256", marks=pytest.mark.exhaustive)])
 def test_damaged_metadata_of_a_run_are_named_and_its_own_job_replaces_it(place, after_first):
     job, first = after_first
@@ -528,6 +530,7 @@ def test_a_time_between_two_seconds_is_not_before_itself(tmp_path, job):
     assert run(asked).already_done
 
 
+@pytest.mark.exhaustive
 def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_where_that_was_removed(
     after_first,
 ):

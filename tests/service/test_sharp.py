@@ -166,6 +166,7 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
     assert np.isfinite(groups["calibration"].crps_plain)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "solver",
     [pytest.param(BLOCKS, marks=pytest.mark.exhaustive), {"name": "conjugate-gradient", "iterations": 6}],

@@ -128,6 +128,7 @@ class CutError(Exception):
     """The end of a run before its end."""
 
 
+@pytest.mark.exhaustive
 def test_a_simulation_that_was_cut_off_goes_on_from_its_checkpoint(field, tmp_path):
     """Cut off in its third iteration, of which the second and the first were kept and are not done again."""
     solver, runtime = {**SOLVER, "iterations": 4}, {"checkpoint_seconds": 0.0}

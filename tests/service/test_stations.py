@@ -303,6 +303,7 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     assert "fitted to them, kernel and noise too." in attributes["cross_validation"]
 
 
+@pytest.mark.exhaustive
 def test_a_job_without_a_test_is_cross_validated_in_ten_folds(stations):
     lines = job(stations).text.splitlines()
     kept = "\n".join(line for line in lines if not line.startswith("test ="))
@@ -317,6 +318,7 @@ def test_a_job_without_a_test_is_cross_validated_in_ten_folds(stations):
     assert attributes["cross_validation"].startswith("6 folds: ")
 
 
+@pytest.mark.exhaustive
 def test_blocks_that_are_not_asked_for_suit_a_small_region(stations):
     wanted = {"kind": "folds", "count": 40}
     attributes = read(run(job(stations, design={"test": wanted, "map": None})).path, None).attrs
@@ -328,6 +330,7 @@ def test_blocks_that_are_not_asked_for_suit_a_small_region(stations):
         run(job(stations, design={"test": {**wanted, "blocks_degrees": 5.0}}))
 
 
+@pytest.mark.exhaustive
 def test_the_name_of_a_run_follows_the_places(stations):
     parsed = job(stations)
     first = run(parsed)

@@ -142,6 +142,7 @@ def test_a_rule_is_the_job_that_lists_its_times(store, tmp_path, rule, listed):
         assert len(keys) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_a_rule_is_published_under_the_key_of_the_list_and_says_its_times(store, tmp_path):
     outcome = run(
         job(f"zarr:{store}", '{ last = "1d", at = ["00:00", "12:00"] }', tmp_path / "out"), observe=silent

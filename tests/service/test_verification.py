@@ -59,6 +59,7 @@ def test_a_run_is_solved_again_at_some_of_its_points(plain):
     assert solve_again(plain, points=10_000, seed=1) < 1e-11
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "tables",
     [

@@ -74,6 +74,7 @@ STEPS = [
 QUICK = [("of_run", True)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("at", "pruned"),
     [
@@ -108,6 +109,7 @@ def test_a_series_that_moves_on_while_it_is_checked_is_not_damaged(daily, monkey
     assert check_series(daily.root).times == 4
 
 
+@pytest.mark.exhaustive
 def test_a_series_that_never_stands_still_is_busy_and_a_damaged_one_is_damaged(daily, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(files, "READS", 2)

@@ -124,6 +124,7 @@ def test_relaxed_solvers(name, kernel_class, p, iterations, workers):
     assert posterior.status is (cagp.Status.DIVERGED if above else cagp.Status.COMPLETED)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "solver",
     [

@@ -91,6 +91,7 @@ def test_wrong_arguments_are_refused(root, tmp_path):
     assert not (tmp_path / "absent").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path):
     for number in range(1, 60):
         root = Path(shutil.copytree(template, tmp_path / str(number)))

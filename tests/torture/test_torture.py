@@ -134,6 +134,7 @@ def _fails(count, rng, folder):
     raise RuntimeError("no cluster")
 
 
+@pytest.mark.exhaustive
 def test_a_scenario_that_fails_or_leaves_processes_does_not_hold(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "CLOSING_SECONDS", 2.0)
     row = do(_leaves_a_process, 1, np.random.default_rng(0), tmp_path)
