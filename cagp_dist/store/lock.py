@@ -41,8 +41,8 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         If ``root`` cannot be created or written to, or a folder in it is a link.
     """
     lock = root / ".lock"
-    _refuse_linked_folders(root)
     with disk_errors(root):
+        _refuse_linked_folders(root)
         (root / "runs").mkdir(parents=True, exist_ok=True)
         descriptor = open_lock(lock)
     try:
