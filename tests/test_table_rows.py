@@ -192,3 +192,50 @@ def test_krige_and_jobs_say_which_words_count_as_missing(tmp_path):
         f"table:{tmp_path / 't.csv'}", variable="v", times=["2020-07-01"], cache_directory=tmp_path
     )
     assert field.attrs["notes"] == [said]
+
+
+DAY = {"date": ["2017-01-01"] * 3}
+PARTS = {"year": [2017] * 3, "month": [1] * 3, "day": [1] * 3}
+HOURS = ["2017-01-01T00", "2017-01-01T06", "2017-01-01T12"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "how", "expected"),
+    [
+        (DAY | {"hhmm": [5, 10, 20]}, {}, ["2017-01-01T00:05", "2017-01-01T00:10", "2017-01-01T00:20"]),
+        (DAY | {"time_utc": ["0000", "0015", "0020"]}, {},
+         ["2017-01-01", "2017-01-01T00:15", "2017-01-01T00:20"]),
+        (DAY | {"time": [0, 6, 12]}, {}, "may be hours or minutes .* Call the column hour or hhmm"),
+        (PARTS | {"hour_utc": [0, 6, 12]}, {}, HOURS),
+        (PARTS | {"hhmm": [0, 600, 1200]}, {}, HOURS),
+        (PARTS | {"time_utc": ["00:00", "06:00", "12:00"]}, {}, HOURS),
+        (PARTS | {"hour": [0] * 3, "minute": [0] * 3, "second": [0, 1, 2]}, {},
+         ["2017-01-01", "2017-01-01T00:00:01", "2017-01-01T00:00:02"]),
+        (PARTS | {"second": [0, 1, 2]}, {}, "'second' with different values and none for the hour"),
+        ({"year": [2017] * 3, "hour_utc": [0, 6, 12]}, {}, "'hour_utc' .* none for the day"),
+        (DAY | {"timestamp": HOURS}, {}, HOURS),
+        (DAY | {"timestamp": HOURS}, {"time": "date"}, ["2017-01-01"] * 3),
+        (DAY | {"timestamp": ["2017-01-02T06"] * 3}, {}, "'timestamp' and 'date' .* disagree in row 0"),
+        ({"date": ["2017-01-01 00:00:00+01:00"] * 3, "time": ["01:00", "07:00", "13:00"]}, {}, HOURS),
+        ({"date": ["2017-01-01 00:00:00+01:00"] * 3, "hour_utc": [0, 6, 12]}, {},
+         "'hour_utc' .* times in UTC"),
+        ({"date": HOURS, "hour": [0, 6, 12]}, {}, HOURS),
+        ({"date": HOURS, "hour": [3, 4, 5]}, {}, "'hour' .* has other times of day"),
+        ({"date": [201701] * 3, "day": [1, 2, 3]}, {}, "'201701', and column 'day' stands beside"),
+        ({"date": ["2017"] * 3, "month": [1, 2, 3]}, {}, "'2017', and column 'month' stands beside"),
+        (DAY | {"time": [0, 600, 1200]}, {"time": "time"}, HOURS),
+        ({"lev": [1, 2, 3]}, {"where": {"lev": np.array([1, 2])}}, None),
+        ({"issued_date": pd.to_datetime(HOURS)}, {"where": {"issued_date": "2017-01-01"}}, None),
+        ({"issued_date": pd.to_datetime(HOURS), "lat": [1, 1, 1], "lon": [1, 1, 1]}, {},
+         "where={'issued_date': '2017-01-01'}"),
+        ({"noise_std": [0.1, 9999.0, 0.1]}, {}, "column 'noise_std' .* holds 9999 in 1 row"),
+    ],
+)  # fmt: skip
+def test_what_a_table_says_of_its_rows_is_read_or_refused(columns, how, expected):
+    rows = {"lat": [1, 2, 3], "lon": [1, 2, 3], "t": [1, 2, 3]} | columns
+    if isinstance(expected, str):
+        with pytest.raises((ArgumentError, DataError), match=expected):
+            read_table(rows, value="t", **how)
+        return
+    found = read_table(rows, value="t", **how).times
+    assert (None if found is None else found.tolist()) == (None if expected is None else times(*expected))

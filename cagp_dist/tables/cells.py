@@ -116,13 +116,20 @@ def static_of(
 
 
 def noise_of(
-    frame: Columns, name: str | None, given: str | float | None, kept: Indices, *, units: str
+    frame: Columns,
+    name: str | None,
+    given: str | float | None,
+    kept: Indices,
+    *,
+    units: str,
+    missing: Marks = None,
 ) -> Array | None:
     """Read the noise in the units of the values."""
     if name is not None:
-        noise = (
-            noise_in(units, units_in(name), f"column {name!r} of {frame.title}") * frame.numbers(name)[kept]
-        )
+        what = f"column {name!r} of {frame.title}"
+        factor = noise_in(units, units_in(name), what)
+        there = observations(frame.numbers(name), what=what, missing=missing, noun="row")
+        noise = factor * np.asarray(there, dtype=np.float64)[kept]
     elif given is None or isinstance(given, str):
         return None
     else:

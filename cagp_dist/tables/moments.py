@@ -40,6 +40,8 @@ EXPECTED = (
 _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
 _SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{4}\b.*")
 _OF_DAY = re.compile(r"(\d{1,2}:\d{2})(:\d{2}(?:\.\d+)?)?")
+_COARSE = re.compile(r"\d{4}(?:-?(\d{2}))?")
+_DIGITS = re.compile(r"\d{3,4}")
 _UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
 _ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", re.IGNORECASE)
 
@@ -83,40 +85,166 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
     if given == IGNORED:
         return Moments(None, about_time(frame))
     chosen = frame.find("time", given, TIME, needed=False)
-    if chosen is None:
-        date = frame.date(apart)
-        return Moments(dates_of(frame, date, kept) if date else None, frozenset(date.values()))
     others = [name for name in frame.columns if plain(name) in TIME and name not in (chosen, *apart)]
     others.sort(key=lambda name: TIME.index(plain(name)))
     dated = bool(others) or any(plain(name) == "year" for name in frame.columns)
+    candidates = [name for name in (chosen, *others) if name is not None]
     of_day = [
         name
-        for name in (chosen, *others)
-        if _is_of_day(frame.columns[name][kept], numbers=dated and name != given)
+        for name in candidates
+        if _is_of_day(
+            frame.columns[name][kept],
+            numbers=dated
+            and plain(name) not in ("date", *DATE[:3])
+            and (bool(others) or plain(name) in (*TIME, *CLOCK)),
+        )
     ]
-    days = [name for name in (chosen, *others) if name not in of_day]
-    note = ""
+    days = [name for name in candidates if name not in of_day]
     if days:
-        base, used = times_of(frame, days[0], kept), {days[0]}
-        note = _zones(frame, days[0], kept)
+        day, base, local = _day(frame, days[:1] if given is not None and days[0] == chosen else days, kept)
+        used, note, to_day = {day}, _zones(frame, day, kept), True
+        _check_refined(frame, day, kept, apart)
     else:
         date = {part: name for part, name in frame.date(apart).items() if part in DATE[:3]}
-        if not date:
+        if not date and of_day:
             raise ArgumentError(
                 f"column {chosen!r} of {frame.title} has times of day, and no column has dates; it has "
                 f'{frame.listed}. Name the column of dates, time="COLUMN", or map all rows as one field, '
                 f'time="{IGNORED}".'
             )
-        base, used = dates_of(frame, date, kept), set(date.values())
-    if (base != base.astype("datetime64[D]")).any():  # they say when on the day
-        return Moments(base, frozenset(used), note)
-    for name in _clock(frame, of_day, apart):
-        base = base + _since_midnight(frame, name, kept)
+        if not date:
+            return Moments(None, frozenset())
+        base = local = dates_of(frame, date, kept)
+        used, note, to_day = set(date.values()), "", "day" in date
+    clock = [] if _has_time(local) else _clock(frame, of_day, apart, kept)
+    if not to_day:
+        if any(_varies(frame, name, kept) for name in clock):
+            raise ArgumentError(
+                f"{frame.title} has a column {clock[0]!r} with different times of day and none for the day, "
+                'so that it does not say when. Name a column of times: time="COLUMN".'
+            )
+        clock = []
+    for name in clock:
+        if (base != local).any() and _says_utc(frame, name, kept):
+            raise ArgumentError(
+                f"column {name!r} of {frame.title} has times in UTC, and {day!r} has days of another zone. "
+                "Write both in UTC, or the time with its day in one column."
+            )
+        since = _since_midnight(frame, name, kept)
+        base, local = base + since, local + since
         used.add(name)
+    _check_unused(frame, base, local, kept, apart=(*used, *apart), of_day=of_day)
     return Moments(base, frozenset(used), note)
 
 
-def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str]) -> list[str]:
+def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times, Times]:
+    """Take a column with days, and with times of day if one has them: its name, times in UTC and local ones.
+
+    Raises
+    ------
+    ArgumentError
+        If columns disagree.
+    """
+    read = [
+        (name, utc, _local(frame, name, kept, utc)) for name in days for utc in [times_of(frame, name, kept)]
+    ]
+    first = next((entry for entry in read if _has_time(entry[2])), read[0])
+    for name, utc, local in read:
+        agree = np.zeros(kept.size, dtype=bool)
+        for one in (utc, local):
+            for other in first[1:]:
+                agree |= one.astype("datetime64[D]") == other.astype("datetime64[D]")
+        if _has_time(local):
+            agree = utc == first[1]
+        if not agree.all():
+            row = int(agree.argmin())
+            moments = " and ".join(str(each[row].astype("datetime64[s]")) for each in (first[1], utc))
+            raise ArgumentError(
+                f"columns {first[0]!r} and {name!r} of {frame.title} disagree in "
+                f"{frame.where(int(kept[row]))} ({such(~agree)}): {moments}. "
+                f"Say which one is meant: time={first[0]!r}."
+            )
+    return first
+
+
+def _local(frame: Columns, name: str, kept: Indices, utc: Times) -> Times:
+    """Give times as the clocks of their zones showed them."""
+    import pandas as pd
+
+    column = frame.columns[name][kept]
+    if column.dtype.kind not in "OUT":
+        return utc
+    codes, distinct = pd.factorize(np.array([str(cell).strip() for cell in column.tolist()], dtype=object))
+    zones = [_ZONE.search(text) for text in distinct]
+    if not any(zones):
+        return utc
+    shown = [
+        text if zone is None else text[: zone.start(1)].strip()
+        for text, zone in zip(distinct, zones, strict=True)
+    ]
+    return np.asarray(_moments(shown)[codes])
+
+
+def _has_time(moments: Times) -> bool:
+    """Whether some times are not midnight."""
+    return bool((moments != moments.astype("datetime64[D]")).any())
+
+
+def _varies(frame: Columns, name: str, kept: Indices) -> bool:
+    """Whether a column has different cells."""
+    return len(set(map(str, frame.columns[name][kept].tolist()))) > 1
+
+
+def _says_utc(frame: Columns, name: str, kept: Indices) -> bool:
+    """Whether times of day are in UTC by the name of their column or by what is written."""
+    cells = frame.columns[name][kept].tolist()
+    return "utc" in plain(name).split("_") or any(_UTC.search(str(cell).strip()) for cell in cells)
+
+
+def _check_refined(frame: Columns, day: str, kept: Indices, apart: Collection[str]) -> None:
+    """Refuse dates that have no month or no day where another column has it."""
+    cells = {str(cell).strip() for cell in frame.columns[day][kept].tolist()}
+    found = [_COARSE.fullmatch(cell) for cell in cells]
+    if not all(found):
+        return
+    finer = DATE[2:3] if all(match[1] for match in found if match is not None) else DATE[1:3]
+    beside = [name for name in frame.columns if plain(name) in finer and name not in (day, *apart)]
+    if beside:
+        raise ArgumentError(
+            f"column {day!r} of {frame.title} has dates without a day, such as {min(cells)!r}, and column "
+            f"{beside[0]!r} stands beside it. Write the date in one column, such as 2017-04-27, or in "
+            "columns year, month and day."
+        )
+
+
+def _check_unused(
+    frame: Columns,
+    base: Times,
+    local: Times,
+    kept: Indices,
+    *,
+    apart: Collection[str],
+    of_day: Collection[str],
+) -> None:
+    """Refuse further columns of times of day that contradict the times, in UTC and as written."""
+    for name in frame.columns:
+        part = plain(name)
+        if (part not in (*HOUR, *TIME_OF_DAY) and name not in of_day) or name in apart:
+            continue
+        if not _varies(frame, name, kept):
+            continue
+        since = _since_midnight(frame, name, kept)
+        unit = np.timedelta64(1, "h" if part in HOUR else "m")
+        day = np.timedelta64(1, "D")
+        agree = [(((one - one.astype("datetime64[D]")) - since) % day < unit).all() for one in (base, local)]
+        if not any(agree):
+            raise ArgumentError(
+                f"column {name!r} of {frame.title} has other times of day than the columns that say when. "
+                f"Leave it out, or say that it does not count, where={{{name!r}: '*'}}."
+            )
+
+
+def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str], kept: Indices) -> list[str]:
     """Columns that together say when on a day."""
     if of_day:
         return [of_day[0]]
@@ -125,9 +253,16 @@ def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str]) -> lis
         if usual in by_name:
             return [by_name[usual]]
     hour = next((by_name[usual] for usual in HOUR if usual in by_name), None)
-    if hour is None:
-        return []
-    return [hour, *(by_name[part] for part in ("minute", "second") if part in by_name)]
+    parts = [by_name[part] for part in _SECONDS if part in by_name]
+    if hour is not None:
+        return [hour, *parts]
+    for name in parts:
+        if _varies(frame, name, kept):
+            raise ArgumentError(
+                f"{frame.title} has a column {name!r} with different values and none for the hour, so that "
+                'it does not say when. Name a column of times: time="COLUMN".'
+            )
+    return []
 
 
 def _is_of_day(column: NDArray[Any], *, numbers: bool) -> bool:
@@ -165,9 +300,17 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
         of_hour = np.zeros(numbers.size)
         seconds = _SECONDS.get(part, 3600)
         last = LAST_HOUR if seconds == 3600 else 59
-        if part not in (*HOUR, *_SECONDS) and numbers.max() > LAST_HOUR:  # 1200
+        padded = column.dtype.kind in "OUT" and all(map(_DIGITS.fullmatch, texts))  # 0015
+        if part not in _SECONDS and (padded or part not in HOUR):
+            largest = np.fmax.reduce(numbers)
+            if not padded and part != "hhmm" and 0 < largest <= LAST_HOUR:
+                raise ArgumentError(
+                    f"column {name!r} of {frame.title} has numbers up to {largest:g}, which may be hours or "
+                    "minutes past midnight, as in 1200. Call the column hour or hhmm, or write 12:00."
+                )
             numbers, of_hour = np.floor(numbers / 100.0), np.mod(numbers, 100.0)
-        wrong = ~((numbers >= 0) & (numbers <= last) & (of_hour < 60) & (np.mod(numbers + of_hour, 1.0) == 0))
+        whole_numbers = np.mod(numbers + of_hour, 1.0) == 0
+        wrong = ~((numbers >= 0) & (numbers + of_hour / 60 <= last) & (of_hour < 60) & whole_numbers)
         whole = np.where(wrong, 0.0, seconds * numbers + 60 * of_hour).astype(np.int64)
         since = whole.astype("timedelta64[s]").astype("timedelta64[ns]")
     if wrong.any():

@@ -45,7 +45,8 @@ def read_table(
         the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
         0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N
         or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as 20170427
-        or 2017042712. A column of dates and one of times of day, or of hours, make a time together;
+        or 2017042712. A column of dates and one of times of day, or of hours, make a time together
+        (numbers up to 24 only in a column ``hour``; in ``hhmm`` 15 is a quarter past midnight);
         where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
         and ``minute``, as many as there are. ``time="none"`` leaves times out: all rows are of one field.
         Names of the places are by default taken from a column such as ``name`` or ``station``, if there is
@@ -127,7 +128,7 @@ def read_table(
         longitude_degrees=places.longitude_degrees,
         values=values[kept],
         times=moments.times,
-        noise_std=noise_of(frame, noise, noise_std, kept, units=stated),
+        noise_std=noise_of(frame, noise, noise_std, kept, units=stated, missing=missing),
         name=bare(column),
         units=stated,
         dropped_missing=values.size - kept.size,

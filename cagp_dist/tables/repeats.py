@@ -67,6 +67,8 @@ def check_repeats(
     if not found:
         return
     _, many, name, distinct = min(found, key=lambda entry: entry[:2])
+    if distinct.dtype.kind == "M":
+        distinct = _iso(distinct[:MOST_SHOWN])
     values = [value.item() if isinstance(value, np.generic) else value for value in distinct[:MOST_SHOWN]]
     shown = [value if isinstance(value, (int, float)) else str(value) for value in values]
     others = f" and {many - len(values):,} others" if many > len(values) else ""
@@ -90,10 +92,12 @@ def chosen(frame: Columns, where: Mapping[str, object] | None) -> tuple[Columns,
     for given, wanted in (where or {}).items():
         name = str(frame.find("where", given, ()))
         looked_at.add(name)
-        if wanted == ANY:
+        if isinstance(wanted, str) and wanted == ANY:
             continue
         several = list(wanted) if isinstance(wanted, (list, tuple, set, np.ndarray)) else [wanted]
         column = frame.columns[name]
+        if column.dtype.kind == "M":
+            column, several = _iso(column), [_iso_text(value) for value in several]
         if column.dtype.kind in "iufb" and all(_is_number(value) for value in several):
             rows = np.isin(column.astype(np.float64), np.array(several, dtype=np.float64))
         else:
@@ -108,6 +112,22 @@ def chosen(frame: Columns, where: Mapping[str, object] | None) -> tuple[Columns,
             )
         frame = frame.of_rows(np.flatnonzero(rows))
     return frame, frozenset(looked_at)
+
+
+def _iso(column: NDArray[np.generic]) -> NDArray[np.object_]:
+    """Write times of a column as ISO 8601."""
+    import pandas as pd
+
+    codes, distinct = pd.factorize(column, use_na_sentinel=False)
+    return np.asarray(np.array([_iso_text(value) for value in distinct], dtype=object)[codes])
+
+
+def _iso_text(value: object) -> str:
+    """Write a time as ISO 8601, without the time of day at midnight; what is no time as it is."""
+    import pandas as pd
+
+    time = pd.to_datetime(str(value).strip(), errors="coerce")
+    return str(value).strip() if pd.isna(time) else time.isoformat().removesuffix("T00:00:00")
 
 
 def _is_number(value: object) -> bool:
