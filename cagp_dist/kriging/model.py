@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
@@ -56,7 +56,7 @@ from cagp_dist.kriging.targets import (
     as_cells,
     find_targets,
     of_array,
-    pairs_of,
+    of_rows,
     region_of,
 )
 from cagp_dist.kriging.validation import cross_validate, outlook_of_folds
@@ -428,7 +428,7 @@ class Kriging:
         if are_rows(to):
             found = of_array(cast("ArrayLike", to))
         elif arrays:
-            found = of_array(pairs_of(cast("Frame", to), latitude=self.latitude, longitude=self.longitude))
+            found = self._rows(cast("Frame", to), list(observed.static))
         else:
             found = find_targets(cast("To", to), observed)
         targets = _wanted(found, kind, observed)
@@ -637,10 +637,12 @@ class Kriging:
 
     def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
         if y is not None:
-            X = observations
+            X, static = observations, cast("Mapping[str, Array]", {})
             if isinstance(X, Frame):
-                X = pairs_of(X, latitude=self.latitude, longitude=self.longitude)
+                rows = self._rows(X, named_columns(self.drift))
+                X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
             observed = observe_arrays(X, y, missing=self.missing)  # type: ignore[arg-type]
+            observed = replace(observed, static=static)
             if isinstance(self.noise_std, str):
                 raise ArgumentError(
                     f"noise_std is {self.noise_std!r}, the name of a column, but arrays have none; expected "
@@ -663,6 +665,10 @@ class Kriging:
         if self.prior is not None or isinstance(self.noise_std, (int, float)):
             return replace(observed, noise_std=None)  # a number in place of the column of that name
         return observed
+
+    def _rows(self, frame: Frame, static: Collection[str]) -> Targets:
+        """Places of a data frame beside which the values stand."""
+        return of_rows(frame, latitude=self.latitude, longitude=self.longitude, static=static)
 
     def _learn(self, observed: Observations, *, narrator: Narrator, executor: Executor) -> Learned:
         if self.prior is not None:

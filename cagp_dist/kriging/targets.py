@@ -1,7 +1,7 @@
 """Where a map is wanted: the grid of an object, a grid by its resolution, a region, or a table of places."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
 from typing import TypeAlias
@@ -171,10 +171,11 @@ def of_array(X: ArrayLike) -> Targets:
     return of_places(points[:, 0], points[:, 1])
 
 
-def pairs_of(frame: Frame, *, latitude: str | None, longitude: str | None) -> Array:
-    """Latitudes and longitudes (n, 2) of the rows of a data frame, by the names of its columns."""
-    places = read_places(frame, latitude=latitude, longitude=longitude)
-    return np.stack([places.latitude_degrees, places.longitude_degrees], axis=1)
+def of_rows(frame: Frame, *, latitude: str | None, longitude: str | None, static: Collection[str]) -> Targets:
+    """Places of the rows of a data frame, by the names of its columns, and its static columns."""
+    places = read_places(frame, latitude=latitude, longitude=longitude, static=static)
+    found = of_places(places.latitude_degrees, places.longitude_degrees)
+    return replace(found, static=places.static)
 
 
 def of_axes(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Targets:
@@ -257,7 +258,12 @@ def _static_of_object(
         return {}
     return {
         name: np.asarray(
-            observations(to[name].transpose(*targets.dims).values, to[name].attrs, what=repr(name)),
+            observations(
+                to[name].transpose(*targets.dims).values,
+                to[name].attrs,
+                what=repr(name),
+                encoding=to[name].encoding,
+            ),
             dtype=np.float64,
         ).ravel()
         for name in wanted

@@ -189,3 +189,11 @@ def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
         cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, drift=elevation, **NUMBERS)
     with pytest.raises(ArgumentError, match="ones"):
         cagp.krige(table, drift=(0.0 * elevation + 1.0).rename("ones"), to=1.0, **NUMBERS)
+
+
+def test_a_frame_beside_its_values_has_the_columns_of_a_drift():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"lat": [40.0, 41.0, 42.0], "lon": [5.0, 6.0, 7.0], "elev": [1.0, 3.0, 2.0]})
+    model = cagp.Kriging(drift="elev", **NUMBERS)
+    assert model._read(frame, [1.0, 2.0, 3.0]).static["elev"].tolist() == [1.0, 3.0, 2.0]
+    assert model._rows(frame, ["elev"]).static["elev"].tolist() == [1.0, 3.0, 2.0]
