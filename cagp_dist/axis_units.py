@@ -17,6 +17,9 @@ from cagp_dist.missing import Attributes, unpacked
 _NOT_STATED = ("", "1", "none", "unknown", "dimensionless", "unitless", "-")
 _DEGREES = re.compile(r".*(deg|°|º).*")
 _BACKWARD = re.compile(r".*((deg(ree)?s?|°|º)[ _.]*(w|west|south)|(deg(ree)?s?[ _.]+|°|º)s)")
+_SOUTHWARD = re.compile(r"[Dd]eg(ree)?s?S")
+_OF_COLUMNS = {True: ("e", "east", "w", "west"), False: ("n", "north", "s", "south")}
+_PLAIN_COLUMNS = ("dd", "decimal", "wgs84", "wgs 84", "epsg:4326")
 _ANGLES = {
     **dict.fromkeys(("rad", "radian", "radians", "radians_north", "radians_east"), 180.0 / math.pi),
     **dict.fromkeys(("arcmin", "arcminute", "arcminutes", "arc_minute", "arc_minutes"), 1.0 / 60.0),
@@ -53,7 +56,7 @@ def in_degrees(
     longitude : bool
         Whether they are longitudes.
     column : bool
-        Whether the units stand behind the name of a column, where much else stands that is no unit.
+        Whether the units stand behind the name of a column, where a direction may stand alone.
 
     Raises
     ------
@@ -71,7 +74,8 @@ def in_degrees(
     stated = str(attributes.get("units", "")).strip()
     numbers, units = unpacked(values, attributes, what=what), " ".join(stated.lower().split())
     direction = "east" if longitude else "north"
-    if _BACKWARD.fullmatch(units):
+    letters = _OF_COLUMNS[longitude] if column else ()
+    if _BACKWARD.fullmatch(units) or _SOUTHWARD.fullmatch(stated) or units in letters[2:]:
         if (numbers < 0.0).any():
             raise DataError(
                 f"{what} has the units {stated!r} and numbers below zero, such as {numbers.min():g}, so "
@@ -81,12 +85,12 @@ def in_degrees(
         return -numbers
     if units in _ANGLES:
         return numbers * _ANGLES[units]
-    if units in _NOT_STATED or _DEGREES.fullmatch(units) or column:
+    if units in _NOT_STATED or _DEGREES.fullmatch(units) or units in letters[:2]:
         return numbers
-    raise DataError(
-        f"{what} has the units {stated!r}; expected degrees_{direction}, or radian. Correct its attribute "
-        "units."
-    )
+    if column and units in _PLAIN_COLUMNS:
+        return numbers
+    remedy = "Rename the column, without the brackets" if column else "Correct its attribute units"
+    raise DataError(f"{what} has the units {stated!r}; expected degrees_{direction}, or radian. {remedy}.")
 
 
 def not_on_the_globe(name: str, attributes: Attributes) -> str | None:

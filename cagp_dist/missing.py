@@ -2,8 +2,9 @@
 
 Every source takes its values through `observations`: xarray objects, files, Zarr stores, tables, arrays and
 drift fields. What a variable states is done: packed values are decoded, and ``_FillValue``,
-``missing_value`` and what lies outside ``valid_range`` count as missing (CF 1.11, 2.5.1 and 8.1). What is not
-stated but looks like a mark of what is missing, such as -9999 among temperatures, is refused.
+``missing_value`` and what lies outside ``valid_range`` count as missing (CF 1.11, 2.5.1 and 8.1). An xarray
+object without encoding was computed and may have kept the range of its source: what lies outside is refused.
+What is not stated but looks like a mark of what is missing, such as -9999 among temperatures, is refused.
 """
 
 import logging
@@ -82,7 +83,8 @@ def observations(
     what : str
         What holds them, for messages, such as ``"column 'value' of stations.csv"``.
     encoding : mapping, optional
-        How they were packed where a reader has decoded them, as xarray keeps it.
+        How they were packed where a reader has decoded them, as xarray keeps it. An empty one is that of an
+        object that was computed; None says nothing of it.
     missing : number or sequence of numbers, optional
         What marks a missing value beside what the variable states. A sequence is complete: no other number
         is suspected.
@@ -116,7 +118,7 @@ def observations(
         there = packing.decoded(there)
     else:
         packing = _Packing.of(stored, what)
-    there = _within(there, told, stored, packing, what)
+    there = _within(there, told, stored, packing, what, computed=encoding is not None and not encoding)
     if missing is None or np.ndim(missing) == 0:
         if 0.0 not in given:
             _check_zeros(there, told, stored, what, noun)
@@ -147,11 +149,19 @@ def _held(values: ArrayLike, told: Attributes, what: str) -> tuple[Floats, "_Pac
 def without_marks(values: Floats, marks: Sequence[float]) -> Floats:
     """Write NaN where a number stands that marks what is missing."""
     for mark in marks:
-        with np.errstate(over="ignore", invalid="ignore"):  # float32 values, a float64 mark
-            found = np.abs(values - mark) <= ROUNDING * abs(mark)
+        found = _are(values, mark)
         if found.any():
             values = np.where(found, np.nan, values).astype(values.dtype, copy=False)
     return values
+
+
+def _are(values: Floats, mark: float) -> Mask:
+    """Which numbers are a mark, also one that was rounded to single precision."""
+    with np.errstate(over="ignore", invalid="ignore"):  # float32 values, a float64 mark
+        if values.dtype.itemsize < 8:
+            return np.asarray(np.abs(values - mark) <= ROUNDING * abs(mark))
+        rounded = float(np.float32(mark))
+    return np.asarray((values == mark) | ((values == rounded) & np.isfinite(rounded)))
 
 
 @dataclass(frozen=True)
@@ -212,13 +222,27 @@ def _numbers(stated: Attributes, key: str, what: str) -> list[float]:
 def _stated(attributes: Attributes, what: str) -> list[float]:
     """Read what the attributes say that marks a missing value."""
     found = [number for key in _STATED for number in _numbers(attributes, key, what)]
+    found += [  # -9999.9 of a float32, among numbers of double precision
+        float(str(part))
+        for key in _STATED
+        for part in np.ravel(attributes.get(key, ()))
+        if isinstance(part, np.float32)
+    ]
     if _is_unsigned(attributes):
         found += [number + size for number in found if number < 0.0 for size in (2.0**8, 2.0**16, 2.0**32)]
     return [number for number in dict.fromkeys(found) if np.isfinite(number)]
 
 
-def _within(values: Floats, told: Attributes, stored: Attributes, packing: _Packing, what: str) -> Floats:
-    """Write NaN for what lies outside the valid range that the attributes state, in packed numbers or not."""
+def _within(
+    values: Floats, told: Attributes, stored: Attributes, packing: _Packing, what: str, *, computed: bool
+) -> Floats:
+    """Write NaN for what lies outside the valid range that the attributes state, in packed numbers or not.
+
+    Raises
+    ------
+    DataError
+        If everything does, or anything of what was computed.
+    """
     ends = {"valid_min": -np.inf, "valid_max": np.inf}
     whole = dict.fromkeys(ends, packing.changes)
     for key in ("valid_range", "valid_min", "valid_max"):
@@ -246,6 +270,18 @@ def _within(values: Floats, told: Attributes, stored: Attributes, packing: _Pack
     if count == 0:
         return values
     stated = f"{low:g} to {high:g}"
+    if computed:
+        keys = [key for key in ("valid_range", "valid_min", "valid_max") if key in told]
+        whole_numbers = all(np.asarray(told[key]).dtype.kind in "iu" for key in keys)
+        remedy = "; ".join(f'del data.attrs["{key}"]' for key in keys)
+        of_packed = "; being whole numbers, it seems to be that of packed numbers" if whole_numbers else ""
+        raise DataError(
+            f"{counted(count, 'value')} of {what} ({np.nanmin(values):g} to {np.nanmax(values):g}) "
+            f"{'lies' if count == 1 else 'lie'} outside the valid range that its attributes state, {stated}, "
+            f"which may be left from what it was computed from{of_packed}. If the values are right, delete "
+            f"the range: {remedy}; if they are missing, "
+            "replace them by NaN: data.where(...)."
+        )
     if count == np.count_nonzero(~np.isnan(values)):
         raise DataError(
             f"all values of {what} ({np.nanmin(values):g} to {np.nanmax(values):g}) lie outside the valid "
@@ -345,6 +381,6 @@ def _as_packed(mark: float, packing: _Packing) -> str:
 
 def _written(mark: float) -> str:
     """Write a mark as it is spelled usually: -9999, 99.99, 9.96921e+36."""
-    near = _USUAL[_alike(mark)]
-    number = float(near[0]) if near.size else mark
-    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e10 else f"{number:.7g}"
+    held = np.array(mark)
+    number = next((float(near) for near in _USUAL[_alike(mark)] if _are(held, near)), mark)
+    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e10 else repr(number)

@@ -109,3 +109,35 @@ def test_axes_may_be_packed_and_count_westward():
     )
     with pytest.raises(DataError, match="'degrees_west' and numbers below zero, such as -97"):
         in_degrees([-97.0], {"units": "degrees_west"}, what="x", longitude=True)
+
+
+@pytest.mark.parametrize(
+    ("units", "longitude", "factor"),
+    [
+        ("W", True, -1),
+        ("West", True, -1),
+        ("E", True, 1),
+        ("S", False, -1),
+        ("N", False, 1),
+        ("WGS84", True, 1),
+    ],
+)
+def test_a_direction_behind_the_name_of_a_column_counts(units, longitude, factor):
+    names = ["lat", f"lon ({units})"] if longitude else [f"lat [{units}]", "lon"]
+    found = read_places({names[0]: [40.0], names[1]: [120.5]})
+    numbers = (found.longitude_degrees, 120.5) if longitude else (found.latitude_degrees, 40.0)
+    assert numbers[0].tolist() == [factor * numbers[1]]
+
+
+@pytest.mark.parametrize("units", ["W", "furlong", "DMS"])
+def test_other_units_of_a_column_are_refused_by_name(units):
+    with pytest.raises(DataError, match=rf"'lat \({units}\)'.* has the units '{units}'.*Rename the column"):
+        read_places({f"lat ({units})": [40.0], "lon": [120.5]})
+
+
+@pytest.mark.parametrize(
+    ("units", "factor"),
+    [("degS", -1), ("degreesS", -1), ("degrees_S", -1), ("degs", 1), ("degrees", 1), ("DEGREES", 1)],
+)
+def test_a_capital_letter_tells_south_from_the_plural(units, factor):
+    assert in_degrees([40.0], {"units": units}, what="lat", longitude=False).tolist() == [factor * 40.0]

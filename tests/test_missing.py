@@ -1,5 +1,7 @@
 """Numbers that are no observations, from every source: decoded, missing or refused."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -27,6 +29,12 @@ def with_one(number, values=WARM):
     changed = values.copy()
     changed[0, 1] = number
     return changed
+
+
+def stored(data):
+    """Give it the encoding of what was read from a file."""
+    data.encoding["source"] = "lst.nc"
+    return data
 
 
 READERS = {
@@ -59,13 +67,13 @@ def test_packed_values_are_decoded_by_what_stands_on_the_variable(read):
     ],
 )
 def test_what_is_stated_to_be_missing_is_so(read, number, attributes):
-    found = read(field(with_one(np.float32(number)), **attributes))
+    found = read(stored(field(with_one(np.float32(number)), **attributes)))
     np.testing.assert_allclose(found, with_one(np.nan), rtol=1e-6)
 
 
 def test_a_valid_range_that_nothing_lies_in_is_refused(read):
     with pytest.raises(DataError, match=r"all values of .*lst.* \(280 to 291\) lie outside .* 7500 to 65535"):
-        read(field(WARM, valid_range=np.uint16([7500, 65535])))
+        read(stored(field(WARM, valid_range=np.uint16([7500, 65535]))))
 
 
 def test_limits_of_decoded_values_are_in_packed_numbers_unless_they_are_floating():
@@ -167,3 +175,30 @@ def test_zeros_of_a_zarr_2_store_are_rain_of_zero_or_refused(store):
     np.testing.assert_array_equal(open_zarr(path, variable="height", missing=[]).height.values[0], rain)
     around = store("anomaly", WARM - 285.0)
     np.testing.assert_array_equal(open_zarr(around, variable="anomaly").anomaly.values[0], WARM - 285.0)
+
+
+def test_values_that_were_computed_are_not_held_against_the_range_of_what_they_came_from():
+    rain = stored(field(np.arange(12.0).reshape(3, 4), "pr", valid_min=0.0, units="mm"))
+    anomaly = rain - rain.mean("latitude")
+    for read in (observe, covariate):
+        with pytest.raises(DataError, match=r"^4 values of .*pr.*\(-4 to 4\) lie outside .* 0 to") as error:
+            read(anomaly)
+        assert "packed" not in str(error.value)
+    data = anomaly.copy()
+    exec(re.search(r"del data[^;]*", str(error.value))[0])
+    np.testing.assert_array_equal(observe(data).values, anomaly.values.reshape(1, -1))
+    packed = field(WARM, valid_range=np.uint16([7500, 65535]))
+    with pytest.raises(DataError, match=r"seems to be that of packed .* del data.attrs\[\"valid_range"):
+        observe(packed)
+
+
+def test_stated_marks_are_exact_but_for_rounding_to_single_precision():
+    near = [100000.05, 100000.0, 99999.95]
+    found = observations(near, {"missing_value": 100000.0}, what="it")
+    np.testing.assert_array_equal(found, [near[0], np.nan, near[2]])
+    for mark in (np.float32(-9999.9), -9999.9):
+        there = np.array([-9999.9, float(np.float32(-9999.9)), 3.0])
+        found = observations(there, {"missing_value": mark}, what="it")
+        np.testing.assert_array_equal(found, [np.nan, np.nan, 3.0])
+    single = observations(np.float32([1e20, 3.0]), {"missing_value": 1e20}, what="it")
+    np.testing.assert_array_equal(single, np.float32([np.nan, 3.0]))

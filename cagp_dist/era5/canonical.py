@@ -450,7 +450,7 @@ def _load(reading: _Reading, cut: _Cut) -> tuple[Values, Times, Times]:
             continue
         box = cut(field.isel(time=_runs(steps)))
         versions = observations(
-            box.values, box.attrs, what=repr(box.name), encoding=box.encoding, missing=reading.missing
+            box.values, box.attrs, what=repr(box.name), encoding=box.encoding or None, missing=reading.missing
         )
         piece, times = _scaled(_best_version(box, versions), scale), field.time.values[steps]
         early = _preliminary(box, versions)

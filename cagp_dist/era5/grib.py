@@ -148,7 +148,7 @@ def open_grib(
     for message in messages:
         groups.setdefault((message.version, message.keys[_GRID]), []).append(message)
     said = selection_words(select or {})
-    return [_dataset(path, variable, group, said) for group in groups.values()]
+    return [_dataset(path, variable, group, said, level) for group in groups.values()]
 
 
 def _chosen_messages(
@@ -361,7 +361,9 @@ def _advice(told: Mapping[str, Sequence[str | None]], messages: Sequence[Message
     return f"Choose one: write select = {{ {key} = {chosen_one} }} in [observations]."
 
 
-def _dataset(path: Path, variable: str, messages: Sequence[Message], said: str) -> xr.Dataset:
+def _dataset(
+    path: Path, variable: str, messages: Sequence[Message], said: str, wanted_level: float | None
+) -> xr.Dataset:
     """Messages of one version on one grid, in the order of the file."""
     with _handle(path, messages[0]) as handle:
         grid = _grid(handle, vector=variable_named(variable).vector)
@@ -380,7 +382,7 @@ def _dataset(path: Path, variable: str, messages: Sequence[Message], said: str) 
         "longitude": (grid.dimensions[-1], grid.longitude),
         "expver": messages[0].version,
     }
-    if kind and level != 0.0:
+    if kind and (level != 0.0 or wanted_level is not None):
         coordinates[kind] = ((), level, {"units": unit_of_levels(kind), "axis": "Z"})
     return xr.Dataset(
         {variable: xr.Variable(("time", *grid.dimensions), values, attributes)}, coords=coordinates

@@ -1,7 +1,10 @@
 """A column is the quantity of its name only if the table states its unit, or values tell it."""
 
+import numpy as np
 import pytest
+import xarray as xr
 
+from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.stations import open_stations
 
 SELECTION = {
@@ -21,3 +24,14 @@ def test_a_name_alone_is_no_unit(tmp_path, header, units):
     assert found.attrs.get("units", "") == units
     assert ("northward" in str(found.attrs)) == bool(units)
     assert float(found.sum()) == pytest.approx(12.0 * (0.514444 if "knots" in header else 1.0), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "known"),
+    [({}, False), ({"units": "m s-1"}, True), ({"standard_name": "northward_wind"}, True)],
+)
+def test_a_letter_alone_is_no_unit_of_a_grid(attributes, known):
+    axes = {"time": [np.datetime64("2024-01-01", "ns")], "lat": [50.0, 51.0], "lon": [9.0, 10.0]}
+    grid = xr.Dataset({"v": (tuple(axes), np.array([[[3.0, 4.0], [5.0, 6.0]]]), attributes)}, axes)
+    found = canonical(grid, variable="v").v.attrs
+    assert (found.get("units", ""), "northward" in str(found)) == (("m s-1", True) if known else ("", False))

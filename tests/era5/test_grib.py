@@ -150,3 +150,13 @@ def test_messages_of_different_kinds_are_told_apart_and_chosen(read, kind, when)
     columns = EAST if kind != "grids" else EAST + 10.0
     placed = found[0].sel(latitude=NORTH, longitude=columns % 360.0)
     np.testing.assert_allclose(placed, FIELD + 1.0, atol=1e-3)
+
+
+def test_the_layer_at_the_surface_is_chosen_by_its_level(read):
+    layers = [
+        message(FIELD + top, parameter=139, typeOfLevel="depthBelowLandLayer", topLevel=top) for top in (0, 7)
+    ]
+    with pytest.raises(DataError, match=r"2 levels along .*write level = 0 in"):
+        read(*layers, variable="stl1")
+    found = read(*layers, variable="stl1", level=0).stl1[0].sel(latitude=NORTH, longitude=EAST % 360.0)
+    np.testing.assert_allclose(found, FIELD, atol=1e-3)
