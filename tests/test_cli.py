@@ -515,7 +515,7 @@ def test_the_demonstration_is_the_main_job():
 
     job = demo_job("some where")
     assert job.output.root == "some where"
-    assert (job.design.train.count, job.design.test.count) == (8000, 2000)
+    assert (job.design.train.count, job.design.test.count) == (7000, 2000)
     assert job.solver.name == "block-gauss-seidel"
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         text = (
             demo_job_text(folder)
-            .replace("count = 8000", "count = 10000")
+            .replace("count = 7000", "count = 10000")
             .replace("count = 2000", "count = 1000")
         )
         job = parse_job(text, name="the experiment")
