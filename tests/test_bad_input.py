@@ -322,6 +322,7 @@ def test_an_output_root_without_permission_is_refused(folder):
     assert_refused(result, 2, "Permission denied", "choose another output root")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_scheduler_that_does_not_answer_is_refused(folder, monkeypatch, command):
     monkeypatch.setattr("cagp_dist.runtime.dask.CONNECT_SECONDS", 1)

@@ -441,6 +441,7 @@ by_sum = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.exhaustive
 @by_sum
 @pytest.mark.parametrize(
     ("n", "m", "r", "shape", "transposed"), [(9, 14, 3, (4, 5), False), (30, 41, 2, (64, 128), True)]

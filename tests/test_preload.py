@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from cagp_dist.preload import ways_of_evaluation
 
 from .clusters import local_cluster
@@ -49,6 +51,7 @@ def versions() -> int:
     return len(add_product.signatures)
 
 
+@pytest.mark.exhaustive
 def test_a_new_worker_is_ready():
     compile_here()
     with local_cluster(1) as client:

@@ -171,6 +171,7 @@ def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids, tr
     assert traced(compute)[1] <= plans[0].peak_bytes + MIB / 4
 
 
+@pytest.mark.exhaustive
 @tall([cagp.Jacobi(1), cagp.GaussSeidel(1)], (True, False))
 def test_means_of_point_solvers_on_the_grid_itself_take_no_factors(solver, gaps, warm_grids, traced):
     field = np.random.default_rng(0).normal(size=TALL.shape)
@@ -207,6 +208,7 @@ def test_point_jacobi_keeps_diagonals_and_no_blocks(warm_grids, traced):
     assert traced(compute)[1] <= plans[0].peak_bytes + MIB / 4 < 2 * MIB
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("where", "fields"), [("points", 1), ("a whole grid", 12)])
 def test_means_at_many_targets_are_planned_with_the_targets(where, fields, warm_grids, traced):
     """What does not fit is refused before any work."""

@@ -129,6 +129,7 @@ def bounded_kind(case: tuple) -> tuple:
     return n is None, type(solver), spread < 1.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("n", "q", "nodes", "solver", "spread", "limit", "workers"),
     with_workers(BOUNDED, 0, 3, turns=(0, 3, 3), kind=bounded_kind),

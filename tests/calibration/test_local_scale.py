@@ -113,6 +113,7 @@ def test_values_that_the_predictions_were_made_from_are_compared_in_place_of_tho
         assert found == pytest.approx(mean + moved + fitted.regression.centre * scale, rel=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 def test_laws_follow_errors_that_lean_together(seed: int) -> None:
     """Errors of an unfinished solve at kept points: laws of others are shifted with them, and calibrated.

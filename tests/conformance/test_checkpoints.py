@@ -299,6 +299,7 @@ def amid_far_and_beside():
     return replace(problem, X_test=problem.X_test + moved)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("groups_that_differ")
 @pytest.mark.parametrize(
     ("where", "solver", "steps", "forgets", "status"),

@@ -192,6 +192,7 @@ def executor(request):
         yield threads
 
 
+@pytest.mark.exhaustive
 def test_every_executor_gives_the_same_bits(executor):
     """Five tiles, twenty-one inducing points."""
     found = []

@@ -140,6 +140,7 @@ def test_a_fitted_job_is_done_once_without_fitting_again(fitted, monkeypatch):
     assert again.path == fitted
 
 
+@pytest.mark.exhaustive
 def test_a_climatology_is_part_of_the_job(tmp_path):
     """The field itself, shifted, as climatology is the prior mean; a changed climatology is another run."""
     usual = tmp_path / "usual.zarr"

@@ -89,6 +89,7 @@ def test_daily_says_what_became_of_each_time(job, tmp_path, capsys, monkeypatch,
     assert "is in use by" in caplog.text
 
 
+@pytest.mark.exhaustive
 def test_fit_prints_a_prior_that_regress_takes(tmp_path, capsys):
     drawn = {
         "source": "synthetic",

@@ -220,6 +220,7 @@ run_child(job, "a pipe that nobody writes to", 60.0)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_decoder_ends_with_the_job_that_started_it(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen([sys.executable, "-c", JOB_THAT_IS_KILLED, tmp_path]) as job:

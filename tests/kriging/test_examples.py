@@ -21,6 +21,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_the_table_of_stations_can_be_read(folder):
     table = read_table(folder / "stations.csv")
     assert (table.name, table.units) == ("temperature", "degC")

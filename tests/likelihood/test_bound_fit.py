@@ -178,6 +178,7 @@ def test_parts_of_one_family_come_with_the_shortest_lengthscale_first(monkeypatc
     assert other.prior.noise_number == pytest.approx(found.prior.noise_number)
 
 
+@pytest.mark.exhaustive
 def test_the_count_of_evaluations_does_not_depend_on_where_a_search_was_cut_off(smooth, tmp_path):
     X, y, _, found = smooth
     told = []

@@ -146,6 +146,7 @@ def test_pole_rows_are_left_out():
     )
 
 
+@pytest.mark.exhaustive
 def test_thinned_data_come_first_and_all_points_last():
     grid = cagp.LatLonGrid(np.linspace(-89.0, 89.0, 90), 480)
     field = cagp.RingGram(grid, cagp.Matern32(0.2, 3.0), noise_variance=0.2).sample(

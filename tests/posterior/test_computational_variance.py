@@ -175,6 +175,7 @@ def test_lanczos_steps_tighten_the_bounds_of_every_solver(smooth, solver, monkey
     assert (before[1] - before[0]).max() < 0.2 * np.ptp(plain.computational_variance_bounds, axis=0).max()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("many_points")
 @pytest.mark.parametrize(("name", "share"), [("gauss-seidel", 0.6), ("blocks", 0.6), ("block jacobi", 0.3)])
 def test_quadrature_ends_a_solve_where_neighbours_do_not_tell(smooth, name, share, monkeypatch):
@@ -302,6 +303,7 @@ def solved(case, y, *, share=0.1, m=30, **settings):
     return cagp.condition(prior, X, y, targets, solver=solver, **settings)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("backwards", [False, True])
 def test_every_group_of_targets_stops_for_itself(groups_that_differ, backwards):
     prior, X, targets = groups_that_differ

@@ -122,6 +122,7 @@ def test_amplitudes_of_waves_are_normal_with_their_variances():
         assert abs(value - expected) < norm.isf(RARE / 2.0) * np.sqrt(variance / both.size)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("lengthscale", "noise"), [(0.05, 0.1), (0.5, 0.02), (1.0, 1e-4)])
 def test_frequencies_that_are_shared_cost_what_is_promised(lengthscale, noise):
     """Posterior variances given the frequencies: right on average, and within 1/16 for the mean target."""

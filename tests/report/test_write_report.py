@@ -184,6 +184,7 @@ def test_few_times_are_all_listed(tmp_path: Path) -> None:
     assert all(f"1 March 2019, 0{hour}:00 UTC" in text for hour in range(3))
 
 
+@pytest.mark.exhaustive
 def test_several_times_state_what_is_shown(hourly_report: Path) -> None:
     text = Document(hourly_report.read_text(encoding="utf-8")).text
     assert "Temperature at 2 m, 1 March 2019, 00:00 to 09:00 UTC (10 times)" in text
@@ -325,6 +326,7 @@ def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
     assert "&lt;u&gt;" in page
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("attributes", "phrase", "pill"),
     [

@@ -117,6 +117,7 @@ def test_the_wait_for_jobs_is_spoken_of_and_ends(asked, monkeypatch, caplog):
         open_executor("slurm", deadlines=Deadlines(total_seconds=1e-9)).__enter__()
 
 
+@pytest.mark.exhaustive
 def test_work_begins_on_the_jobs_that_have_begun(asked, caplog):
     asked["most"] = 1
     with open_executor("slurm", deadlines=Deadlines(queue_seconds=0.1)) as executor:

@@ -153,6 +153,7 @@ def test_a_scheduler_that_goes_away_is_a_cluster_error(start, tmp_path):
             executor.gather([handle])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("successors", [0, 1])
 def test_workers_that_are_all_lost_at_once_are_a_cluster_error(successors, monkeypatch):
     """Dask would keep their tasks for good, also where new workers have joined."""

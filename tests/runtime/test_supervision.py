@@ -283,6 +283,7 @@ def test_what_this_process_stood_still_is_no_silence(clock):
         clock.look_on(watch, seconds=102.0, step=1.0, before=be_heard)
 
 
+@pytest.mark.exhaustive
 def test_a_pause_of_this_process_while_it_asks_is_no_silence_of_the_scheduler(monkeypatch, clock):
     client = Stub({"a": worker()})
 

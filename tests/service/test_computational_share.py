@@ -57,6 +57,7 @@ def test_it_is_what_the_exact_run_is_better_by(exact, early):
         assert "upper bound" in group.t2m_std_computational.attrs["comment"]
 
 
+@pytest.mark.exhaustive
 def test_it_is_said_in_the_run_in_the_terminal_and_on_the_page(early, capsys):
     posterior = read_group(early.path, "posterior")
     whole, part = (

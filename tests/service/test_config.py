@@ -359,7 +359,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(LINES, max_size=12))
 def test_fuzzed_toml_gives_only_configuration_errors(lines):
     with pytest.raises(ConfigurationError):
@@ -403,7 +403,7 @@ def test_a_job_file_that_was_damaged_anywhere_is_a_job_or_a_configuration_error(
     assert outcomes == {"job", "named"}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(ASSIGNMENTS), VALUES)
 def test_a_job_with_one_value_replaced_is_a_job_or_a_configuration_error(at, value):
     lines = JOB_LINES.copy()

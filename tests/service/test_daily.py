@@ -250,6 +250,7 @@ def test_a_prior_that_moves_with_the_newest_time_is_refused_for_several(tmp_path
         list(daily(the_job(tmp_path, times=ALL, prior=moving)))
 
 
+@pytest.mark.exhaustive
 def test_verify_compares_the_series_with_the_runs_that_it_names(begun, tmp_path):
     root = tmp_path / "out"
     list(daily(begun(times=ALL)))

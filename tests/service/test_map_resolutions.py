@@ -60,6 +60,7 @@ def test_each_grid_is_the_map_of_a_job_of_that_resolution(both, tmp_path, group,
             np.testing.assert_allclose(found[name], alone[name], rtol=0.0, atol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_test_points_are_not_touched_by_it(both, tmp_path):
     alone = read_group(run(the_job(tmp_path, resolution=30.0)).path, "posterior")
     found = read_group(both, "posterior")

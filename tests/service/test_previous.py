@@ -390,6 +390,7 @@ def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(aft
     assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_run_before_is_named_and_done_again_by_its_job(after_first):
     job, path = after_first
     chunk = next(file for file in (path / "error_draws/error_draw/c").rglob("*") if file.is_file())
@@ -514,6 +515,7 @@ def test_a_damaged_run_has_no_part_where_a_later_one_is_the_run_before(after_sec
     assert said(run(job(3)).path)["run"] == later.stem
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_another_kind_has_no_part_however_damaged(job):
     plain = run(job(1, prior={**NUMBERS, "mean": "quadratic-latitude"})).path
     spoiled(manifest.manifest_path(plain))

@@ -223,6 +223,7 @@ def test_every_executor_gives_the_same_bits(stores, tmp_path, opened):
         xr.testing.assert_identical(other[name], serial[name])
 
 
+@pytest.mark.exhaustive
 def test_a_run_is_planned_as_it_is_done_and_says_what_it_did(stores, tmp_path, monkeypatch):
     job = the_job(stores["whole"], tmp_path)
     planned = plan_job(job)

@@ -377,6 +377,7 @@ def test_area_and_times_are_selected_and_known_quantities_converted(stations):
     assert 270.0 < float(tas.mean()) < 300.0
 
 
+@pytest.mark.exhaustive
 def test_names_are_those_of_the_column_that_the_job_says(stations):
     text = (stations / "stations.csv").read_text().replace("station,", "Messstelle,")
     (stations / "stations.csv").write_text(text)

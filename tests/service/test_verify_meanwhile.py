@@ -128,6 +128,7 @@ def test_a_series_that_never_stands_still_is_busy_and_a_damaged_one_is_damaged(d
         check_series(daily.root)
 
 
+@pytest.mark.exhaustive
 def test_runs_that_come_and_go_while_they_are_verified_are_not_damaged(daily, monkeypatch):
     for _ in range(2):
         daily.publish(into_series=False)

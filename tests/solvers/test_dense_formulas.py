@@ -274,6 +274,7 @@ def test_point_gauss_seidel_does_not_see_the_tiles_it_is_organised_in(n):
     assert_belief(problem.condition(cagp.GaussSeidel(2)), dense.belief(A))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("q", "block_size"), by_turns({"q": [1, 2, 30, 31, 122, 123, 513], "block_size": [150, 256]})
 )
@@ -339,6 +340,7 @@ def test_sweeps_of_any_shape(n, q, p, iterations, workers, block_size, fields):
             assert_belief(problem.condition(solver, executor=executor), dense.belief(A))
 
 
+@pytest.mark.exhaustive
 @given(
     block_size=st.integers(1, 150),
     relaxation=st.floats(0.05, 1.95),

@@ -39,6 +39,7 @@ def test_six_million_cells_of_a_hundred_stations_take_no_matrix_of_both() -> Non
     assert cagp.Cholesky().plan(demand).peak_bytes < 8 * 100 * 6_000_000 / 2
 
 
+@pytest.mark.exhaustive
 def test_parts_with_cells_of_most_unequal_sizes_stay_within_the_plan(
     traced: Callable[..., tuple[cagp.Posterior, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -382,6 +382,7 @@ def test_a_second_process_is_told_who_holds_the_lock(tmp_path):
         assert list((tmp_path / ".staging").iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_the_lock_is_waited_for(tmp_path):
     process = publisher.start("hold", tmp_path)
     try:
