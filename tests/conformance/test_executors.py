@@ -153,6 +153,7 @@ def test_a_solve_that_fails_leaves_the_executor_usable(executor):
     assert executor.submit(int, 1).result() == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "solver", [cagp.BlockGaussSeidel(3, 50), cagp.BlockGaussSeidel(1, 100), cagp.BlockJacobi(4, 50)]
 )

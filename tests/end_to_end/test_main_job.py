@@ -312,6 +312,7 @@ def test_a_job_is_done_once_and_a_changed_job_is_another_run(tmp_path):
     assert (tmp_path / "CURRENT").read_text().strip() == first.path.stem
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_run_is_done_again(tmp_path):
     small, tmp_path = small_job(tmp_path), tmp_path / "out"
     first = run(job_in(tmp_path, small))

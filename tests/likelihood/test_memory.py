@@ -29,6 +29,7 @@ def peak_bytes(traced):
     return measured
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("fields", "top"), [(1, 88.0), pytest.param(1, 80.0, marks=pytest.mark.exhaustive), (8, 80.0)]
 )

@@ -44,6 +44,7 @@ def page(root):
     return (root / "report" / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 def test_every_run_has_a_card_the_newest_first_and_damaged_ones_last(root, page):
     assert re.findall(r'<p class="key">(\d+)</p>', page) == [16 * digit for digit in "2103"]
     assert page.index("cannot be read") > page.index(16 * "3")

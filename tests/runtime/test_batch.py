@@ -62,6 +62,7 @@ def asked(monkeypatch, tmp_path):
     return asked
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("scheduler", "settings", "jobs", "memory"),
     [
