@@ -48,6 +48,8 @@ class Demand:
         What the solve may allocate.
     p : int
         Coordinates of a point.
+    kernel_parts : int
+        Terms of the sum that a kernel value is.
     grid : GridSize or None
         The grid that was observed, where it is one.
     mean_targets : int
@@ -70,6 +72,7 @@ class Demand:
     shares_memory: bool
     memory_limit_bytes: int
     p: int = 3
+    kernel_parts: int = 1
     grid: "GridSize | None" = None
     mean_targets: int = 0
     cell_nodes: int = 0

@@ -229,7 +229,8 @@ def common_bytes(demand: Demand, iterations: int) -> int:
 
 def rough_seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
     """Estimate the time from measured speeds."""
-    working = 1e-9 * (ENTRY_NANOSECONDS * entries + FLOP_NANOSECONDS * flops) / max(demand.workers, 1)
+    entry = ENTRY_NANOSECONDS * demand.kernel_parts
+    working = 1e-9 * (entry * entries + FLOP_NANOSECONDS * flops) / max(demand.workers, 1)
     return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
 
 

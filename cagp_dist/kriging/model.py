@@ -23,6 +23,7 @@ from cagp_dist.kriging.learning import (
     KernelLike,
     Learned,
     MeanLike,
+    families,
     fit_advice,
     from_prior,
     learn,
@@ -246,7 +247,7 @@ def krige(
         time_limit_seconds=time_limit_seconds,
         progress=progress,
     )
-    with model._narrator() as narrator, workers_of(executor) as opened:
+    with workers_of(executor) as opened, model._narrator(opened) as narrator:
         observed = model._read(observations)
         targets = _wanted(find_targets(to, observed), kind, observed)
         solves = model._planned(observed, targets, narrator, opened)
@@ -374,14 +375,18 @@ class Kriging:
         Kriging
             This object.
         """
-        with self._narrator() as narrator, workers_of(self.executor) as executor:
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
             self._learn_from(self._read(observations, y), narrator, executor)
         self._of_arrays = y is not None
         return self
 
-    def _narrator(self) -> Narrator:
+    def _narrator(self, executor: Executor) -> Narrator:
         """Make what says how far a call is."""
-        return Narrator(shown=self.progress, time_limit_seconds=self.time_limit_seconds)
+        return Narrator(
+            shown=self.progress,
+            time_limit_seconds=self.time_limit_seconds,
+            workers=executor.workers if executor.shares_memory else 1,
+        )
 
     def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Observations:
         """Read observations, as they are learnt from."""
@@ -432,7 +437,7 @@ class Kriging:
         else:
             found = find_targets(cast("To", to), observed)
         targets = _wanted(found, kind, observed)
-        with self._narrator() as narrator, workers_of(self.executor) as executor:
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
             solves = self._planned(observed, targets, narrator, executor)
             if not arrays:
                 return self._map(solves, targets, kind, narrator, executor)
@@ -447,12 +452,14 @@ class Kriging:
     ) -> list[PlannedSolve]:
         """Plan the solves, and those of a recalibration, before anything is fitted."""
         check_method(self.recalibration)
+        parts = len(families(self.kernel)) if self.prior is None else len(self.prior.kernel.parts)
         solves = plan_solves(
             observed,
             targets,
             solver=self.solver,
             executor=executor,
             memory_limit_bytes=self.memory_limit_bytes,
+            kernel_parts=parts,
         )
         narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
         if self.recalibration != "none":
@@ -463,6 +470,7 @@ class Kriging:
                     solver=self.solver,
                     executor=executor,
                     memory_limit_bytes=self.memory_limit_bytes,
+                    kernel_parts=parts,
                 )
             )
         return solves
@@ -566,7 +574,7 @@ class Kriging:
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        with self._narrator() as narrator, workers_of(self.executor) as executor:
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
             targets = find_targets(to, observed)
             return sample(
                 observed,
@@ -606,7 +614,7 @@ class Kriging:
         observed, learned = self._fitted()
         check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
-        with self._narrator() as narrator, workers_of(self.executor) as executor:
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
             narrator.expect(
                 outlook_of_folds(
                     observed,
@@ -615,6 +623,7 @@ class Kriging:
                     solver=self.solver,
                     executor=executor,
                     memory_limit_bytes=self.memory_limit_bytes,
+                    kernel_parts=len(learned.kernel.parts),
                 )
             )
             narrator.announce()

@@ -46,7 +46,7 @@ class Outlook:
     seconds : float
         Rough time, by the constants of plans.
     peak_bytes : int
-        Memory; 0 where that of other stages is more.
+        Memory; 0 where it is not known.
     way_out : str
         What to change where it takes too long.
     """
@@ -76,14 +76,16 @@ class Narrator:
         Whether anything is said.
     time_limit_seconds : float or None
         Planned work above which is refused.
+    workers : int
+        Threads of this process that the work is planned for.
     """
 
-    def __init__(self, *, shown: bool, time_limit_seconds: float | None) -> None:
+    def __init__(self, *, shown: bool, time_limit_seconds: float | None, workers: int) -> None:
         if not isinstance(shown, bool):
             raise ArgumentError(f"progress is {shown!r}; expected True or False.")
         if time_limit_seconds is not None:
             check_positive("time_limit_seconds", time_limit_seconds)
-        self._shown, self._limit = shown, time_limit_seconds
+        self._shown, self._limit, self._workers = shown, time_limit_seconds, workers
         self._outlooks: dict[str, Outlook] = {}
         self._slowness, self._said = 1.0, 0.0
         self._begun, self._now = monotonic(), _Now("")
@@ -118,8 +120,8 @@ class Narrator:
         BudgetError
             If it is more than the time limit.
         """
-        if self.planned_seconds > 0.2 * QUICK_SECONDS and self._slowness == 1.0:
-            self._slowness = slowness()
+        if self.planned_seconds > 0.2 * QUICK_SECONDS:
+            self._slowness = slowness(self._workers)
         planned = self.planned_seconds
         if self._limit is not None and planned > self._limit:
             raise BudgetError(
@@ -138,7 +140,7 @@ class Narrator:
             for outlook in self._outlooks.values()
         ]
         memory = max(outlook.peak_bytes for outlook in self._outlooks.values())
-        return f"{'; '.join(said)}; memory about {bytes_text(memory)}"
+        return "; ".join([*said, *[f"memory about {bytes_text(memory)}"] * (memory > 0)])
 
     def _longest(self) -> Outlook:
         return max(self._outlooks.values(), key=lambda outlook: outlook.seconds)

@@ -52,6 +52,7 @@ def sample(
         solver=solver,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
+        kernel_parts=len(learned.kernel.parts),
         full_covariance=not many,
         samples=size if many else 1,
     )

@@ -159,10 +159,13 @@ def plan_solves(
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
+    kernel_parts: int,
     full_covariance: bool = False,
     samples: int = 1,
 ) -> list[PlannedSolve]:
     """Choose the solver of each pattern of gaps, and plan it; of so many right-hand sides for each field.
+
+    ``kernel_parts`` are the terms of the kernel.
 
     Raises
     ------
@@ -179,6 +182,7 @@ def plan_solves(
             full_covariance=full_covariance,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
+            kernel_parts=kernel_parts,
             samples=samples,
         )
         for places, fields in observed.patterns()
@@ -339,6 +343,7 @@ def choose_solver(
     full_covariance: bool,
     executor: Executor,
     memory_limit_bytes: int | None,
+    kernel_parts: int,
     samples: int = 1,
 ) -> PlannedSolve:
     """Choose the solver for fields that were observed at places (n,), and plan it.
@@ -355,6 +360,7 @@ def choose_solver(
         workers=executor.workers,
         shares_memory=executor.shares_memory,
         memory_limit_bytes=executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes,
+        kernel_parts=kernel_parts,
         cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
         bounds=True,
     )

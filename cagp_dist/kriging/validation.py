@@ -58,7 +58,12 @@ def cross_validate(
             )
         targets = of_places(observed.latitude_degrees[left_out], observed.longitude_degrees[left_out])
         solves = plan_solves(
-            kept, targets, solver=solver, executor=executor, memory_limit_bytes=memory_limit_bytes
+            kept,
+            targets,
+            solver=solver,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            kernel_parts=len(learned.kernel.parts),
         )
         prediction = predict(
             kept, learned, targets, solves=solves, executor=executor, memory_limit_bytes=memory_limit_bytes
@@ -76,12 +81,18 @@ def outlook_of_folds(
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
+    kernel_parts: int,
 ) -> Outlook:
     """Say what a cross-validation is going to take: each fold is a solve with all other places."""
     some = slice(0, -(-observed.latitude_degrees.size // folds))
     targets = of_places(observed.latitude_degrees[some], observed.longitude_degrees[some])
     solves = plan_solves(
-        observed, targets, solver=solver, executor=executor, memory_limit_bytes=memory_limit_bytes
+        observed,
+        targets,
+        solver=solver,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        kernel_parts=kernel_parts,
     )
     return outlook_of(solves, iterations=OFTEN_SWEEPS, times=folds, stage=stage)
 

@@ -360,6 +360,7 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
         shares_memory=executor.shares_memory,
         memory_limit_bytes=memory_limit_bytes,
         p=3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1],
+        kernel_parts=len(gram.kernel.parts),
         cell_nodes=len(targets.nodes) if isinstance(targets, LinearFunctionals) else 0,
         grid=None if not isinstance(gram, (RingGram, MaskedRings)) else _size_of(gram, targets),
     )

@@ -14,6 +14,7 @@ from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES
+from cagp_dist.kernels import families_of
 from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import wave_bytes
@@ -145,8 +146,10 @@ class Size:
 
     def solves_line(self) -> str:
         """Say how many solves a cross-validation takes."""
-        rest = " and one with all points" if self.solves > self.folds else ""
-        return f"{self.solves} such solves, one for each fold{rest}"
+        if self.solves == self.folds:
+            return f"{self.solves} such solves, one for each fold"
+        tested = counted(self.tested_at_once, "test point")
+        return f"{self.solves} solves, one with all points and one with {tested} for each fold"
 
     @property
     def columns_of_map(self) -> int:
@@ -154,10 +157,15 @@ class Size:
         return 0 if self.samples else self.mapped
 
     @property
+    def tested_at_once(self) -> int:
+        """Test points of one solve, at most: of a fold, or all."""
+        return -(-self.tested // self.folds) if self.folds else self.tested
+
+    @property
     def targets(self) -> int:
         """Points that one solve predicts, at most."""
         others = self.calibrated + self.columns_of_map + self.places + self.regions
-        return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
+        return max(self.tested_at_once, others) if self.folds else self.tested + others
 
     @property
     def cell_nodes(self) -> int:
@@ -166,7 +174,7 @@ class Size:
             return 0
         others = self.calibrated + self.places + self.region_nodes
         others += self.columns_of_map * max(self.nodes_per_cell, 1)
-        return max(-(-self.tested // self.folds), others) if self.folds else self.tested + others
+        return max(self.tested_at_once, others) if self.folds else self.tested + others
 
 
 @dataclass(frozen=True)
@@ -177,9 +185,11 @@ class JobPlan:
     ----------
     size : Size
     plan : Plan
-        Carried out once for all times, or once for each.
+        Carried out once for all times, or once for each; of a cross-validation the largest solve.
     fit : str
         What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
+    fold : Plan or None
+        Of one fold of a cross-validation, where its solves are not all alike.
     sampled : Plan or None
         Of the samples of the map, which are drawn before; of the solve with the most observed points.
     sharp : SharpPlan or None
@@ -191,6 +201,7 @@ class JobPlan:
     size: Size
     plan: Plan
     fit: str = ""
+    fold: Plan | None = None
     sampled: Plan | None = None
     sharp: SharpPlan | None = None
     disk: str = ""
@@ -237,7 +248,9 @@ class JobPlan:
         if self.sharp is not None:
             text += self.sharp.lines(solve_seconds=self.solves * self.plan.seconds)
         if self.size.folds:
-            seconds = self.size.solves * self.solves * self.plan.seconds
+            fold = self.plan if self.fold is None else self.fold
+            of_all = (self.size.solves - self.size.folds) * self.plan.seconds
+            seconds = self.solves * (self.size.folds * fold.seconds + of_all)
             if seconds > LONG_SECONDS:
                 text.append(
                     'points held out in place of folds, [design] test = { kind = "random", count = 1000 }, '
@@ -366,6 +379,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         workers=workforce.workers,
         shares_memory=workforce.shares_memory,
         memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
+        kernel_parts=len(families_of(job.prior.kernel)),
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
@@ -375,7 +389,11 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         else _demands(solver, of_all, seen, lambda: places_of(job), columns=1 + size.earlier_errors)
     )
     planned = partial(_plan_together, solver, coefficients=job.prior.coefficients)
-    found = JobPlan(size=size, plan=planned(demands), sampled=_plan_samples(solver, size, demands))
+    fold = None
+    if 0 < size.folds < size.solves:
+        fold = planned([replace(each, q=size.tested_at_once, cell_nodes=0) for each in demands])
+    sampled = _plan_samples(solver, size, demands)
+    found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled)
     if job.recalibration.method != SHARP:
         return found
     sharp = plan_sharp(

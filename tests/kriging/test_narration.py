@@ -1,6 +1,7 @@
 """What a map says of itself: its plan, how far it is, and that it refuses what would take hours."""
 
 import logging
+import os
 import time
 
 import numpy as np
@@ -12,6 +13,7 @@ from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.kriging import narration
 from cagp_dist.kriging.narration import Narrator, Outlook
 from cagp_dist.likelihood.duration import FitCourse, FitSize, evaluations, fit_seconds
+from cagp_dist.runtime.pace import slowness
 
 NUMBERS = {"lengthscale": 0.15, "variance": 25.0, "noise_std": 0.2, "mean": 285.0}
 SOLVE = Outlook("solve", "block Gauss-Seidel", 20.0, 2**30, "Ask for fewer targets.")
@@ -19,7 +21,7 @@ SOLVE = Outlook("solve", "block Gauss-Seidel", 20.0, 2**30, "Ask for fewer targe
 
 @pytest.fixture(autouse=True)
 def _as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narration, "slowness", lambda: 1.5)
+    monkeypatch.setattr(narration, "slowness", lambda workers: 1.5)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def test_a_map_of_hours_is_refused_at_once_with_ways_out(masked: xr.DataArray) -
 def test_the_plan_is_said_before_the_solve_and_counts_the_machine(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with Narrator(shown=True, time_limit_seconds=None) as narrator:
+    with Narrator(shown=True, time_limit_seconds=None, workers=2) as narrator:
         narrator.expect(SOLVE)
         narrator.announce()
         narrator.announce()  # nothing new
@@ -59,7 +61,7 @@ def test_progress_is_logged_unless_it_is_not_wanted(
     caplog.set_level(logging.INFO, logger="cagp_dist")
     monkeypatch.setattr(narration, "QUICK_SECONDS", 0.01)
     monkeypatch.setattr(narration, "LOG_SECONDS", 0.01)
-    with Narrator(shown=shown, time_limit_seconds=None) as narrator:
+    with Narrator(shown=shown, time_limit_seconds=None, workers=2) as narrator:
         narrator.expect(SOLVE)
         narrator.announce()
         with narrator.stage("solve") as report:
@@ -87,3 +89,16 @@ def test_a_fit_of_many_points_is_planned_by_its_levels() -> None:
     fractions = [course.fraction(points) for points in (2_000, 8_000, 100_000, 100_000)]
     assert fractions == sorted(fractions)
     assert 0.0 < fractions[0] < 0.01 < fractions[-1] < 1.0
+
+
+def test_a_plan_counts_workers_that_share_cores_and_every_term_of_a_kernel() -> None:
+    cores = os.cpu_count() or 1
+    assert slowness(4 * cores) > 1.5 * slowness(1)  # four times as many threads as cores: about four times
+    X = cagp.unit_sphere(np.linspace(-60.0, 60.0, 400), np.linspace(0.0, 300.0, 400))
+    one, two = (
+        cagp.condition(
+            cagp.Prior(kernel, 0.1, 0.0), X, np.zeros(400), X[:1], solver=cagp.BlockGaussSeidel(3)
+        ).stats.plan.seconds
+        for kernel in (cagp.Matern32(0.2), cagp.Matern32(0.2) + cagp.Matern12(0.5))
+    )
+    assert 1.3 * one < two < 2.0 * one

@@ -261,7 +261,10 @@ def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(
 @pytest.mark.parametrize(
     ("design", "said"),
     [
-        ({}, "5 such solves, one for each fold and one with all points: about 2.0 h in all"),
+        (
+            {},
+            "5 solves, one with all points and one with 15 test points for each fold: about 72 min in all",
+        ),
         pytest.param(
             {"map": None, "targets": None},
             "4 such solves, one for each fold: about 1.6 h in all",
@@ -271,7 +274,9 @@ def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(
 )
 def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
     plan = plan_job(job(stations, design=design))
-    *_, advice, last = replace(plan, plan=replace(plan.plan, seconds=1440.0)).lines()
+    assert plan.fold is None or plan.fold.q == 15 < plan.plan.q
+    fold = None if plan.fold is None else replace(plan.fold, seconds=720.0)
+    *_, advice, last = replace(plan, plan=replace(plan.plan, seconds=1440.0), fold=fold).lines()
     assert last == said
     assert advice.startswith("points held out in place of folds, [design] test = { kind =")
     assert not any(line.startswith("points held out") for line in plan.lines())
