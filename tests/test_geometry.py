@@ -10,7 +10,14 @@ from scipy.spatial.distance import cdist, pdist
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import LEAF, degrees
+from cagp_dist.geometry import (
+    EARTH_RADIUS_KILOMETRES,
+    LEAF,
+    chord_of_kilometres,
+    degrees,
+    kilometres_of_chord,
+    widest_gap,
+)
 
 latitudes = st.floats(-90.0, 90.0)
 longitudes = st.floats(-180.0, 360.0)
@@ -32,6 +39,19 @@ def test_distance_is_the_chord(lat, lon, other_lat, other_lon):
     assert pdist(X)[0] == pytest.approx(chord(lat, lon, other_lat, other_lon), rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.parametrize(("angle", "chord"), [(0.0, 0.0), (60.0, 1.0), (90.0, 2**0.5), (180.0, 2.0)])
+def test_a_chord_is_so_many_kilometres_on_the_ground(angle, chord):
+    kilometres = np.deg2rad(angle) * EARTH_RADIUS_KILOMETRES
+    assert chord_of_kilometres(kilometres) == pytest.approx(chord)
+    assert kilometres_of_chord(chord) == pytest.approx(kilometres)
+
+
+def test_no_two_points_are_further_apart_than_the_diameter():
+    assert np.isnan(kilometres_of_chord(2.1))
+    with pytest.raises(ArgumentError, match=r"20100 km were given .* expected 0 to 20015 km"):
+        chord_of_kilometres(20_100.0)
+
+
 def test_poles_and_axes():
     X = cagp.unit_sphere([0.0, 0.0, 90.0, -90.0, 0.0], [0.0, 90.0, 123.0, -50.0, -90.0])
     expected = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, -1], [0, -1, 0]]
@@ -51,6 +71,19 @@ def test_pairs_across_the_antimeridian_are_neighbours():
     kernel = cagp.Matern32(lengthscale=0.05)
     X = cagp.unit_sphere([10.0, 10.0, 10.0], [179.875, -179.875, 180.0])
     assert kernel(X, X).min() > 0.98
+
+
+@pytest.mark.parametrize(
+    ("longitudes", "gap"),
+    [
+        ([350.0, 355.0, 0.0, 40.0], (350.0, 310.0)),
+        ([30.0, 10.0, 20.0], (10.0, 340.0)),
+        ([-170.0, 170.0, 180.0], (170.0, 340.0)),
+        ([-5.0], (355.0, 360.0)),
+    ],
+)
+def test_the_widest_gap_ends_where_a_region_begins(longitudes, gap):
+    assert widest_gap(longitudes) == gap
 
 
 def test_no_points():

@@ -29,20 +29,34 @@ def peak_bytes(traced):
     return measured
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("fields", "top"), [(1, 88.0), pytest.param(1, 80.0, marks=pytest.mark.exhaustive), (8, 80.0)]
+    ("fields", "top"),
+    [(1, 80.0), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((1, 88.0), (8, 80.0)))],
 )
 def test_rings(fields, top, peak_bytes):
     grid = cagp.LatLonGrid(np.linspace(-88.0, top, 120), 160)
     residuals = np.random.default_rng(0).normal(size=(fields, *grid.shape))
-    bound = ring_bytes(Wavenumbers(grid.latitude_degrees, 160, grid.mirrored), fields=fields, workers=1)
-    peak = peak_bytes(
-        lambda: RingLikelihood(
-            cagp.Matern32, grid, residuals, executor=SerialExecutor(), memory_limit_bytes=LIMIT
+    wavenumbers = Wavenumbers(grid.latitude_degrees, 160, grid.mirrored)
+
+    def bound_and_peak(curved):
+        peak = peak_bytes(
+            lambda: RingLikelihood(
+                cagp.Matern32,
+                grid,
+                residuals,
+                executor=SerialExecutor(),
+                memory_limit_bytes=LIMIT,
+                curved=curved,
+            )
         )
-    )
+        return ring_bytes(wavenumbers, fields=fields, workers=1, curved=curved), peak
+
+    bound, peak = bound_and_peak(curved=False)
     assert bound / 6 < peak < bound
+    with_squares, peak_with_squares = bound_and_peak(curved=True)
+    assert bound / 6 < peak_with_squares < with_squares
+    if not grid.mirrored:  # else the table of kernel values takes more than the matrices that are added
+        assert peak_with_squares - peak < with_squares - bound
 
 
 @pytest.mark.exhaustive
