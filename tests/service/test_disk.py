@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from cagp_dist.calibration.beliefs import errors_bytes
 from cagp_dist.errors import BudgetError
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.disk import DiskNeed, check_disk, check_spilling, folder_bytes
+from cagp_dist.service.disk import (
+    RUN_BYTES,
+    DiskNeed,
+    bytes_of_errors,
+    check_disk,
+    check_spilling,
+    disk_need,
+    folder_bytes,
+)
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
@@ -76,6 +85,34 @@ def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, 
     assert kept[0] <= need.checkpoint_bytes
     assert (of_samples[0] > 0) == (samples > 0)
     assert (kept[0] > 0) == (need.checkpoint_bytes > 0) == (seconds == 0.0)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_seconds", "checkpoints"),
+    [
+        (0.0, (2 * 3 * 2 + 1) * 100 + (2 + 1) * 7),  # two of each pass are kept, and one is written
+        (4.0, (30 // 4 + 1) * 100 + (2 + 1) * 7),
+        (30.0, (1 + 1) * 100),
+        (31.0, 0),
+    ],
+)
+def test_what_a_job_needs_is_summed_up(checkpoint_seconds, checkpoints):
+    """Three solves of two passes and ten seconds each, and samples of one pass that takes twenty."""
+    need = disk_need(
+        types.SimpleNamespace(solves=2, seconds=10.0, checkpoint_bytes=100),
+        observed=1000,
+        predicted=300,
+        times=3,
+        drawn_values=70,
+        solves=3,
+        sampled=types.SimpleNamespace(solves=1, seconds=20.0, checkpoint_bytes=7),
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    assert need == DiskNeed(RUN_BYTES + 8 * 3 * (1000 + 8 * 300) + 4 * 70, checkpoints)
+
+
+def test_checkpoints_of_a_simulation_are_two_and_the_next_one():
+    assert bytes_of_errors(targets=50, fields=20) == 3 * errors_bytes(targets=50, fields=20)
 
 
 def test_a_job_that_does_not_fit_on_the_disk_is_refused_before_it_begins(tmp_path, monkeypatch):
