@@ -140,7 +140,7 @@ def test_a_job_that_does_not_fit_on_the_disk_is_refused_before_it_begins(tmp_pat
             r"takes about 10 MiB of disk for its run, and 20 MiB for checkpoints, and 9 MiB .* root\.$",
         ),
         (
-            29 * MIB,
+            30 * MIB - 1,
             r"or choose another \[output\] root, or raise \[runtime\] checkpoint_seconds above the time",
         ),
     ],
