@@ -151,6 +151,44 @@ def test_every_day_one_time_is_solved_and_put_into_the_series(tmp_path, solves, 
     assert series.verify(tmp_path / "out").name == "000003.zarr"
 
 
+def test_runs_are_put_where_their_times_are(two_days, tmp_path):
+    """The second day, the first one late, the second again, and another result of the first."""
+    root = tmp_path / "out"
+    root.mkdir()
+    runs = two_days.glob("out/runs/*.zarr")
+    first, second = sorted(runs, key=lambda path: read_group(path, "map").time.values[0])
+    corrected = shutil.copytree(first, tmp_path / "corrected.zarr")
+    rewritten(corrected, "map", lambda run: run.assign(t2m_mean=run.t2m_mean.copy(data=run.t2m_mean + 1)))
+
+    def maps_are(*expected):
+        found, keys = opened(tmp_path, "map"), opened(tmp_path, "scores").run_key.values.tolist()
+        assert [str(time)[:10] for time in found.time.values] == DAYS[:2]
+        assert keys == [run.stem for run in expected]
+        for index, run in enumerate(expected):
+            xr.testing.assert_equal(found.isel(time=[index]), read_group(run, "map"))
+
+    with output_lock(root):
+        assert series.append(root, second) == series.Appended(1, changed=True)
+        before = series.current_version(root)
+        assert series.append(root, first) == series.Appended(2, changed=True)
+        assert series.append(root, second) == series.Appended(2, changed=False)
+        maps_are(first, second)
+        now = series.current_version(root)
+        (chunk,) = (path for path in (before / "map/t2m_mean/c").rglob("*") if path.is_file())
+        place = chunk.relative_to(before / "map/t2m_mean/c/0")
+        assert chunk.samefile(now / "map/t2m_mean/c/1" / place), "it is a link"
+        rewritten(  # as of a package that did not record which fields were preliminary
+            now, series.SCORES, lambda scores: scores.drop_vars(series.IS_PRELIMINARY)
+        )
+        assert series.append(root, corrected) == series.Appended(3, changed=True, replaced=first.stem)
+    maps_are(corrected, second)
+    scores = opened(tmp_path, "scores")
+    assert scores.version.values.tolist() == [3, 1]
+    assert scores[series.IS_PRELIMINARY].values.tolist() == [0, series.UNKNOWN]
+    assert {path.stem for path in (root / series.VERSIONS).iterdir()} == {"000002", "000003"}
+    series.verify(root)
+
+
 @pytest.mark.exhaustive
 def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves):
     source = tmp_path / "field.zarr"
