@@ -510,9 +510,12 @@ def test_a_damaged_run_is_not_passed_over_for_an_older_one(after_first):
 
 
 def test_a_damaged_run_has_no_part_where_a_later_one_is_the_run_before(after_second):
+    """Two days later, so that the persistence of a day counts twice."""
     job, first, later = after_second
     spoiled(first / "zarr.json")
-    assert said(run(job(3)).path)["run"] == later.stem
+    of = said(run(job(4)).path)
+    assert (of["run"], of["time"], of["hours"]) == (later.stem, f"{DAYS[1]}T00:00", 48.0)
+    assert of["persistence"] == pytest.approx(PERSISTENCE**2)
 
 
 @pytest.mark.exhaustive
