@@ -21,6 +21,7 @@ from cagp_dist.checks import as_numbers
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, unit_sphere
+from cagp_dist.missing import Marks
 from cagp_dist.text import alternatives
 
 Times = NDArray[np.datetime64]
@@ -358,7 +359,11 @@ COVARIATE_READER = "cagp_dist.era5.covariates:open_covariate"
 
 
 def mean_family(
-    name: str, *, variable: str = "t2m", covariates: Sequence[str | CovariateField] = ()
+    name: str,
+    *,
+    variable: str = "t2m",
+    covariates: Sequence[str | CovariateField] = (),
+    covariates_missing: Marks = None,
 ) -> MeanFamily:
     """Give the family of prior means that a job names.
 
@@ -371,6 +376,8 @@ def mean_family(
     covariates : sequence of str or CovariateField
         Static fields whose multiples are part of the mean as well: ``"file:PATH:VARIABLE"`` of a NetCDF
         file, ``"zarr:ADDRESS:VARIABLE"`` of a store, or what `cagp_dist.covariate` makes of a DataArray.
+    covariates_missing : number or sequence of numbers, optional
+        What stands where those that are read are not known, as ``missing`` of `cagp_dist.covariate`.
 
     Returns
     -------
@@ -395,7 +402,9 @@ def mean_family(
     if not isinstance(family, LatitudePolynomial):
         named = [kind for kind, each in MEANS.items() if isinstance(each, LatitudePolynomial)]
         raise ArgumentError(f"mean is {name!r} with covariates; expected {alternatives(named)} beside them.")
-    fields = tuple(_read_covariate(each) if isinstance(each, str) else each for each in covariates)
+    fields = tuple(
+        _read_covariate(each, covariates_missing) if isinstance(each, str) else each for each in covariates
+    )
     if len({field.name for field in fields}) < len(fields):
         raise ArgumentError(
             f"covariates are named {', '.join(field.name for field in fields)}; expected each once."
@@ -403,9 +412,9 @@ def mean_family(
     return WithCovariates(family, fields)
 
 
-def _read_covariate(spelling: str) -> CovariateField:
+def _read_covariate(spelling: str, missing: Marks) -> CovariateField:
     module, function = COVARIATE_READER.split(":")
-    field: CovariateField = getattr(import_module(module), function)(spelling)
+    field: CovariateField = getattr(import_module(module), function)(spelling, missing=missing)
     return field
 
 

@@ -138,8 +138,8 @@ def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = 
     return Covariate(called, grid, content_sha256(held.to_dataset(name="covariate")))
 
 
-def open_covariate(spelling: str) -> Covariate:
-    """Read ``file:PATH:VARIABLE`` or ``zarr:ADDRESS:VARIABLE``.
+def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
+    """Read ``file:PATH:VARIABLE`` or ``zarr:ADDRESS:VARIABLE``; ``missing`` is as for `covariate`.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def open_covariate(spelling: str) -> Covariate:
         )
     if kind == "zarr":
         with opened_store(address) as dataset:
-            return _read(dataset, variable, spelling)
+            return _read(dataset, variable, spelling, missing)
     from cagp_dist.era5._decode import refuse_references
 
     path = Path(address).expanduser()
@@ -170,17 +170,25 @@ def open_covariate(spelling: str) -> Covariate:
         if h5py.is_hdf5(path):
             refuse_references(path)
         with xr.open_dataset(path, chunks=None, cache=False, decode_times=False) as dataset:
-            return _read(dataset, variable, spelling)
+            return _read(dataset, variable, spelling, missing)
     except CagpError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(f"covariates: {path} cannot be read as NetCDF: {error}") from error
 
 
-def _read(dataset: xr.Dataset, variable: str, spelling: str) -> Covariate:
+def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> Covariate:
     if variable not in dataset.data_vars:
         raise DataError(
             f"covariates: {without_secrets(spelling.rpartition(':')[0])} has no variable {variable!r}; it "
             f"has {listed(dataset.data_vars)}."
         )
-    return covariate(dataset[variable].load(), name=variable)
+    try:
+        return covariate(dataset[variable].load(), name=variable, missing=missing)
+    except DataError as error:
+        if "missing = " not in str(error):
+            raise
+        raise DataError(
+            f"{error} Of a field that is read, missing is covariates_missing under [prior] of a job, and of "
+            "a drift cagp.covariate(field, missing=...)."
+        ) from error

@@ -6,10 +6,11 @@ escape it.
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.store.files import replacing
+from cagp_dist.store.lock import refuse_linked_folders
 
 __all__ = ["report_page", "write_report"]
 
@@ -21,7 +22,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     theme of the reader and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``reliability``,
     ``strata`` and ``convergence`` lie beside it; ``computational`` where the solver left something undone,
     ``scale`` where error bars have a local one, ``times`` and ``regions`` for a run of several times.
-    Writing it again replaces it.
+    Writing it again replaces it, each file whole: a run never changes, so that two processes that write its
+    report at once leave the same, and no lock is held.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     StoreError
         If there is no run or it cannot be read.
     ConfigurationError
-        If the directory cannot be written.
+        If the directory cannot be written, or is a link in an output folder.
 
     Examples
     --------
@@ -56,8 +58,10 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     from cagp_dist.report.published import read_run
 
     path = Path(run_path)
-    run = read_run(path)
     target = Path(directory) if directory is not None else report_page(path).parent
+    if directory is None:
+        refuse_linked_folders(target.parents[1])
+    run = read_run(path)
     with drawing_style():
         every, scales = None, None
         if len(run.times) > 1:
@@ -72,7 +76,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
             target.mkdir(parents=True, exist_ok=True)
             for drawing in drawings:
                 save_png(drawing, target)
-            _replace(target / "report.html", page)
+            with replacing(target / "report.html") as temporary:
+                temporary.write_text(page, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(
                 f"cannot write the report into {target} ({error.strerror or error}); "
@@ -88,16 +93,3 @@ def report_page(run_path: Path) -> Path:
     """
     folder = run_path.absolute().parent
     return (folder.parent if folder.name == "runs" else folder) / "report" / run_path.stem / "report.html"
-
-
-def _replace(target: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)  # mkstemp makes it private
-        os.replace(temporary, target)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from cagp_dist.store.files import replacing
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -82,8 +84,8 @@ def quiet_grid(axes: "Axes") -> None:
 def save_png(drawing: Drawing, directory: Path) -> Path:
     """Write the figure on white as ``directory/<name>.png``."""
     path = directory / f"{drawing.name}.png"
-    path.unlink(missing_ok=True)  # a link would lead elsewhere
-    drawing.figure.savefig(path, dpi=PNG_DPI, facecolor="white")
+    with replacing(path) as temporary:
+        drawing.figure.savefig(temporary, format="png", dpi=PNG_DPI, facecolor="white")
     return path
 
 

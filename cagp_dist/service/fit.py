@@ -497,6 +497,9 @@ def prior_table(job: Job, fitted: FittedPrior) -> str:
         mean.append(f"persistence = {job.prior.persistence:g}")
     if job.prior.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, job.prior.covariates))}]")
+        if (marks := job.prior.covariates_missing) is not None:
+            listed = [marks] if isinstance(marks, float) else marks
+            mean.append(f"covariates_missing = [{', '.join(map(repr, listed))}]")
     return "\n".join(["[prior]", f'kernel = "{job.prior.kernel}"', *mean, *numbers])
 
 

@@ -360,7 +360,10 @@ def prepare(
     """
     points, design, recalibration = choose(job, field)
     family = mean_family(
-        job.prior.family, variable=job.observations.variable, covariates=job.prior.covariates
+        job.prior.family,
+        variable=job.observations.variable,
+        covariates=job.prior.covariates,
+        covariates_missing=job.prior.covariates_missing,
     )
     for cells in (design.cells, design.mean_cells):
         if cells is not None:

@@ -21,27 +21,39 @@ T = TypeVar("T")
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside a file, which takes the place of the file if all goes well.
+
+    Raises
+    ------
+    OSError
+        If the disk refuses; the file is then as it was before.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary.unlink(missing_ok=True)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # no link to elsewhere
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Do as `replacing`, with errors of this package.
 
     Raises
     ------
     ConfigurationError, StoreError
         If the disk refuses; the file is then as it was before.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # no link to elsewhere
-        try:
-            yield temporary
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            os.replace(temporary, path)
-        finally:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
+    with disk_errors(path), replacing(path) as temporary:
+        yield temporary
 
 
 def open_lock(path: Path) -> int:

@@ -14,7 +14,12 @@ from cagp_dist.store.files import open_lock
 from cagp_dist.store.manifest import disk_errors
 
 _POLL_SECONDS = 0.2
-_FOLDERS = (".staging", "runs", "report", ".checkpoints")
+_FOLDERS = (
+    *(".staging", "runs", ".series", "observations", ".uploads"),
+    *("report", ".checkpoints", ".weights"),
+)
+_WRITTEN_BELOW = ("report", ".checkpoints", ".weights")
+"""Folders whose own folders are written in place; those of others are made elsewhere and renamed."""
 
 
 @contextmanager
@@ -42,7 +47,7 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """
     lock = root / ".lock"
     with disk_errors(root):
-        _refuse_linked_folders(root)
+        refuse_linked_folders(root)
         (root / "runs").mkdir(parents=True, exist_ok=True)
         descriptor = open_lock(lock)
     try:
@@ -67,12 +72,20 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _refuse_linked_folders(root: Path) -> None:
-    """Write nothing where a link below the output root leads to; the root itself may be one."""
-    for name in _FOLDERS:
-        if (root / name).is_symlink():
+def refuse_linked_folders(root: Path) -> None:
+    """Write nothing where a link below the output root leads to; the root itself may be one.
+
+    Raises
+    ------
+    ConfigurationError
+        If a folder that is written to is a link.
+    """
+    written = [root / name for name in _FOLDERS]
+    written += [path for name in _WRITTEN_BELOW if (root / name).is_dir() for path in (root / name).iterdir()]
+    for path in written:
+        if path.is_symlink():
             raise ConfigurationError(
-                f"{root / name} is a link to {os.readlink(root / name)}; expected a folder, since "
+                f"{path} is a link to {os.readlink(path)}; expected a folder, since "
                 "what a link leads to is not written. Remove it, or let the whole output root lie there."
             )
 

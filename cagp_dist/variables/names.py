@@ -96,8 +96,8 @@ def described(
     Temperatures in degrees Celsius or Fahrenheit become kelvin, pressures in hPa or inHg become Pa, winds in
     knots become m s-1, and so on; a known quantity in a unit that does not convert to its own is refused. A
     field whose long name says that it is an anomaly is taken as a free variable in the unit of the file: a
-    difference of one degree is one kelvin, and nothing is added to it. So is a field of which only a name of
-    one letter is stated, unless that is a temperature, whose values tell its unit.
+    difference of one degree is one kelvin, and nothing is added to it. So is a field of which nothing but the
+    name is stated, unless that is a temperature or a pressure, whose values tell its unit.
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ def described(
     stated = str(attributes.get("units", "") if units is None else units).strip()
     place = f" at {level}" if level else ""
     told = any(attributes.get(key) for key in ("standard_name", "long_name"))
-    letter = len(name) == 1 and not (stated or told or known.is_temperature)  # may be anything
-    if known.name not in VARIABLES or letter or _is_anomaly(attributes):
+    unsaid = not (stated or told or known.units in ("K", "Pa"))  # knots, millimetres: may be anything
+    if known.name not in VARIABLES or unsaid or _is_anomaly(attributes):
         if known is T2M:
             raise DataError(
                 "the field is an anomaly by its long name, not a 2 metre temperature. Rename it in the "

@@ -27,11 +27,20 @@ def test_a_name_alone_is_no_unit(tmp_path, header, units):
 
 
 @pytest.mark.parametrize(
-    ("attributes", "known"),
-    [({}, False), ({"units": "m s-1"}, True), ({"standard_name": "northward_wind"}, True)],
+    ("name", "values", "attributes", "units"),
+    [
+        ("v", [3.0, 4.0], {}, ""),
+        ("v", [3.0, 4.0], {"units": "m s-1"}, "m s-1"),
+        ("v", [3.0, 4.0], {"standard_name": "northward_wind"}, "m s-1"),
+        ("v10", [3.0, 4.0], {}, ""),  # or knots
+        ("tp", [0.1, 0.2], {}, ""),  # or millimetres
+        ("t2m", [280.0, 281.0], {}, "K"),  # by its values
+        ("msl", [101000.0, 101300.0], {}, "Pa"),
+    ],
 )
-def test_a_letter_alone_is_no_unit_of_a_grid(attributes, known):
+def test_a_name_alone_is_no_unit_of_a_grid_but_values_may_tell(name, values, attributes, units):
     axes = {"time": [np.datetime64("2024-01-01", "ns")], "lat": [50.0, 51.0], "lon": [9.0, 10.0]}
-    grid = xr.Dataset({"v": (tuple(axes), np.array([[[3.0, 4.0], [5.0, 6.0]]]), attributes)}, axes)
-    found = canonical(grid, variable="v").v.attrs
-    assert (found.get("units", ""), "northward" in str(found)) == (("m s-1", True) if known else ("", False))
+    grid = xr.Dataset({name: (tuple(axes), np.array([[values, values]]), attributes)}, axes)
+    found = canonical(grid, variable=name)[name].attrs
+    assert found.get("units", "") == units
+    assert ("standard_name" in found) == bool(units)

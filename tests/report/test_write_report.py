@@ -572,7 +572,7 @@ def test_a_page_that_cannot_be_replaced_leaves_no_temporary_file(tmp_path: Path)
     (tmp_path / "out" / "report.html").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="cannot write the report"):
         write_report(run, tmp_path / "out")
-    assert not list((tmp_path / "out").glob(".report-*"))
+    assert not list((tmp_path / "out").glob(".report.html.*"))
 
 
 def test_importing_the_report_is_light() -> None:

@@ -8,7 +8,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.era5.covariates import covariate
-from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.fit import fit_prior, prior_table
 from cagp_dist.service.ingest import ingest
@@ -143,6 +143,22 @@ def test_covariates_are_part_of_what_names_a_run(job, tmp_path, static):
     second = task_of(with_relief)
     assert first.provenance["covariates_sha256"] != second.provenance["covariates_sha256"]
     assert len({first.run_key, second.run_key, task_of(job()).run_key}) == 3
+
+
+def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static):
+    with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
+        marked = dataset.load()
+    marked["elevation"][16, 36] = -9999.0
+    marked.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
+    with pytest.raises(DataError, match=r"missing = -9999.*covariates_missing under \[prior\]"):
+        task_of(job(covariates=[f"{static}:elevation"]))
+    parsed = job(covariates=[f"{static}:elevation"], covariates_missing=-9999)
+    with pytest.raises(ConfigurationError, match="covariate elevation does not cover"):
+        task_of(parsed)
+    assert parsed.canonical()["prior"]["covariates_missing"] == -9999.0
+    assert "covariates_missing" not in job(covariates=[f"{static}:elevation"]).canonical()["prior"]
+    with pytest.raises(ConfigurationError, match="covariates_missing came without covariates"):
+        job(covariates_missing=-9999)
 
 
 def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, static):

@@ -1,6 +1,7 @@
 """Files that somebody else put in the way: links, pipes, references to other files, formulas."""
 
 import os
+import re
 
 import h5py
 import numpy as np
@@ -15,6 +16,7 @@ from cagp_dist.era5.several import files_at
 from cagp_dist.era5.synthetic import synthetic_grid
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.export.table import _harmless
+from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import load_job, parse_job
 from cagp_dist.store.files import whole_file
 from cagp_dist.store.lock import output_lock
@@ -35,10 +37,16 @@ def test_links_in_the_output_folder_are_not_written_through(tmp_path, precious):
     with pytest.raises(CagpError, match=r"cannot write .*out"), output_lock(tmp_path / "out"):
         pass
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / ".staging").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigurationError, match=r"\.staging is a link to .*elsewhere"):
-        output_lock(tmp_path / "other").__enter__()
+    for name in (".staging", ".series", "observations", ".weights", "report/4f1d", ".checkpoints/4f1d"):
+        link = tmp_path / "other" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(ConfigurationError, match=rf"{re.escape(name)} is a link to .*elsewhere"):
+            output_lock(tmp_path / "other").__enter__()
+        if name.startswith("report"):
+            with pytest.raises(ConfigurationError, match=r"report/4f1d is a link to .*elsewhere"):
+                write_report(tmp_path / "other" / "runs" / "4f1d.zarr")
+        link.unlink()
     (tmp_path / f".page.{os.getpid()}").symlink_to(precious)
     with whole_file(tmp_path / "page") as temporary:
         temporary.write_text("ours")

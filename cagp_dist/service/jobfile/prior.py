@@ -83,6 +83,15 @@ class PriorTable(Table):
             max_length=20,
         ),
     ] = ()
+    covariates_missing: Annotated[
+        float | tuple[float, ...] | None,
+        BeforeValidator(values.as_tuple),
+        Field(
+            description="a number that stands in covariates where they are not known, or a list of all such "
+            "numbers, which is empty where all are known",
+            examples=[-9999],
+        ),
+    ] = None
     fit_to: Annotated[FitTo, Field(description='"observed" or "field"', examples=["observed"])] = "observed"
     fit_times: Annotated[
         Times | None,
@@ -171,6 +180,8 @@ class PriorTable(Table):
 
     @model_validator(mode="after")
     def _covariates_beside_coefficients(self) -> Self:
+        if self.covariates_missing is not None and not self.covariates:
+            raise ValueError("covariates_missing came without covariates; leave it out")
         if self.covariates and self.reads_mean:
             raise ValueError(
                 f'covariates came with mean = "{self.mean}", which has no coefficients; leave them out, or '

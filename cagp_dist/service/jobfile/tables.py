@@ -346,6 +346,7 @@ class Job(Table):
             "calibration": form["design"],
             "targets": form["design"],
             "fit_times": form["prior"],
+            "covariates_missing": form["prior"],
             "persistence": form["prior"],
         }
         for key, owner in new.items():
