@@ -44,6 +44,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     return Files(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """What is collected lives to the end, and the garbage collector need not look at it again.
+
+    Some ten thousand tests and their modules are a fifth of the time of a small run, and half of that of
+    collecting them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 @pytest.fixture(scope="module")
 def one_blas_thread() -> Iterator[None]:
     """For modules of many small dense products: threads that wait for each other make them much slower."""
