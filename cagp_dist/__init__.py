@@ -5,10 +5,10 @@ the package is quick.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from cagp_dist.accessors import register_accessor
+from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     from cagp_dist.calibration.laboratory import Calibration, calibrate

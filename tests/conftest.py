@@ -31,15 +31,33 @@ settings.register_profile("ci", derandomize=True, database=None, max_examples=40
 settings.register_profile("dev", max_examples=200, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+_FIRST_FILES = (
+    "tests/test_compiled.py",
+    "tests/report/test_write_report.py",
+    "tests/store/test_publish.py",
+    "tests/store/test_repair.py",
+    "tests/report/test_every_time.py",
+)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """A file is done by one process, and whatever is about a cluster by one of them, which starts it once."""
+    """A file is done by one process, and whatever is about a cluster by one of them, which starts it once.
+
+    One process begins with what compiles most functions, and another with files that need none of them:
+    each would else compile the same ones.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Files(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return "cluster" if "dask" in nodeid or "cluster" in nodeid else nodeid.partition("::")[0]
+
+        def _assign_work_unit(self, node: object) -> None:
+            for file in reversed(_FIRST_FILES):
+                if file in self.workqueue:
+                    self.workqueue.move_to_end(file, last=False)
+            super()._assign_work_unit(node)
 
     return Files(config, log)
 

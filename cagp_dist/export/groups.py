@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.layout import QUANTILE_LEVEL, REGION
 from cagp_dist.store.rights import rights_of
 from cagp_dist.variables.units import square_of
+from cagp_dist.versions import version
 
 GRIDDED, PLACED, REGIONAL, TABULAR = "gridded", "placed", "regional", "tabular"
 CONVENTIONS = "CF-1.11, ACDD-1.3"

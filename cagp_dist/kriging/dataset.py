@@ -2,7 +2,6 @@
 
 import datetime as dt
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import numpy as np
 import xarray as xr
@@ -17,6 +16,7 @@ from cagp_dist.kriging.targets import Targets
 from cagp_dist.likelihood.result import each
 from cagp_dist.store.layout import NODES_PER_CELL
 from cagp_dist.text import bytes_text
+from cagp_dist.versions import version
 
 CONVENTIONS = "CF-1.11"
 

@@ -6,7 +6,6 @@ itself (`Stopping`), never of scores at test points: these would then no longer 
 
 import hashlib
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Protocol
 
 from cagp_dist.arrays import Array
@@ -18,6 +17,7 @@ from cagp_dist.likelihood.lbfgs import LBFGS
 from cagp_dist.likelihood.objective import Objective
 from cagp_dist.likelihood.optimum import OptimiserStep, Optimum, OptimumStatus
 from cagp_dist.solvers.checkpoints import Checkpoint, Checkpoints, add_arrays
+from cagp_dist.versions import version
 
 __all__ = ["LBFGS", "Adam", "Optimiser", "OptimiserStep", "Optimum", "OptimumStatus", "Stopping", "maximise"]
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
-from importlib.metadata import version
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -30,6 +29,7 @@ from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.spilling import free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Call, Watch, connection_broke, within
 from cagp_dist.text import counted
+from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     from distributed import Client, Worker

@@ -3,7 +3,6 @@
 import json
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +34,7 @@ from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.rights import rights_of
 from cagp_dist.text import without_secrets
 from cagp_dist.variables.units import amount, square_of
+from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +38,7 @@ from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import run_key
 from cagp_dist.tables import Places, read_places
+from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, is_dataclass, replace
 from functools import cached_property
-from importlib.metadata import version
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import coordinates
 from cagp_dist.solvers.base import Problem, State
 from cagp_dist.solvers.status import Status
+from cagp_dist.versions import version
 
 FORMAT = 3
 """Of what is kept, and of the order of stages that it counts; checkpoints of another format are not found."""

@@ -11,7 +11,6 @@ sweeps. Where it is kept is not known here: `cagp_dist.store.weights` keeps it i
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from cagp_dist.solvers.stages import Stage, stages_of_cycle
 from cagp_dist.solvers.status import Status
 from cagp_dist.solvers.tiles import TileSystem
 from cagp_dist.tiling import COLUMN_GROUP, SMALLEST_ROW_TILE, Range
+from cagp_dist.versions import version
 
 FORMAT = 1
 """Of what is kept; weights of another format are not found."""
