@@ -184,7 +184,10 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
     maps_are(corrected, second)
     scores = opened(tmp_path, "scores")
     assert scores.version.values.tolist() == [3, 1]
-    assert scores[series.IS_PRELIMINARY].values.tolist() == [0, series.UNKNOWN]
+    preliminary = scores[series.IS_PRELIMINARY]
+    assert preliminary.values.tolist() == [0, series.UNKNOWN]
+    meanings = dict(zip(preliminary.flag_values, preliminary.flag_meanings.split(), strict=True))
+    assert meanings == {0: "not_preliminary", 1: "preliminary", series.UNKNOWN: "unknown"}
     assert {path.stem for path in (root / series.VERSIONS).iterdir()} == {"000002", "000003"}
     series.verify(root)
 
