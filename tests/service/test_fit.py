@@ -19,7 +19,15 @@ from cagp_dist.likelihood.result import FitStatus, StandardErrors
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
-from cagp_dist.service.fit import check_fit, fit_prior, fit_sites, grid_of_most, prior_table, sites_of
+from cagp_dist.service.fit import (
+    NO_NUGGET,
+    check_fit,
+    fit_prior,
+    fit_sites,
+    grid_of_most,
+    prior_table,
+    sites_of,
+)
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
@@ -191,6 +199,44 @@ def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_tex
         [direct.prior.kernel.lengthscale, direct.prior.kernel.variance, direct.prior.noise_variance],
         rtol=1e-3,  # the order of the points is another
     )
+
+
+def with_known_noise(task, known):
+    """The same task where the noise of half of the points is known to be so large, and is drawn."""
+    points = task.points
+    variance = np.where(np.arange(points.latitude_degrees.size) % 2, known, 0.02)
+    drawn = np.sqrt(variance) * np.random.default_rng(0).standard_normal(points.values.shape)
+    points = dataclasses.replace(points, values=points.values + drawn, noise_variance=variance)
+    return dataclasses.replace(task, points=points)
+
+
+def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text):
+    """What the field was drawn with comes on top of it."""
+    task = with_known_noise(prepare(parse_job(job_text), field), 9.0)
+    fitted = fitted_in(task)
+    assert fitted.result.status.ok
+    assert_within(fitted, standard_errors=4.0)
+    chosen = fit_sites(task.points, task.design.train, fit_to="observed").chosen
+    X = unit_sphere(task.points.latitude_degrees[chosen], task.points.longitude_degrees[chosen])
+    N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
+    kernel, nugget = fitted.prior.kernel, fitted.prior.noise_number
+    G = kernel(X, X) + np.diag(task.points.noise_variance[chosen] + nugget)
+    law = multivariate_normal(np.zeros(N.shape[1]), N.T @ G @ N)
+    expected = law.logpdf(task.points.values[:, chosen] @ N).sum()
+    assert fitted.result.log_likelihood == pytest.approx(expected, abs=1e-4)
+    *_, (low, high) = fitted.intervals()
+    assert 0.0 < low < nugget < high
+    assert (low + 0.02) * (high + 0.02) == pytest.approx((nugget + 0.02) ** 2)
+
+
+def test_beside_a_known_noise_that_says_it_all_there_is_next_to_none(field, job_text):
+    task = prepare(parse_job(job_text), field.isel(time=[0]))
+    known = np.full(task.points.latitude_degrees.size, 9.0)
+    known[task.design.train[0]] = 8.0
+    fitted = fitted_in(
+        dataclasses.replace(task, points=dataclasses.replace(task.points, noise_variance=known))
+    )
+    assert fitted.prior.noise_number == pytest.approx(8.0 * NO_NUGGET)
 
 
 def spoiled(field, task):
