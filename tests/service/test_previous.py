@@ -114,6 +114,34 @@ def weights_of(task, X_new):
     return cagp.condition(prior, task.inputs, np.eye(len(task.inputs)), X_new, solver=task.solver).mean
 
 
+def test_what_the_run_before_says_between_its_cells_fades_and_what_it_misses_is_known():
+    """A third of the way from row to row and a quarter from column to column, also across Greenwich."""
+    rng, cells, P, Q = np.random.default_rng(0), CellGrid(LATITUDE, LONGITUDE), LATITUDE.size, LONGITUDE.size
+    mean, errors = rng.standard_normal((P * Q, 1)), rng.standard_normal((P * Q, 3))
+    earlier = Earlier(
+        run="0" * 32,
+        time=np.datetime64(DAYS[0], "ns"),
+        hours=48.0,
+        persistence=0.5,
+        cells=cells,
+        mean=mean,
+        errors=errors,
+        sha256="",
+    )
+    X = cagp.unit_sphere(np.full(2, LATITUDE[3] + STEP / 3.0), LONGITUDE[[2, Q - 1]] + STEP / 4.0)
+    W = np.zeros((2, P, Q))
+    for target, (west, east) in enumerate(((2, 3), (Q - 1, 0))):
+        W[target, 3:5, west] = 0.75 * np.array([2.0, 1.0]) / 3.0
+        W[target, 3:5, east] = 0.25 * np.array([2.0, 1.0]) / 3.0
+    W = W.reshape(2, P * Q)
+    np.testing.assert_allclose(earlier.mean_at(X), 0.5 * (W @ mean)[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(earlier.errors_at(X), 0.5 * W @ errors, rtol=1e-12)
+    kernel = cagp.Matern32(0.4, 3.0)
+    missed = kernel(X, X) - 2.0 * W @ kernel(POINTS, X) + W @ kernel(POINTS, POINTS) @ W.T
+    np.testing.assert_allclose(earlier.missed_at(X, kernel), 0.25 * missed.diagonal(), rtol=1e-9)
+    assert Previous(earlier.time, earlier).unseen == 0.75
+
+
 EXACTLY = {name: solver for name, solver in POINT_SOLVERS.items() if solver.calibrated == "exact"}
 UNFINISHED = "block-gauss-seidel, blocks of 3"
 
