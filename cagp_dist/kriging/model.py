@@ -171,7 +171,8 @@ def krige(
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
     time_limit_seconds : float or None
-        Planned time above which the work is refused before it begins; None: whatever it takes.
+        Planned time, were there no other program, above which the work is refused before it begins; None:
+        whatever it takes.
     progress : bool
         Work of more than five seconds says what it is going to take, seconds and bytes, and how far it is:
         by a bar in a terminal or notebook (with ipywidgets), elsewhere by `logging`, the plan as a warning

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.runtime.pace import slowness
+from cagp_dist.runtime.pace import Slowness, slowness
 from cagp_dist.text import bytes_text, rough_duration
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Narrator:
             check_positive("time_limit_seconds", time_limit_seconds)
         self._shown, self._limit, self._workers = shown, time_limit_seconds, workers
         self._outlooks: dict[str, Outlook] = {}
-        self._slowness, self._said = 1.0, 0.0
+        self._slowness, self._said = Slowness(1.0, 1.0), 0.0
         self._begun, self._now = monotonic(), _Now("")
         self._ended = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -110,7 +110,7 @@ class Narrator:
     @property
     def planned_seconds(self) -> float:
         """What all stages are going to take on this machine, as it is just now."""
-        return self._slowness * sum(outlook.seconds for outlook in self._outlooks.values())
+        return self._slowness.now * self._nominal_seconds
 
     def announce(self) -> None:
         """Say what the work is going to take, where that is more than a few seconds.
@@ -122,21 +122,30 @@ class Narrator:
         """
         if self.planned_seconds > 0.2 * QUICK_SECONDS:
             self._slowness = slowness(self._workers)
-        planned = self.planned_seconds
-        if self._limit is not None and planned > self._limit:
+        alone = self._slowness.alone * self._nominal_seconds  # another program may end
+        if self._limit is not None and alone > self._limit:
             raise BudgetError(
-                f"this would take about {rough_duration(planned)}, more than the "
-                f"{rough_duration(self._limit)} of time_limit_seconds: {self._stages()}. "
+                f"this would take about {rough_duration(alone)}, more than the "
+                f"{rough_duration(self._limit)} of time_limit_seconds: {self._stages(self._slowness.alone)}. "
                 f"{self._longest().way_out} To have it done all the same, give time_limit_seconds=None."
             )
+        planned = self.planned_seconds
         if planned > QUICK_SECONDS and not 0.5 < planned / max(self._said, 1e-9) < 2.0:
             self._said = planned
-            self._say(f"this takes about {rough_duration(planned)}: {self._stages()}", level=logging.WARNING)
+            self._say(
+                f"this takes about {rough_duration(planned)}: {self._stages(self._slowness.now)}",
+                level=logging.WARNING,
+            )
 
-    def _stages(self) -> str:
+    @property
+    def _nominal_seconds(self) -> float:
+        """What all stages take by the constants of plans."""
+        return sum(outlook.seconds for outlook in self._outlooks.values())
+
+    def _stages(self, slowness: float) -> str:
         """Say what the stages are, and what each takes."""
         said = [
-            f"{outlook.stage} ({outlook.text}) {rough_duration(self._slowness * outlook.seconds)}"
+            f"{outlook.stage} ({outlook.text}) {rough_duration(slowness * outlook.seconds)}"
             for outlook in self._outlooks.values()
         ]
         memory = max(outlook.peak_bytes for outlook in self._outlooks.values())
@@ -194,14 +203,14 @@ class Narrator:
         fraction, elapsed = self._fraction(now), monotonic() - now.started
         left = elapsed * (1.0 - fraction) / fraction if fraction > 0.0 else 0.0
         later = [outlook.seconds for name, outlook in self._outlooks.items() if name != now.stage]
-        left += self._slowness * sum(later)
+        left += self._slowness.now * sum(later)
         so_far = rough_duration(monotonic() - self._begun)
         return f"{now.stage}: {fraction:.0%}, {so_far} so far, about {rough_duration(left)} left"
 
     def _fraction(self, now: _Now) -> float:
         """Part of the stage that is done: as it says, else by its plan."""
         outlook = self._outlooks.get(now.stage)
-        planned = self._slowness * (QUICK_SECONDS if outlook is None else outlook.seconds)
+        planned = self._slowness.now * (QUICK_SECONDS if outlook is None else outlook.seconds)
         elapsed = monotonic() - now.started
         return min(NEARLY, now.fraction or elapsed / max(elapsed, planned, 1e-9))
 

@@ -27,7 +27,7 @@ from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import check_solver
-from cagp_dist.text import alternatives, rough_duration
+from cagp_dist.text import alternatives
 
 MOST_DENSE = 20_000
 """Observed points up to which a dense factor is the solver, if it fits into memory: 6.4 GB then. For a map,
@@ -209,7 +209,7 @@ def outlook_of(
     if isinstance(longest.solver, BlockGaussSeidel) and few < 0.5 * min(seconds, HOUR_SECONDS):
         way_out += (
             f" Or give a solver that ends after a few sweeps, cagp.BlockGaussSeidel({FEW_SWEEPS}): they take "
-            f"about {rough_duration(few)}, and the error bars count what is left to compute."
+            f"about {few / seconds:.0%} of that time, and the error bars count what is left to compute."
         )
     if times * len(solves) > 1:
         text += f", {times * len(solves):,} solves"

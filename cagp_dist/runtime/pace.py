@@ -2,7 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from time import perf_counter
+from time import perf_counter, thread_time
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,18 +20,26 @@ SIDE, COLUMNS = 1024, 25
 the other."""
 
 
-def slowness(workers: int) -> float:
-    """Seconds that work takes here, for each second that the constants of plans say.
+class Slowness(NamedTuple):
+    """Seconds that work takes here for each second that the constants of plans say: just now, and alone."""
 
-    Measured on as many threads as there are workers, for `MEASURED_SECONDS`. Workers that share a core, its
-    clock or its memory are slower than one alone, and so are those beside another program.
+    now: float
+    alone: float
+
+
+def slowness(workers: int) -> Slowness:
+    """Measure it on as many threads as there are workers, for `MEASURED_SECONDS`.
+
+    Workers that share a core, its clock or its memory are slower than one alone, and so are those beside
+    another program; the time that such a program takes is not counted in ``alone``.
     """
     with single_threaded_blas(), ThreadPoolExecutor(workers) as threads:
-        return workers / sum(threads.map(_speed, [Barrier(workers)] * workers))
+        now, alone = zip(*threads.map(_speeds, [Barrier(workers)] * workers), strict=True)
+    return Slowness(workers / sum(now), workers / sum(alone))
 
 
-def _speed(barrier: Barrier) -> float:
-    """Seconds of work, by the constants of plans, that one thread does in a second."""
+def _speeds(barrier: Barrier) -> tuple[float, float]:
+    """Seconds of work, by the constants of plans, that one thread does in a second, and in one of its own."""
     from cagp_dist.compiled import add_product
 
     points = np.random.default_rng(0).uniform(size=(3, SIDE))
@@ -42,8 +51,9 @@ def _speed(barrier: Barrier) -> float:
 
     work()  # compiled and loaded
     barrier.wait()
-    started, rounds = perf_counter(), 0
+    started, own, rounds = perf_counter(), thread_time(), 0
     while (elapsed := perf_counter() - started) < MEASURED_SECONDS:
         work()
         rounds += 1
-    return rounds * 1e-9 * SIDE**2 * (ENTRY_NANOSECONDS + 2 * COLUMNS * FLOP_NANOSECONDS) / elapsed
+    done = rounds * 1e-9 * SIDE**2 * (ENTRY_NANOSECONDS + 2 * COLUMNS * FLOP_NANOSECONDS)
+    return done / elapsed, done / (thread_time() - own)

@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.kriging import narration
 from cagp_dist.kriging.narration import Narrator, Outlook
 from cagp_dist.likelihood.duration import FitCourse, FitSize, evaluations, fit_seconds
-from cagp_dist.runtime.pace import slowness
+from cagp_dist.runtime.pace import Slowness, slowness
 
 NUMBERS = {"lengthscale": 0.15, "variance": 25.0, "noise_std": 0.2, "mean": 285.0}
 SOLVE = Outlook("solve", "block Gauss-Seidel", 20.0, 2**30, "Ask for fewer targets.")
@@ -21,7 +22,7 @@ SOLVE = Outlook("solve", "block Gauss-Seidel", 20.0, 2**30, "Ask for fewer targe
 
 @pytest.fixture(autouse=True)
 def _as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narration, "slowness", lambda workers: 1.5)
+    monkeypatch.setattr(narration, "slowness", lambda workers: Slowness(1.5, 1.2))
 
 
 @pytest.fixture
@@ -93,7 +94,9 @@ def test_a_fit_of_many_points_is_planned_by_its_levels() -> None:
 
 def test_a_plan_counts_workers_that_share_cores_and_every_term_of_a_kernel() -> None:
     cores = os.cpu_count() or 1
-    assert slowness(4 * cores) > 1.5 * slowness(1)  # four times as many threads as cores: about four times
+    many, one_alone = slowness(4 * cores), slowness(1)
+    assert many.now > 1.5 * one_alone.now  # four times as many threads as cores: about four times
+    assert 0.5 * many.now > many.alone > 0.5 * one_alone.alone
     X = cagp.unit_sphere(np.linspace(-60.0, 60.0, 400), np.linspace(0.0, 300.0, 400))
     one, two = (
         cagp.condition(
@@ -102,3 +105,13 @@ def test_a_plan_counts_workers_that_share_cores_and_every_term_of_a_kernel() -> 
         for kernel in (cagp.Matern32(0.2), cagp.Matern32(0.2) + cagp.Matern12(0.5))
     )
     assert 1.3 * one < two < 2.0 * one
+
+
+def test_the_limit_is_for_a_machine_without_other_programs() -> None:
+    with Narrator(shown=False, time_limit_seconds=25.0, workers=2) as narrator:
+        narrator.expect(SOLVE)
+        narrator.announce()  # 30 seconds just now, and 24 alone
+        assert narrator.planned_seconds == pytest.approx(30.0)
+        narrator.expect(replace(SOLVE, seconds=21.0))
+        with pytest.raises(BudgetError, match="about 25 s, more than the 25 s of time_limit_seconds"):
+            narrator.announce()
