@@ -34,6 +34,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 _FIRST_FILES = (
     "tests/test_compiled.py",
     "tests/report/test_write_report.py",
+    "tests/report/test_guarded_pages.py",  # of the same reports
     "tests/store/test_publish.py",
     "tests/store/test_repair.py",
     "tests/report/test_every_time.py",
