@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.gradients import gradients
     from cagp_dist.growing import GrowingData
-    from cagp_dist.kernels import Matern12, Matern32, Matern52, SquaredExponential, Sum
+    from cagp_dist.kernels import Matern, Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.kriging import Kriging, krige
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
@@ -94,6 +94,7 @@ _HOME = {
     "MaskedRings": "gram",
     "RingGram": "gram",
     "TiledGram": "gram",
+    "Matern": "kernels",
     "Matern12": "kernels",
     "Matern32": "kernels",
     "Matern52": "kernels",
@@ -168,6 +169,7 @@ __all__ = [
     "LeaveOneOut",
     "LinearFunctionals",
     "MaskedRings",
+    "Matern",
     "Matern12",
     "Matern32",
     "Matern52",

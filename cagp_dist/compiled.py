@@ -5,12 +5,12 @@ function is renewed when the file of that function changes, not when the file of
 tile is evaluated row by row into a buffer that stays in cache: first the squared distances, then the kernel
 profile in place. Sub-tiles of points so far apart that their entries vanish below rounding are skipped.
 
-A kernel comes as ``family, inverse_lengthscale, variance``: three numbers, or for a sum of kernels three
-tuples with an entry for each part, the part that reaches furthest first. Then the distances of a row are
-evaluated once for all parts, and a sub-tile takes only those parts that reach it. With a lengthscale for each
-coordinate an entry of ``inverse_lengthscale`` is itself a tuple, and every part has its own distances. The
-compiler makes one version of each function for each of these forms. Derivatives by the logarithms of
-lengthscales come in the same way, as families of their own.
+A kernel comes as ``family, inverse_lengthscale, variance``: a `cagp_dist.profiles.Profile` and two numbers,
+or for a sum of kernels three tuples with an entry for each part, the part that reaches furthest first. Then
+the distances of a row are evaluated once for all parts, and a sub-tile takes only those parts that reach it.
+With a lengthscale for each coordinate an entry of ``inverse_lengthscale`` is itself a tuple, and every part
+has its own distances. The compiler makes one version of each function for each of these forms. Derivatives by
+the logarithms of lengthscales come in the same way, as profiles of their own.
 
 Points come as (p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over
 neighbours in memory and the compiler turns them into vector instructions. All functions release the GIL.
@@ -30,17 +30,18 @@ from numba.extending import overload
 
 from cagp_dist.compilation import CONTRACT, compiled
 
-MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL = 0, 1, 2, 3
-SLOPE = 4
-"""Added to a family it stands for the derivative of that kernel by the logarithm of its lengthscale.
-
-With a lengthscale for each coordinate, added ``2 + c`` times it is that by the one of coordinate c, from 0.
-"""
-
-# Distance, in lengthscales, at which each kernel, then each slope, has fallen to 2^-60 (9e-19) of its
-# variance. What lies beyond is below the rounding of any sum it would enter, so sub-tiles wholly
-# beyond are left out.
-NEGLIGIBLE_DISTANCE = (41.6, 26.3, 21.7, 9.13, 45.5, 28.7, 23.5, 9.61)
+# Where the numbers of a `cagp_dist.profiles.Profile` stand: what kind it is, the distance in lengthscales at
+# which it has fallen to 2^-60 (9e-19) of the variance, the coordinate by whose lengthscale it is a derivative
+# or -1, and its value at distance zero. What lies beyond its reach is below the rounding of any sum it would
+# enter, so sub-tiles wholly beyond are left out.
+KIND, REACH, COORDINATE, AT_ZERO = 0, 1, 2, 3
+# A polynomial of a times exp(-a), of a the distance or the square of it times a number; or that over a.
+DISTANCE, SQUARE, RECIPROCAL = 0, 1, 2
+SCALE, FIRST_COEFFICIENT, TERMS = 4, 5, 4
+# Polynomials on pieces of s, the square of the distance; below them two powers of s, and 0 from the edge.
+PIECES = 3
+EDGE, FIRST_POWER, FIRST_PIECE = 4, 5, 9
+FIRST_OCTAVE, PIECES_OF_OCTAVE, DEGREE = -40, 64, 4
 
 # Rows and columns of a sub-tile in products with one column (rows stay in first-level cache).
 TILE_ROWS = 128
@@ -49,8 +50,6 @@ TILE_COLUMNS = 256
 FIRST_LEVEL = 2048
 
 _LOG2_E = 1.4426950408889634
-_SQRT3 = 1.7320508075688772
-_SQRT5 = 2.23606797749979
 # Beyond this argument exp(-a) is below 1e-303; the cut keeps 0 * inf out of the polynomials.
 _FAR = 700.0
 # In place of a smaller divisor: what it divides is then multiplied by the square of one that is no larger.
@@ -69,6 +68,14 @@ _Q6 = 1.5252672924850737e-05
 _Q7 = 1.3215451633221434e-06
 _Q8 = 1.0205905413765595e-07
 _Q9 = 7.070977866508138e-09
+
+
+# What `_piece_at` takes apart: bits below those that count pieces, the count before the first piece, half a
+# piece, and the square of the distance where pieces begin.
+_PIECE_BITS = 52 - (PIECES_OF_OCTAVE.bit_length() - 1)
+_BEFORE_FIRST = ((1023 + FIRST_OCTAVE) * PIECES_OF_OCTAVE) - 1
+_HALF_PIECE = 1 << (_PIECE_BITS - 1)
+_SMALLEST = 2.0**FIRST_OCTAVE
 
 
 @numba.njit(inline="always", fastmath=CONTRACT)
@@ -134,70 +141,68 @@ def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, out):
 
 @compiled(nogil=True, fastmath=CONTRACT)
 def _profile(family, inverse_lengthscale, variance, row):
-    """Turn squared distances into kernel values, in place."""
-    if family == MATERN12:
+    """Turn squared distances into values of a profile, in place."""
+    numbers = np.frombuffer(family, np.float64)
+    kind = numbers[KIND]
+    if kind == PIECES:
+        _piecewise(numbers, inverse_lengthscale * inverse_lengthscale, variance, row)
+        return
+    c0, c1 = variance * numbers[FIRST_COEFFICIENT], variance * numbers[FIRST_COEFFICIENT + 1]
+    c2, c3 = variance * numbers[FIRST_COEFFICIENT + 2], variance * numbers[FIRST_COEFFICIENT + 3]
+    scale, linear = numbers[SCALE] * inverse_lengthscale, c2 == 0.0 and c3 == 0.0
+    if kind == DISTANCE and linear:  # a tenth quicker
         for j in range(row.size):
-            a = min(math.sqrt(row[j]) * inverse_lengthscale, _FAR)
-            row[j] = variance * _exp_minus(a)
-    elif family == MATERN32:
+            a = min(math.sqrt(row[j]) * scale, _FAR)
+            row[j] = (c0 + a * c1) * _exp_minus(a)
+    elif kind == DISTANCE:
         for j in range(row.size):
-            a = min(math.sqrt(row[j]) * (_SQRT3 * inverse_lengthscale), _FAR)
-            row[j] = (variance + variance * a) * _exp_minus(a)
-    elif family == MATERN52:
-        for j in range(row.size):
-            a = min(math.sqrt(row[j]) * (_SQRT5 * inverse_lengthscale), _FAR)
-            row[j] = variance * (1.0 + a + a * a * (1.0 / 3.0)) * _exp_minus(a)
-    elif family == SQUARED_EXPONENTIAL:
-        for j in range(row.size):
-            u = math.sqrt(row[j]) * inverse_lengthscale
-            row[j] = variance * _exp_minus(min(0.5 * (u * u), _FAR))
-    else:
-        _slope_profile(family - SLOPE, inverse_lengthscale, variance, row)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _slope_profile(family, inverse_lengthscale, variance, row):
-    """Turn squared distances into ``dk / d log(lengthscale)``, in place (math 9)."""
-    if family == MATERN12:
-        for j in range(row.size):
-            a = min(math.sqrt(row[j]) * inverse_lengthscale, _FAR)
-            row[j] = variance * a * _exp_minus(a)
-    elif family == MATERN32:
-        for j in range(row.size):
-            a = min(math.sqrt(row[j]) * (_SQRT3 * inverse_lengthscale), _FAR)
-            row[j] = variance * a * a * _exp_minus(a)
-    elif family == MATERN52:
-        for j in range(row.size):
-            a = min(math.sqrt(row[j]) * (_SQRT5 * inverse_lengthscale), _FAR)
-            row[j] = variance * (1.0 / 3.0) * a * a * (1.0 + a) * _exp_minus(a)
-    else:
+            a = min(math.sqrt(row[j]) * scale, _FAR)
+            row[j] = (c0 + a * (c1 + a * (c2 + a * c3))) * _exp_minus(a)
+    elif kind == SQUARE:
         for j in range(row.size):
             u = math.sqrt(row[j]) * inverse_lengthscale
             a = min(0.5 * (u * u), _FAR)
-            row[j] = variance * 2.0 * a * _exp_minus(a)
+            row[j] = (c0 + a * c1) * _exp_minus(a)
+    else:
+        for j in range(row.size):
+            a = min(math.sqrt(row[j]) * scale, _FAR)
+            row[j] = (c0 + a * c1) * _exp_minus(a) / max(a, _NEAR)
+
+
+@numba.njit(inline="always", fastmath=CONTRACT)
+def _piece_at(numbers, s):
+    """Value of the polynomial of the piece that s falls on; of the first one if s is below."""
+    bits = np.float64(s).view(np.int64)
+    # the sign, exponent and leading bits of the mantissa count pieces; half a piece further is its middle
+    piece = max(int(bits >> _PIECE_BITS) - _BEFORE_FIRST, 0)
+    x = s - np.int64((bits >> _PIECE_BITS << _PIECE_BITS) | _HALF_PIECE).view(np.float64)
+    at = np.uint64(FIRST_PIECE + piece * (DEGREE + 1))
+    value = numbers[at + np.uint64(DEGREE)]
+    for power in range(DEGREE - 1, -1, -1):
+        value = value * x + numbers[at + np.uint64(power)]
+    return value
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _share_profile(family, variance, row):
-    """Turn squares of scaled distances u into ``dk / d log(lengthscale) / u^2``, in place (math 9).
+def _piecewise(numbers, factor, variance, row):
+    """Turn squared distances times a factor into values of a profile that is kept in pieces, in place."""
+    edge = numbers[EDGE]
+    for j in range(row.size):
+        s = min(row[j] * factor, edge)
+        if 0.0 < s < _SMALLEST:
+            row[j] = variance * _near_zero(numbers, s)
+        else:
+            row[j] = variance * _piece_at(numbers, s)
 
-    Times the square of the difference in one coordinate it is the derivative by the lengthscale of that one.
-    """
-    if family == MATERN12:
-        for j in range(row.size):
-            a = min(math.sqrt(row[j]), _FAR)
-            row[j] = variance * _exp_minus(a) / max(a, _NEAR)
-    elif family == MATERN32:
-        for j in range(row.size):
-            a = min(math.sqrt(row[j]) * _SQRT3, _FAR)
-            row[j] = 3.0 * variance * _exp_minus(a)
-    elif family == MATERN52:
-        for j in range(row.size):
-            a = min(math.sqrt(row[j]) * _SQRT5, _FAR)
-            row[j] = variance * (5.0 / 3.0) * (1.0 + a) * _exp_minus(a)
-    else:
-        for j in range(row.size):
-            row[j] = variance * _exp_minus(min(0.5 * row[j], _FAR))
+
+@compiled(nogil=True)
+def _near_zero(numbers, s):
+    """Value of a profile nearer to zero than its pieces, by two powers of s."""
+    return (
+        numbers[AT_ZERO]
+        + numbers[FIRST_POWER + 1] * s ** numbers[FIRST_POWER]
+        + numbers[FIRST_POWER + 3] * s ** numbers[FIRST_POWER + 2]
+    )
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
@@ -237,9 +242,8 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
 
     Parameters
     ----------
-    family : int, or tuple of int
-        One of ``MATERN12`` .. ``SQUARED_EXPONENTIAL``, plus `SLOPE` for the derivative; for each part of
-        a sum.
+    family : Profile, or tuple of Profile
+        Of the kernel or of its derivative; for each part of a sum.
     inverse_lengthscale, variance : float, or tuple
         Kernel parameters, per unit of X and in squared units of y.
     X, Z : C-contiguous array of float64, shapes (p, n) and (p, m)
@@ -318,11 +322,9 @@ def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, st
             for i in range(last - group):
                 row = part[i * width : (i + 1) * width]
                 _scaled_squared_distances(inverse_lengthscale[k], X, first + group + i, Z, start, row)
-            if family[k] < 2 * SLOPE:
-                _profile(family[k], 1.0, variance[k], part)
-            else:
-                c = family[k] // SLOPE - 2
-                _share_profile(family[k] % SLOPE, variance[k], part)
+            _profile(family[k], 1.0, variance[k], part)
+            c = int(np.frombuffer(family[k], np.float64)[COORDINATE])
+            if c >= 0:
                 for i in range(last - group):
                     row, z = part[i * width : (i + 1) * width], Z[c][start : start + width]
                     _times_squared_difference(inverse_lengthscale[k][c], X[c, first + group + i], z, row)
@@ -334,7 +336,7 @@ def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, st
 @compiled(nogil=True, fastmath=CONTRACT)
 def _single_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
     """`_near_parts` for one kernel."""
-    reach = NEGLIGIBLE_DISTANCE[family] / inverse_lengthscale
+    reach = np.frombuffer(family, np.float64)[REACH] / inverse_lengthscale
     return 0 if _apart(lower, upper, other_lower, other_upper, reach) else 1
 
 
@@ -342,7 +344,7 @@ def _single_near(family, inverse_lengthscale, lower, upper, other_lower, other_u
 def _sum_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
     """`_near_parts` for a sum, whose parts come in the order of their reach."""
     for k in range(len(family)):
-        reach = NEGLIGIBLE_DISTANCE[family[k]] / inverse_lengthscale[k]
+        reach = np.frombuffer(family[k], np.float64)[REACH] / inverse_lengthscale[k]
         if _apart(lower, upper, other_lower, other_upper, reach):
             return k
     return len(family)
@@ -356,15 +358,9 @@ def _scaled_near(family, inverse_lengthscale, lower, upper, other_lower, other_u
         for c in range(lower.size):
             gap = max(lower[c] - other_upper[c], other_lower[c] - upper[c], 0.0)
             squared += (gap * inverse_lengthscale[k][c]) ** 2
-        if squared <= NEGLIGIBLE_DISTANCE[_bounding(family[k])] ** 2:
+        if squared <= np.frombuffer(family[k], np.float64)[REACH] ** 2:
             return len(family)
     return 0
-
-
-@compiled
-def _bounding(family):
-    """Give a family that bounds this one: for slopes by one coordinate the slope by all, their sum."""
-    return family if family < 2 * SLOPE else family % SLOPE + SLOPE
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
@@ -447,7 +443,8 @@ def reach(family, inverse_lengthscale):
     if isinstance(family, tuple):
         return max(map(reach, family, inverse_lengthscale))
     inverse = inverse_lengthscale
-    return NEGLIGIBLE_DISTANCE[family] / (min(inverse) if isinstance(inverse, tuple) else inverse)
+    own = float(np.frombuffer(family, np.float64)[REACH])
+    return own / (min(inverse) if isinstance(inverse, tuple) else inverse)
 
 
 @compiled
@@ -784,30 +781,37 @@ def _block_boxes(points, edges):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _value_and_share(family, variance, squares, values):
+def _value_and_share(family, share, variance, squares, values):
     """Turn squares of scaled distances u into kernel values, and into ``dk / d log(lengthscale) / u^2``.
 
-    The second in place; one exponential serves both. Compare `_profile` and `_share_profile`.
+    The second in place; of closed forms one exponential serves both.
     """
-    if family == MATERN12:
+    of_value, of_share = np.frombuffer(family, np.float64), np.frombuffer(share, np.float64)
+    kind = of_share[KIND]
+    if kind == PIECES:
+        _copy_row(squares, values)
+        _piecewise(of_value, 1.0, variance, values)
+        _piecewise(of_share, 1.0, variance, squares)
+        return
+    scale = of_value[SCALE]
+    c0, c1 = of_value[FIRST_COEFFICIENT], of_value[FIRST_COEFFICIENT + 1]
+    c2, c3 = of_value[FIRST_COEFFICIENT + 2], of_value[FIRST_COEFFICIENT + 3]
+    d0, d1 = of_share[FIRST_COEFFICIENT], of_share[FIRST_COEFFICIENT + 1]
+    d2, d3 = of_share[FIRST_COEFFICIENT + 2], of_share[FIRST_COEFFICIENT + 3]
+    if kind == SQUARE:
         for j in range(squares.size):
-            a = min(math.sqrt(squares[j]), _FAR)
+            a = min(scale * squares[j], _FAR)
             value = variance * _exp_minus(a)
-            values[j], squares[j] = value, value / max(a, _NEAR)
-    elif family == MATERN32:
-        for j in range(squares.size):
-            a = min(math.sqrt(squares[j]) * _SQRT3, _FAR)
-            value = variance * _exp_minus(a)
-            values[j], squares[j] = value + value * a, 3.0 * value
-    elif family == MATERN52:
-        for j in range(squares.size):
-            a = min(math.sqrt(squares[j]) * _SQRT5, _FAR)
-            value = variance * _exp_minus(a)
-            values[j], squares[j] = value * (1.0 + a + a * a * (1.0 / 3.0)), (5.0 / 3.0) * value * (1.0 + a)
-    else:
-        for j in range(squares.size):
-            value = variance * _exp_minus(min(0.5 * squares[j], _FAR))
-            values[j], squares[j] = value, value
+            values[j] = value * (c0 + a * (c1 + a * (c2 + a * c3)))
+            squares[j] = value * (d0 + a * (d1 + a * (d2 + a * d3)))
+        return
+    for j in range(squares.size):
+        a = min(math.sqrt(squares[j]) * scale, _FAR)
+        value = variance * _exp_minus(a)
+        values[j] = value * (c0 + a * (c1 + a * (c2 + a * c3)))
+        squares[j] = value * (d0 + a * (d1 + a * (d2 + a * d3)))
+        if kind == RECIPROCAL:
+            squares[j] /= max(a, _NEAR)
 
 
 @compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
@@ -823,6 +827,7 @@ def _sum_of_squared_differences(weights, scale, x, z):
 @compiled(nogil=True, fastmath=CONTRACT)
 def add_block_gradients(
     families,
+    shares,
     inverse_lengthscales,
     variances,
     X,
@@ -847,8 +852,8 @@ def add_block_gradients(
 
     Parameters
     ----------
-    families : array of int, shape (parts,)
-        Of each part of the kernel, without slopes.
+    families, shares : tuple of Profile, length parts
+        Of each part of the kernel, and of its share (`cagp_dist.profiles.Part`).
     inverse_lengthscales : array of float64, shape (parts, p)
         For each coordinate.
     variances : array of float64, shape (parts,)
@@ -874,7 +879,7 @@ def add_block_gradients(
         u2, k, sums, w = squares[:size], values[:size], total[:size], pair[:size]
         s, target = z_values[start:stop], by_z_value[start:stop]
         for a in range(x_edges.size - 1):
-            if _all_negligible(families, inverse_lengthscales, x_lower[a], x_upper[a], z_lower, z_upper):
+            if _all_negligible(shares, inverse_lengthscales, x_lower[a], x_upper[a], z_lower, z_upper):
                 continue
             across = mirrored[a if mirrored.shape[0] > 0 else 0 :, start:stop]
             for i in range(x_edges[a], x_edges[a + 1]):
@@ -887,7 +892,7 @@ def add_block_gradients(
                 for part in range(parts):
                     scales = inverse_lengthscales[part]
                     _scaled_squared_distances(scales, X, i, Z, start, u2)
-                    _value_and_share(families[part], variances[part], u2, k)
+                    _value_and_share(families[part], shares[part], variances[part], u2, k)
                     by_parameter[part, p] += _sum_of_products(k, w)
                     for j in range(size):
                         sums[j] += k[j]
@@ -904,14 +909,14 @@ def add_block_gradients(
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _all_negligible(families, inverse_lengthscales, lower, upper, other_lower, other_upper):
-    """Whether every part, and its slope, has vanished between two boxes."""
-    for part in range(families.size):
+def _all_negligible(shares, inverse_lengthscales, lower, upper, other_lower, other_upper):
+    """Whether every part, and its slope, has vanished between two boxes; slopes reach further."""
+    for part in range(len(shares)):
         squared = 0.0
         for c in range(lower.size):
             gap = max(lower[c] - other_upper[c], other_lower[c] - upper[c], 0.0)
             squared += (gap * inverse_lengthscales[part, c]) ** 2
-        if squared <= NEGLIGIBLE_DISTANCE[families[part] + SLOPE] ** 2:
+        if squared <= np.frombuffer(shares[part], np.float64)[REACH] ** 2:
             return False
     return True
 
@@ -926,12 +931,14 @@ def _sum_of_differences(weights, scale, x, z):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def add_pair_gradients(families, inverse_lengthscales, variances, X, Z, weights, by_parameter, by_point):
+def add_pair_gradients(
+    families, shares, inverse_lengthscales, variances, X, Z, weights, by_parameter, by_point
+):
     """Differentiate ``<W, k(X, Z)>`` by the parameters of the kernel, and by the points X.
 
     Parameters
     ----------
-    families, inverse_lengthscales, variances
+    families, shares, inverse_lengthscales, variances
         As in `add_block_gradients`.
     X, Z : C-contiguous array of float64, shapes (p, n) and (p, m)
         Points, one row per coordinate.
@@ -953,7 +960,7 @@ def add_pair_gradients(families, inverse_lengthscales, variances, X, Z, weights,
             for part in range(parts):
                 scales = inverse_lengthscales[part]
                 _scaled_squared_distances(scales, X, i, Z, start, u2)
-                _value_and_share(families[part], variances[part], u2, k)
+                _value_and_share(families[part], shares[part], variances[part], u2, k)
                 by_parameter[part, p] += _sum_of_products(k, w)
                 for j in range(size):
                     u2[j] *= w[j]

@@ -1,13 +1,16 @@
-"""Stationary kernels: Matern 1/2, 3/2, 5/2 and squared exponential of the Euclidean distance, and their sums.
+"""Stationary kernels: Matern and squared exponential of the Euclidean distance, and their sums.
 
 With ``u = |x - z| / lengthscale`` (math 8, [Rasmussen & Williams 2006, ch. 4])::
 
     Matern12            exp(-u)
     Matern32            (1 + sqrt(3) u) exp(-sqrt(3) u)
     Matern52            (1 + sqrt(5) u + 5 u^2 / 3) exp(-sqrt(5) u)
+    Matern              2^(1 - nu) / Gamma(nu)  (sqrt(2 nu) u)^nu K_nu(sqrt(2 nu) u)
     SquaredExponential  exp(-u^2 / 2)
 
-each times ``variance``. Kernels add up, ``Matern32(0.05, 3.0) + Matern52(0.5, 20.0)``: the covariance of a
+each times ``variance``; Matern of smoothness ``nu`` 1/2, 3/2 and 5/2 is the three above.
+
+Kernels add up, ``Matern32(0.05, 3.0) + Matern52(0.5, 20.0)``: the covariance of a
 sum of independent fields, here a rough one and a smooth one. A number times a kernel scales its variance.
 
 With one lengthscale for each coordinate, ``u^2`` is the sum over coordinates of
@@ -17,9 +20,11 @@ On the sphere use chordal distance, that is `cagp_dist.unit_sphere` coordinates:
 Matern kernels with smoothness above 1/2 indefinite.
 """
 
+import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,13 +34,15 @@ from cagp_dist.checks import LARGEST, as_points, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.text import counted
 
+if TYPE_CHECKING:
+    from cagp_dist.profiles import Part, Profile
+
 Lengthscales = float | tuple[float, ...]
 """One for all coordinates, or one for each."""
 
-Parameters = (
-    tuple[int, float, float]
-    | tuple[tuple[int, ...], tuple[float, ...], tuple[float, ...]]
-    | tuple[tuple[int, ...], tuple[tuple[float, ...], ...], tuple[float, ...]]
+Parameters: TypeAlias = (
+    "tuple[Profile, float, float] | tuple[tuple[Profile, ...], tuple[float, ...], tuple[float, ...]]"
+    "| tuple[tuple[Profile, ...], tuple[tuple[float, ...], ...], tuple[float, ...]]"
 )
 """``(family, 1 / lengthscale, variance)`` as `cagp_dist.compiled` takes them: of one kernel, of the parts of
 a sum, or of parts with a lengthscale for each coordinate."""
@@ -46,7 +53,7 @@ MOST_PARTS = 4
 
 
 class Kernel(ABC):
-    """A covariance function: `Matern12`, `Matern32`, `Matern52`, `SquaredExponential` or a `Sum` of them.
+    """A covariance function: `Matern`, `Matern12`, `Matern32`, `Matern52`, `SquaredExponential` or a `Sum`.
 
     Raises
     ------
@@ -68,10 +75,8 @@ class Kernel(ABC):
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Refuse what is no kernel yet."""
-        if cls in (Kernel, Elementary):
-            raise ArgumentError(
-                f"{cls.__name__} is abstract; use Matern12, Matern32, Matern52 or SquaredExponential."
-            )
+        if cls in (Kernel, Elementary, ClosedForm):
+            raise ArgumentError(f"{cls.__name__} is abstract; use {CLASSES}.")
         return super().__new__(cls)
 
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> Array:
@@ -167,9 +172,8 @@ def on_unit_sphere(X: Array) -> bool:
     return X.shape[1] == 3 and len(X) > 3 and np.allclose(np.einsum("ij,ij->i", X, X), 1.0, atol=1e-9)
 
 
-@dataclass(frozen=True)
 class Elementary(Kernel):
-    """A kernel that is no sum; the base of the four concrete ones below.
+    """A kernel that is no sum; the base of the concrete ones below.
 
     Parameters
     ----------
@@ -199,9 +203,7 @@ class Elementary(Kernel):
     """
 
     lengthscale: Lengthscales
-    variance: float = 1.0
-
-    family: ClassVar[int]
+    variance: float
 
     def __post_init__(self) -> None:
         # squares of distances and lengthscales, and variance times distance, must stay finite
@@ -213,6 +215,23 @@ class Elementary(Kernel):
         check_positive("variance", self.variance, most=LARGEST)
 
     @property
+    @abstractmethod
+    def family(self) -> "Family":
+        """What is left of it without its lengthscale and variance: it makes the kernel from them."""
+
+    @abstractmethod
+    def profile(self, part: "Part", coordinate: int | None = None) -> "Profile":
+        """Give what compiled functions are told of it besides lengthscale and variance.
+
+        Parameters
+        ----------
+        part : Part
+            The kernel itself, or a derivative by its lengthscale.
+        coordinate : int, optional
+            Whose lengthscale that is, from 0; of a share.
+        """
+
+    @property
     def parts(self) -> "tuple[Elementary, ...]":
         """Itself."""
         return (self,)
@@ -220,17 +239,20 @@ class Elementary(Kernel):
     @property
     def parameters(self) -> Parameters:
         """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
+        from cagp_dist.profiles import Part
+
+        profile = self.profile(Part.VALUE)
         if isinstance(self.lengthscale, tuple):
             inverse = self.inverse_lengthscales(len(self.lengthscale))
-            return (self.family,), (inverse,), (float(self.variance),)
-        return self.family, 1.0 / float(self.lengthscale), float(self.variance)
+            return (profile,), (inverse,), (float(self.variance),)
+        return profile, 1.0 / float(self.lengthscale), float(self.variance)
 
     @property
-    def slope_parameters(self) -> tuple[int, float, float]:
+    def slope_parameters(self) -> "tuple[Profile, float, float]":
         """The same for ``dk / d log(lengthscale)``, which the compiled functions treat as a kernel."""
-        from cagp_dist.compiled import SLOPE
+        from cagp_dist.profiles import Part
 
-        return self.family + SLOPE, 1.0 / self.common_lengthscale, float(self.variance)
+        return self.profile(Part.SLOPE), 1.0 / self.common_lengthscale, float(self.variance)
 
     def coordinate_slope_parameters(self, coordinate: int) -> Parameters:
         """Give the same for ``dk / d log(lengthscale)`` of one coordinate, from 0, where each has its own.
@@ -240,14 +262,14 @@ class Elementary(Kernel):
         ArgumentError
             If all coordinates share one lengthscale.
         """
-        from cagp_dist.compiled import SLOPE
+        from cagp_dist.profiles import Part
 
         if not isinstance(self.lengthscale, tuple):
             raise ArgumentError(
                 f"lengthscale is {self.lengthscale!r}; expected one for each coordinate here."
             )
         inverse = self.inverse_lengthscales(len(self.lengthscale))
-        return (self.family + (2 + coordinate) * SLOPE,), (inverse,), (float(self.variance),)
+        return (self.profile(Part.SHARE, coordinate),), (inverse,), (float(self.variance),)
 
     @property
     def common_lengthscale(self) -> float:
@@ -263,9 +285,6 @@ class Elementary(Kernel):
         if isinstance(self.lengthscale, tuple):
             return tuple(1.0 / float(lengthscale) for lengthscale in self.lengthscale)
         return (1.0 / float(self.lengthscale),) * coordinates
-
-    def _scaled(self, factor: float) -> Self:
-        return replace(self, variance=factor * self.variance)
 
 
 @dataclass(frozen=True)
@@ -317,8 +336,10 @@ class Sum(Kernel):
     @property
     def parameters(self) -> Parameters:
         """Parameters of the parts, those that reach furthest first."""
+        from cagp_dist.profiles import Part
+
         parts, coordinates = self._by_reach(), self.coordinates
-        families = tuple(part.family for part in parts)
+        families = tuple(part.profile(Part.VALUE) for part in parts)
         variances = tuple(float(part.variance) for part in parts)
         if coordinates is None:
             return families, tuple(part.inverse_lengthscales(1)[0] for part in parts), variances
@@ -334,9 +355,14 @@ class Sum(Kernel):
 
 
 def total_variance(parameters: Parameters) -> float:
-    """Value at distance zero of what the parameters stand for."""
-    variance = parameters[2]
-    return float(sum(variance)) if isinstance(variance, tuple) else variance
+    """Value at distance zero of what the parameters stand for: the variance of a kernel, 0 of its slopes."""
+    from cagp_dist.compiled import AT_ZERO
+
+    families, _, variances = parameters
+    if isinstance(families, bytes):
+        families, variances = (families,), (cast("float", variances),)
+    pairs = zip(families, cast("tuple[float, ...]", variances), strict=True)
+    return float(sum(own * np.frombuffer(family, dtype=np.float64)[AT_ZERO] for family, own in pairs))
 
 
 def coordinates(points: Array) -> Array:
@@ -345,34 +371,180 @@ def coordinates(points: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Matern12(Elementary):
+class ClosedForm(Elementary):
+    """A kernel that is ``p(a) exp(-a)``, p a polynomial of degree 3 at most; the base of such kernels.
+
+    Parameters are those of `Elementary`.
+    """
+
+    lengthscale: Lengthscales
+    variance: float = 1.0
+
+    polynomial: ClassVar[tuple[float, ...]]
+    """Coefficients of p, from that of power 0, which is one."""
+
+    scale: ClassVar[float | None]
+    """``a = scale u``; None: ``a = u^2 / 2``."""
+
+    degrees_of_freedom: ClassVar[float | None] = None
+    """Of the t distribution that is its spectral density: twice the smoothness; None if it is none."""
+
+    @property
+    def family(self) -> "Family":
+        """Its class."""
+        return type(self)
+
+    def profile(self, part: "Part", coordinate: int | None = None) -> "Profile":
+        """Coefficients of what it is multiplied with, and how far it reaches."""
+        from cagp_dist.profiles import closed_form
+
+        return closed_form(self.polynomial, self.scale, part, coordinate)
+
+    def _scaled(self, factor: float) -> Self:
+        return replace(self, variance=factor * self.variance)
+
+
+class Matern12(ClosedForm):
     """Matern kernel of smoothness 1/2: ``variance exp(-u)``, continuous and nowhere smooth."""
 
-    family: ClassVar[int] = 0
+    polynomial, scale, degrees_of_freedom = (1.0,), 1.0, 1.0
 
 
-@dataclass(frozen=True)
-class Matern32(Elementary):
+class Matern32(ClosedForm):
     """Matern kernel of smoothness 3/2: ``variance (1 + sqrt3 u) exp(-sqrt3 u)``, once differentiable."""
 
-    family: ClassVar[int] = 1
+    polynomial, scale, degrees_of_freedom = (1.0, 1.0), math.sqrt(3.0), 3.0
 
 
-@dataclass(frozen=True)
-class Matern52(Elementary):
+class Matern52(ClosedForm):
     """Matern kernel of smoothness 5/2: ``variance (1 + sqrt5 u + 5u^2/3) exp(-sqrt5 u)``."""
 
-    family: ClassVar[int] = 2
+    polynomial, scale, degrees_of_freedom = (1.0, 1.0, 1.0 / 3.0), math.sqrt(5.0), 5.0
+
+
+class SquaredExponential(ClosedForm):
+    """Squared exponential (Gaussian) kernel: ``variance exp(-u^2 / 2)``, infinitely smooth."""
+
+    polynomial, scale, degrees_of_freedom = (1.0,), None, math.inf
+
+
+ROUGHEST, SMOOTHEST = 0.1, 10.0
+"""Smoothness of a `Matern` kernel: the least, and the most, which few data tell from a Gaussian one."""
+
+HALVES: dict[float, type[ClosedForm]] = {0.5: Matern12, 1.5: Matern32, 2.5: Matern52}
+"""Matern kernels in closed form by their smoothness."""
+
+
+def check_smoothness(smoothness: float) -> None:
+    """Raise `ArgumentError` unless it is a number that a `Matern` kernel may have."""
+    check_positive("smoothness", smoothness)
+    if not ROUGHEST <= smoothness <= SMOOTHEST:
+        raise ArgumentError(
+            f"smoothness is {smoothness:g}; expected {ROUGHEST:g} to {SMOOTHEST:g}. Fields that are still "
+            "smoother have the kernel SquaredExponential."
+        )
 
 
 @dataclass(frozen=True)
-class SquaredExponential(Elementary):
-    """Squared exponential (Gaussian) kernel: ``variance exp(-u^2 / 2)``, infinitely smooth."""
+class MaternOf:
+    """Matern kernels of one smoothness: a family, which makes a kernel from a lengthscale and a variance.
 
-    family: ClassVar[int] = 3
+    Parameters
+    ----------
+    smoothness : float
+        From 0.1 to 10.
+
+    Examples
+    --------
+    >>> MaternOf(0.8)(0.5, variance=2.0)
+    Matern(smoothness=0.8, lengthscale=0.5, variance=2.0)
+    """
+
+    smoothness: float
+
+    def __post_init__(self) -> None:
+        check_smoothness(self.smoothness)
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> "Matern":
+        """Make the kernel."""
+        return Matern(self.smoothness, lengthscale, variance)
+
+    @property
+    def __name__(self) -> str:
+        """As it is written in job files, with a capital."""
+        return f"Matern({self.smoothness:g})"
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Of the t distribution that is its spectral density."""
+        return 2.0 * self.smoothness
 
 
-KERNELS: dict[str, type[Elementary]] = {
+Family = type[ClosedForm] | MaternOf
+"""What makes a kernel from its lengthscale and variance, and from nothing else."""
+
+
+@dataclass(frozen=True)
+class Matern(Elementary):
+    """Matern kernel of any smoothness: fields with as many derivatives as integers are below the smoothness.
+
+    Other than at smoothness 1/2, 3/2 and 5/2, which are `Matern12`, `Matern32` and `Matern52`, a value comes
+    from a table of the modified Bessel function, to 1e-12 of the variance, at less than twice the cost. The
+    table takes 20 ms to make, once for each smoothness in a process.
+
+    Parameters
+    ----------
+    smoothness : float
+        From 0.1 to 10: at 0.5 the field is as rough as a random walk, at 10 hardly to be told from one with
+        all derivatives.
+    lengthscale : float, or tuple of p floats
+        As of the other kernels.
+    variance : float
+        Prior variance of the field, squared unit of y, above zero.
+
+    Raises
+    ------
+    ArgumentError
+        If the smoothness is not a number from 0.1 to 10, or another parameter not a number above zero.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.Matern(smoothness=0.8, lengthscale=0.5, variance=2.0)
+    >>> kernel([[0.0], [0.5]], [[0.0]]).round(4)
+    array([[2.    ],
+           [0.8298]])
+    >>> cagp.Matern(1.5, 0.5)([[0.0]], [[0.3]]) == cagp.Matern32(0.5)([[0.0]], [[0.3]])
+    array([[ True]])
+    """
+
+    smoothness: float
+    lengthscale: Lengthscales
+    variance: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_smoothness(self.smoothness)
+        super().__post_init__()
+
+    @property
+    def family(self) -> Family:
+        """Matern kernels of this smoothness."""
+        return MaternOf(self.smoothness)
+
+    def profile(self, part: "Part", coordinate: int | None = None) -> "Profile":
+        """Table of its values; that of a closed form where there is one."""
+        from cagp_dist.profiles import closed_form, matern
+
+        half = HALVES.get(self.smoothness)
+        if half is not None:
+            return closed_form(half.polynomial, half.scale, part, coordinate)
+        return matern(float(self.smoothness), part, coordinate)
+
+    def _scaled(self, factor: float) -> Self:
+        return replace(self, variance=factor * self.variance)
+
+
+KERNELS: dict[str, type[ClosedForm]] = {
     "matern12": Matern12,
     "matern32": Matern32,
     "matern52": Matern52,
@@ -380,19 +552,43 @@ KERNELS: dict[str, type[Elementary]] = {
 }
 """The kernels by the names that job files give them."""
 
+CLASSES = f"{', '.join(kernel.__name__ for kernel in KERNELS.values())} or Matern"
+"""Kernels as users write them in Python."""
 
-def families_of(name: str) -> tuple[type[Elementary], ...]:
-    """Classes of the parts of a kernel that is written as in job files, such as "matern32 + matern52".
+OF_SMOOTHNESS = re.compile(r"matern\((\d*\.?\d+)\)")
+"""A Matern kernel of any smoothness as job files write it."""
+
+KERNEL_FORMS = (*KERNELS, "matern(0.8)")
+"""Kernels as job files write them, with an example of those that hold a number."""
+
+
+def family_of(name: str) -> Family | None:
+    """Give the family that a name of job files stands for, None if it is no such name.
 
     Raises
     ------
     ArgumentError
-        If a part is no key of `KERNELS`.
+        If it holds a smoothness below 0.1 or above 10.
     """
-    parts = [part.strip() for part in name.split("+")]
-    unknown = [part for part in parts if part not in KERNELS]
-    if unknown:
-        raise ArgumentError(
-            f"kernel is {name!r}; {unknown[0]!r} is no kernel; expected {', '.join(KERNELS)}."
-        )
-    return tuple(KERNELS[part] for part in parts)
+    if found := OF_SMOOTHNESS.fullmatch(name):
+        return MaternOf(float(found[1]))
+    return KERNELS.get(name)
+
+
+def families_of(name: str) -> tuple[Family, ...]:
+    """Families of the parts of a kernel that is written as in job files, such as "matern32 + matern(0.8)".
+
+    Raises
+    ------
+    ArgumentError
+        If a part is none of `KERNEL_FORMS`.
+    """
+    families = []
+    for part in name.split("+"):
+        family = family_of(part.strip())
+        if family is None:
+            raise ArgumentError(
+                f"kernel is {name!r}; {part.strip()!r} is no kernel; expected {', '.join(KERNEL_FORMS)}."
+            )
+        families.append(family)
+    return tuple(families)

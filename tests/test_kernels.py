@@ -15,6 +15,7 @@ import cagp_dist as cagp
 from cagp_dist import compiled
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Elementary, Kernel, as_points
+from cagp_dist.profiles import Part
 
 from .oracle import KERNELS, PROFILES, kernel_matrix, ring_points, short_and_long
 from .pairwise import by_turns
@@ -153,8 +154,8 @@ def test_slope_parameters_stand_for_the_derivative_by_the_logarithm_of_the_lengt
 
 def test_slope_parameters_keep_lengthscale_and_variance():
     kernel = cagp.Matern52(lengthscale=0.25, variance=7.0)
-    assert kernel.parameters == (2, 4.0, 7.0)
-    assert kernel.slope_parameters == (2 + compiled.SLOPE, 4.0, 7.0)
+    assert kernel.parameters == (kernel.profile(Part.VALUE), 4.0, 7.0)
+    assert kernel.slope_parameters == (kernel.profile(Part.SLOPE), 4.0, 7.0)
 
 
 def test_scaling_points_and_lengthscale_together_changes_nothing():

@@ -59,9 +59,9 @@ class Stretch:
 
     def _part(self, part: Elementary, x: Array) -> Elementary:
         if self.by_coordinate is None and not isinstance(part.lengthscale, tuple):
-            return replace(part, lengthscale=float(part.lengthscale * np.exp(-x[0])))
+            return part.family(float(part.lengthscale * np.exp(-x[0])), part.variance)
         inverse = part.inverse_lengthscales(self.by_coordinate or len(_own(part)))
-        return replace(part, lengthscale=tuple(np.exp(-x[: self.lengths]) / np.array(inverse)))
+        return part.family(tuple(np.exp(-x[: self.lengths]) / np.array(inverse)), part.variance)
 
 
 def _own(part: Elementary) -> tuple[float, ...]:
@@ -223,7 +223,7 @@ class DenseVariances(Variances):
         from cagp_dist.compiled import evaluate
 
         observed, targets = self._scaled
-        slope = replace(self.kernel, lengthscale=1.0).slope_parameters
+        slope = self.kernel.family(1.0, self.kernel.variance).slope_parameters
         made = []
         for points in (observed, targets):
             values = np.empty((len(points), len(observed)))

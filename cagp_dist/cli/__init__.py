@@ -59,11 +59,11 @@ class _JobCommand(TyperCommand):
     def epilog(self) -> str:
         """Examples, and the names of the registries."""
         from cagp_dist.era5.sources import SOURCE_FORMS
-        from cagp_dist.kernels import KERNELS
+        from cagp_dist.kernels import KERNEL_FORMS
         from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
         from cagp_dist.solvers.registry import SOLVERS
 
-        families = {"Sources": SOURCE_FORMS, "Kernels": KERNELS, "Solvers": SOLVERS}
+        families = {"Sources": SOURCE_FORMS, "Kernels": KERNEL_FORMS, "Solvers": SOLVERS}
         names = [f"  {family}: {', '.join(families[family])}" for family in families]
         return "\n\n".join([self._examples, "In a job file:", *names, f"  Schedulers: {EXPECTED_SCHEDULER}"])
 

@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kernels import Elementary, Kernel, families_of
+from cagp_dist.kernels import Family, Kernel, families_of
 from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.likelihood.model import is_family
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import EstimatedMean, Mean, Prior
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitResult
     from cagp_dist.runtime import Executor
 
-KernelLike: TypeAlias = str | type[Elementary] | Sequence[type[Elementary]] | Kernel
+KernelLike: TypeAlias = str | Family | Sequence[Family] | Kernel
 MeanLike: TypeAlias = "str | Mean"
 
 MOST_DENSE = 2_000
@@ -162,19 +163,19 @@ def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, f
     return (1.0, 0.0) if found[0] == 1.0 else found  # a shift, such as that of Celsius, is fitted anyway
 
 
-def families(kernel: KernelLike) -> tuple[type[Elementary], ...]:
+def families(kernel: KernelLike) -> tuple[Family, ...]:
     """Classes of the parts of a kernel that is given by its name, by classes, or with its numbers."""
     if isinstance(kernel, str):
         return families_of(kernel)
     if isinstance(kernel, Kernel):
-        return tuple(type(part) for part in kernel.parts)
+        return tuple(part.family for part in kernel.parts)
     parts = tuple(kernel) if isinstance(kernel, Sequence) else (kernel,)
-    if not parts or not all(isinstance(part, type) and issubclass(part, Elementary) for part in parts):
+    if not parts or not all(is_family(part) for part in parts):
         raise ArgumentError(
             f'kernel is {kernel!r}; expected a name, such as "matern32" or "matern32 + matern32", a '
             "kernel, or its class."
         )
-    return cast("tuple[type[Elementary], ...]", parts)
+    return cast("tuple[Family, ...]", parts)
 
 
 def with_noise_of_prior(observed: Observations, prior: Prior | None) -> Observations:
@@ -343,7 +344,7 @@ def fit_advice(result: "FitResult") -> str:
     )
 
 
-def _held(name: str, held: Sequence[float], parts: Sequence[type[Elementary]]) -> Sequence[object]:
+def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence[object]:
     """Bounds that hold the number of each part of a kernel."""
     if len(held) != len(parts):
         raise ArgumentError(
@@ -354,9 +355,7 @@ def _held(name: str, held: Sequence[float], parts: Sequence[type[Elementary]]) -
     return pairs[0] if len(pairs) == 1 else pairs
 
 
-def _kernel_of(
-    kernel: KernelLike, parts: Sequence[type[Elementary]], fixed: Mapping[str, Sequence[float]]
-) -> Kernel:
+def _kernel_of(kernel: KernelLike, parts: Sequence[Family], fixed: Mapping[str, Sequence[float]]) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     kernels: list[Kernel] = [

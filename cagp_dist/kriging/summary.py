@@ -26,7 +26,7 @@ def summary(observed: Observations, learned: Learned) -> str:
         f"Kriging of {observed.name}: {counted(observed.count, 'observation')} at "
         f"{counted(int(seen.sum()), 'place')}, {counted(len(observed.values), 'field')}, "
         f"{observed.dropped_missing:,} missing",
-        f"kernel       {' + '.join(type(part).__name__ for part in kernel.parts)}",
+        f"kernel       {' + '.join(part.family.__name__ for part in kernel.parts)}",
         *(
             f"lengthscale  {kilometres_of_chord(chord):.4g} km (chord {chord:.4g}, Earth of "
             f"{EARTH_RADIUS_KILOMETRES} km)"

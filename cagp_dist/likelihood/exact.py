@@ -268,19 +268,10 @@ def _derivative_sums(
         trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
         part = inner(weights[start:stop], strip @ weights[:stop], coefficients)
         form = form + (2.0 * part if isinstance(part, float) else part + part.T)
-    if (diagonal := diagonal_of(derivative)) > 0.0:  # it was counted twice; that of slopes is zero
+    if (diagonal := total_variance(derivative)) > 0.0:  # it was counted twice; that of slopes is zero
         trace -= diagonal * float(inverse.diagonal().sum())
         form = form - diagonal * inner(weights, weights, coefficients)
     return trace, form
-
-
-def diagonal_of(derivative: Parameters) -> float:
-    """Value at distance zero: that of a kernel is its variance, that of a slope zero."""
-    from cagp_dist.compiled import SLOPE
-
-    families = derivative[0]
-    first = families[0] if isinstance(families, tuple) else families
-    return 0.0 if first >= SLOPE else total_variance(derivative)
 
 
 def dense_bytes(n: int, fields: int) -> int:

@@ -16,10 +16,21 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import MOST_PARTS, Elementary, Kernel, Lengthscales, Parameters, Sum
+from cagp_dist.kernels import (
+    KERNEL_FORMS,
+    MOST_PARTS,
+    ClosedForm,
+    Family,
+    Kernel,
+    Lengthscales,
+    MaternOf,
+    Parameters,
+    Sum,
+    families_of,
+)
 
-Families = type[Elementary] | Sequence[type[Elementary]]
-"""One class of kernels, or one for each part of a sum."""
+Families = Family | Sequence[Family] | str
+"""One class of kernels, or one for each part of a sum; or their names, as in job files."""
 
 NAMES = ("lengthscale", "variance", "noise_variance")
 
@@ -99,13 +110,13 @@ class Model:
 
     Attributes
     ----------
-    families : tuple of types of Kernel
+    families : tuple of families of kernels
         One for each part.
     coordinates : int or None
         As in `Numbering`.
     """
 
-    families: tuple[type[Elementary], ...]
+    families: tuple[Family, ...]
     coordinates: int | None = None
 
     @classmethod
@@ -121,12 +132,14 @@ class Model:
             return kernel
         if isinstance(kernel, Kernel):
             raise ArgumentError(_with_its_numbers(kernel))
-        families = tuple(kernel) if isinstance(kernel, list | tuple) else (kernel,)
+        named = families_of(kernel) if isinstance(kernel, str) else kernel
+        families = tuple(named) if isinstance(named, list | tuple) else (named,)
         for family in families or (kernel,):
-            if not (isinstance(family, type) and issubclass(family, Elementary)) or family is Elementary:
+            if not is_family(family):
                 raise ArgumentError(
                     f"kernel is {kernel!r}; expected one of the classes Matern12, Matern32, Matern52 and "
-                    "SquaredExponential, or several of them as a tuple, for their sum."
+                    "SquaredExponential, or several of them as a tuple, for their sum, or names such as "
+                    f'"{KERNEL_FORMS[-1]}".'
                 )
         if len(families) > MOST_PARTS:
             raise ArgumentError(f"kernel has {len(families)} parts; expected at most {MOST_PARTS}.")
@@ -183,7 +196,7 @@ class Model:
         lengthscales = x[:first].reshape(self.parts, -1)
         order = list(range(self.parts))
         for family in set(families):
-            places = [index for index in range(self.parts) if families[index] is family]
+            places = [index for index in range(self.parts) if families[index] == family]
             by_length = sorted(places, key=lambda index: float(lengthscales[index].sum()))
             for place, index in zip(places, by_length, strict=True):
                 order[place] = index
@@ -191,6 +204,13 @@ class Model:
         return np.concatenate(
             [lengthscales[order].ravel(), variances[1:] - variances[0], [x[-1] - variances[0]]]
         )
+
+
+def is_family(family: object) -> bool:
+    """Whether it makes a kernel from a lengthscale and a variance."""
+    if isinstance(family, MaternOf):
+        return True
+    return isinstance(family, type) and issubclass(family, ClosedForm) and family is not ClosedForm
 
 
 def in_extents(X: Array) -> Array:
@@ -201,7 +221,7 @@ def in_extents(X: Array) -> Array:
 
 def _with_its_numbers(kernel: Kernel) -> str:
     """Say what to give in place of a kernel that has its numbers."""
-    families = [type(part).__name__ for part in kernel.parts]
+    families = [part.family.__name__ for part in kernel.parts]
     expected = f"the family {families[0]}" if len(families) == 1 else f"({', '.join(families)})"
     lengthscales = [part.lengthscale for part in kernel.parts]
     start = lengthscales[0] if len(lengthscales) == 1 else tuple(lengthscales)

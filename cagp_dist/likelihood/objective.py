@@ -6,15 +6,17 @@ is learnt follows, such as the entries of an action matrix.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.model import Families, Model
+
+if TYPE_CHECKING:
+    from cagp_dist.profiles import Profile
 
 
 class Objective(Protocol):
@@ -44,12 +46,13 @@ class KernelArrays(NamedTuple):
 
     Attributes
     ----------
-    families : array of int, shape (m,)
+    families, shares : tuple of Profile, length m
     inverse_lengthscales : array of float64, shape (m, p)
     variances : array of float64, shape (m,)
     """
 
-    families: NDArray[np.int64]
+    families: "tuple[Profile, ...]"
+    shares: "tuple[Profile, ...]"
     inverse_lengthscales: Array
     variances: Array
 
@@ -117,8 +120,11 @@ class Hyperparameters:
 
     def arrays(self, kernel: Kernel) -> KernelArrays:
         """Give the parts of a kernel as arrays, every coordinate with its lengthscale."""
+        from cagp_dist.profiles import Part
+
         return KernelArrays(
-            np.array([part.family for part in kernel.parts], dtype=np.int64),
+            tuple(part.profile(Part.VALUE) for part in kernel.parts),
+            tuple(part.profile(Part.SHARE) for part in kernel.parts),
             np.array([part.inverse_lengthscales(self.coordinates) for part in kernel.parts]),
             np.array([float(part.variance) for part in kernel.parts]),
         )

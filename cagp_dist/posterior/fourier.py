@@ -17,6 +17,7 @@ lies beyond them, and count for as much less (importance sampling; the covarianc
 number of draws share the frequencies, with amplitudes of their own.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,10 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.kernels import Elementary, Kernel, Lengthscales, Matern12, Matern32, Matern52
-
-_DEGREES: dict[type[Elementary], int] = {Matern12: 1, Matern32: 3, Matern52: 5}
-"""Twice the smoothness."""
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import Elementary, Family, Kernel, Lengthscales
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +46,24 @@ class Waves:
     amplitudes: Array
 
 
-def draw_waves(kernel: type[Elementary], p: int, waves: int, generator: np.random.Generator) -> Waves:
+def degrees_of_freedom(kernel: Family) -> float:
+    """Degrees of freedom of the t distribution that is the spectral density, infinite for a normal.
+
+    Raises
+    ------
+    ArgumentError
+        If the kernel does not say.
+    """
+    degrees = kernel.degrees_of_freedom
+    if degrees is None:
+        raise ArgumentError(
+            f"{kernel.__name__} does not say its spectral density, which waves are drawn from; expected a "
+            "kernel with degrees_of_freedom. Take another kernel, or a method that draws no waves."
+        )
+    return degrees
+
+
+def draw_waves(kernel: Family, p: int, waves: int, generator: np.random.Generator) -> Waves:
     """Draw m waves in p dimensions.
 
     Parameters
@@ -62,10 +78,11 @@ def draw_waves(kernel: type[Elementary], p: int, waves: int, generator: np.rando
     from scipy.special import fdtri, gammaincinv
 
     level = (np.arange(waves) + generator.random(waves)) / waves
-    if kernel in _DEGREES:
-        square = np.asarray(p * fdtri(p, _DEGREES[kernel], level), dtype=np.float64)
-    else:
+    degrees = degrees_of_freedom(kernel)
+    if math.isinf(degrees):
         square = np.asarray(2.0 * gammaincinv(0.5 * p, level), dtype=np.float64)
+    else:
+        square = np.asarray(p * fdtri(p, degrees, level), dtype=np.float64)
     directions = generator.standard_normal((waves, p))
     frequencies = directions * (np.sqrt(square) / np.linalg.norm(directions, axis=1))[:, None]
     phases = generator.uniform(0.0, 2.0 * np.pi, waves)
@@ -153,8 +170,8 @@ def draw_spectrum(
         ]
     )
     density = plain / waves + np.where(beyond >= LEAST_BEYOND, far / (waves * decay * beyond), 0.0)
-    degrees = _DEGREES.get(type(kernel))
-    if degrees is None:
+    degrees = degrees_of_freedom(kernel.family)
+    if math.isinf(degrees):
         square = 2.0 * gammainccinv(0.5 * p, beyond)
     else:
         share = betaincinv(0.5 * degrees, 0.5 * p, beyond)

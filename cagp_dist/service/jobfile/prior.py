@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
-from cagp_dist.kernels import KERNELS, families_of
+from cagp_dist.kernels import KERNEL_FORMS, KERNELS, families_of
 from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
@@ -43,7 +43,7 @@ class PriorTable(Table):
     kernel: Annotated[
         KernelSum,
         Field(
-            description=f'{alternatives(KERNELS)}, or a sum of them, "matern32 + matern32"',
+            description=f'{alternatives(KERNEL_FORMS)}, or a sum of them, "matern32 + matern32"',
             examples=["matern32"],
         ),
     ] = "matern32"

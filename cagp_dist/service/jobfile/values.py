@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from math import pi, sin
 
 from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
-from cagp_dist.kernels import KERNELS, MOST_PARTS
+from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, family_of
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.store.addresses import in_object_store, parse_address
@@ -58,13 +58,17 @@ def instant_of(value: object, spoken: str | None = None) -> str:
 
 def kernel(value: object, handler: Callable[[object], str]) -> str:
     """Name of a kernel, or of a sum of kernels with one space on both sides of each plus."""
-    if not isinstance(value, str) or "+" not in value:
+    if not isinstance(value, str) or not ("+" in value or "(" in value):
         return handler(value)
     parts = [part.strip() for part in value.split("+")]
     for part in parts:
-        if part not in KERNELS:
-            close = resembling(part, list(KERNELS))
-            raise ValueError(f'"{part}" is no kernel{close}; expected a sum of {alternatives(KERNELS)}')
+        try:
+            family = family_of(part)
+        except ArgumentError as error:
+            raise ValueError(str(error)) from None
+        if family is None:
+            close = resembling(part, list(KERNEL_FORMS))
+            raise ValueError(f'"{part}" is no kernel{close}; expected a sum of {alternatives(KERNEL_FORMS)}')
     if len(parts) > MOST_PARTS:
         raise ValueError(f"a sum of {len(parts)} kernels; expected at most {MOST_PARTS}")
     return " + ".join(parts)
