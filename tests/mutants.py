@@ -57,8 +57,16 @@ TESTS = {
     "cagp_dist/service/grids.py": ("service/test_places.py",),
     "cagp_dist/service/previous.py": ("service/test_previous.py",),
     "cagp_dist/service/disk.py": ("service/test_disk.py",),
-    "cagp_dist/likelihood/rings.py": ("likelihood/test_rings.py", "likelihood/test_memory.py"),
-    "cagp_dist/likelihood/exact.py": ("likelihood/test_exact.py", "likelihood/test_anisotropic.py"),
+    "cagp_dist/likelihood/rings.py": (
+        "likelihood/test_rings.py",
+        "likelihood/test_memory.py",
+        "likelihood/test_scoring.py",
+    ),
+    "cagp_dist/likelihood/exact.py": (
+        "likelihood/test_exact.py",
+        "likelihood/test_anisotropic.py",
+        "likelihood/test_scoring.py",
+    ),
     "cagp_dist/likelihood/profile.py": (
         "likelihood/test_fit.py",
         "likelihood/test_sums.py",
@@ -90,7 +98,7 @@ TESTS = {
     "cagp_dist/gram/gaps.py": ("gram/test_gaps.py", "posterior/test_on_grids.py"),
     "cagp_dist/latlon/views.py": ("latlon/test_views.py", "gram/test_gaps.py"),
     "cagp_dist/posterior/left_out.py": ("posterior/test_left_out.py",),
-    "cagp_dist/posterior/sampling.py": ("posterior/test_sampling.py",),
+    "cagp_dist/posterior/sampling.py": ("posterior/test_sampling.py", "posterior/test_pathwise_samples.py"),
     "cagp_dist/gram/dense.py": (
         "gram/test_dense.py",
         "posterior/test_sampling.py",

@@ -14,10 +14,10 @@ from scipy.spatial.distance import cdist
 import cagp_dist as cagp
 from cagp_dist import compiled
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Elementary, Kernel, as_points
+from cagp_dist.kernels import Elementary, Kernel, as_points, total_variance
 from cagp_dist.profiles import Part
 
-from .oracle import KERNELS, PROFILES, kernel_matrix, ring_points, short_and_long
+from .oracle import KERNELS, KERNELS_AND_SUMS, PROFILES, kernel_matrix, ring_points, short_and_long
 from .pairwise import by_turns
 
 
@@ -85,6 +85,13 @@ def test_kernel_is_symmetric_to_the_last_bit_and_falls_with_distance(kernel_clas
     np.testing.assert_array_equal(kernel(X, Z), kernel(Z, X).T)
     line = kernel([[0.0]], np.linspace(0.0, 12.0, 4001).reshape(-1, 1))[0]
     assert (np.diff(line) <= 0.0).all()
+
+
+@pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
+def test_the_variance_of_its_parameters_is_the_kernel_at_distance_zero(kernel_class):
+    kernel = kernel_class(lengthscale=0.4, variance=1.3)
+    assert total_variance(kernel.parameters) == pytest.approx(1.3)
+    assert kernel([[0.5]], [[0.5]])[0, 0] == pytest.approx(1.3)
 
 
 @pytest.mark.parametrize("kernel_class", KERNELS)
