@@ -77,7 +77,7 @@ def condition(
         `GaussSeidel`, `BlockGaussSeidel`, `SOR`, `SSOR`, `Jacobi`, `BlockJacobi`, `Richardson`,
         `TwoLevelBlockGaussSeidel`, `TwoLevelBlockJacobi`, `Hybrid`, `ConjugateGradient`, `RandomActions`,
         `UnitVectors`, `SubsetOfData`, `PseudoInputs`, `SparseActions`, `Eigenvectors`, `KrylovActions`,
-        `MixedActions`, `Cholesky`, or on a grid `Rings`.
+        `MixedActions`, `Neighbours`, `Cholesky`, or on a grid `Rings`.
     covariance : {"diagonal", "full"}
         Variances only, or also the (q, q) covariance.
     executor : Executor, optional
@@ -161,7 +161,7 @@ def condition(
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers import Stats, Status
     from cagp_dist.solvers.affine import Affine
-    from cagp_dist.solvers.base import check_one_field, check_solver
+    from cagp_dist.solvers.base import check_one_field, check_solver, settled
     from cagp_dist.solvers.checkpoints import fingerprint
     from cagp_dist.solvers.kept_weights import kept_states
 
@@ -181,6 +181,7 @@ def condition(
         weights = None
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
+        solver = settled(solver, problems.of(parts[0]), executor=executor)
         demands, plans, plan = plan_together(
             solver,
             [
@@ -366,7 +367,7 @@ def posterior_mean(
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.affine import Affine
-    from cagp_dist.solvers.base import LinearMean, check_solver
+    from cagp_dist.solvers.base import LinearMean, check_solver, settled
 
     check_solver(solver)
     if iterations_by_target is not None and not isinstance(solver, Affine):
@@ -397,6 +398,7 @@ def posterior_mean(
         problems = Problems(
             prior, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
+        solver = settled(solver, problems.of(parts[0]), executor=executor)
         demands, means = [demand_of(problems.of(part), executor, limit) for part in parts], []
         kept = joint_bytes(demands, iterations=0)
         left = less_memory(demands, kept)

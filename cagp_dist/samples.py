@@ -290,6 +290,7 @@ class _Work:
         from cagp_dist.posterior.problem import Problems, demand_of
         from cagp_dist.posterior.sampling import Sampler
         from cagp_dist.runtime import given_or_threads
+        from cagp_dist.solvers.base import settled
 
         executor, limit = stack.enter_context(given_or_threads(executor, self._limit))
         problems = Problems(
@@ -298,6 +299,7 @@ class _Work:
         for number, part in enumerate(self._parts):
             self._number = number
             problem = problems.of(part)
+            self._solver = settled(self._solver, problem, executor=executor)
             demand = demand_of(problem, executor, limit)
             (plan,) = plans_of_weights(
                 self._solver, [demand], coefficients=len(self._prior.coefficient_names)

@@ -4,6 +4,8 @@
 order depends on its length alone.
 """
 
+import math
+
 import numpy as np
 
 from cagp_dist.compilation import CONTRACT, compiled
@@ -64,3 +66,98 @@ def _short_dot(left, right, size):
     for j in range(size):
         total += left[j] * right[j]
     return total
+
+
+@compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
+def complete_rows(table, first, members, rounding, inverses):
+    """Factor a covariance matrix row by row, and solve with the rows below it, in place.
+
+    The rows of ``table`` (rows, first + members) begin with ``first`` entries that are done; those of the
+    first ``members`` rows are followed by their part of a symmetric matrix A, of which the lower triangle is
+    read, and become the rows of its lower factor L; every row v after them becomes ``L^-1 v``. A point that
+    those before it determine, up to ``rounding`` of its variance, is left out: its column is zero. Writes one
+    over the diagonal of L to ``inverses`` (members,), zero where a point is left out; returns how many are.
+    """
+    left_out = 0
+    for i in range(table.shape[0]):
+        row = table[i]
+        for j in range(min(i, members)):
+            row[first + j] = (row[first + j] - _short_dot(row, table[j], first + j)) * inverses[j]
+        if i < members:
+            variance = row[first + i]
+            rest = variance - _short_dot(row, row, first + i)
+            if rest > rounding * variance:
+                row[first + i] = math.sqrt(rest)
+                inverses[i] = 1.0 / row[first + i]
+            else:
+                row[first + i] = inverses[i] = 0.0
+                left_out += 1
+    return left_out
+
+
+@compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
+def solve_rows_back(table, first, members, inverses, rows):
+    """``v <- L^-T v`` for rows v (r, first + members), L from `complete_rows`; all entries take part."""
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        for j in range(members - 1, -1, -1):
+            row[first + j] *= inverses[j]
+            weight, factor = row[first + j], table[j]
+            for i in range(first + j):
+                row[i] -= weight * factor[i]
+
+
+@compiled(nogil=True)
+def shared_neighbours(nearest, points, most, at_once):
+    """Group targets that follow each other, as many as can share their neighbours at no more cost than alone.
+
+    Groups are halves of halves of runs of ``most`` targets. One of g targets with m different neighbours
+    counts as ``m^3 / 3 + g m^2`` flops, more where rows are short, what kernel values take, and ``at_once``.
+
+    Parameters
+    ----------
+    nearest : array of int, shape (q, k)
+        Neighbours of each target, from 0 to ``points - 1``.
+    most : int
+        Targets of a group, at most.
+
+    Returns
+    -------
+    edges : array of int, shape (groups + 1,)
+        First target of each group, and q.
+    starts : array of int, shape (groups + 1,)
+        Where the neighbours of each begin.
+    members : array of int
+        Different neighbours of each group.
+    """
+    q, k = nearest.shape
+    alone = _group_flops(1, k) + at_once
+    edges, starts = np.zeros(q + 1, dtype=np.int64), np.zeros(q + 1, dtype=np.int64)
+    members, seen = np.empty(q * k, dtype=np.int64), np.full(points, -1)
+    mark, groups, start, size = 0, 0, 0, most
+    while start < q:
+        stop = min(start + size, q)
+        first = starts[groups]
+        count = first
+        for t in range(start, stop):
+            for j in range(k):
+                if seen[nearest[t, j]] != mark:
+                    seen[nearest[t, j]] = mark
+                    members[count] = nearest[t, j]
+                    count += 1
+        mark += 1
+        g = stop - start
+        if g > 1 and _group_flops(g, count - first) + at_once > g * alone:
+            size = max(1, g // 2)
+            continue
+        groups += 1
+        edges[groups], starts[groups] = stop, count
+        start, size = stop, most
+    return edges[: groups + 1], starts[: groups + 1], members[: starts[groups]]
+
+
+@compiled(nogil=True)
+def _group_flops(targets, members):
+    """Flops of a group at the speed of long rows; kernel values take as long as a dozen each."""
+    m = float(members)
+    return (m**2 / 3.0 + targets * m) * (m + 128.0) + 12.0 * (m**2 + targets * m)

@@ -26,15 +26,17 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.budget.plan import rough_seconds
+from cagp_dist.budget.plan import plan_without_tiles, rough_seconds
 from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.targets import averaged, target_points
+from cagp_dist.gram.tiled import cross_product
 from cagp_dist.posterior.patterns import in_order
 from cagp_dist.posterior.problem import Pattern, plan_of_mean
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.solvers.base import DirectSolver, Problem, Solver, State
+from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
+from cagp_dist.solvers.base import SOME_POINTS, DirectSolver, Local, Problem, Solver, State
 from cagp_dist.solvers.batch import ordered_factor
 from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel
 from cagp_dist.text import counted
@@ -236,6 +238,8 @@ def coefficients_of(
         weights, opened = solver.weights(replace(problem, residuals=basis), executor=executor)
         problem = replace(opened, residuals=problem.residuals)
         return Coefficients(basis, at_targets, triangle, weights, basis, True), problem
+    if isinstance(solver, Local):
+        return _of_some(problem, solver, basis, at_targets, triangle, executor), problem
     swept, residual = SWEEPS.forward(replace(problem, residuals=basis), executor=executor, plan=plan)
     complete = complete_grid(problem.gram)
     if _one_block(len(basis) if complete is None else complete[0].grid.size):
@@ -247,6 +251,27 @@ def coefficients_of(
         return Coefficients(
             basis, at_targets, triangle, known @ combination, images @ combination, False
         ), problem
+
+
+def _of_some(
+    problem: Problem, solver: Local, basis: Array, at_targets: Array, triangle: Array, executor: Executor
+) -> Coefficients:
+    """Generalised least squares from some of the points: what the others say of the mean is left out."""
+    from scipy.linalg import cho_solve
+
+    gram, targets = problem.gram, problem.targets
+    some, weights = solver.points_of_mean(gram), np.zeros_like(basis)
+    X, noise = gram.X[some], gram.noise_variance[some]
+    with blas_threads_for(len(some)):
+        weights[some] = cho_solve((cholesky_lower(gram.kernel(X, X) + np.diag(noise)), True), basis[some])
+    if len(some) == len(basis):
+        image = basis
+    else:
+        image = cross_product(gram.kernel, gram.X, X, weights[some], executor=executor)
+        image += gram.noise_variance[:, None] * weights
+    seen = cross_product(gram.kernel, target_points(targets), X, weights[some], executor=executor)
+    exact = len(some) == len(basis)
+    return Coefficients(basis, at_targets, triangle, weights, image, exact, averaged(targets, seen))
 
 
 def joined_coefficients(
@@ -278,6 +303,12 @@ def plan_of_weights(solver: Solver, demand: Demand, *, coefficients: int) -> Pla
     if k == 0 or isinstance(solver, DirectSolver):
         return None
     held = DOUBLE * 12 * demand.n * k
+    if isinstance(solver, Local):
+        some = min(demand.n, SOME_POINTS)
+        entries = some * (demand.n + demand.target_points)
+        return plan_without_tiles(
+            demand, "mean", None, held + 16 * some**2, entries, 2 * k * entries + some**3 // 3, 1
+        )
     columns = replace(
         demand,
         q=0,

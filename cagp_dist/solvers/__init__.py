@@ -13,6 +13,7 @@ from cagp_dist.solvers.hybrid import Hybrid
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.krylov_actions import KrylovActions
 from cagp_dist.solvers.mixed import MixedActions
+from cagp_dist.solvers.neighbours import Neighbours
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
@@ -35,6 +36,7 @@ __all__ = [
     "Jacobi",
     "KrylovActions",
     "MixedActions",
+    "Neighbours",
     "Problem",
     "PseudoInputs",
     "RandomActions",

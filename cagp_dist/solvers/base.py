@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast, runtime_checkable
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import ExactSolve, Gram
@@ -229,3 +229,30 @@ class DirectSolver(Protocol):
     def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
         """``G^-1 b`` (n, T) of the residuals, and the problem with the exact solve that was made for it."""
         ...
+
+
+SOME_POINTS = 2048
+"""Points from which local solvers estimate the coefficients of a mean, at most: 0.1 s for their factor."""
+
+
+@runtime_checkable
+class Local(Protocol):
+    """A solver that sees some of the points from each target, and takes a mean from some of all."""
+
+    def settled(self, problem: Problem, *, executor: Executor) -> Solver:
+        """Give the solver with settings that were left open chosen for a problem, without its values."""
+        ...
+
+    def points_of_mean(self, gram: Gram) -> Indices:
+        """Observed points (m,) that they are estimated from, by exact generalised least squares."""
+        ...
+
+
+AnySolver = TypeVar("AnySolver")
+
+
+def settled(solver: AnySolver, problem: Problem, *, executor: Executor) -> AnySolver:
+    """Give a solver whose settings are all known, chosen for a problem where they were left open."""
+    return (
+        cast("AnySolver", solver.settled(problem, executor=executor)) if isinstance(solver, Local) else solver
+    )

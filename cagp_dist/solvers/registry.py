@@ -10,6 +10,7 @@ from cagp_dist.solvers.hybrid import Hybrid
 from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
 from cagp_dist.solvers.krylov_actions import KrylovActions
 from cagp_dist.solvers.mixed import MixedActions
+from cagp_dist.solvers.neighbours import Neighbours
 from cagp_dist.solvers.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.relaxation import SOR, SSOR
 from cagp_dist.solvers.richardson import Richardson
@@ -40,4 +41,5 @@ SOLVERS: dict[str, type[Solver]] = {
     "hybrid": Hybrid,
     "cholesky": Cholesky,
     "rings": Rings,
+    "neighbours": Neighbours,
 }

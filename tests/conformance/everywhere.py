@@ -63,7 +63,7 @@ EXACT = {
 REGISTERED = {
     f"registered {name}": solver
     for name, solver in SOLVERS.items()
-    if solver.calibrated == "exact" and not solver.needs_grid
+    if solver.calibrated == "exact" and not solver.needs_grid and not isinstance(solver, cagp.Neighbours)
 }
 """The same in every order, with preconditioners, and with blocks of other sizes."""
 FEW = ("gauss-seidel", "block-gauss-seidel", "conjugate gradients", "random", "gradients, blocks", "rings")

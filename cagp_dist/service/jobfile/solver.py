@@ -103,8 +103,10 @@ def _plain(hint: Any) -> type | None:
 def _of_job(hint: Any) -> Any:
     """Leave out of the type of a setting what a job file cannot hold."""
     kind = _plain(hint)
-    odd = set(get_args(hint)) - {kind, type(None)}
-    return hint if get_origin(hint) is Literal or not odd else kind
+    odd = [option for option in get_args(hint) if option not in (kind, type(None))]
+    return (
+        hint if get_origin(hint) is Literal or all(get_origin(option) is Literal for option in odd) else kind
+    )
 
 
 def _words(hint: Any) -> str:
