@@ -216,6 +216,8 @@ def condition(
                 estimate=estimates[number],
                 executor=executor,
             )
+            if progress is not None:
+                problem = replace(problem, heard=partial(_heard, progress, plans, number, started))
             mean = remove_mean(
                 prior,
                 problem,
@@ -289,6 +291,16 @@ def condition(
         certificate=found.certificate,
         coefficients=joined_coefficients(prior.coefficient_names, fitted),
     )
+
+
+def _heard(
+    progress: Callable[[Progress], None], plans: "Sequence[Plan]", number: int, started: float, part: float
+) -> None:
+    """Say how far a direct solve is within its one iteration."""
+    from cagp_dist.posterior.patterns import joint_fraction
+
+    fraction, seconds = joint_fraction(plans, number, part), time.perf_counter() - started
+    progress(Progress(0, plans[number].iterations, fraction, seconds, None, number + 1, len(plans)))
 
 
 def _progress(

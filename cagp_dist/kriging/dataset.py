@@ -26,12 +26,10 @@ SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the obser
 def as_dataset(
     prediction: Prediction, observed: Observations, learned: Learned, targets: Targets, *, call: str
 ) -> xr.Dataset:
-    """Give mean, std and std_computational the coordinates of the targets, and say how they came about."""
-    variables = {
-        "mean": prediction.mean,
-        "std": prediction.std,
-        "std_computational": np.sqrt(prediction.computational_variance),
-    }
+    """Give mean, std and what is uncomputed the coordinates of the targets, and say how they came about."""
+    variables = {"mean": prediction.mean, "std": prediction.std}
+    if prediction.computational_variance is not None:
+        variables["std_computational"] = np.sqrt(prediction.computational_variance)
     texts = descriptions(observed)
     said = attributes(prediction, observed, learned, call=call)
     if targets.cells is not None:

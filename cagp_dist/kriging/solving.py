@@ -24,14 +24,19 @@ from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor, SerialExecutor
 from cagp_dist.samples import sample_posterior
-from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
+from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import check_solver
 from cagp_dist.text import alternatives
 
-MOST_DENSE = 20_000
-"""Observed points up to which a dense factor is the solver, if it fits into memory: 6.4 GB then. For a map,
-with many targets, it costs less than a few sweeps."""
+MOST_DENSE = 5_000
+"""Observed points up to which a dense factor is the solver: a second or two, 0.4 GB."""
+
+QUICK_SECONDS = 5.0
+"""An exact solve of a grid with gaps that takes no longer is preferred to neighbours."""
+
+MOST_CERTIFIED = 5e7
+"""Pairs of an observation and a target up to which the certificate of neighbours is worked out: seconds."""
 
 MOST_SWEEPS, BLOCK_SIZE, SHARE = 200, 1024, 0.05
 """Of block Gauss-Seidel, where nothing was said: it stops when the share of unfinished computation in every
@@ -55,12 +60,10 @@ TRIED_POINTS, TRIED_TARGETS = 1500, 16
 SOLVERS: dict[str, Solver] = {
     "cholesky": Cholesky(),
     "rings": Rings(),
+    "neighbours": Neighbours("auto"),
     "block-gauss-seidel": BlockGaussSeidel(MOST_SWEEPS, block_size=BLOCK_SIZE, computational_share=SHARE),
 }
 """Solvers by their names, beside "auto"; any other is given as an object."""
-
-EXACT_IS_WORTH = 0.1
-"""An exact solve may take ten times as long as sweeps that leave something to compute."""
 
 
 def nothing_reported(fraction: float) -> None:
@@ -84,8 +87,9 @@ class Prediction:
     mean : array, shape (T, q)
     variance : array, shape (T, q)
         Latent, without noise.
-    computational_variance : array, shape (T, q)
-        Part of the variance that more computation would take away, or an upper bound of it.
+    computational_variance : array, shape (T, q), or None
+        Part of the variance that more computation would take away, or an upper bound of it; None where
+        neighbours were used and there are many.
     computational_variance_known : bool
         Whether it is that part and no bound.
     covariance : array, shape (T, q, q), or None
@@ -104,7 +108,7 @@ class Prediction:
 
     mean: Array
     variance: Array
-    computational_variance: Array
+    computational_variance: Array | None
     computational_variance_known: bool
     covariance: Array | None
     status: Status
@@ -275,7 +279,8 @@ def predict(
     """
     T, q = len(observed.values), targets.latitude_degrees.size
     mean, variance = np.empty((T, q)), np.empty((T, q))
-    computational, known = np.empty((T, q)), True
+    computational: Array | None = np.empty((T, q))
+    known = True
     covariance = np.empty((T, q, q)) if full_covariance else None
     statuses, names, plans, where = [], [], [], ""
     drift: DriftCoefficients | None = None
@@ -308,8 +313,11 @@ def predict(
         variance[fields] = posterior.variance.reshape(q)
         if covariance is not None:
             covariance[fields] = posterior.covariance
-        computational[fields] = posterior.certificate.bounds(executor)[1]
-        known &= posterior.certificate.known
+        if isinstance(chosen, Neighbours) and solve.demand.n * q > MOST_CERTIFIED:
+            computational = None
+        if computational is not None:
+            computational[fields] = posterior.certificate.bounds(executor)[1]
+            known &= posterior.certificate.known
         if (found := posterior.coefficients) is not None:
             shape = len(found.names), T
             drift = drift or DriftCoefficients(found.names, np.empty(shape), np.empty(shape))
@@ -349,7 +357,8 @@ def choose_solver(
     """Choose the solver for fields that were observed at places (n,), and plan it.
 
     Exact solvers first: a dense factor for up to `MOST_DENSE` points, and on a grid its rings, whichever is
-    planned to be quicker; a complete grid always by its rings. Otherwise block Gauss-Seidel.
+    planned to be quicker; a complete grid always by its rings, one with gaps unless neighbours are quicker.
+    Otherwise neighbours.
     """
     window, n = observed.window, int(places.sum())
     demand = Demand(
@@ -399,15 +408,14 @@ def choose_solver(
         exact += fitting(Rings())
         if exact and on_grid.grid is not None and not on_grid.grid.missing:
             return exact[0]
-    if window is not None or n <= MOST_DENSE:
+    if n <= MOST_DENSE:
         exact += fitting(Cholesky())
     if not exact:
-        return planned(SOLVERS["block-gauss-seidel"])
+        return planned(SOLVERS["neighbours"])
     best = min(exact, key=lambda solve: solve.plan.seconds)
-    usual = fitting(BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)) if n > MOST_DENSE else []
-    if usual and usual[0].plan.seconds * EXACT_IS_WORTH < best.plan.seconds:
-        return planned(SOLVERS["block-gauss-seidel"])
-    return best
+    if n <= MOST_DENSE or best.plan.seconds <= QUICK_SECONDS:
+        return best
+    return min([best, *fitting(SOLVERS["neighbours"])], key=lambda solve: solve.plan.seconds)
 
 
 def _check_grid(solver: Solver, observed: Observations) -> None:

@@ -79,6 +79,10 @@ class State:
         return self.status in (Status.CONVERGED, Status.BREAKDOWN, Status.SHARE_REACHED)
 
 
+def nothing_heard(fraction: float) -> None:
+    """Take the part that is done, where nobody wants to hear of it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Solve ``G v = b`` as far as the targets need it (math 0).
@@ -104,6 +108,8 @@ class Problem:
     companions : int
         How many columns of ``residuals``, the last ones, are no fields: they have the same A applied to them,
         which no solver makes from them.
+    heard : callable
+        Called with the part that is done, 0 to 1, by direct solvers that take long.
     opened : (Gram, ExactSolve) or None
         The exact solve of an exact solver, where it was made before.
     checkpoint : Checkpoint, optional
@@ -119,6 +125,7 @@ class Problem:
     lanczos_steps: int = 0
     first: int = 0
     companions: int = 0
+    heard: Callable[[float], None] = nothing_heard
     opened: tuple[Gram, ExactSolve] | None = None
     checkpoint: "Checkpoint | None" = None
 

@@ -37,7 +37,15 @@ from cagp_dist.gram.neighbourhoods import (
 from cagp_dist.gram.targets import as_list, part
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
-from cagp_dist.solvers.base import SOME_POINTS, Calibrated, Problem, State, check_no_start, nothing_said
+from cagp_dist.solvers.base import (
+    SOME_POINTS,
+    Calibrated,
+    Problem,
+    State,
+    check_no_start,
+    nothing_heard,
+    nothing_said,
+)
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import block_ranges
 
@@ -198,7 +206,7 @@ class Neighbours:
         """Yield the one state, of all targets."""
         check_no_start(problem)
         solver = self.settled(problem, executor=executor)
-        work = _Work(solver, problem.gram, as_list(problem.targets), executor)
+        work = _Work(solver, problem.gram, as_list(problem.targets), executor, problem.heard)
         with single_threaded_blas():
             mean, downdate, left_out, exact = work.laws(problem.residuals)
             if problem.full_covariance:
@@ -268,8 +276,14 @@ class _Work:
     """Neighbourhoods of targets on an executor."""
 
     def __init__(
-        self, solver: Neighbours, gram: Gram, targets: Array | LinearFunctionals, executor: Executor
+        self,
+        solver: Neighbours,
+        gram: Gram,
+        targets: Array | LinearFunctionals,
+        executor: Executor,
+        heard: Callable[[float], None] = nothing_heard,
     ) -> None:
+        self._heard = heard
         self._gram, self._targets, self._executor = gram, targets, executor
         self._settings, self._kernel = solver._settings, gram.kernel
         self._scale = metric(gram.kernel, gram.X.shape[1])
@@ -388,13 +402,21 @@ class _Work:
         """Hand out cells, some at a time, and give what they found, in order."""
         where = targets.centres if isinstance(targets, LinearFunctionals) else targets
         waiting: list[tuple[Cell, Handle[T]]] = []
+        done = 0
+
+        def first() -> tuple[Cell, T]:
+            nonlocal done
+            cell, handle = waiting.pop(0)
+            found, done = handle.result(), done + len(cell.targets)
+            self._heard(done / len(where))
+            return cell, found
+
         for cell in cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.neighbours):
             waiting.append((cell, submit(cell)))
             if len(waiting) == AT_ONCE * self._executor.workers:
-                first, handle = waiting.pop(0)
-                yield first, handle.result()
-        for first, handle in waiting:
-            yield first, handle.result()
+                yield first()
+        while waiting:
+            yield first()
 
 
 def _itself(value: T) -> T:
