@@ -166,13 +166,11 @@ def test_sweeps_say_what_is_unfinished(stations, prior):
 
 
 @pytest.mark.parametrize(("sweeps", "status"), [(200, "share-reached"), (1, "share-not-reached")])
-def test_the_default_of_many_points_leaves_little_unfinished_or_says_so(
-    stations, prior, monkeypatch, sweeps, status
-):
-    monkeypatch.setattr("cagp_dist.kriging.solving.MOST_DENSE", 10)
+def test_sweeps_leave_little_unfinished_or_say_so(stations, prior, monkeypatch, sweeps, status):
     small = cagp.BlockGaussSeidel(sweeps, block_size=8, computational_share=0.05)
     monkeypatch.setitem(SOLVERS, "block-gauss-seidel", small)
-    result = cagp.krige(stations, to={"lat": [0.0, 50.0], "lon": [0.0, 120.0]}, prior=prior)
+    to = {"lat": [0.0, 50.0], "lon": [0.0, 120.0]}
+    result = cagp.krige(stations, to=to, prior=prior, solver="block-gauss-seidel")
     assert result.attrs["solver"] == repr(small)
     assert result.attrs["status"] == status
     unfinished = (result["std_computational"] / result["std"]) ** 2
