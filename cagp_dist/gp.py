@@ -90,9 +90,9 @@ def condition(
     lanczos_steps : int
         Steps of Lanczos quadrature that tighten `Posterior.computational_variance_bounds`, of affine solvers.
         They are spent at targets where the bounds from neighbours differ by more than a hundredth of the
-        variance; at all of them one step costs as much as one to two sweeps. Where the noise of the points
-        differs by decades, few steps change nothing: the spectrum in units of the noise is then too wide.
-        0: none.
+        variance; at all of them one step costs as much as one to two sweeps. The smaller the least noise is
+        beside the variance of the field, the more it takes until they say more than neighbours do; fewer
+        change no digit. 0: none.
     checkpoints : Checkpoints, optional
         Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
         from there after a loss, with the same bits.
