@@ -300,7 +300,7 @@ def _heard(
     from cagp_dist.posterior.patterns import joint_fraction
 
     fraction, seconds = joint_fraction(plans, number, part), time.perf_counter() - started
-    progress(Progress(0, plans[number].iterations, fraction, seconds, None, number + 1, len(plans)))
+    progress(Progress(1, plans[number].iterations, fraction, seconds, None, number + 1, len(plans)))
 
 
 def _progress(

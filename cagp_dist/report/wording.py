@@ -203,6 +203,8 @@ def computed(status: str, iterations: int) -> str:
             f"here the residual reached rounding level after {steps}, so that the mean is solved. The "
             "variance counts the directions that were searched, and may exceed that of an exact solve."
         )
+    if status == Status.NEIGHBOURS.value:
+        return "here each point was predicted from the observations near it; what the others tell is counted."
     if status == Status.ILL_CONDITIONED.value:
         return f"here the solver did {steps}, but rounding may have spoilt mean and error bars."
     if status == Status.BREAKDOWN.value:

@@ -13,7 +13,7 @@ variable = "t2m"        # a name in the source; published names and units follow
 times = ["2017-04-27T12:00"]
 
 [design]
-train = {{ kind = "random", count = 7000, seed = 0 }}
+train = {{ kind = "random", count = 10000, seed = 0 }}
 test  = {{ kind = "random", count = 2000, seed = 1 }}
 map   = {{ kind = "grid", resolution_degrees = 5.0 }}
 
@@ -25,9 +25,8 @@ variance = 22.0         # K^2
 noise_variance = 0.5    # K^2; without these three lines they are fitted first, see `cagp fit`
 
 [solver]
-name = "block-gauss-seidel"
-iterations = 2
-block_size = 1024
+name = "neighbours"
+neighbours = 64         # nearest observations of each point
 
 [output]
 root = {root}
@@ -40,5 +39,5 @@ def demo_job_text(root: Path | str) -> str:
 
 
 def demo_job(root: Path | str) -> Job:
-    """Build the job of the demonstration: the built-in field, 7,000 points observed, 2,000 held out."""
+    """Build the job of the demonstration: the built-in field, 10,000 points observed, 2,000 held out."""
     return parse_job(demo_job_text(root), name="the demonstration")

@@ -218,7 +218,7 @@ class Neighbours:
             slice(0, problem.q),
             mean,
             downdate,
-            Status.EXACT if exact else Status.COMPLETED,
+            Status.EXACT if exact else Status.NEIGHBOURS,
             downdate_psd=False,
             dropped=left_out,
         )

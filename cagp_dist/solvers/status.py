@@ -17,6 +17,7 @@ class Status(Enum):
 
     EXACT = "exact"
     COMPLETED = "completed"
+    NEIGHBOURS = "neighbours"
     CONVERGED = "converged"
     SOLVED = "solved"
     SHARE_REACHED = "share-reached"
@@ -57,6 +58,7 @@ WORST_FIRST = (
     Status.ILL_CONDITIONED,
     Status.SHARE_NOT_REACHED,
     Status.COMPLETED,
+    Status.NEIGHBOURS,
     Status.SHARE_REACHED,
     Status.CONVERGED,
     Status.SOLVED,
@@ -69,6 +71,10 @@ _ADVICE = {
     Status.COMPLETED: (
         "All iterations asked for were done; the variance includes the uncertainty of stopping there. "
         "More iterations give smaller error bars."
+    ),
+    Status.NEIGHBOURS: (
+        "Each target was predicted from the observations near it; the variance counts what the others would "
+        "have told. More neighbours give smaller error bars."
     ),
     Status.CONVERGED: (
         "The residual reached rounding level before all iterations were used: the mean is that of the exact "

@@ -138,6 +138,7 @@ def test_every_status_says_what_it_means_and_what_to_do():
     assert {status.value for status in cagp.Status} == {
         "exact",
         "completed",
+        "neighbours",
         "converged",
         "solved",
         "share-reached",
