@@ -1,6 +1,6 @@
 """Kriging from the observations near each target: exact error laws at a cost linear in points and targets.
 
-Weights W that do not depend on the data carry their own law (math 20.1): errors of ``W b`` are normal with
+Weights W that do not depend on the data carry their own law (math 20): errors of ``W b`` are normal with
 covariance ``K'' - V W' - W V' + W G W'``, whatever W is. Here the row of a target is that of the exact
 posterior given the observations near it.
 """
@@ -82,7 +82,7 @@ class Neighbours:
 
     Each target has the exact posterior given its ``neighbours`` nearest observations, and those of the
     targets that it shares a group with. Calibrated exactly, at every target and jointly, because the weights
-    do not look at the data (math 20.1, T37): what the other observations would have added is counted as
+    do not look at the data (math 20, T37): what the other observations would have added is counted as
     uncertainty, not left out. Cost and memory are linear in observations and targets.
 
     Parameters
