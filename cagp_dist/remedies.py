@@ -29,6 +29,7 @@ class Remedy(Enum):
     COARSER_GRID = ("use a coarser grid", "raise [observations] grid_degrees")
     FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")
     FEWER_FIELDS = ("fit on fewer fields", "list fewer [observations] times")
+    VECCHIA = ('use method="vecchia"', None)
     PATHWISE = ('use method="pathwise"', None)
     FEWER_ACTIONS = ("give fewer actions", "lower [solver] actions")
     MORE_ACTIONS = ("give more actions", "raise [solver] actions")

@@ -161,3 +161,42 @@ def _group_flops(targets, members):
     """Flops of a group at the speed of long rows; kernel values take as long as a dozen each."""
     m = float(members)
     return (m**2 / 3.0 + targets * m) * (m + 128.0) + 12.0 * (m**2 + targets * m)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def whiten(neighbours, weights, deviations, columns, out):
+    """``out[i] = (columns[i] - sum_j weights[i, j] columns[neighbours[i, j]]) / deviations[i]``.
+
+    Shapes: neighbours and weights (n, k), where -1 is no neighbour, deviations (n,), columns and out (n, r).
+    """
+    for i in range(neighbours.shape[0]):
+        for c in range(columns.shape[1]):
+            total = columns[i, c]
+            for j in range(neighbours.shape[1]):
+                if neighbours[i, j] >= 0:
+                    total -= weights[i, j] * columns[neighbours[i, j], c]
+            out[i, c] = total / deviations[i]
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def unwhiten(neighbours, weights, deviations, white, out):
+    """Solve `whiten` for its columns: each row by way of those before it."""
+    for i in range(neighbours.shape[0]):
+        for c in range(white.shape[1]):
+            total = white[i, c] * deviations[i]
+            for j in range(neighbours.shape[1]):
+                if neighbours[i, j] >= 0:
+                    total += weights[i, j] * out[neighbours[i, j], c]
+            out[i, c] = total
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def scatter(neighbours, weights, deviations, white, out):
+    """Add the transpose of `whiten` times ``white`` (n, r) to ``out`` (n, r)."""
+    for i in range(neighbours.shape[0]):
+        for c in range(white.shape[1]):
+            value = white[i, c] / deviations[i]
+            out[i, c] += value
+            for j in range(neighbours.shape[1]):
+                if neighbours[i, j] >= 0:
+                    out[neighbours[i, j], c] -= weights[i, j] * value

@@ -36,11 +36,10 @@ KernelLike: TypeAlias = str | Family | Sequence[Family] | Kernel
 MeanLike: TypeAlias = "str | Mean"
 
 MOST_DENSE = 2_000
-"""Points anywhere up to which the likelihood is exact; beyond, blocks of 1,000 neighbours are independent."""
+"""Points anywhere up to which the likelihood is exact; beyond, it is Vecchia's."""
 
-MOST_POINTS = 100_000
 MOST_FIELDS = 30
-"""Points and times that a fit uses, evenly spread."""
+"""Times that a fit uses, evenly spread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +279,7 @@ def learn(
         if estimated is None:
             y = y - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
         grid = observed.grid if known.ndim == 0 and by_rings(observed, places) else None
-        method: Method = "rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "blocks"
+        method: Method = "rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "vecchia"
         size = FitSize(
             method,
             len(X),
@@ -414,16 +413,9 @@ def _on_grid(y: Array, places: Mask, grid: LatLonGrid) -> Array:
 
 def _decisive(observed: Observations) -> tuple[Mask, Indices, str]:
     """Choose the places and fields that a fit uses: fields share their places."""
-    from cagp_dist.likelihood.observed import spread_cells
-
     seen = ~np.isnan(observed.values)
     shared, fields = shared_places(seen)
     if fields.size > MOST_FIELDS:
         fields = fields[np.linspace(0, fields.size - 1, MOST_FIELDS).round().astype(int)]
-    if shared.sum() > MOST_POINTS and not by_rings(observed, shared):
-        there = np.flatnonzero(shared)
-        cells = spread_cells(points_of(observed)[there], MOST_POINTS, cell_size=1000)
-        shared = np.zeros_like(shared)
-        shared[there[cells]] = True
     times = "" if len(seen) == 1 else f", {fields.size} of {len(seen)} fields"
     return shared, fields, f"{int(shared.sum()):,} of {int(seen.any(axis=0).sum()):,} observed places{times}"

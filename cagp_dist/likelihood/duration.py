@@ -1,18 +1,18 @@
 """How long a fit takes, before it begins: evaluations of the likelihood by what one of each size costs.
 
-On one core an evaluation with n points takes about ``20 n^2 + 0.016 n^3`` nanoseconds by a dense factor, as
-much in each block of 1,000, two and a half times that with the expected information; and on a grid of P
-latitudes with Q longitudes ``14 P^2 Q + 0.015 P^3 Q``, with m gaps ``65 P^2 Q + 0.025 m^3`` (measured).
+On one core an evaluation with n points takes about ``20 n^2 + 0.016 n^3`` nanoseconds by a dense factor, by
+Vecchia's likelihood 33 microseconds for each conditional; and on a grid of P latitudes with Q longitudes
+``14 P^2 Q + 0.015 P^3 Q``, with m gaps ``65 P^2 Q + 0.025 m^3`` (measured).
 """
 
 from math import sqrt
 from typing import NamedTuple
 
-from cagp_dist.likelihood.blocks import BLOCK_POINTS
+from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
 from cagp_dist.likelihood.fit import (
-    BETWEEN,
     FIRST_DENSE_POINTS,
     FIRST_RING_POINTS,
+    FIRST_VECCHIA_POINTS,
     GROWTH,
     Method,
 )
@@ -26,7 +26,14 @@ OF_A_SUM = 4
 DEVIATING = 4
 """Evaluations in place of one where the noise of each point deviates: the best variance is searched for."""
 
-CURVED = 2.5
+SCORINGS, LATER_SCORINGS = 24, 5
+"""The same of Fisher scoring, which finds its way in fewer."""
+
+CONDITIONAL_SECONDS = 33e-6
+"""Of one conditional, in one evaluation with the expected information, on one core."""
+
+ORDER_SECONDS = 8e-6
+"""Of the order, for each point, before the first evaluation."""
 
 
 class FitSize(NamedTuple):
@@ -54,10 +61,8 @@ def evaluation_seconds(size: FitSize, points: int, *, workers: int) -> float:
         if size.missing:
             return 1e-9 * (65.0 * rows**2 * longitudes + 0.025 * gaps**3) / workers
         return 1e-9 * (14.0 * rows**2 * longitudes + 0.015 * rows**3 * longitudes) / workers
-    if size.method == "blocks":
-        blocks = -(-points // BLOCK_POINTS)
-        curved = CURVED if points == size.points and not size.deviating and size.parts == 1 else 1.0
-        return curved * blocks * _dense(points / blocks) / min(workers, blocks)
+    if size.method == "vecchia":
+        return CONDITIONAL_SECONDS * min(points, MOST_CONDITIONALS) / workers
     return _dense(points)
 
 
@@ -67,18 +72,19 @@ def evaluations(size: FitSize) -> list[tuple[int, int]]:
         levels = [size.points]
         while levels[0] > 2 * FIRST_RING_POINTS:
             levels.insert(0, max(FIRST_RING_POINTS, levels[0] // GROWTH))
-    elif size.method == "blocks" and size.points >= 2 * FIRST_DENSE_POINTS:
-        some = [BETWEEN * FIRST_DENSE_POINTS] if size.points > GROWTH * FIRST_DENSE_POINTS else []
-        levels = [FIRST_DENSE_POINTS, *some, size.points]
     else:
-        levels = [size.points]
+        first = FIRST_VECCHIA_POINTS if size.method == "vecchia" else FIRST_DENSE_POINTS
+        levels = [first, size.points] if size.points > 2 * first else [size.points]
     often = OF_A_SUM ** (size.parts - 1) * (DEVIATING if size.deviating else 1)
-    return [(points, often * (LATER if level else CLIMBS)) for level, points in enumerate(levels)]
+    scored = size.method == "vecchia" and often == 1
+    first, later = (SCORINGS, LATER_SCORINGS) if scored else (CLIMBS, LATER)
+    return [(points, often * (later if level else first)) for level, points in enumerate(levels)]
 
 
 def fit_seconds(size: FitSize, *, workers: int) -> float:
     """Seconds that a fit takes, about, on so many workers."""
-    return sum(
+    ordering = ORDER_SECONDS * size.points if size.method == "vecchia" else 0.0
+    return ordering + sum(
         count * evaluation_seconds(size, points, workers=workers) for points, count in evaluations(size)
     )
 

@@ -53,8 +53,11 @@ class Evaluation:
     coefficients : int
         Of the mean of each field, where the likelihood is restricted to what does not depend on them
         (`cagp_dist.likelihood.restricted`).
-    squares : array of float64, shape (k, k), or None
-        ``tr(R^-1 dR R^-1 dR')`` for every two numbers, where it was asked for.
+    squares : array of float64, shape (k, k), or (k + 1, k + 1) where noises deviate, or None
+        ``tr(R^-1 dR R^-1 dR')`` for every two numbers, the last of them D, where it was asked for.
+    excess : array of float64, shape (k + 1, k + 1), or None
+        By how much the covariance of the gradient under the model exceeds the expected information, as some
+        terms stand for several: a sandwich (Godambe) covariance has it [Varin, Reid & Firth 2011].
     """
 
     points: int
@@ -70,6 +73,7 @@ class Evaluation:
     own_slope: float = 0.0
     coefficients: int = 0
     squares: Array | None = None
+    excess: Array | None = None
 
     @property
     def values(self) -> int:
@@ -97,14 +101,26 @@ class Evaluation:
         2006, 5.9]; of a restricted likelihood without what its few coefficients take.
         """
         assert self.squares is not None
-        first = self.numbering.lengthscales
-        with_variance = np.insert(self.squares, first, self.traces, axis=0)
-        own = np.insert(self.traces, first, self.points - self.coefficients)
-        return np.asarray(0.5 * self.fields * np.insert(with_variance, first, own, axis=1))
+        values = float(self.points - self.coefficients)
+        return information_of(self.squares, self.traces, self.own_trace, values, self.fields, self.numbering)
 
     def gradient_covariance(self) -> Array:
         """Covariance of the sampled part of the gradient by the logarithms of the numbers, (k, k)."""
         return 0.25 * self.fields**2 * self.trace_covariance
+
+
+def information_of(
+    squares: Array, traces: Array, own_trace: float, values: float, fields: int, numbering: Numbering
+) -> Array:
+    """Work out the expected information, (k + 1, k + 1), from what `Evaluation` holds of so many values."""
+    numbers, first = traces.size, numbering.lengthscales
+    by_variance = traces
+    if len(squares) > numbers:  # by the variance R changes by R - D
+        by_variance = traces - squares[:numbers, numbers]
+        values += float(squares[numbers, numbers]) - 2.0 * own_trace
+    with_variance = np.insert(squares[:numbers, :numbers], first, by_variance, axis=0)
+    own = np.insert(by_variance, first, values)
+    return np.asarray(0.5 * fields * np.insert(with_variance, first, own, axis=1))
 
 
 class Likelihood(Protocol):

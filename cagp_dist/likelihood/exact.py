@@ -8,7 +8,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.kernels import Parameters, coordinates, total_variance
-from cagp_dist.lapack import cholesky_in_place, mirror_lower, solve_lower
+from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.evaluation import Evaluation
 from cagp_dist.likelihood.model import Families, Model, Numbering
 from cagp_dist.likelihood.restricted import column_space, inner, restrict
@@ -68,7 +68,7 @@ class DenseLikelihood:
             raise BudgetError(
                 f"the exact likelihood of {len(X):,} points needs {bytes_text(needed)}, more than the "
                 f"{bytes_text(memory_limit_bytes)} that may be used.",
-                remedies=(Remedy.MORE_MEMORY, Remedy.PATHWISE, Remedy.FEWER_OBSERVED),
+                remedies=(Remedy.MORE_MEMORY, Remedy.VECCHIA, Remedy.FEWER_OBSERVED),
             )
         self._model = Model.of(kernel)
         self._points = coordinates(X)
@@ -130,7 +130,6 @@ def dense_sums(
     deviations: Array | None = None,
     scale: float = 0.0,
     coefficients: int = 0,
-    curved: bool = False,
 ) -> Array:
     """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,), or (4 + 2 k,).
 
@@ -154,8 +153,6 @@ def dense_sums(
         One over the variance, which brings them to its units.
     coefficients : int
         How many of the columns are the basis of a mean.
-    curved : bool
-        Whether ``tr(R^-1 dR R^-1 dR')`` of every two numbers come at the end: (k^2,), 2 n^3 flops for each.
     """
     from scipy.linalg.lapack import dpotri
 
@@ -183,32 +180,9 @@ def dense_sums(
             form = (own[:, None] * weights).T @ weights
         sums.append((float(own @ matrix.diagonal()), form))
     traces, forms = zip(*sums, strict=True)
-    squares: Array = np.empty(0)
-    if curved:
-        mirror_lower(matrix)
-        slopes = [np.empty((n, n)) for _ in derivatives]
-        for derivative, slope in zip(derivatives, slopes, strict=True):
-            evaluate(*derivative, points, points, slope)
-        squares = squares_of(matrix, slopes, ratio).ravel()
     if coefficients:
-        return np.concatenate([[log_determinant], traces, *map(np.ravel, (quadratic, *forms)), squares])
-    return np.concatenate([[log_determinant, quadratic], traces, forms, squares])
-
-
-def squares_of(inverse: Array, slopes: Sequence[Array], ratio: float) -> Array:
-    """``tr(R^-1 dR R^-1 dR')`` for every two numbers, from ``R^-1`` and dR by all but the ratio; (k, k).
-
-    Of stacks (w, n, n) one for each matrix, (w, k, k).
-    """
-    products = [inverse @ slope for slope in slopes]
-    products.append(ratio * inverse)
-    squares = np.empty((*inverse.shape[:-2], len(products), len(products)))
-    for i, left in enumerate(products):
-        for j, right in enumerate(products[: i + 1]):
-            # the last product is symmetric
-            squares[..., i, j] = np.einsum("...ab,...ba->...", left, right)
-            squares[..., j, i] = squares[..., i, j]
-    return squares
+        return np.concatenate([[log_determinant], traces, *map(np.ravel, (quadratic, *forms))])
+    return np.concatenate([[log_determinant, quadratic], traces, forms])
 
 
 def evaluation_of(
@@ -218,13 +192,10 @@ def evaluation_of(
     numbering: Numbering,
     *,
     coefficients: int = 0,
-    curved: bool = False,
+    squares: Array | None = None,
+    excess: Array | None = None,
 ) -> Evaluation:
     """Make an evaluation of the sums of `dense_sums`, or of several of these together."""
-    squares = None
-    if curved:
-        k = numbering.lengthscales + numbering.parts
-        total, squares = total[: -k * k], total[-k * k :].reshape(k, k)
     if coefficients:
         total = restrict(total, fields=fields, coefficients=coefficients)
     traces, slopes = np.split(total[2:], 2)
@@ -243,6 +214,7 @@ def evaluation_of(
         own_slope=float(slopes[-1]) if deviate else 0.0,
         coefficients=coefficients,
         squares=squares,
+        excess=excess,
     )
 
 

@@ -2,8 +2,8 @@
 
 On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); where
 a few thousand of its points are missing it is exact and takes several times that (`masked_rings`). At points
-anywhere it is exact by a dense Cholesky factor as long as that fits (`exact`), and beyond that its gradient
-is estimated (`pathwise`), or blocks of neighbours count as independent (`blocks`), or a lower bound that
+anywhere it is exact by a dense Cholesky factor (`exact`), and for many of them a product of conditionals on
+neighbours (`vecchia`); for those that ask its gradient is estimated (`pathwise`), or a lower bound that
 actions give is maximised in its place (`bound_fit`). The search is the same for all but the last: the
 variance has a closed form, so that two numbers, the logarithms of lengthscale and of noise over variance,
 are left to be found. A sum of m kernels has 2 m such numbers; its search begins around the best
@@ -21,11 +21,11 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.errors import ArgumentError
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.bounds import Given, make_bounds
+from cagp_dist.likelihood.conditionals import conditionals_of
 from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
@@ -39,6 +39,7 @@ from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
+from cagp_dist.likelihood.vecchia import VecchiaLikelihood
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers.checkpoints import Checkpoints
@@ -47,16 +48,17 @@ from cagp_dist.text import bytes_text
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
-Method = Literal["auto", "rings", "dense", "blocks", "pathwise", "elbo"]
+Method = Literal["auto", "rings", "dense", "vecchia", "pathwise", "elbo"]
 
 ASKED = "asked for"
 """Reason of a method that somebody chose."""
 
-MOST_DENSE_POINTS = 12_000
-"""Above, the pathwise method is quicker than n^3."""
+MOST_DENSE_POINTS = 2_000
+"""Above, conditionals on neighbours take less than n^3 and find nearly the same."""
 
 FIRST_RING_POINTS = 20_000
 FIRST_DENSE_POINTS = 2_000
+FIRST_VECCHIA_POINTS = 1_000
 """Points on which starts are tried, if there are more than twice as many; a tenth of a second each."""
 
 FEWEST_FIRST_POINTS = 200
@@ -76,9 +78,6 @@ MOST_ROOTS = 3
 
 GROWTH = 16
 """How many times more points one level has than the level before."""
-
-BETWEEN = 4
-"""The same of blocks, where the last level has more than `GROWTH` times as many as the first."""
 
 
 def fit(
@@ -104,8 +103,8 @@ def fit(
 
     Several starts are climbed on thinned data where there are many points (every k-th row and column of
     a grid, evenly spread cells of neighbouring points otherwise); from the best of their optima the search
-    goes on with all points. There, on complete grids and in blocks, it is Fisher scoring, three or four
-    evaluations with the expected information.
+    goes on with all points. There, on complete grids and by Vecchia's likelihood, it is Fisher scoring, three
+    or four evaluations with the expected information.
 
     Parameters
     ----------
@@ -121,8 +120,7 @@ def fit(
         on a grid a function gets ``grid.points``. With a basis whose coefficients are estimated, such as
         ``cagp.mean_family("constant")``, the likelihood is the restricted one (REML): it counts that the data
         determine these as well; plugged in, its numbers make intervals from some tens of points narrower than
-        those of the plain likelihood, which are too narrow already. Not with the pathwise method; "auto" then
-        takes blocks.
+        those of the plain likelihood, which are too narrow already. Not with the pathwise method.
     anisotropic : bool
         Fit a lengthscale for each coordinate (ARD), of every part of a sum: for points whose coordinates
         differ in unit or in kind, such as depth and distance. Not on the sphere.
@@ -139,20 +137,20 @@ def fit(
         noise variance that is sought is kept above 1e-8 of the variance; one that is given may be smaller.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
-    method : {"auto", "rings", "dense", "blocks", "pathwise", "elbo"}
+    method : {"auto", "rings", "dense", "vecchia", "pathwise", "elbo"}
         "rings" (grids, also with gaps): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation.
-        "blocks": blocks of 1,000 neighbours count as independent, 10^6 n flops. "pathwise": estimated
-        gradients, n^2 flops. "elbo": the evidence lower bound of block-sparse actions, which are learnt with
-        the parameters; n^2 kernel values and some n i^2 flops for each of up to a hundred evaluations. It
-        is near the likelihood only where few actions resolve the field: the result says how far off it is,
-        by sampled gradients, and is "converged" within two standard errors. "auto": rings on a grid, also if
-        at most 5,000 points, and half of all, of up to 300,000 are missing; else dense for up to 12,000
-        points that fit into memory, pathwise beyond, and "elbo", if it fits, where that does not solve its
-        linear systems.
+        "vecchia": cells of 20 neighbours, each conditioned on the 180 points nearest to it of those that come
+        before in a random order; 400,000 n flops, and no more beyond 50,000 points, of which a sample of the
+        conditionals counts. "pathwise": estimated gradients, n^2 flops. "elbo": the evidence lower bound of
+        block-sparse actions, which are learnt with the parameters; n^2 kernel values and some n i^2 flops for
+        each of up to a hundred evaluations. It is near the likelihood only where few actions resolve the
+        field: the result says how far off it is, by sampled gradients, and is "converged" within two standard
+        errors. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up to 300,000 are
+        missing; else dense for up to 2,000 points that fit into memory, and "vecchia" beyond.
     actions : int
         Of "elbo": i, at most n are used.
     executor : Executor, optional
-        Where tasks run ("rings", "blocks", "pathwise" and "elbo"); by default all cores of this process.
+        Where tasks run ("rings", "vecchia", "pathwise" and "elbo"); by default all cores of this process.
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
     progress : callable, optional
@@ -162,8 +160,7 @@ def fit(
     noise_deviations : array_like, shape (n,), optional
         By how much the noise variance of each point is known to differ from the one that is fitted, squared
         unit of y: where the errors of measurements are known, their variances minus the least of these, with
-        bounds of "noise_variance" from that least upward. At points only, "dense" or "blocks", which is then
-        what "auto" chooses beyond 12,000 points.
+        bounds of "noise_variance" from that least upward. At points only, "dense" or "vecchia".
     checkpoints : Checkpoints, optional
         Where evaluations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
         where it was cut off, with the same bits. Those of the pathwise method are not.
@@ -171,7 +168,7 @@ def fit(
     Returns
     -------
     FitResult
-        With rings and blocks, the same bits for every executor. Parts of a sum that are of the same family
+        With rings and "vecchia", the same bits for every executor. Parts of a sum that are of the same family
         and have the same bounds come with the shortest lengthscale first.
 
     Raises
@@ -232,7 +229,7 @@ def fit(
 
     with given_or_threads(executor, memory_limit_bytes) as (executor, memory):
         room = min(memory, available_bytes())
-        chosen, reason = (method, ASKED) if method != "auto" else _choose(data, exactly=exactly, room=room)
+        chosen, reason = (method, ASKED) if method != "auto" else _choose(data, room=room)
         if chosen == "elbo":
             check_bound_fits(_as_points(data), actions=actions, executor=executor, memory_limit_bytes=memory)
         kept = None
@@ -277,34 +274,25 @@ def fit(
                         deviations=part.deviations,
                     ),
                 ]
-            curved = bool(levels) and model.parts == 1 and not deviating and _has_squares(part, how)
+            curved = model.parts == 1 and not deviating and _has_squares(part, how, first=not levels)
             likelihood = likelihood_of(model, part, how, curved)
             levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
         parameters, bound = place.parameters, None
-        unsolved = method == "auto" and chosen == "pathwise" and not place.evaluation.solved
-        if chosen == "elbo" or (unsolved and _has_room(data, actions, executor, memory)):
-            try:
-                parameters, end, bound = fit_bound(
-                    model,
-                    _as_points(data),
-                    parameters,
-                    levels[0].information(place) * (data.size / levels[0].likelihood.points),
-                    limits,
-                    counter,
-                    actions=actions,
-                    executor=executor,
-                    memory_limit_bytes=memory,
-                    seed=seed,
-                    checkpoints=checkpoints,
-                )
-            except NumericalError:
-                if not unsolved:
-                    raise
-            else:
-                if unsolved:
-                    reason += ", and the pathwise method does not solve its linear systems"
-                chosen = "elbo"
+        if chosen == "elbo":
+            parameters, end, bound = fit_bound(
+                model,
+                _as_points(data),
+                parameters,
+                levels[0].information(place) * (data.size / levels[0].likelihood.points),
+                limits,
+                counter,
+                actions=actions,
+                executor=executor,
+                memory_limit_bytes=memory,
+                seed=seed,
+                checkpoints=checkpoints,
+            )
     lengthscales, variances, noise_variance = model.numbering.grouped(parameters)
     return FitResult(
         prior=Prior(model.kernel(lengthscales, variances), noise_variance, centre),
@@ -320,21 +308,13 @@ def fit(
         points=data.size,
         bound=bound,
         reason=reason,
+        conditionals=conditionals_of(data.size) if chosen == "vecchia" else None,
     )
 
 
 def _as_points(data: Points | Gridded) -> Points:
     """Give data as points, also those on a grid."""
     return data.as_points() if isinstance(data, Gridded) else data
-
-
-def _has_room(data: Points | Gridded, actions: int, executor: "Executor", memory: int) -> bool:
-    """Whether the bound of actions can be maximised within so many bytes."""
-    try:
-        check_bound_fits(_as_points(data), actions=actions, executor=executor, memory_limit_bytes=memory)
-    except BudgetError:
-        return False
-    return True
 
 
 def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) -> tuple[Place, Uncertainty]:
@@ -348,7 +328,7 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
         What curvature and gradient say there.
     """
     place = _ordered(levels[0], best_climb(levels[0], starts), model)
-    curvature = levels[0].information(place)
+    curvature = _curvature(levels[0], place)
     for before, profile in pairwise(levels):
         curvature = curvature * (profile.likelihood.points / before.likelihood.points)
         if isinstance(profile.likelihood, PathwiseLikelihood):
@@ -368,6 +348,13 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
             place = _ordered(levels[-1], refined, model)
             curvature = levels[-1].information(place)
     return place, uncertainty(levels[-1], place, curvature)
+
+
+def _curvature(profile: Profile, place: Place) -> Array:
+    """Give the expected information at a place where it is known, else the observed one."""
+    if place.evaluation.squares is not None and profile.curved:
+        return place.evaluation.expected_information()
+    return profile.information(place)
 
 
 def _ordered(profile: Profile, place: Place, model: Model) -> Place:
@@ -398,16 +385,11 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
             levels.insert(0, (coarser, method))
         return levels
     points = _as_points(data)
-    if method == "blocks":
-        few = points.thinned(FIRST_DENSE_POINTS)
-        if few.size >= points.size // 2:
+    if method in ("dense", "vecchia"):
+        few = FIRST_DENSE_POINTS if method == "dense" else FIRST_VECCHIA_POINTS
+        if points.size <= 2 * few:
             return [(points, method)]
-        some = [(points.thinned(BETWEEN * FIRST_DENSE_POINTS), method)]
-        return [(few, method), *(some if points.size > GROWTH * few.size else []), (points, method)]
-    if method == "dense":
-        if points.size <= 2 * FIRST_DENSE_POINTS:
-            return [(points, method)]
-        return [(points.thinned(FIRST_DENSE_POINTS), method), (points, method)]
+        return [(points.thinned(few), method), (points, method)]
     first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
     return [(first, "dense"), *([(points, method)] if method == "pathwise" else [])]
 
@@ -417,9 +399,9 @@ def _alike(data: Points | Gridded) -> Points | Gridded:
     return replace(data, deviations=None) if isinstance(data, Points) else data
 
 
-def _has_squares(data: Points | Gridded, method: Method) -> bool:
-    """Whether the likelihood of a level can give its expected information."""
-    return method == "blocks" or (isinstance(data, Gridded) and data.missing is None)
+def _has_squares(data: Points | Gridded, method: Method, *, first: bool) -> bool:
+    """Whether the likelihood of a level gives its expected information; grids do from the second on."""
+    return method == "vecchia" or (isinstance(data, Gridded) and data.missing is None and not first)
 
 
 def _likelihood(
@@ -463,8 +445,8 @@ def _likelihood(
             deviations=data.deviations,
             basis=data.basis,
         )
-    if method == "blocks":
-        return BlockLikelihood(
+    if method == "vecchia":
+        return VecchiaLikelihood(
             model,
             data.X,
             data.residuals,
@@ -493,8 +475,9 @@ def few_gaps(size: int, missing: int) -> bool:
 def _check_method(method: Method, data: Points | Gridded, *, exactly: bool) -> None:
     """Raise `ArgumentError` unless there is such a method for such data."""
     if method not in get_args(Method):
+        now = ' In place of "blocks" write "vecchia".' if str(method) == "blocks" else ""
         raise ArgumentError(
-            f'method is {method!r}; expected "auto", "rings", "dense", "blocks", "pathwise" or "elbo".'
+            f'method is {method!r}; expected "auto", "rings", "dense", "vecchia", "pathwise" or "elbo".{now}'
         )
     if method == "rings" and isinstance(data, Points):
         raise ArgumentError(
@@ -504,32 +487,23 @@ def _check_method(method: Method, data: Points | Gridded, *, exactly: bool) -> N
     if method in ("pathwise", "elbo") and exactly:
         raise ArgumentError(
             f'method "{method}" has a known mean and got one whose coefficients are estimated; use '
-            'method="blocks", or "auto".'
+            'method="vecchia", or "auto".'
             if data.basis is not None
             else f'method "{method}" has one noise for all points and got noise_deviations; use '
-            'method="blocks", or "auto".'
+            'method="vecchia", or "auto".'
         )
 
 
-def _choose(data: Points | Gridded, *, exactly: bool, room: int) -> tuple[Method, str]:
-    """Choose a method for data, and say why.
-
-    Parameters
-    ----------
-    exactly : bool
-        Whether the pathwise method is none for them: a mean is estimated, or noises differ.
-    room : int
-        Bytes that may be allocated.
-    """
+def _choose(data: Points | Gridded, *, room: int) -> tuple[Method, str]:
+    """Choose a method for data, of which ``room`` bytes may be allocated, and say why."""
     if isinstance(data, Gridded) and few_gaps(data.grid.size, data.gaps):
         gaps = f" without {data.gaps:,} of its points" if data.gaps else ""
         return "rings", f"the points are a grid{gaps}, whose likelihood is exact"
     if data.size > MOST_DENSE_POINTS:
-        reason = f"{data.size:,} points are more than the {MOST_DENSE_POINTS:,} of an exact likelihood"
-    elif (needed := dense_bytes(data.size, data.fields)) > room:
-        reason = f"the exact likelihood takes {bytes_text(needed)} of {bytes_text(room)}"
-    else:
-        return "dense", f"{data.size:,} points are few enough for the exact likelihood"
-    if not exactly:
-        return "pathwise", reason
-    return "blocks", f"{reason}, and sampled gradients have a known mean and one noise"
+        return (
+            "vecchia",
+            f"{data.size:,} points are more than the {MOST_DENSE_POINTS:,} of an exact likelihood",
+        )
+    if (needed := dense_bytes(data.size, data.fields)) > room:
+        return "vecchia", f"the exact likelihood takes {bytes_text(needed)} of {bytes_text(room)}"
+    return "dense", f"{data.size:,} points are few enough for the exact likelihood"

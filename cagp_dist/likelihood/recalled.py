@@ -17,7 +17,7 @@ from cagp_dist.likelihood.model import Model, Numbering
 from cagp_dist.likelihood.observed import Gridded, Points
 from cagp_dist.solvers.checkpoints import About, Checkpoint, Draft, add_arrays
 
-ARRAYS = ("traces", "slopes", "trace_covariance", "squares")
+ARRAYS = ("traces", "slopes", "trace_covariance", "squares", "excess")
 
 
 class Evaluations:

@@ -114,13 +114,13 @@ class StandardErrors:
         Of a sum, a tuple with one for each part. Where each coordinate has a lengthscale of its own, a tuple
         of these in place of a number, as in the kernel.
     noise_variance : float
-        All are from the curvature of the log likelihood, by the delta method, or, where a complete grid or
-        blocks have so many points that the search began on some of them, from the curvature that is expected
-        of a field of the model; NaN for a parameter that is
+        All are from the curvature of the log likelihood, by the delta method. By Vecchia's likelihood, and
+        where a complete grid has so many points that the search began on some of them, it is the curvature
+        that is expected of a field of the model. NaN for a parameter that is
         fixed or on its bound, and for all where the likelihood is not curved downwards. Several fields count
-        as independent: for fields that resemble each other, such as consecutive hours, they are too small. So
-        do blocks: where the lengthscale is a fifth of the width of one, those of lengthscale and variance are
-        11 to 15 % too small, and more where it is longer (math 9).
+        as independent: for fields that resemble each other, such as consecutive hours, they are too small.
+        Where a sample of Vecchia's conditionals counts, they are sandwich (Godambe) errors, which have what
+        that adds.
     """
 
     lengthscale: OwnNumbers
@@ -211,13 +211,16 @@ class FitResult:
     seconds : float
         Wall time.
     method : str
-        "rings", "dense", "blocks", "pathwise" or "elbo".
+        "rings", "dense", "vecchia", "pathwise" or "elbo".
     points : int
         Points the parameters were fitted to; pole rows of a grid are left out.
     bound : BoundOptimum or None
         Of "elbo": the bound, its actions, and how far off it is.
     reason : str
         Why this method, in words.
+    conditionals : int or None
+        Of "vecchia": conditional densities that the likelihood is made of; fewer than ``points`` where it is
+        a sample of them.
     """
 
     prior: Prior
@@ -233,6 +236,7 @@ class FitResult:
     points: int
     bound: BoundOptimum | None = None
     reason: str = ""
+    conditionals: int | None = None
 
     def intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
         """Give central intervals of the parameters, symmetric on the scale of their logarithms.

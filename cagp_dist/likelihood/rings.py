@@ -26,7 +26,7 @@ from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, s
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.likelihood.evaluation import Evaluation
-from cagp_dist.likelihood.exact import evaluation_of, squares_of
+from cagp_dist.likelihood.exact import evaluation_of
 from cagp_dist.likelihood.model import Families, Model
 from cagp_dist.likelihood.restricted import column_space
 from cagp_dist.remedies import Remedy
@@ -122,13 +122,17 @@ class RingLikelihood:
                     for index, (span, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
                 ]
             )
+        total, squares = sum(parts, np.zeros_like(parts[0])), None
+        if self._curved:
+            k = len(derivatives) + 1
+            total, squares = total[: -k * k], total[-k * k :].reshape(k, k)
         return evaluation_of(
-            sum(parts, np.zeros_like(parts[0])),
+            total,
             self.points,
             self.fields,
             self._model.numbering,
             coefficients=self._coefficients,
-            curved=self._curved,
+            squares=squares,
         )
 
 
@@ -287,8 +291,24 @@ def derivative_sums(
         for stack in of_sector:  # lower triangles
             for matrix in stack:
                 mirror_lower(matrix)
-        squares += np.tensordot(weights, squares_of(inverse, of_sector, ratio), axes=1)
+        squares += np.tensordot(weights, _squares_of(inverse, of_sector, ratio), axes=1)
     return np.concatenate([np.asarray(total), squares.ravel()])
+
+
+def _squares_of(inverse: Array, slopes: Sequence[Array], ratio: float) -> Array:
+    """``tr(R^-1 dR R^-1 dR')`` for every two numbers, from ``R^-1`` and dR by all but the ratio.
+
+    One for each matrix of the stacks (w, n, n): (w, k, k).
+    """
+    products = [inverse @ slope for slope in slopes]
+    products.append(ratio * inverse)
+    squares = np.empty((*inverse.shape[:-2], len(products), len(products)))
+    for i, left in enumerate(products):
+        for j, right in enumerate(products[: i + 1]):
+            # the last product is symmetric
+            squares[..., i, j] = np.einsum("...ab,...ba->...", left, right)
+            squares[..., j, i] = squares[..., i, j]
+    return squares
 
 
 def inner_products(left: Array, right: Array, coefficients: int) -> Array:

@@ -38,12 +38,14 @@ LONGEST_STEP = 0.7
 def best_climb(profile: Profile, starts: Sequence[Array]) -> Place:
     """Climb from every start and return the highest place; the first of equals.
 
-    Starts at which R is singular in floating point count for nothing, unless all do.
+    By Fisher scoring first where the profile is curved. Starts at which R is singular in floating point count
+    for nothing, unless all do.
     """
     found, failed = list[Place](), None
     for start in starts:
         try:
-            found.append(climb(profile, start))
+            place, there = score(profile, start) if profile.curved else (None, False)
+            found.append(place if place and there else climb(profile, place.x if place else start))
         except NumericalError as error:
             failed = error
     if failed is not None and not found:
@@ -132,7 +134,7 @@ def refine(profile: Profile, place: Place, curvature: Array) -> Place:
 def score(profile: Profile, start: Array) -> tuple[Place, bool]:
     """Climb by Fisher scoring: Newton steps with the expected information, halved until they rise.
 
-    From one to the next it is corrected by how the slope fell, which is more or less than expected where the
+    It is corrected by how the slope fell with the last step, which is more or less than expected where the
     field is none of the model.
 
     Parameters
@@ -166,15 +168,24 @@ def score(profile: Profile, start: Array) -> tuple[Place, bool]:
             return place, True
         step *= min(1.0, LONGEST_STEP / np.abs(step).max())
         for _ in range(MOST_HALVINGS):
-            following = profile.at(np.clip(place.x + step, low, high))
-            if following.log_likelihood > place.log_likelihood:
+            following = _at(profile, np.clip(place.x + step, low, high))
+            if following is not None and following.log_likelihood > place.log_likelihood:
                 break
             step *= 0.5
         else:
             return place, False
-        matrix = _updated(matrix, following.x - place.x, place.slope - following.slope)
+        expected = profile_information(profile, following.evaluation.expected_information())
+        matrix = _updated(expected, following.x - place.x, place.slope - following.slope)
         place = following
     return place, False
+
+
+def _at(profile: Profile, x: Array) -> Place | None:
+    """Evaluate at x; None where R is singular in floating point."""
+    try:
+        return profile.at(x)
+    except NumericalError:
+        return None
 
 
 def _climb_within_reach(

@@ -63,7 +63,8 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
     -------
     Uncertainty
         The covariance is that of the free directions, parameters on bounds being held there. Where the
-        gradient is estimated by sampling, the variance this leaves in the estimates is added.
+        gradient is estimated by sampling, or from some conditionals, the variance this leaves in the
+        estimates is added.
     """
     bounds, names, size = profile.bounds, profile.bounds.names, len(information)
     numbering = bounds.numbering
@@ -96,6 +97,8 @@ def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertain
         others = np.delete(np.arange(size), first)
         sampled: Array = np.zeros((size, size))
         sampled[np.ix_(others, others)] = place.evaluation.gradient_covariance()
+        if place.evaluation.excess is not None:
+            sampled += place.evaluation.excess
         noise: Array = directions.T @ to_natural.T @ sampled @ to_natural @ directions
         total = inverse + inverse @ noise @ inverse
         newton = inverse @ gradient

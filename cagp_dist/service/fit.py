@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_POINTS = 100_000
-"""Of all blocks together: three seconds for a likelihood on two cores."""
+MOST_DENSE = 1_000
+"""Points anywhere up to which the likelihood is exact; beyond, it is Vecchia's."""
 
 MOST_VALUES = 5_000_000
 """Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
@@ -190,7 +190,7 @@ class Sites:
         Points of the field.
     grid : LatLonGrid or None
         The grid that they form, but for a few points perhaps; None if they do not.
-    method : {"rings", "dense", "blocks"}
+    method : {"rings", "dense", "vecchia"}
         How their likelihood is worked out, as in `cagp_dist.fit`.
     where : str
         In words.
@@ -219,8 +219,10 @@ class Sites:
         """Which likelihood is worked out, for people."""
         if self.method == "dense":
             return "exact"
-        if self.method == "blocks":
-            return "blocks of 1,000 neighbours that count as independent"
+        if self.method == "vecchia":
+            from cagp_dist.likelihood.conditionals import conditionals_text
+
+            return f"Vecchia's, by {conditionals_text(self.chosen.size)}"
         gaps = 0 if self.grid is None else self.grid.size - self.chosen.size
         return "exact, by the rings of the grid" + (f", {gaps:,} points of which are missing" if gaps else "")
 
@@ -374,11 +376,10 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     """Choose the points that decide, and how their likelihood is worked out.
 
     - A whole latitude-longitude grid (its pole rows are left out): exactly, by its rings.
-    - Up to 1,000 points: exactly, by a dense factor.
+    - Up to `MOST_DENSE` points: exactly, by a dense factor.
     - A grid of up to 300,000 points of which at most 5,000, and half of all, are missing: exactly, by its
       rings.
-    - More: in blocks of 1,000 neighbours that count as independent; beyond `MOST_POINTS` on some of the
-      blocks, evenly spread, within which the density is that of all points.
+    - More: by Vecchia's likelihood, of a sample of whose conditionals if the points are very many.
 
     All of these give the same bits for every executor. They are fitted to all times, or, where these are more
     than `MOST_VALUES` values, to evenly spread ones. With gaps, to times and the points at which all of these
@@ -393,8 +394,7 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     fit_to : {"observed", "field"}
         Whether these or all points are to decide.
     """
-    from cagp_dist.likelihood.blocks import BLOCK_POINTS
-    from cagp_dist.likelihood.observed import spread_cells
+    from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
 
     chosen = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
     field, times = chosen.size, np.arange(points.times.size)
@@ -405,7 +405,7 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
         chosen = chosen[places]
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     gridded = grid_of_most(latitude, longitude) if points.gridded else None
-    if gridded is not None and chosen.size <= BLOCK_POINTS and gridded[1].size < gridded[0].size:
+    if gridded is not None and chosen.size <= MOST_DENSE and gridded[1].size < gridded[0].size:
         gridded = None  # so few points with gaps are quicker by a dense factor
     if gridded is not None:
         chosen = chosen[gridded[1]]
@@ -415,14 +415,10 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     if gridded is not None:
         kept, at_times = _fitted_times(times.size, chosen.size)
         return Sites(chosen, gridded[0], "rings", where + at_times, times[kept], gridded[2])
-    kept, at_times = _fitted_times(times.size, min(chosen.size, MOST_POINTS))
-    if chosen.size <= BLOCK_POINTS:
+    kept, at_times = _fitted_times(times.size, min(chosen.size, MOST_CONDITIONALS))
+    if chosen.size <= MOST_DENSE:
         return Sites(chosen, None, "dense", where + at_times, times[kept])
-    if chosen.size > MOST_POINTS:
-        cells = spread_cells(unit_sphere(latitude, longitude), MOST_POINTS, cell_size=BLOCK_POINTS)
-        chosen = chosen[np.sort(cells)]
-        where = f"{cells.size:,} points, in evenly spread blocks of neighbours, of {where}"
-    return Sites(chosen, None, "blocks", where + at_times, times[kept])
+    return Sites(chosen, None, "vecchia", where + at_times, times[kept])
 
 
 def _fitted_times(times: int, points: int) -> tuple[Indices, str]:

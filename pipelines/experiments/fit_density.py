@@ -4,7 +4,7 @@
 
 Points of the built-in field are observed at random, and 1,000 others are predicted exactly: with the numbers
 that maximum likelihood gives for the observed points, which is the default of a job, and with those of the
-whole field (``fit_to = "field"``). Jobs fit many points in blocks of neighbours; for one design the numbers
+whole field (``fit_to = "field"``). Jobs fit many points by Vecchia's likelihood; for one design the numbers
 that the likelihood of all points at once gives, with sampled gradients, are compared with them.
 """
 
@@ -26,7 +26,7 @@ from pipelines.experiments.output import parser, print_table
 COUNTS = (1_000, 2_000, 10_000)
 SEEDS = (0, 1, 2)
 AT_ONCE = (10_000, 0)
-"""Count and seed of the design whose numbers are also fitted without blocks."""
+"""Count and seed of the design whose numbers are also fitted with sampled gradients."""
 
 JOB = """
 [observations]

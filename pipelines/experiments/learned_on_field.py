@@ -4,13 +4,13 @@
         [--targets COUNT]
 
 10,000 points are drawn in proportion to area and observed, 5,000 others predicted; the quadratic mean is
-taken off. The prior is Matern 3/2, fitted to the observed points in blocks of neighbours, and the same for
+taken off. The prior is Matern 3/2, fitted to the observed points by Vecchia's likelihood, and the same for
 all methods but the last, whose hyperparameters are learnt with the actions, on the evidence lower bound.
 
 A product with G stands for n^2 kernel entries: a sweep takes one, the evaluation of the bound and its
 gradient one, and the posterior of actions a half. That of a sweep is with the residual and a column for each
 target, so its seconds grow with the targets; those of learning do not. Seconds are those of learning and
-solving, without the fit in blocks.
+solving, without that fit.
 """
 
 import time
@@ -66,7 +66,7 @@ def drawn(count: int, targets: int) -> Data:
     order = cagp.space_filling_order(field.grid.points[chosen[:count]], block_size=BLOCK)
     chosen = np.concatenate([chosen[:count][order], chosen[count:]])
     X, y = field.grid.points[chosen], field.residual.ravel()[chosen]
-    prior = cagp.fit(cagp.Matern32, X[:count], y[:count], mean=0.0, method="blocks").prior
+    prior = cagp.fit(cagp.Matern32, X[:count], y[:count], mean=0.0, method="vecchia").prior
     return Data(X[:count], y[:count], X[count:], y[count:], prior)
 
 

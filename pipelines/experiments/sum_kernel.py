@@ -4,7 +4,7 @@
 
 Points are observed at random and 1,000 others predicted exactly, with all numbers fitted to the observed
 points by maximum likelihood, as jobs do. The log likelihood is that of the fit: per observation, of the
-observed points in blocks of neighbours.
+observed points by Vecchia's likelihood.
 """
 
 import tempfile

@@ -6,7 +6,6 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood import pathwise
-from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.evaluation import information
 from cagp_dist.likelihood.exact import DenseLikelihood
@@ -113,14 +112,6 @@ def problem(n, fields=1, seed=0):
     return X, np.linalg.cholesky(G) @ rng.normal(size=(n, fields)), (0.4, 40.0, 4.0, 0.1)
 
 
-def test_one_block_is_dense():
-    X, residuals, numbers = problem(200)
-    model = Model((cagp.Matern32,), 3)
-    expected = DenseLikelihood(model, X, residuals, memory_limit_bytes=LIMIT).evaluate(*numbers)
-    found = BlockLikelihood(model, X, residuals, **SETTINGS).evaluate(*numbers)
-    assert_close(found.gradient(1.3), expected.gradient(1.3), relative=1e-10)
-
-
 def test_sampled_gradients_are_exact_on_average(monkeypatch):
     """The error of each entry beside the Monte Carlo error that is stated, over seeds: at most 4 of them."""
     monkeypatch.setattr(pathwise, "BLOCK", 64)
@@ -199,7 +190,7 @@ def test_recovery_from_several_generators(generator, kernel):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("method", ["blocks", "pathwise"])
+@pytest.mark.parametrize("method", ["vecchia", "pathwise"])
 def test_many_points_are_fitted_like_few(method):
     """5,000 points, coordinates of very different units: within 4 standard errors of the truth."""
     rng = np.random.default_rng(5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.optimise import maximise
 from cagp_dist.likelihood.projected_data import ProjectedData
@@ -267,46 +267,9 @@ def test_auto_says_why():
     assert (found.method, found.reason) == ("rings", "the points are a grid, whose likelihood is exact")
 
 
-def test_auto_takes_the_bound_where_sampled_gradients_need_systems_that_are_not_solved(monkeypatch):
-    """One sweep does not solve them."""
-    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_DENSE_POINTS", 300)
-    monkeypatch.setattr("cagp_dist.likelihood.pathwise.MOST_SWEEPS", 1)
-    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 20)
-    X, y = drawn(cagp.SquaredExponential(0.5, 2.0), noise_variance=0.01)
-    found = cagp.fit(cagp.SquaredExponential, X, y, mean=0.0, actions=ACTIONS)
-    assert found.method == "elbo"
-    # without their solutions nothing is known of the gradient, and nothing is claimed
-    assert found.status is FitStatus.NOT_CONVERGED
-    assert np.isnan(list(found.bound.bias.values())).all()
-    assert found.reason == (
-        "500 points are more than the 300 of an exact likelihood, and the pathwise method does not solve its "
-        "linear systems"
-    )
-
-
-def test_auto_keeps_what_it_has_where_the_bound_does_not_fit_or_fails(monkeypatch):
-    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_DENSE_POINTS", 300)
-    monkeypatch.setattr("cagp_dist.likelihood.pathwise.MOST_SWEEPS", 1)
-    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 20)
-    X, y = drawn(cagp.SquaredExponential(0.5, 2.0), noise_variance=0.01)
-    settings = {"mean": 0.0, "executor": SerialExecutor()}
-    small = cagp.fit(cagp.SquaredExponential, X, y, actions=500, memory_limit_bytes=4 * 10**7, **settings)
-
-    def fails(*_, **__):
-        raise NumericalError("S'G S is not positive definite")
-
-    monkeypatch.setattr("cagp_dist.likelihood.bound_fit.maximise", fails)
-    failed = cagp.fit(cagp.SquaredExponential, X, y, actions=ACTIONS, **settings)
-    for found in (small, failed):
-        assert (found.method, found.status, found.bound) == ("pathwise", FitStatus.NOT_CONVERGED, None)
-        assert found.reason == "500 points are more than the 300 of an exact likelihood"
-    with pytest.raises(NumericalError, match="not positive definite"):
-        cagp.fit(cagp.SquaredExponential, X, y, method="elbo", actions=ACTIONS, **settings)
-
-
-def test_points_that_are_too_many_have_the_pathwise_method_or_blocks(monkeypatch):
+def test_auto_has_conditionals_of_many_points(monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_DENSE_POINTS", 100)
     X, y = drawn(cagp.Matern32(0.3), n=150)
-    found = [cagp.fit(cagp.Matern32, X, y, mean=mean) for mean in (0.0, cagp.mean_family("constant"))]
-    assert [each.method for each in found] == ["pathwise", "blocks"]
-    assert found[1].reason.endswith("and sampled gradients have a known mean and one noise")
+    found = cagp.fit(cagp.Matern32, X, y, mean=cagp.mean_family("constant"))
+    assert (found.method, found.conditionals) == ("vecchia", 150)
+    assert found.reason == "150 points are more than the 100 of an exact likelihood"

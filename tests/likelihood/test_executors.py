@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
 from cagp_dist.likelihood.model import Model
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.rings import RingLikelihood
+from cagp_dist.likelihood.vecchia import VecchiaLikelihood
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 
@@ -61,9 +61,9 @@ def by_coordinate(executor):
     return pathwise(executor, Model((cagp.Matern32,), 3), GRID.points * [1.0, 1.0, 2.0])
 
 
-def blocks(executor):
+def vecchia(executor):
     columns = np.ascontiguousarray(FIELDS.reshape(2, -1).T)
-    return BlockLikelihood(cagp.Matern32, GRID.points, columns, executor=executor, memory_limit_bytes=LIMIT)
+    return VecchiaLikelihood(cagp.Matern32, GRID.points, columns, executor=executor, memory_limit_bytes=LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def blocks(executor):
     [
         (rings, [0.3]),
         (rings_with_gaps, [0.3]),
-        (blocks, [0.3]),
+        (vecchia, [0.3]),
         (pathwise, [0.3]),
         (by_coordinate, [0.3, 0.5, 0.2]),
     ],
@@ -79,5 +79,5 @@ def blocks(executor):
 def test_bits_do_not_depend_on_the_executor(executor, make, lengthscales, monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)  # several blocks
     monkeypatch.setattr("cagp_dist.likelihood.pathwise.WAVES", 16)
-    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 150)
+    monkeypatch.setattr("cagp_dist.likelihood.vecchia.TASK_GROUPS", 5)
     assert numbers(make(executor), *lengthscales) == numbers(make(SerialExecutor()), *lengthscales)

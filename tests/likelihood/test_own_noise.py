@@ -7,11 +7,8 @@ from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood import blocks
-from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.exact import DenseLikelihood
 from cagp_dist.likelihood.nugget import fit_beside_known_noise
-from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, kernel_matrix
 from .textbook import curvature, slope
@@ -50,24 +47,6 @@ def test_value_and_gradient(parameters):
     assert_close(value, log_likelihood(X, b, own, parameters), relative=1e-11)
     expected = slope(lambda x: log_likelihood(X, b, own, np.exp(x)), np.log(parameters))
     assert_close(gradient, expected, relative=1e-7)
-
-
-def test_blocks_are_dense_likelihoods_of_their_points(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_POINTS", 25)
-    X, b, known = problem()
-    own, parameters = known - known.mean(), (0.3, 1.7, 2.3)
-    settings = {"executor": SerialExecutor(), "memory_limit_bytes": 2**30}
-    found = value_and_gradient(BlockLikelihood(cagp.Matern32, X, b, deviations=own, **settings), parameters)
-    order = cagp.space_filling_order(X, block_size=20)
-    parts = [
-        value_and_gradient(
-            DenseLikelihood(cagp.Matern32, X[part], b[part], memory_limit_bytes=2**30, deviations=own[part]),
-            parameters,
-        )
-        for part in np.split(order, 3)
-    ]
-    assert_close(found[0], sum(value for value, _ in parts), relative=1e-12)
-    assert_close(found[1], sum(gradient for _, gradient in parts), relative=1e-10)
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -143,7 +122,7 @@ def test_noise_that_is_the_same_everywhere_changes_no_bit():
         ({"noise_deviations": [1.0]}, r"noise_deviations have shape \(1,\) for 60 points; expected \(60,\)"),
         (
             {"method": "pathwise"},
-            'has one noise for all points and got noise_deviations; use method="blocks"',
+            'has one noise for all points and got noise_deviations; use method="vecchia"',
         ),
         ({"bounds": {"noise_variance": (0.1, 0.5)}}, "would not be above zero. Raise the bounds"),
     ],

@@ -234,14 +234,6 @@ def test_fit_is_near_the_exact_one(kernel_class, fields, small_blocks, monkeypat
     assert (ratio < 1.6).all()
 
 
-def test_large_sets_of_points_are_fitted_by_sampling(small_blocks, monkeypatch):
-    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_DENSE_POINTS", 250)
-    X = sphere(260)
-    y = drawn(cagp.Matern12, X)[:, 0]
-    assert cagp.fit(cagp.Matern12, X, y).method == "pathwise"
-    assert cagp.fit(cagp.Matern12, X[:250], y[:250]).method == "dense"
-
-
 def test_a_grid_can_be_fitted_by_sampling(small_blocks):
     grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 12), 24)
     field = cagp.RingGram(grid, cagp.Matern32(0.5, 2.0), noise_variance=0.2).sample(

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.exact import DenseLikelihood
 from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
 from cagp_dist.likelihood.rings import RingLikelihood
+from cagp_dist.likelihood.vecchia import VecchiaLikelihood
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.store.checkpoints import Checkpoints
 
@@ -28,7 +28,7 @@ CASES = {
         {"mean": 0.0, "noise_deviations": NOISE, "bounds": {"noise_variance": (0.2, 5.0)}},
     ),
     "sum": (((ONE, ONE), GRID, FIELD), {}),
-    "blocks": ((ONE, GRID.points, FIELD.ravel()), {"method": "blocks"}),
+    "vecchia": ((ONE, GRID.points, FIELD.ravel()), {"method": "vecchia"}),
 }
 
 
@@ -42,7 +42,7 @@ class CutError(Exception):
 )
 def test_a_fit_goes_on_where_it_was_cut_off(case, tmp_path, monkeypatch):
     evaluated, most = [], [np.inf]
-    for likelihood in (RingLikelihood, MaskedRingLikelihood, DenseLikelihood, BlockLikelihood):
+    for likelihood in (RingLikelihood, MaskedRingLikelihood, DenseLikelihood, VecchiaLikelihood):
 
         def evaluate(self, *numbers, original=likelihood.evaluate):
             if len(evaluated) >= most[0]:

@@ -6,14 +6,11 @@ the basis of the mean [Patterson & Thompson 1971].
 
 import numpy as np
 import pytest
-from scipy.linalg import block_diag, null_space
+from scipy.linalg import null_space
 from scipy.stats import binom, multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import space_filling_order
-from cagp_dist.likelihood import blocks
-from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.exact import DenseLikelihood
 from cagp_dist.likelihood.model import Numbering
 from cagp_dist.likelihood.observed import observe
@@ -76,24 +73,6 @@ def test_a_sum_of_kernels():
         return textbook(kernel_matrix(kernel, X, X) + noise * np.eye(30), PLANE.basis_at(X), y)
 
     assert_is_the_likelihood(likelihood, function, [0.2, 0.8, 0.25, 0.75, 0.2], Numbering(2))
-
-
-def test_blocks_share_the_coefficients(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_POINTS", 13)
-    X, y = plane(37, 2)
-    basis = PLANE.basis_at(X)
-    likelihood = BlockLikelihood(
-        cagp.Matern52, X, y, executor=SerialExecutor(), memory_limit_bytes=LIMIT, basis=basis
-    )
-    order = space_filling_order(X, block_size=13)
-
-    def function(x):
-        lengthscale, variance, noise = np.exp(x)
-        G = kernel_matrix(cagp.Matern52(lengthscale, variance), X, X) + noise * np.eye(37)
-        parts = [order[start : start + 13] for start in range(0, 37, 13)]
-        return textbook(block_diag(*[G[np.ix_(p, p)] for p in parts]), basis[order], y[order])
-
-    assert_is_the_likelihood(likelihood, function, [0.3, 1.7, 0.2])
 
 
 @pytest.mark.parametrize("latitude", [np.linspace(-60.0, 60.0, 4), np.array([-50.0, 10.0, 40.0])])

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.likelihood import blocks, search, uncertainty
 from cagp_dist.likelihood import fit as fit_module
-from cagp_dist.likelihood.blocks import BlockLikelihood
+from cagp_dist.likelihood import search, uncertainty
 from cagp_dist.likelihood.bounds import make_bounds
 from cagp_dist.likelihood.observed import Gridded
 from cagp_dist.likelihood.profile import Counter, Profile
@@ -46,16 +45,6 @@ def test_expected_information_by_rings_is_the_dense_one(latitude, family):
     )
 
 
-def test_expected_information_in_blocks_is_the_sum_of_dense_ones(monkeypatch):
-    """Blocks of 20 of 60 points, which lie so far apart that each is a block."""
-    monkeypatch.setattr(blocks, "BLOCK_POINTS", 20)
-    X = np.concatenate([np.random.default_rng(k).normal(size=(20, 2)) + 100.0 * k for k in range(3)])
-    y = np.random.default_rng(9).normal(size=(60, 1))
-    found = BlockLikelihood(cagp.Matern32, X, y, curved=True, **LIMIT).evaluate(0.5, 0.3)
-    parts = [expected(cagp.Matern32, X[20 * k : 20 * k + 20], 0.5, 1.0, 0.3, 1) for k in range(3)]
-    np.testing.assert_allclose(found.expected_information(), sum(parts), rtol=1e-7)
-
-
 def fields_of(case):
     """A grid and a field: of its prior, of no prior, of hardly any noise."""
     grid = cagp.LatLonGrid(np.linspace(-86.0, 86.0, 24), 48)
@@ -82,7 +71,7 @@ def test_scoring_ends_where_a_climb_does(case, monkeypatch):
     results = {}
     for scoring in (True, False):
         if not scoring:
-            monkeypatch.setattr(fit_module, "_has_squares", lambda *_: False)
+            monkeypatch.setattr(fit_module, "_has_squares", lambda *_, **__: False)
         results[scoring] = cagp.fit(cagp.Matern32, grid, field, progress=seen[scoring].append, **WAYS)
     scored, climbed = results[True], results[False]
     assert scored.status == climbed.status
@@ -98,17 +87,17 @@ def test_scoring_ends_where_a_climb_does(case, monkeypatch):
     assert on_all[True] < on_all[False]
 
 
-def test_blocks_are_scored_by_way_of_some_of_their_points(monkeypatch):
-    monkeypatch.setattr(fit_module, "FIRST_DENSE_POINTS", 64)
-    monkeypatch.setattr(blocks, "BLOCK_POINTS", 50)
-    X = np.random.default_rng(0).uniform(size=(1200, 2)) * 3.0
+def test_many_points_are_scored_by_way_of_some_of_them(monkeypatch):
+    monkeypatch.setattr(fit_module, "FIRST_VECCHIA_POINTS", 96)
+    X = np.random.default_rng(0).uniform(size=(600, 2)) * 2.0
     G = kernel_matrix(cagp.Matern32(0.3, 4.0), X, X) + 0.2 * np.eye(len(X))
     y = np.linalg.cholesky(G) @ np.random.default_rng(1).normal(size=len(X))
     points = []
-    ways = {"method": "blocks", **WAYS}
+    ways = {"method": "vecchia", **WAYS}
     scored = cagp.fit(cagp.Matern32, X, y, progress=lambda state: points.append(state.points), **ways)
-    assert sorted(set(points)) == [48, 240, 1200]
-    monkeypatch.setattr(fit_module, "_has_squares", lambda *_: False)
+    assert sorted(set(points)) == [88, 600]  # whole cells
+    assert points.count(600) < 8
+    monkeypatch.setattr(fit_module, "_has_squares", lambda *_, **__: False)
     climbed = cagp.fit(cagp.Matern32, X, y, **ways)
     error = np.sqrt(np.diag(climbed.log_covariance))
     assert (np.abs(logarithms(scored) - logarithms(climbed)) <= 0.1 * error).all()

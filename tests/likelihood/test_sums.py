@@ -5,7 +5,6 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood.blocks import BlockLikelihood
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.evaluation import information
 from cagp_dist.likelihood.exact import DenseLikelihood
@@ -78,18 +77,15 @@ def test_value_gradient_and_curvature_are_those_of_the_dense_log_likelihood(fami
     "families",
     [pytest.param(TWO, id="two"), pytest.param(THREE, id="three", marks=pytest.mark.exhaustive)],
 )
-def test_rings_and_one_block_are_dense(families, mirrored):
+def test_rings_are_dense(families, mirrored):
     grid = GRID if mirrored else cagp.LatLonGrid([-70.0, -33.0, 0.0, 12.0, 60.0], 13)
     fields = np.random.default_rng(1).normal(size=(2, *grid.shape))
     columns, numbers = np.ascontiguousarray(fields.reshape(2, -1).T), NUMBERS[len(families)]
     settings = {"executor": SerialExecutor(), "memory_limit_bytes": LIMIT}
     expected = DenseLikelihood(families, grid.points, columns, memory_limit_bytes=LIMIT).evaluate(*numbers)
-    for found in (
-        RingLikelihood(families, grid, fields, **settings).evaluate(*numbers),
-        BlockLikelihood(families, grid.points, columns, **settings).evaluate(*numbers),
-    ):
-        assert found.log_likelihood(1.3) == pytest.approx(expected.log_likelihood(1.3), rel=1e-12)
-        assert_close(found.gradient(1.3), expected.gradient(1.3), relative=1e-10)
+    found = RingLikelihood(families, grid, fields, **settings).evaluate(*numbers)
+    assert found.log_likelihood(1.3) == pytest.approx(expected.log_likelihood(1.3), rel=1e-12)
+    assert_close(found.gradient(1.3), expected.gradient(1.3), relative=1e-10)
 
 
 def test_sampled_gradients_are_exact_on_average():
@@ -162,7 +158,7 @@ def test_recovery_from_several_generators(generator, kernel):
     assert_recovered(cagp.fit(families, FINE, fields, mean=0.0), kernel, 0.1)
 
 
-def test_points_dense_and_blocks():
+def test_points():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(500, 2))
     kernel = cagp.Matern32(0.05, 2.0) + cagp.Matern32(0.8, 6.0)
@@ -170,8 +166,6 @@ def test_points_dense_and_blocks():
     y = L @ rng.normal(size=(500, 6))
     dense = cagp.fit((cagp.Matern32, cagp.Matern32), X, y, mean=0.0, starts=1)
     assert_recovered(dense, kernel, 0.05)
-    blocks = cagp.fit((cagp.Matern32, cagp.Matern32), X, y, mean=0.0, starts=1, method="blocks")
-    np.testing.assert_allclose(flat(blocks)[0], flat(dense)[0], rtol=1e-3)  # a single block
 
 
 def test_a_part_too_many_is_not_called_converged():

@@ -498,12 +498,12 @@ def test_a_fit_without_a_likelihood_has_none_shown(tmp_path: Path) -> None:
     assert "its gradient estimated from samples. Converged" in text
 
 
-def test_a_fit_in_blocks_says_so(tmp_path: Path) -> None:
-    fit = FIT | {"where": "the 10,000 observed points", "method": "blocks"}
+def test_a_fit_by_conditionals_says_so(tmp_path: Path) -> None:
+    fit = FIT | {"where": "the 10,000 observed points", "method": "vecchia"}
     run = make_run(tmp_path, test_count=30, map_step=None, attributes={"fit": json.dumps(fit)})
     text = Document(page_of(run)).text
     assert "Prior, fitted to the 10,000 observed points" in text
-    assert "blocks of neighbours counted as independent, log-likelihood −192,074.1." in text
+    assert "Vecchia's likelihood, by conditionals on neighbours, log-likelihood −192,074.1." in text
 
 
 def test_a_stated_prior_has_no_table_of_its_fit(document: Document) -> None:

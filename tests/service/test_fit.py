@@ -152,7 +152,7 @@ each_estimate = pytest.mark.parametrize("estimate", ["generalised", "ordinary"])
 
 @each_estimate
 def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch, estimate):
-    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 500)  # beyond, a dense factor is not used
+    monkeypatch.setattr("cagp_dist.service.fit.MOST_DENSE", 500)  # beyond, a dense factor is not used
     whole = job_text.replace(
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
     )
@@ -265,7 +265,7 @@ def spoiled(field, task):
     ],
 )
 def test_values_that_were_not_observed_are_not_read(field, job_text, train, monkeypatch):
-    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 150)
+    monkeypatch.setattr("cagp_dist.service.fit.MOST_DENSE", 150)
     text = job_text.replace('{ kind = "random", count = 250, seed = 0, weight = "equal" }', train)
     job, whole = parse_job(text), parse_job(with_field(text))
     other = spoiled(field, prepare(job, field))
@@ -346,18 +346,18 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
             check_fit(parse_job(job_text), wrong)
 
 
-def test_many_points_are_fitted_in_blocks_and_very_many_in_some_of_them(field, job_text, monkeypatch):
-    monkeypatch.setattr("cagp_dist.likelihood.blocks.BLOCK_POINTS", 100)
+def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
+    monkeypatch.setattr("cagp_dist.service.fit.MOST_DENSE", 100)
     task = prepare(parse_job(job_text), field)
     fitted = fitted_in(task)
-    assert (fitted.result.method, fitted.result.points) == ("blocks", 250)
+    assert (fitted.result.method, fitted.result.points) == ("vecchia", 250)
     assert fitted.where == "the 250 observed points"
+    said = fitted.attributes()["likelihood"]
+    assert said == "Vecchia's, by conditionals of groups of 20 on 180 neighbours"
     assert_within(fitted, standard_errors=4.0)
-    monkeypatch.setattr("cagp_dist.service.fit.MOST_POINTS", 200)
-    some = fit_sites(task.points, task.design.train, fit_to="observed")
-    assert np.isin(some.chosen, task.design.train).all()
-    assert some.chosen.size == 150  # the first block, of 100, and the last, of 50
-    assert some.where == "150 points, in evenly spread blocks of neighbours, of the 250 observed points"
+    monkeypatch.setattr("cagp_dist.likelihood.conditionals.MOST_CONDITIONALS", 100)
+    some = fit_sites(task.points, task.design.train, fit_to="observed").likelihood
+    assert some == "Vecchia's, by a sample of 90 of 250 conditionals, in groups of 20 on 180 neighbours"
 
 
 @pytest.mark.parametrize("estimate", ["generalised", pytest.param("ordinary", marks=pytest.mark.exhaustive)])

@@ -1,0 +1,60 @@
+"""Nearest points among those that come before, in an order of all points (math 20.3)."""
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+
+
+def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, workers: int = 1) -> Indices:
+    """For each centre find the ``count`` nearest of the points that come before its rank.
+
+    Trees stand for the first points of the order, each for twice as many as the one before. A query asks the
+    smallest tree that holds all points before its rank, of which these are at least half.
+
+    Parameters
+    ----------
+    X : array of float64, shape (n, p)
+        Points in their order.
+    centres : array of float64, shape (q, p)
+        Where to look.
+    ranks : array of int, shape (q,)
+        Points ``X[:rank]`` count.
+    count : int
+        How many, at most.
+    workers : int
+        Threads of the search; the result does not depend on them.
+
+    Returns
+    -------
+    array of int, shape (q, count)
+        Places in X, by distance; -1 behind the last where fewer than ``count`` come before. Cost
+        O(n log n + q count log n).
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [5.0], [1.0], [3.0]])
+    >>> nearest_preceding(X, X, np.arange(4), 2).tolist()
+    [[-1, -1], [0, -1], [0, 1], [1, 2]]
+    """
+    from scipy.spatial import cKDTree
+
+    found = np.full((len(centres), count), -1, dtype=np.intp)
+    upper = len(X)
+    while upper > 0 and count > 0:
+        lower = upper // 2 if upper > 2 * count else 0
+        asked = np.flatnonzero((ranks > lower) & (ranks <= upper))
+        if asked.size:
+            tree, most = cKDTree(X[:upper], balanced_tree=False), 2 * count + 8
+            while asked.size:
+                most = min(most, upper)
+                near = np.asarray(tree.query(centres[asked], k=np.arange(1, most + 1), workers=workers)[1])
+                before = near < ranks[asked, None]
+                place = np.cumsum(before, axis=1)
+                rows, columns = np.nonzero(before & (place <= count))
+                done = place[:, -1] >= np.minimum(count, ranks[asked])
+                kept = done[rows]
+                rows, columns = rows[kept], columns[kept]
+                found[asked[rows], place[rows, columns] - 1] = near[rows, columns]
+                asked, most = asked[~done], 2 * most
+        upper = lower
+    return found

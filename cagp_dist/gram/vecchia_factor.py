@@ -1,0 +1,203 @@
+"""Vecchia's factor of a Gram matrix: a sparse U with ``G^-1 ~ U U'`` (math 20.3).
+
+In an order of the points each is predicted from the k nearest of those before, with weights
+``w_i = G_NN^-1 G_Ni`` and the variance ``d_i = G_ii - G_iN w_i`` of what is left. Columns of U are
+``(e_i - w_i) / sqrt(d_i)``. With all points before among the neighbours ``U U'`` is the inverse (T43). It
+does not depend on observations, so that ``U U'`` preconditions affine solvers, and ``U^-T z`` draws from the
+prior.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import NumericalError
+from cagp_dist.gram.preceding import nearest_preceding
+from cagp_dist.kernels import Kernel, Parameters, coordinates
+from cagp_dist.lapack import cholesky_in_place, solve_lower
+from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.tiling import Range, block_ranges
+
+TASK_POINTS = 2048
+"""Points whose weights are a task."""
+
+BATCH = 32
+"""Matrices of neighbours that are there at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class VecchiaFactor:
+    """Weights of points on those before them, and what they leave.
+
+    Attributes
+    ----------
+    order : array of int, shape (n,)
+        Points in the order in which they are conditioned; arguments and results of the methods are in the
+        order of X.
+    neighbours : array of int, shape (n, k)
+        Places in the order, each before its own; -1 where there are fewer than k before.
+    weights : array of float64, shape (n, k)
+        Of the neighbours, zero where there are none.
+    variances : array of float64, shape (n,)
+        Conditional variances, above zero.
+    """
+
+    order: Indices
+    neighbours: Indices
+    weights: Array
+    variances: Array
+
+    @property
+    def log_determinant(self) -> float:
+        """``log|G|``, about."""
+        return float(np.log(self.variances).sum())
+
+    def precision(self, columns: Array) -> Array:
+        """``U U' x``, about ``G^-1 x``, for columns (n,) or (n, r); 4 n k r flops."""
+        return self._scattered(self._whitened(columns))
+
+    def whiten(self, columns: Array) -> Array:
+        """``U' x``, in the order of conditioning: of a draw of G about independent standard normals."""
+        return self._whitened(columns)
+
+    def draw(self, normals: Array) -> Array:
+        """``U^-T z``, of covariance about G for standard normals z (n,) or (n, r); 2 n k r flops."""
+        from cagp_dist.triangles import unwhiten
+
+        z = np.ascontiguousarray(normals.reshape(len(normals), -1), dtype=np.float64)
+        drawn = np.empty_like(z)
+        unwhiten(self.neighbours, self.weights, np.sqrt(self.variances), z, drawn)
+        out = np.empty_like(drawn)
+        out[self.order] = drawn
+        return out.reshape(normals.shape)
+
+    def _whitened(self, columns: Array) -> Array:
+        from cagp_dist.triangles import whiten
+
+        x = np.ascontiguousarray(columns.reshape(len(columns), -1)[self.order], dtype=np.float64)
+        out = np.empty_like(x)
+        whiten(self.neighbours, self.weights, np.sqrt(self.variances), x, out)
+        return out.reshape(columns.shape)
+
+    def _scattered(self, white: Array) -> Array:
+        from cagp_dist.triangles import scatter
+
+        z = white.reshape(len(white), -1)
+        x = np.zeros_like(z)
+        scatter(self.neighbours, self.weights, np.sqrt(self.variances), z, x)
+        out = np.empty_like(x)
+        out[self.order] = x
+        return out.reshape(white.shape)
+
+
+def vecchia_factor(
+    kernel: Kernel,
+    X: Array,
+    noise_variance: float | Array,
+    *,
+    neighbours: int = 60,
+    executor: Executor,
+    seed: int = 0,
+) -> VecchiaFactor:
+    """Work out Vecchia's factor of ``k(X, X) + diag(noise)`` in a random order of the points.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : array of float64, shape (n, p)
+    noise_variance : float, or array of float64, shape (n,)
+    neighbours : int
+        k, at most; those that are nearest in units of the lengthscales of the kernel.
+    executor : Executor
+        Where the weights are worked out, in tasks; the result does not depend on it.
+    seed : int
+        Of the order.
+
+    Returns
+    -------
+    VecchiaFactor
+        Cost n (k^3 / 3 + k^2) flops and n k^2 / 2 kernel values; memory 16 n k bytes.
+
+    Raises
+    ------
+    NumericalError
+        If points coincide, or nearly so, and have no noise.
+    """
+    n = len(X)
+    order = np.random.default_rng(seed).permutation(n)
+    noise = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), n)[order]
+    ordered = X[order]
+    near = nearest_preceding(
+        _scaled(kernel, ordered), _scaled(kernel, ordered), np.arange(n), min(neighbours, n - 1),
+        workers=executor.workers,
+    )  # fmt: skip
+    points = coordinates(ordered)
+    spans = block_ranges(n, TASK_POINTS)
+    with single_threaded_blas():
+        parts = executor.gather(
+            [
+                executor.submit(
+                    conditional_weights, kernel.parameters, *_needed(points, noise, near, span), home=index
+                )
+                for index, span in enumerate(spans)
+            ]
+        )
+    weights, variances = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return VecchiaFactor(order, near, weights, variances)
+
+
+def _scaled(kernel: Kernel, X: Array) -> Array:
+    """Points in units of the shortest lengthscale of the kernel, for each coordinate."""
+    lengthscales = [1.0 / np.array(part.inverse_lengthscales(X.shape[1])) for part in kernel.parts]
+    return np.asarray(X / np.min(lengthscales, axis=0))
+
+
+def _needed(points: Array, noise: Array, near: Indices, span: Range) -> tuple[Array, Array, Indices]:
+    """Points (p, u) and noise (u,) that a task needs, and the places of its points and their neighbours."""
+    own = np.arange(*span)
+    members = np.column_stack([near[own], own])
+    places, inverse = np.unique(members, return_inverse=True)
+    inverse = inverse.reshape(members.shape)
+    if places[0] == -1:
+        places, inverse = places[1:], inverse - 1
+    return np.ascontiguousarray(points[:, places]), noise[places], inverse
+
+
+def conditional_weights(
+    kernel: Parameters, points: Array, noise: Array, members: Indices
+) -> tuple[Array, Array]:
+    """Weights (m, k) and conditional variances (m,) of points on their neighbours.
+
+    ``members`` (m, k + 1) are places of the neighbours, -1 for none, then of the point itself.
+    """
+    from cagp_dist.compiled import evaluate
+
+    (m, size), missing = members.shape, members < 0
+    at = np.where(missing, members[:, -1:], members)
+    weights, variances = np.empty((m, size - 1)), np.empty(m)
+    spare, diagonal = np.empty((BATCH, size, size)), np.arange(size)
+    for start, stop in block_ranges(m, BATCH):
+        stack, gone = spare[: stop - start], missing[start:stop]
+        for matrix, row in zip(stack, at[start:stop], strict=True):
+            near = np.ascontiguousarray(points[:, row])
+            evaluate(*kernel, near, near, matrix)
+        stack[:, diagonal, diagonal] += noise[at[start:stop]]
+        if gone.any():  # independent of all others
+            stack[gone] = 0.0
+            stack.transpose(0, 2, 1)[gone] = 0.0
+            stack[:, diagonal, diagonal] += gone
+        largest = stack[:, -1, -1].copy()
+        cholesky_in_place(stack)
+        pivots = np.square(stack[:, diagonal, diagonal]).min(axis=1)
+        if (pivots <= size * np.finfo(float).eps * largest).any():
+            raise NumericalError(
+                "a point follows from its neighbours to the last bit: points coincide, or nearly so, beside "
+                "so little noise, or the kernel is too smooth for their distances; raise noise_variance."
+            )
+        # the last row of L is (G_iN L_NN^-T, sqrt(d))
+        last = stack[:, -1, :, None].copy()
+        last[:, -1] = 0.0
+        solve_lower(stack, last, transposed=True)
+        weights[start:stop], variances[start:stop] = last[:, :-1, 0], stack[:, -1, -1] ** 2
+    return weights, variances

@@ -1,0 +1,110 @@
+"""Which points are conditioned on which: groups of neighbours in a random order (math 20.3).
+
+The points are cut into cells of `GROUP` neighbours. The cells come in a random order, and each is conditioned
+on the `NEIGHBOURS` points nearest to it of those that come before. Of more than `MOST_CONDITIONALS` points
+some cells count: those at the beginning of the order, whose neighbours are far, and a random sample of the
+others, each of which stands for several.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.geometry import space_filling_order
+from cagp_dist.gram.preceding import nearest_preceding
+
+GROUP = 20
+"""Points of a cell, which share their neighbours."""
+
+NEIGHBOURS = 180
+"""Points that a cell is conditioned on, at most."""
+
+MOST_CONDITIONALS = 50_000
+"""Points up to which all conditionals count; of more points about as many do."""
+
+SEED = 20
+"""Of the order, and of the sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Points of a cell behind those that they are conditioned on.
+
+    Attributes
+    ----------
+    members : array of int, shape (m,)
+        All of them, those of the cell last.
+    before : int
+        How many are conditioned on.
+    weight : float
+        How many cells it stands for.
+    """
+
+    members: Indices
+    before: int
+    weight: float
+
+    @property
+    def size(self) -> int:
+        """Points of the cell."""
+        return self.members.size - self.before
+
+    @property
+    def beyond(self) -> float:
+        """What the square of the weight is beyond the weight."""
+        return self.weight**2 - self.weight
+
+
+def group_conditionals(X: Array, *, workers: int = 1) -> list[Group]:
+    """Choose the cells of points X (n, p) and their neighbours, cells that are near each other together.
+
+    The sum over cells of ``weight * log p(cell | neighbours)`` is the likelihood of all points where nothing
+    is left out, and an unbiased estimate of such a sum over all cells where some are. Cost O(n log^2 n).
+    """
+    rng = np.random.default_rng(SEED)
+    n, cells = len(X), -(-len(X) // GROUP)
+    tree_order = space_filling_order(X, block_size=GROUP)
+    # the last cell may be short; at the beginning it is never left out
+    place = np.append(cells - 1, rng.permutation(cells - 1))
+    order = np.concatenate([tree_order[cell * GROUP : (cell + 1) * GROUP] for cell in place])
+    stops = np.minimum(n - (cells - 1 - np.arange(cells)) * GROUP, n)
+    starts = np.append(0, stops[:-1])
+    chosen, weights = _sample(cells, rng)
+    spatial = np.argsort(place[chosen])
+    chosen, weights = chosen[spatial], weights[spatial]
+    ordered = X[order]
+    centres = np.array([ordered[starts[cell] : stops[cell]].mean(axis=0) for cell in chosen])
+    near = nearest_preceding(ordered, centres, starts[chosen], NEIGHBOURS, workers=workers)
+    found = []
+    for cell, neighbours, weight in zip(chosen, near, weights, strict=True):
+        neighbours = np.sort(neighbours[neighbours >= 0])
+        members = order[np.concatenate([neighbours, np.arange(starts[cell], stops[cell])])]
+        found.append(Group(members, neighbours.size, float(weight)))
+    return found
+
+
+def conditionals_of(points: int) -> int:
+    """How many conditionals count, of so many points."""
+    left_out = max(0, -(-points // GROUP) - MOST_CONDITIONALS // GROUP)
+    return points - left_out * GROUP
+
+
+def conditionals_text(points: int) -> str:
+    """Say how many of them count."""
+    some = conditionals_of(points)
+    if some == points:
+        return f"conditionals of groups of {GROUP} on {NEIGHBOURS} neighbours"
+    return f"a sample of {some:,} of {points:,} conditionals, in groups of {GROUP} on {NEIGHBOURS} neighbours"
+
+
+def _sample(cells: int, rng: np.random.Generator) -> tuple[Indices, Array]:
+    """Choose cells by their place in the order, and how many each stands for."""
+    most = MOST_CONDITIONALS // GROUP
+    if cells <= most:
+        return np.arange(cells), np.ones(cells)
+    first = most // 2
+    drawn = first + rng.choice(cells - first, most - first, replace=False)
+    weights = np.ones(most)
+    weights[first:] = (cells - first) / (most - first)
+    return np.append(np.arange(first), drawn), weights
