@@ -21,6 +21,9 @@ from cagp_dist.predictive import Gaussian, Predictive
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
+_OF_EACH = ("normal_score", "squared_error", "nll", "crps")
+_OF_EACH_LEVEL = ("width", "interval_score")
+
 
 @dataclass(frozen=True, eq=False)
 class Scores:
@@ -112,6 +115,13 @@ class PointScores:
             self.levels,
         )
 
+    def put(self, at: Any, scored: "PointScores") -> None:
+        """Write scores of some of the observations, an index of arrays of shape S."""
+        for name in _OF_EACH:
+            getattr(self, name)[at] = getattr(scored, name)
+        for name in _OF_EACH_LEVEL:
+            getattr(self, name)[(slice(None), *at)] = getattr(scored, name)
+
     def pooled(self, *, weights: ArrayLike | None = None) -> Scores:
         """Pool over points and fields; ``weights`` as for `scores_of`, one for each of the last axis."""
         distance, half_widths = np.abs(self.normal_score), ndtri(0.5 + 0.5 * self.levels)
@@ -150,6 +160,13 @@ def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float
         interval_score=losses,
         levels=chosen,
     )
+
+
+def unscored(shape: tuple[int, ...], *, levels: Sequence[float] = LEVELS) -> PointScores:
+    """Room for the scores of observations of this shape: NaN."""
+    once = {name: np.full(shape, np.nan) for name in _OF_EACH}
+    by_level = {name: np.full((len(levels), *shape), np.nan) for name in _OF_EACH_LEVEL}
+    return PointScores(**once, **by_level, levels=np.asarray(levels))
 
 
 def scores_of(

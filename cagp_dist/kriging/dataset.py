@@ -1,7 +1,7 @@
 """A prediction as a CF data set: coordinates and names of the targets, and attributes that say how."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
@@ -14,11 +14,14 @@ from cagp_dist.kriging.observations import Observations
 from cagp_dist.kriging.solving import Prediction
 from cagp_dist.kriging.targets import Targets
 from cagp_dist.likelihood.result import each
-from cagp_dist.store.layout import NODES_PER_CELL
+from cagp_dist.store.layout import NODES_PER_CELL, QUANTILE_LEVEL, QUANTILE_LEVELS
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version
 
 CONVENTIONS = "CF-1.11"
+
+INTERVAL = (0.05, 0.95)
+"""Quantiles of the numbers of a prior that are integrated over, which are said."""
 
 SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the observations leave open."
 
@@ -38,16 +41,18 @@ def as_dataset(
         said |= {"title": f"{said['title']}, means over cells", NODES_PER_CELL: int(targets.cells.counts[0])}
     if not prediction.computational_variance_known:
         texts["std_computational"]["comment"] = f"At most: an upper bound. {SUM_OF_SQUARES}"
-    return xr.Dataset(
+    found = xr.Dataset(
         {
             name: (field_dims(observed, targets), shaped(values, observed, targets), texts[name])
             for name, values in variables.items()
         }
         | _drift(prediction, observed)
+        | _quantiles(prediction, observed, targets, texts["std"])
         | dict(targets.bounds),
         coords=coordinates(observed, targets),
         attrs=said,
     )
+    return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
 
 
 def _drift(prediction: Prediction, observed: Observations) -> dict[str, tuple[object, ...]]:
@@ -63,6 +68,21 @@ def _drift(prediction: Prediction, observed: Observations) -> dict[str, tuple[ob
         "drift_coefficient": (dims, values, {"long_name": f"coefficient of the drift of {what}", **about}),
         "drift_coefficient_std": (dims, std, {"long_name": "its standard error", **about}),
         "drift_term": ("drift_term", list(found.names), {"long_name": "what the drift depends on"}),
+    }
+
+
+def _quantiles(
+    prediction: Prediction, observed: Observations, targets: Targets, text: Mapping[str, str]
+) -> dict[str, tuple[object, ...]]:
+    """Quantiles of the field, where its laws are mixtures; nothing where mean and std say it all."""
+    if prediction.quantiles is None:
+        return {}
+    found = [shaped(of_level, observed, targets) for of_level in np.moveaxis(prediction.quantiles, 1, 0)]
+    about = {name: text[name] for name in ("units", "cell_methods") if name in text}
+    about["long_name"] = text["long_name"].replace("standard deviation", "quantile", 1)
+    return {
+        "field_quantile": ((QUANTILE_LEVEL, *field_dims(observed, targets)), np.stack(found), about),
+        QUANTILE_LEVEL: (QUANTILE_LEVEL, np.array(QUANTILE_LEVELS), {"units": "1"}),
     }
 
 
@@ -148,7 +168,12 @@ def attributes(
         "planned_memory": bytes_text(max(plan.peak_bytes for plan in prediction.plans)),
         "executor": prediction.executor,
         "fit_status": "given" if result is None else result.status.value,
+        "hyperparameters": learned.numbers,
     }
+    if learned.integrated is not None:
+        said |= {
+            f"{name}_interval": ends for name, ends in learned.integrated.quantiles(INTERVAL).items()
+        } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
     if max(learned.lengthscales) > LONGEST_CHORD:
         said["lengthscale_comment"] = BEYOND
     if units:

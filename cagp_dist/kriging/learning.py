@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.duration import FitSize
     from cagp_dist.likelihood.fit import Method
+    from cagp_dist.likelihood.integrated import Integrated
     from cagp_dist.likelihood.result import FitResult
     from cagp_dist.runtime import Executor
 
@@ -40,6 +41,10 @@ MOST_DENSE = 2_000
 
 MOST_FIELDS = 30
 """Times that a fit uses, evenly spread."""
+
+
+GIVEN = "Every number was given."
+"""Said of the numbers of a prior that needs no fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,12 @@ class Learned:
         What decided, for people.
     held : mapping of str
         Numbers that were held in the fit, by name, and why.
+    known_noise : array of float64, shape () or (n,)
+        Noise variance that was known before, of all observations or of each place; 0 where none was.
+    integrated : Integrated or None
+        The posterior of the numbers, where they are integrated over.
+    numbers : str
+        Whether they are, and why, for people.
     """
 
     kernel: Kernel
@@ -67,6 +78,9 @@ class Learned:
     result: "FitResult | None"
     fitted_to: str
     held: Mapping[str, str] = field(default_factory=dict)
+    known_noise: Array = field(default_factory=lambda: np.asarray(0.0))
+    integrated: "Integrated | None" = None
+    numbers: str = GIVEN
 
     @property
     def lengthscales(self) -> tuple[float, ...]:
@@ -315,7 +329,8 @@ def learn(
             else:
                 result = search(bounds=held)
         chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
-    return Learned(chosen, known + (noise_variance - least), mean, result, where, reasons)
+    noise = known + (noise_variance - least)
+    return Learned(chosen, noise, mean, result, where, reasons, known_noise=known)
 
 
 def _outlook(size: "FitSize", executor: "Executor") -> Outlook:

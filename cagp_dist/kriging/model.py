@@ -19,6 +19,7 @@ from cagp_dist.kriging.dataset import as_dataset
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
 from cagp_dist.kriging.executors import Workers, workers_of
 from cagp_dist.kriging.given import fixed_numbers
+from cagp_dist.kriging.integrating import check_hyperparameters, predict_fields, with_numbers_integrated
 from cagp_dist.kriging.learning import (
     KernelLike,
     Learned,
@@ -47,7 +48,6 @@ from cagp_dist.kriging.solving import (
     expected_sweeps,
     outlook_of,
     plan_solves,
-    predict,
 )
 from cagp_dist.kriging.summary import summary
 from cagp_dist.kriging.targets import (
@@ -61,6 +61,7 @@ from cagp_dist.kriging.targets import (
     region_of,
 )
 from cagp_dist.kriging.validation import cross_validate, outlook_of_folds
+from cagp_dist.likelihood.integrated import Hyperparameters
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
@@ -90,6 +91,7 @@ def krige(
     prior: Prior | None = None,
     solver: "str | Solver" = "auto",
     recalibration: str = "none",
+    hyperparameters: Hyperparameters = "auto",
     lengthscale_km: float | Sequence[float] | None = None,
     lengthscale: float | Sequence[float] | None = None,
     variance: float | Sequence[float] | None = None,
@@ -156,6 +158,14 @@ def krige(
         "local-scale" or another method of `cagp_dist.calibration.recalibration`: corrects the law of an
         observation at each target by errors at places that were left out, which takes ten more solves. The
         result then has ``predictive_std`` and ``quantile`` as well. "none": the law of the prior.
+    hyperparameters : {"auto", "integrate", "plug-in"}
+        What is done with lengthscale, variance and noise, of which observations say only so much.
+        "integrate": the result is a mixture over a grid of them, each with its probability, in which the
+        variance is integrated out and coefficients of a mean that has some ("constant") are estimated and
+        counted; with ``field_quantile`` beside ``mean`` and ``std``. "plug-in": those of maximum likelihood
+        count as known, which makes error bars of few observations too narrow. "auto": integrated over for up
+        to 200 observations, and up to 500 places where the likelihood is flat; not for sums of kernels and
+        solvers that are not exact.
     lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
         of the unit sphere, at most its diameter 2.
@@ -185,7 +195,8 @@ def krige(
         ``std_computational`` (the part of it that more computation would take away: zero for exact solvers,
         for others of many observations an upper bound, which its attribute ``comment`` says), on the
         coordinates of the target; units and names are those of the observations. The attributes say what was
-        chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended.
+        chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended, and
+        whether its numbers were integrated over (``hyperparameters``).
         Means over cells say so in ``cell_methods``, and the edges of the cells are there as bounds.
         ``result.cagp.plot()`` draws it. With a drift there are ``drift_coefficient`` and its standard error
         ``drift_coefficient_std``, of each ``drift_term``: units of the observations over those of the term.
@@ -234,6 +245,7 @@ def krige(
         prior=prior,
         solver=solver,
         recalibration=recalibration,
+        hyperparameters=hyperparameters,
         lengthscale_km=lengthscale_km,
         lengthscale=lengthscale,
         variance=variance,
@@ -298,6 +310,7 @@ class Kriging:
         prior: Prior | None = None,
         solver: "str | Solver" = "auto",
         recalibration: str = "none",
+        hyperparameters: Hyperparameters = "auto",
         lengthscale_km: float | Sequence[float] | None = None,
         lengthscale: float | Sequence[float] | None = None,
         variance: float | Sequence[float] | None = None,
@@ -321,6 +334,7 @@ class Kriging:
         self.prior = prior
         self.solver = solver
         self.recalibration = recalibration
+        self.hyperparameters = hyperparameters
         self.lengthscale_km = lengthscale_km
         self.lengthscale = lengthscale
         self.variance = variance
@@ -392,14 +406,22 @@ class Kriging:
     def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Observations:
         """Read observations, as they are learnt from."""
         check_memory_limit(self.memory_limit_bytes)
+        check_hyperparameters(self.hyperparameters)
         observed = with_noise_of_prior(self._observe(observations, y), self.prior).with_poles_merged()
         check_every_field(observed)
         return observed
 
     def _learn_from(self, observed: Observations, narrator: Narrator, executor: Executor) -> None:
         """Learn kernel and noise."""
-        learned = self._learn(observed, narrator=narrator, executor=executor)
-        result = learned.result
+        learned = with_numbers_integrated(
+            self._learn(observed, narrator=narrator, executor=executor),
+            observed,
+            asked=self.hyperparameters,
+            nugget_sought=self.nugget_std is None,
+            solver=self.solver,
+            narrator=narrator,
+        )
+        result = None if learned.integrated is not None else learned.result
         if result is not None and not result.status.ok and not noise_is_negligible(result, result.prior):
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
         places, fields = observed.patterns()[0]
@@ -483,12 +505,12 @@ class Kriging:
         observed, learned = self._fitted()
         learned = _at_targets(learned, targets)
         sweeps = None
-        if outlook_of(solves).seconds > QUICK_SECONDS:
+        if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
             sweeps = expected_sweeps(solves, observed, learned, targets)
         narrator.expect(outlook_of(solves, iterations=sweeps))
         narrator.announce()
         with narrator.stage("solve") as report:
-            prediction = predict(
+            prediction = predict_fields(
                 observed,
                 learned,
                 targets,
@@ -499,6 +521,8 @@ class Kriging:
                 report=report,
             )
         prior = prior_variance(learned.kernel, targets.wanted)
+        if learned.integrated is not None:
+            prior = prior * learned.integrated.prior_variance / learned.kernel.variance
         if prior.size and (prediction.variance > UNINFORMED * prior).all():
             why = _why_uninformed(observed, learned, targets)
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
@@ -594,8 +618,8 @@ class Kriging:
     ) -> xr.Dataset:
         """Predict blocks of places from all others, and score that.
 
-        Kernel and noise stay those that were fitted to all observations; the prior mean is fitted without the
-        places that are left out.
+        Kernel and noise stay those that were fitted to all observations, or their probabilities where they
+        are integrated over; the prior mean is fitted without the places that are left out.
 
         Parameters
         ----------

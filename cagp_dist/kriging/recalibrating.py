@@ -6,13 +6,13 @@ from math import sqrt
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Mask
 from cagp_dist.calibration.corrected import corrected_laws
 from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kriging.dataset import field_dims, shaped
+from cagp_dist.kriging.integrating import usual_noise_variance
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations
 from cagp_dist.kriging.solving import Prediction
@@ -120,9 +120,3 @@ def with_laws(
         f"({method}) by errors at {int(np.count_nonzero(seen)):,} places, each of which was predicted from "
         "about nine tenths of the others. They are those of an observation with reference_noise_std.",
     )
-
-
-def usual_noise_variance(learned: Learned, seen: Mask) -> float:
-    """Noise variance of a new observation: the median of those of the places, which few bad ones leave."""
-    noise = learned.noise_variance
-    return float(noise) if noise.ndim == 0 else float(np.median(noise[seen]))

@@ -1,6 +1,7 @@
 """Draws of the field at all targets of a map: by their full covariance, or pathwise where there are many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -8,6 +9,7 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
 from cagp_dist.kriging.dataset import coordinates, field_dims
+from cagp_dist.kriging.integrating import drawn_numbers, means_of
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.narration import Narrator
 from cagp_dist.kriging.observations import Observations
@@ -59,16 +61,14 @@ def sample(
     narrator.expect(outlook_of(solves, iterations=USUAL_SWEEPS if many else OFTEN_SWEEPS))
     narrator.announce()
     with narrator.stage("solve"):
-        draws, status, solvers = draw(
-            observed,
-            learned,
-            targets,
-            size=size,
-            generator=np.random.default_rng(seed),
-            solves=solves,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-        )
+        draw = partial(draw, solves=solves, executor=executor, memory_limit_bytes=memory_limit_bytes)
+        generator = np.random.default_rng(seed)
+        if learned.integrated is None:
+            draws, status, solvers = draw(observed, learned, targets, size=size, generator=generator)
+        else:
+            draws, status, solvers = _draw_with_numbers(
+                draw, observed, learned, targets, size=size, generator=generator
+            )
     rows = draws[:, 0] if observed.dimension is None else draws
     dims = ("sample", *field_dims(observed, targets))
     values = rows.reshape(*rows.shape[:-1], *targets.shape)
@@ -77,6 +77,28 @@ def sample(
         coords={**coordinates(observed, targets), "sample": np.arange(size)},
         attrs={"status": status.value, "solver": "; ".join(solvers), "seed": seed},
     )
+
+
+def _draw_with_numbers(
+    draw: Callable[..., tuple[Array, Status, tuple[str, ...]]],
+    observed: Observations,
+    learned: Learned,
+    targets: Targets,
+    *,
+    size: int,
+    generator: np.random.Generator,
+) -> tuple[Array, Status, tuple[str, ...]]:
+    """Draws (size, T, q): of the numbers first, then of the field that goes with them."""
+    draws = np.empty((size, len(observed.values), targets.latitude_degrees.size))
+    statuses: list[Status] = []
+    solvers: list[str] = []
+    for chosen, plugged, alone, stretch in drawn_numbers(learned, size, generator):
+        found, status, used = draw(observed, plugged, targets, size=chosen.size, generator=generator)
+        mean = means_of(alone, plugged, observed, targets)
+        draws[chosen] = mean + stretch[:, None, None] * (found - mean)
+        statuses.append(status)
+        solvers += used
+    return draws, Status.worst(statuses), tuple(dict.fromkeys(solvers))
 
 
 def _draw_by_covariance(

@@ -104,6 +104,8 @@ class Prediction:
         Where it ran.
     drift : DriftCoefficients or None
         None where the mean was known.
+    quantiles : array, shape (T, L, q), or None
+        Of the field at `QUANTILE_LEVELS`, where the numbers of the prior were integrated over.
     """
 
     mean: Array
@@ -116,6 +118,7 @@ class Prediction:
     plans: tuple[Plan, ...]
     executor: str
     drift: DriftCoefficients | None = None
+    quantiles: Array | None = None
 
     @property
     def std(self) -> Array:

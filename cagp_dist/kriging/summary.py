@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
-from cagp_dist.kriging.dataset import BEYOND
+from cagp_dist.kriging.dataset import BEYOND, INTERVAL
 from cagp_dist.kriging.given import LONGEST_CHORD
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.observations import Observations
@@ -45,8 +45,18 @@ def summary(observed: Observations, learned: Learned) -> str:
             *lines,
             f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
             f"             standard errors: {', '.join(_errors(result, learned.held))}",
+            f"numbers      {learned.numbers}",
+            *_intervals(learned),
         ]
     )
+
+
+def _intervals(learned: Learned) -> Iterator[str]:
+    """Write between which ends numbers lie that are integrated over."""
+    if learned.integrated is not None:
+        ends = learned.integrated.quantiles(INTERVAL)
+        said = (f"{name.replace('_', ' ')} {low:.3g} to {high:.3g}" for name, (low, high) in ends.items())
+        yield f"             {1.0 - 2.0 * INTERVAL[0]:.0%} of probability: {', '.join(said)}"
 
 
 def _errors(result: FitResult, held: Mapping[str, str]) -> Iterator[str]:

@@ -7,14 +7,14 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.folds import block_folds
-from cagp_dist.calibration.pit import pit
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.dataset import field_dims, shaped
+from cagp_dist.kriging.integrating import law_of_observations, predict_fields
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations
-from cagp_dist.kriging.solving import OFTEN_SWEEPS, nothing_reported, outlook_of, plan_solves, predict
+from cagp_dist.kriging.solving import OFTEN_SWEEPS, nothing_reported, outlook_of, plan_solves
 from cagp_dist.kriging.targets import Targets, of_places
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
@@ -46,7 +46,8 @@ def cross_validate(
         generator=np.random.default_rng(seed),
         called="folds",
     )
-    mean, std = np.full(observed.values.shape, np.nan), np.full(observed.values.shape, np.nan)
+    mean, std, predictive = np.full((3, *observed.values.shape), np.nan)
+    scored = unscored(observed.values.shape)
     for number in range(folds):
         left_out = fold == number
         kept = observed.without(left_out)
@@ -65,12 +66,19 @@ def cross_validate(
             memory_limit_bytes=memory_limit_bytes,
             kernel_parts=len(learned.kernel.parts),
         )
-        prediction = predict(
+        prediction = predict_fields(
             kept, learned, targets, solves=solves, executor=executor, memory_limit_bytes=memory_limit_bytes
         )
-        report((number + 1) / folds)
         mean[:, left_out], std[:, left_out] = prediction.mean, prediction.std
-    return _dataset(observed, learned, fold, mean, std)
+        noise = learned.noise_variance
+        noise = noise if noise.ndim == 0 else noise[left_out]
+        law = law_of_observations(prediction, kept, learned, targets, noise)
+        predictive[:, left_out] = law.std
+        times, places = np.nonzero(~np.isnan(observed.values[:, left_out]))
+        at = times, np.flatnonzero(left_out)[places]
+        scored.put(at, point_scores(law[times, places], observed.values[at]))
+        report((number + 1) / folds)
+    return _dataset(observed, learned, fold, mean, std, predictive, scored)
 
 
 def outlook_of_folds(
@@ -97,7 +105,15 @@ def outlook_of_folds(
     return outlook_of(solves, iterations=OFTEN_SWEEPS, times=folds, stage=stage)
 
 
-def _dataset(observed: Observations, learned: Learned, fold: Indices, mean: Array, std: Array) -> xr.Dataset:
+def _dataset(
+    observed: Observations,
+    learned: Learned,
+    fold: Indices,
+    mean: Array,
+    std: Array,
+    predictive: Array,
+    scored: PointScores,
+) -> xr.Dataset:
     """Predictions and scores; places without an observation have no values."""
     places = fold >= 0
     part = of_places(
@@ -107,20 +123,18 @@ def _dataset(observed: Observations, learned: Learned, fold: Indices, mean: Arra
         names=None if observed.names is None else observed.names[places],
     )
     values = observed.values[:, places]
-    noise = learned.noise_variance if learned.noise_variance.ndim == 0 else learned.noise_variance[places]
-    predictive = np.sqrt(std[:, places] ** 2 + noise)
-    there = ~np.isnan(values)
-    probabilities = np.full(values.shape, np.nan)
-    probabilities[there] = pit(mean[:, places][there], predictive[there], values[there])
-    result = scores(mean[:, places][there], predictive[there], values[there])
+    result = scored[np.nonzero(~np.isnan(observed.values))].pooled()
+    of_numbers = "that were fitted to all of them"
+    if learned.integrated is not None:
+        of_numbers = "integrated over with the probabilities that all of them give these"
     units = {"units": observed.attributes["units"]} if "units" in observed.attributes else {}
     what = observed.attributes.get("long_name", observed.name)
     fields: dict[str, tuple[Array, dict[str, str]]] = {
         "observed": (values, {"long_name": what, **units}),
         "mean": (mean[:, places], {"long_name": f"mean of {what} from the other folds", **units}),
         "std": (std[:, places], {"long_name": "standard deviation without noise", **units}),
-        "predictive_std": (predictive, {"long_name": "standard deviation with noise", **units}),
-        "pit": (probabilities, {"long_name": "probability integral transform", "units": "1"}),
+        "predictive_std": (predictive[:, places], {"long_name": "standard deviation with noise", **units}),
+        "pit": (scored.pit[:, places], {"long_name": "probability integral transform", "units": "1"}),
     }
     return xr.Dataset(
         {name: _variable(held, observed, part, described) for name, (held, described) in fields.items()}
@@ -138,7 +152,7 @@ def _dataset(observed: Observations, learned: Learned, fold: Indices, mean: Arra
         },
         attrs={
             "comment": "Each place is predicted from the places of all other folds, with the kernel and "
-            "noise that were fitted to all of them and a prior mean that was fitted without them.",
+            f"noise {of_numbers} and a prior mean that was fitted without them.",
         },
     )
 

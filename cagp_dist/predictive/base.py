@@ -20,7 +20,9 @@ from scipy.special import ndtr, ndtri
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
+"""Of the quadrature of each piece of the axis of normal scores."""
+
 _ENDS = np.array([-9.0, -4.5, -2.0, 0.0, 2.0, 4.5, 9.0])
 """Normal scores between which quadrature goes; what lies beyond has a probability of 1e-19."""
 
@@ -128,7 +130,7 @@ class Predictive(ABC):
             middle = np.clip(split, a, b)
             for start, end in ((a, middle), (middle, b)):
                 centre, half = 0.5 * (end + start), 0.5 * (end - start)
-                for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+                for node, weight in zip(NODES, WEIGHTS, strict=True):
                     z = np.asarray(centre + half * node)
                     distance = self.at_normal_score(z) - value
                     tail = np.where(distance > 0.0, ndtr(-z), -ndtr(z))
@@ -154,7 +156,7 @@ class Predictive(ABC):
         median = self.at_normal_score(np.zeros(self.shape))
         for a, b in self._pieces():
             half = 0.5 * (b - a)
-            for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+            for node, weight in zip(NODES, WEIGHTS, strict=True):
                 z = np.full(self.shape, a + half * (1.0 + node))
                 distance = self.at_normal_score(z) - median
                 share = weight * half * _normal_density(z)

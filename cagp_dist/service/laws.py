@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.corrected import corrected_laws, in_parts
 from cagp_dist.calibration.local_scale import FittedLocalScale
 from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Unchanged
-from cagp_dist.calibration.scores import LEVELS, PointScores, point_scores
+from cagp_dist.calibration.scores import PointScores, point_scores, unscored
 from cagp_dist.calibration.sharp import FittedSharp
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.predictive import Gaussian, Predictive
@@ -71,8 +71,7 @@ class Laws:
         stretched: Array | None = None,
     ) -> PointScores:
         """Score observations (T, q); NaN where there is none; see `published`."""
-        shape, levels = plain.shape, np.asarray(LEVELS)
-        everywhere = {name: np.full((*before, *shape), np.nan) for name, before in _before(levels).items()}
+        shape, everywhere = plain.shape, unscored(plain.shape)
         for fitted, chosen in self._groups(shape, folds, stretched):
             for some in in_parts(chosen, times=shape[0]):
                 times, places = np.nonzero(~np.isnan(observed[:, some]))
@@ -80,9 +79,8 @@ class Laws:
                     continue
                 law = fitted(plain[:, some], X[some])
                 found = point_scores(law[times, places], observed[times, some[places]])
-                for name, whole in everywhere.items():
-                    whole[..., times, some[places]] = getattr(found, name)
-        return PointScores(**everywhere, levels=levels)
+                everywhere.put((times, some[places]), found)
+        return everywhere
 
     def _groups(
         self, shape: tuple[int, ...], folds: Indices | None, stretched: Array | None
@@ -109,12 +107,6 @@ class _Stretched:
 
     def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> Predictive:
         return self.fitted.with_std(law.mean, self.std)
-
-
-def _before(levels: Array) -> dict[str, tuple[int, ...]]:
-    """Dimensions of each score before those of the laws."""
-    once = dict.fromkeys(("normal_score", "squared_error", "nll", "crps"), ())
-    return {**once, **dict.fromkeys(("width", "interval_score"), levels.shape)}
 
 
 def unchanged(found: Recalibrating = NOT_ASKED) -> Laws:

@@ -80,7 +80,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     }
     names = None if points.names is None else points.names[design.test]
     observed = points.values[:, design.test]
-    nugget = prior.noise_number
+    mixed = solution.mixed
+    nugget = prior.noise_number if mixed is None else mixed.nugget
     nugget_there = nugget if solution.test_nugget is None else solution.test_nugget
     noise, elsewhere = task.noise_at(design.test, nugget_there), task.typical_noise(nugget)
     sampled = solution.sampled
@@ -90,7 +91,9 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     laws = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
     mean, std = last.mean[:, columns.test], last.std[:, columns.test]
     plain, where = Gaussian(mean, predictive_std(noise, std)), task.inputs_at(design.test)
-    of_plain = unchanged().scored(plain, where, observed)
+    of_plain = unchanged().scored(plain, where, observed) if mixed is None else mixed.scores
+    if mixed is not None:
+        trace[-1] = _pooled(of_plain, design.test_weights)
     stretched = None if sharp is None else predictive_std(noise, sharp.test)
     of_values = of_plain
     if laws.corrected:
@@ -103,7 +106,9 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             noise_variance=noise,
             observed=observed,
             computational_std=None if unfinished is None else unfinished[:, columns.test],
-            law=laws.published(plain, where, folds=design.folds, stretched=stretched),
+            law=mixed.of_test
+            if mixed is not None and not laws.corrected
+            else laws.published(plain, where, folds=design.folds, stretched=stretched),
             variable=points.variable,
             names=names,
         ),
@@ -153,7 +158,11 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
         else:
             cell_mean, cell_std = sampled.mean, sampled.std
         law = None
-        if not nodes_of(design.cells):  # nobody observes a mean over a cell
+        if nodes_of(design.cells):
+            pass  # nobody observes a mean over a cell
+        elif mixed is not None and not laws.corrected:
+            law = mixed.of_cells
+        else:
             at_cells = Gaussian(cell_mean, predictive_std(elsewhere, cell_std))
             law = laws.published(
                 at_cells,
@@ -214,7 +223,9 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             std=place_std,
             noise_variance=elsewhere,
             computational_std=None if unfinished is None else unfinished[:, columns.places],
-            law=laws.published(
+            law=mixed.of_places
+            if mixed is not None and not laws.corrected
+            else laws.published(
                 at_places,
                 wanted,
                 stretched=None if sharp is None else predictive_std(elsewhere, sharp.places),
@@ -313,6 +324,7 @@ def attributes_of(
     *,
     groups: "Mapping[str, xr.Dataset]",
     fitted: FittedPrior | None,
+    numbers: Mapping[str, object],
     executor: str,
     clock: Clock,
 ) -> dict[str, object]:
@@ -335,7 +347,9 @@ def attributes_of(
         "solver": _described(job.solver.model_dump()),
         "solver_calibrated": task.solver.calibrated == "exact",
         "solver_calibration": task.solver.calibrated,
-        "noise_variance": task.typical_noise(prior.noise_number),
+        "noise_variance": task.typical_noise(
+            prior.noise_number if solution.mixed is None else solution.mixed.nugget
+        ),
         **_known_noise(points),
         **_history(task),
         **_cross_validation(task),
@@ -371,7 +385,7 @@ def attributes_of(
             **{name: version(name) for name in _VERSIONS},
         },
     }
-    return attributes if fitted is None else {**attributes, "fit": fitted.attributes()}
+    return attributes if fitted is None else {**attributes, "fit": {**fitted.attributes(), **numbers}}
 
 
 def self_contained(

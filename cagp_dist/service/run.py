@@ -33,6 +33,7 @@ from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.history import with_history
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.integrated import GIVEN, attributes_of_numbers, integrate_numbers, with_mixtures
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, size_of_task
@@ -155,14 +156,23 @@ def run(
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, task)
         prior, fitted = task.prior, None
+        numbers, said = None, GIVEN
         fold_priors: tuple[Prior, ...] = ()
         if prior is None:
             with clock.stage("Fit") as stage:
                 fit_within = partial(_fit, task, stage, checkpoints.within("fit"))
                 fitted = workers.attempt(fit_within, stage.note)
-            check_fit(job, fitted)
+                numbers, said = integrate_numbers(task, fitted, progress=partial(_report_fit, stage))
+                stage.note(f"its numbers are {said}")
+            if numbers is None:
+                check_fit(job, fitted)
             prior = fitted.prior
-            if task.design.folds is not None and job.prior.fit_to == "observed" and task.fit_points is None:
+            if (
+                numbers is None
+                and task.design.folds is not None
+                and job.prior.fit_to == "observed"
+                and task.fit_points is None
+            ):
                 with clock.stage("Fits of folds") as stage:
                     fold_priors = workers.attempt(
                         partial(_fit_folds, task, stage, checkpoints.within("fit")), stage.note
@@ -170,6 +180,8 @@ def run(
         with clock.stage("Solve") as stage:
             solve = partial(_solve, task, prior, stage, workers.deadlines, fold_priors, checkpoints)
             solution = workers.attempt(solve, stage.note)
+            if numbers is not None:
+                solution = with_mixtures(task, numbers, solution)
         if task.recalibration.method == SHARP:
             with clock.stage("Sharp quantiles") as stage:
                 sharpen = partial(_sharpened, task, prior, solution, stage, workers.deadlines)
@@ -189,6 +201,7 @@ def run(
             solution,
             groups=groups,
             fitted=fitted,
+            numbers=attributes_of_numbers(numbers, said),
             executor=workers().description,
             clock=clock,
         )

@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
+from cagp_dist.calibration.scores import PointScores
 from cagp_dist.calibration.sharp import FittedSharp
 from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
@@ -24,6 +25,7 @@ from cagp_dist.solvers import Solver, Status
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.checkpoints import Checkpoints
 from cagp_dist.solvers.kept_weights import WeightStore
+from cagp_dist.store.schema import PublishedLaw
 
 SAMPLES_OF_MAP = 0x6D6170
 """Names the stream of random numbers of samples of maps."""
@@ -103,6 +105,29 @@ class Sharpened:
 
 
 @dataclass(frozen=True, eq=False)
+class MixedLaws:
+    """What is said of observations where the numbers of the prior are integrated over.
+
+    Attributes
+    ----------
+    scores : PointScores
+        Of the observations (T, q) at test points; NaN where there is none.
+    of_test : PublishedLaw
+        Laws at test points.
+    of_cells, of_places : PublishedLaw or None
+        With the usual noise, at points of a map and places of a table.
+    nugget : float
+        Mean of the noise variance, or of the nugget beside a known noise.
+    """
+
+    scores: PointScores
+    of_test: PublishedLaw
+    of_cells: PublishedLaw | None
+    of_places: PublishedLaw | None
+    nugget: float
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """The end of a solve.
 
@@ -130,6 +155,8 @@ class Solution:
         Quantiles with lengthscales of their own, where the job asks for them (`cagp_dist.service.sharp`).
     error_draws : array, shape (N, r), or None
         Draws of the error of the mean at the cells of the map, where a later time is to start from it.
+    mixed : MixedLaws or None
+        Where the numbers of the prior are integrated over (`cagp_dist.service.integrated`).
     """
 
     steps: tuple[Step, ...]
@@ -142,6 +169,7 @@ class Solution:
     left_out: LeftOut | None = None
     sharp: Sharpened | None = None
     error_draws: Array | None = None
+    mixed: MixedLaws | None = None
 
 
 def prior_of(job: Job, mean: Mean) -> Prior | None:

@@ -19,6 +19,7 @@ from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.likelihood.integrated import MOST_FLAT
 from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
@@ -284,6 +285,12 @@ class Task:
         return np.asarray(self.columns.cells.start + nearest, dtype=np.intp)
 
     @property
+    def may_integrate(self) -> bool:
+        """Whether numbers may be integrated over without being asked for."""
+        asked = self.job.prior.hyperparameters
+        return self.prior is None and asked == "auto" and self.design.train.size <= MOST_FLAT
+
+    @property
     def run_key(self) -> str:
         """Name of the run: a digest of all that decides its result, and of nothing else.
 
@@ -314,6 +321,8 @@ class Task:
                 **({} if self.simulations is None else {"simulations": asdict(self.simulations)}),
                 # of fine maps each cell had a column once
                 **({"samples_of_map": self.design.samples} if self.design.samples else {}),
+                # numbers were plugged in once, however few the points
+                **({"hyperparameters": "auto"} if self.may_integrate else {}),
                 # means are products with weights, and the trace has no iterations between
                 **({"weights": "kept"} if self.job.output.keep_weights else {}),
             },

@@ -127,6 +127,8 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> J
     """Job of a run, at the times and with the numbers of the prior that it came to."""
     job = parse_job(str(attributes["job"]), name=f"the job of {run}")
     said = json.loads(attributes["prior"])
+    if "integrated_intervals" in json.loads(attributes.get("fit", "{}")):
+        raise NotSolvedAgainError(f"{run} is not solved again: its numbers are integrated over.")
     fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
     if fitted and job.design.test.kind == "folds":
         raise NotSolvedAgainError(

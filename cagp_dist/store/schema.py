@@ -39,11 +39,14 @@ class PublishedLaw:
         At the L levels of `cagp_dist.store.layout.QUANTILE_LEVELS`.
     local_scale : array, shape (T, q), or (T, P, Q), or None
         What the scale of the errors was multiplied by; None where the method has no such thing.
+    recalibrated : bool
+        If not, it is a mixture over the numbers of the prior, as it is.
     """
 
     std: Array
     quantiles: Array
     local_scale: Array | None = None
+    recalibrated: bool = True
 
     def on_grid(self, fields: Callable[[Array], Array]) -> "PublishedLaw":
         """Put values of cells (T, q) into fields (T, P, Q)."""
@@ -51,6 +54,7 @@ class PublishedLaw:
             fields(self.std),
             np.stack([fields(each) for each in np.moveaxis(self.quantiles, 1, 0)], axis=1),
             None if self.local_scale is None else fields(self.local_scale),
+            self.recalibrated,
         )
 
 
@@ -450,6 +454,12 @@ def _of_law(group: xr.Dataset, name: str, law: PublishedLaw | None) -> xr.Datase
         return group
     levels = coordinate(QUANTILE_LEVEL, QUANTILE_LEVEL, np.asarray(QUANTILE_LEVELS))
     group = group.assign_coords({QUANTILE_LEVEL: levels})
+    if not law.recalibrated:
+        group[f"{name}_quantile"].attrs["comment"] = (
+            "Of an observation, noise included: of a mixture of laws over lengthscale, variance and noise, "
+            f"each with its probability, whose standard deviation is {name}_predictive_std."
+        )
+        return group
     errors, predictive = group[f"{name}_std"].attrs, group[f"{name}_predictive_std"].attrs
     errors["long_name"] += ", not recalibrated"
     predictive["long_name"] += ", recalibrated"

@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, stats
 
 from cagp_dist.errors import ArgumentError
-from cagp_dist.predictive import Gaussian, Predictive, QuantileTable, Recalibrated, StudentT
+from cagp_dist.predictive import Gaussian, Mixture, Predictive, QuantileTable, Recalibrated, StudentT
 
 LOCATION = np.array([[280.0, 275.0, 0.0], [1.0, -3.0, 2.0]])
 SCALE = np.array([[2.0, 0.5, 1.0], [1.0, 3.0, 0.1]])
@@ -29,6 +29,8 @@ LAWS: dict[str, Predictive] = {
     "recalibrated": _curve(Gaussian(LOCATION, SCALE)),
     "recalibrated student-t": _curve(StudentT(LOCATION, SCALE, 6.0)),
     "quantile table": _skewed(),
+    "mixture": Mixture([1.0, 3.0], [LOCATION, LOCATION + SCALE], [SCALE, 0.5 * SCALE], 5.5),
+    "mixture of normal laws": Mixture([1.0, 3.0], [LOCATION, LOCATION - SCALE], [0.6 * SCALE, SCALE]),
 }
 
 

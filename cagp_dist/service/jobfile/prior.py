@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
 from cagp_dist.kernels import KERNEL_FORMS, KERNELS, families_of
+from cagp_dist.likelihood.integrated import Hyperparameters
 from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
@@ -100,6 +101,14 @@ class PriorTable(Table):
             examples=[{"last": "30d", "at": "12:00"}],
         ),
     ] = None
+    hyperparameters: Annotated[
+        Hyperparameters,
+        Field(
+            description='"integrate" over numbers that are fitted, "plug-in" those of maximum likelihood, or '
+            '"auto": integrate for up to 200 observations, and up to 500 places where the likelihood is flat',
+            examples=["auto"],
+        ),
+    ] = "auto"
     lengthscale: Annotated[
         EachLengthscale,
         Field(
@@ -136,6 +145,15 @@ class PriorTable(Table):
             raise ValueError(
                 "fit_times came with lengthscale, variance and noise_variance, which are not fitted then; "
                 "leave either out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _numbers_to_integrate_over(self) -> Self:
+        if self.hyperparameters == "integrate" and self.numbers is not None:
+            raise ValueError(
+                'hyperparameters = "integrate" came with lengthscale, variance and noise_variance, which are '
+                "known then; leave either out"
             )
         return self
 

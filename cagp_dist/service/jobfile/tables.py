@@ -335,6 +335,10 @@ class Job(Table):
             del observations["gaps"]  # as of tables; where it makes a difference to a field, the run says so
         if self.design.regions is None:
             del form["design"]["regions"], form["design"]["regions_resolution_degrees"]
+        if self.prior.hyperparameters != "integrate":
+            del form["prior"][
+                "hyperparameters"
+            ]  # whether "auto" is another depends on the points: the key has it
         if not self.prior.estimates_mean:
             del form["prior"]["mean_estimate"]  # as all means were once
         if not self.prior.covariates:

@@ -1,0 +1,291 @@
+"""Maps whose numbers are integrated over: when that is done, and what they predict."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.kernels import Elementary
+from cagp_dist.kriging.learning import MOST_FIELDS, Learned, mean_of
+from cagp_dist.kriging.narration import Outlook
+from cagp_dist.kriging.observations import Observations, points_of
+from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Prediction, nothing_reported, predict
+from cagp_dist.kriging.targets import Targets
+from cagp_dist.likelihood.integrated import (
+    HYPERPARAMETERS,
+    Components,
+    Fields,
+    Held,
+    Integrated,
+    integrate,
+    reason,
+    seconds_of,
+    why_not,
+)
+from cagp_dist.means import MEANS, LatitudePolynomial
+from cagp_dist.predictive import Gaussian, Mixture, Predictive
+from cagp_dist.predictive.mixtures import mixtures
+from cagp_dist.prior import EstimatedMean, Mean, Prior
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers import Cholesky, Rings, Solver, Status
+from cagp_dist.store.layout import QUANTILE_LEVELS
+from cagp_dist.text import alternatives, counted
+
+if TYPE_CHECKING:
+    from cagp_dist.kriging.narration import Narrator
+
+EXACT = ("auto", "cholesky", "rings")
+
+
+def check_hyperparameters(asked: str) -> None:
+    """Raise `ArgumentError` if there is no such way."""
+    if asked not in HYPERPARAMETERS:
+        raise ArgumentError(f"hyperparameters is {asked!r}; expected {alternatives(HYPERPARAMETERS)}.")
+
+
+def with_numbers_integrated(
+    learned: Learned,
+    observed: Observations,
+    *,
+    asked: str,
+    nugget_sought: bool,
+    solver: "str | Solver",
+    narrator: "Narrator",
+) -> Learned:
+    """Integrate over the numbers of a map where that is asked for, or where they are not known well.
+
+    Raises
+    ------
+    ArgumentError
+        If it is asked for and cannot be done.
+    """
+    if learned.result is None:
+        return learned  # there is none to integrate over
+    if asked == "plug-in":
+        return replace(learned, numbers="plugged in, as asked for")
+    held = Held(
+        lengthscale=learned.lengthscales[0] if "lengthscale" in learned.held else None,
+        variance=float(learned.kernel.variance) if "variance" in learned.held else None,
+        noise=bool(np.min(learned.known_noise) > 0.0),
+        nugget=nugget_sought and bool(np.min(learned.known_noise) > 0.0),
+    )
+    patterns = [fields for fields, _ in _patterns(learned, observed, held, most=MOST_FIELDS)]
+    exact = solver in EXACT if isinstance(solver, str) else isinstance(solver, (Cholesky, Rings))
+    if (obstacle := why_not(learned.kernel, patterns, held, solver=solver, exact=exact)) is not None:
+        if asked == "integrate":
+            raise ArgumentError(
+                f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in", or '
+                "change that."
+            )
+        return replace(learned, numbers=f"plugged in: {obstacle}")
+    because = reason(asked, values=observed.count, places=_places(observed), result=learned.result)
+    if because is None:
+        return replace(learned, numbers=f"plugged in: {observed.count:,} observations determine them")
+    narrator.expect(
+        Outlook(
+            "integral",
+            f"lengthscale, variance and noise by {_places(observed):,} places",
+            seconds_of(patterns),
+            0,
+            'Plug in what maximum likelihood finds: hyperparameters="plug-in".',
+        )
+    )
+    narrator.announce()
+    with narrator.stage("integral") as report:
+        kernel = learned.kernel
+        assert isinstance(kernel, Elementary)  # `why_not`
+        try:
+            found = integrate(kernel, patterns, held=held, progress=report)
+        except NumericalError as error:
+            if asked == "integrate":
+                raise
+            return replace(learned, numbers=f"plugged in: {error.text}")
+    return replace(learned, integrated=found, numbers=f"integrated over {because}: {found.laws}")
+
+
+def predict_fields(
+    observed: Observations,
+    learned: Learned,
+    targets: Targets,
+    *,
+    solves: Sequence[PlannedSolve],
+    executor: Executor,
+    memory_limit_bytes: int | None,
+    iterations: int | None = None,
+    report: Callable[[float], None] = nothing_reported,
+) -> Prediction:
+    """Predict as `predict`, or by a mixture where the numbers are integrated over."""
+    found = learned.integrated
+    if found is None:
+        return predict(
+            observed,
+            learned,
+            targets,
+            solves=solves,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            iterations=iterations,
+            report=report,
+        )
+    T, q = len(observed.values), targets.latitude_degrees.size
+    mean, variance = np.empty((T, q)), np.empty((T, q))
+    quantiles = np.empty((T, len(QUANTILE_LEVELS), q))
+    drift = None
+    patterns = list(_patterns(learned, observed, found.held))
+    for number, (fields, chosen) in enumerate(patterns):
+        for some, law in mixtures(found, fields, targets.wanted):
+            mean[chosen, some], variance[chosen, some] = law.mean, law.std**2
+            quantiles[chosen, :, some] = np.moveaxis(law.quantile(QUANTILE_LEVELS), 0, 1)
+            report((number + some.stop / q) / len(patterns))
+        if isinstance(learned.mean, EstimatedMean) and not callable(learned.mean):
+            names = tuple(learned.mean.coefficient_names)
+            drift = drift or DriftCoefficients(names, np.empty((len(names), T)), np.empty((len(names), T)))
+            of_terms = Mixture(*found.coefficients(fields))
+            drift.values[:, chosen], drift.std[:, chosen] = of_terms.mean.T, of_terms.std.T
+    return Prediction(
+        mean=mean,
+        variance=variance,
+        computational_variance=np.zeros((T, q)),
+        computational_variance_known=True,
+        covariance=None,
+        status=Status.EXACT,
+        solvers=(f"{counted(len(found.nodes), 'dense factor')}, integrated over",),
+        plans=tuple(solve.plan for solve in solves),
+        executor=executor.description,
+        drift=drift,
+        quantiles=quantiles,
+    )
+
+
+def law_of_observations(
+    prediction: Prediction, observed: Observations, learned: Learned, targets: Targets, noise_variance: Array
+) -> Predictive:
+    """Law (T, q) of observations at targets whose known noise, or all noise, is ``noise_variance``.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        Of the field there.
+    noise_variance : array, shape () or (q,)
+        By the numbers that were plugged in.
+    """
+    found = learned.integrated
+    if found is None:
+        return Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise_variance))
+    # in the unit of the noises that were known; where none was, all are alike
+    known = np.ones(prediction.mean.shape[1])
+    if found.held.noise:
+        nugget = learned.noise_variance - learned.known_noise if found.held.nugget else 0.0
+        known = np.broadcast_to(noise_variance - np.max(nugget), known.shape).copy()
+    parts: list[Components] = []
+    order: list[Indices] = []
+    for fields, chosen in _patterns(learned, observed, found.held):
+        parts.append(found.predict(fields, targets.wanted, noise_variance=known))
+        order.append(chosen)
+    back = np.argsort(np.concatenate(order))
+    location, scale = (
+        np.concatenate([np.broadcast_to(getattr(each, name), each.location.shape) for each in parts], axis=1)
+        for name in ("location", "scale")
+    )
+    return Mixture(parts[0].weights, location[:, back], scale[:, back], parts[0].degrees)
+
+
+def drawn_numbers(
+    learned: Learned, size: int, generator: np.random.Generator
+) -> Iterator[tuple[Indices, Learned, Integrated, Array]]:
+    """Draw numbers by their probability, for so many draws of the field.
+
+    Yields
+    ------
+    tuple of array of int (c,), Learned, Integrated, array (c,)
+        Which of the draws have these numbers, a map with them plugged in, the same as an integral over them
+        alone, and by what deviations from its mean are multiplied: the root of a variance that was drawn over
+        that of the map.
+    """
+    found = learned.integrated
+    assert found is not None
+    chosen = generator.choice(len(found.nodes), size=size, p=found.weights)
+    family = _family(learned)
+    known = _noise(learned, found.held)
+    for number in np.unique(chosen):
+        node = found.nodes[number]
+        draws = np.flatnonzero(chosen == number)
+        alone = replace(found, nodes=(node._replace(weight=1.0),))
+        plugged = replace(
+            learned,
+            kernel=replace(found.kernel, lengthscale=node.lengthscale, variance=node.variance),
+            noise_variance=alone.noise_variances(known)[0],
+            mean=learned.mean if family is None else family,
+            integrated=None,
+        )
+        stretch = np.ones(draws.size)
+        if not np.isinf(found.degrees):
+            stretch = np.sqrt(found.degrees / generator.chisquare(found.degrees, draws.size))
+        yield draws, plugged, alone, stretch
+
+
+def means_of(found: Integrated, learned: Learned, observed: Observations, targets: Targets) -> Array:
+    """Means (T, q) of one set of numbers at targets."""
+    mean = np.empty((len(observed.values), targets.latitude_degrees.size))
+    for fields, chosen in _patterns(learned, observed, found.held):
+        mean[chosen] = found.predict(fields, targets.wanted).location[0]
+    return mean
+
+
+def usual_noise_variance(learned: Learned, seen: Mask) -> float:
+    """Noise variance of a new observation: the median of those of the places, which few bad ones leave."""
+    found = learned.integrated
+    if found is None or (found.held.noise and not found.held.nugget):
+        noise = learned.noise_variance
+        return float(noise) if noise.ndim == 0 else float(np.median(noise[seen]))
+    known = learned.known_noise
+    usual = np.median(known[seen]) if known.ndim else known
+    at_nodes = found.noise_variances(np.asarray(usual if found.held.noise else 1.0))
+    spread = 1.0 if np.isinf(found.degrees) else found.degrees / (found.degrees - 2.0)
+    return float(spread * found.weights @ at_nodes)
+
+
+def _patterns(
+    learned: Learned, observed: Observations, held: Held, *, most: int | None = None
+) -> list[tuple[Fields, Indices]]:
+    """Give the fields that were observed at the same places; of many fields so many, evenly spread."""
+    chosen = np.arange(len(observed.values))
+    if most is not None and chosen.size > most:
+        chosen = chosen[np.linspace(0, chosen.size - 1, most).round().astype(int)]
+    X = points_of(observed)
+    known, found = _noise(learned, held), []
+    for places, fields in observed.patterns():
+        some = fields[np.isin(fields, chosen)]
+        if not some.size:
+            continue
+        noise = np.broadcast_to(known, places.shape)[places]
+        mean = Prior(learned.kernel, 1.0, _mean(learned, observed, places, some))
+        values = observed.values[np.ix_(some, places)].T
+        found.append((Fields(X[places], values, mean, noise), some))
+    return found
+
+
+def _noise(learned: Learned, held: Held) -> Array:
+    """Noise variance of all observations, or of each place, as `Fields` has it: one where none is known."""
+    if not held.noise:
+        return np.asarray(1.0)
+    return learned.known_noise if held.nugget else learned.noise_variance  # with a nugget that was given
+
+
+def _mean(learned: Learned, observed: Observations, places: Mask, fields: Indices) -> Mean:
+    """Give the mean of some fields; coefficients that can be estimated beside them are."""
+    family = _family(learned)
+    return family if family is not None else mean_of(learned.mean, observed, places, fields)
+
+
+def _family(learned: Learned) -> LatitudePolynomial | None:
+    """Give the family of a mean that is named, if its coefficients can be estimated with the field."""
+    family = MEANS.get(learned.mean) if isinstance(learned.mean, str) else None
+    return family if isinstance(family, LatitudePolynomial) else None
+
+
+def _places(observed: Observations) -> int:
+    return int(np.count_nonzero((~np.isnan(observed.values)).any(axis=0)))
