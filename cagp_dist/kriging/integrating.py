@@ -216,7 +216,7 @@ def drawn_numbers(
         alone = replace(found, nodes=(node._replace(weight=1.0),))
         plugged = replace(
             learned,
-            kernel=replace(found.kernel, lengthscale=node.lengthscale, variance=node.variance),
+            kernel=found.kernel.family(node.lengthscale, node.variance),
             noise_variance=alone.noise_variances(known)[0],
             mean=learned.mean if family is None else family,
             integrated=None,

@@ -9,9 +9,7 @@
   unknown.
 - **A nugget beside a known noise**: its share of the standard deviation of both is uniform too.
 
-Of the priors that were tried on fields with lengthscales of .1 to .3 of the domain and 30 observations
-(half-normal and half-Cauchy in extents, log-uniform, the reference prior), this one is nearest to what it
-promises: ``python -m pipelines.experiments.few_observations``.
+What intervals hold with it is measured by ``python -m pipelines.experiments.few_observations``.
 """
 
 from math import log

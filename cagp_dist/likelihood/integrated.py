@@ -18,7 +18,7 @@ each of its few values.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from math import log
 from typing import Literal, NamedTuple
@@ -282,7 +282,7 @@ class Integrated:
         """
         location, scale = [], []
         for lengthscale, nugget, nodes in self._by_lengthscale():
-            kernel = replace(self.kernel, lengthscale=lengthscale, variance=1.0)
+            kernel = self.kernel.family(lengthscale, 1.0)
             part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
             for node in nodes:
                 errors, variance = part.left_out(node.ratio)
@@ -315,7 +315,7 @@ class Integrated:
         first = 0
         for lengthscale, nugget, nodes in self._by_lengthscale():
             ratios, variances = (np.array([getattr(node, name) for node in nodes]) for name in _OF_A_NODE)
-            kernel = replace(self.kernel, lengthscale=lengthscale, variance=1.0)
+            kernel = self.kernel.family(lengthscale, 1.0)
             part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
             here = slice(first, first + len(nodes))
             mean, variance = part.predicted(ratios, at_targets, cross_of(kernel), variance_of(kernel))
@@ -604,7 +604,7 @@ class _Grid:
     def _of_lengthscale(self, lengthscale: float, nugget: float, ratios: Array) -> tuple[Array, Array]:
         """Log likelihood (g,), up to a constant, and the variance (g,)."""
         log_determinant, quadratic = np.zeros(ratios.size), np.zeros(ratios.size)
-        kernel, m = replace(self.kernel, lengthscale=lengthscale, variance=1.0), self.degrees
+        kernel, m = self.kernel.family(lengthscale, 1.0), self.degrees
         for fields in self.patterns:
             part = _Decomposed(kernel, fields, nugget=nugget, level=self.level)
             of_pattern = part.likelihood(ratios)

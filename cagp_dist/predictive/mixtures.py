@@ -59,7 +59,7 @@ class Mixture(Predictive):
     >>> from cagp_dist.predictive import Mixture
     >>> law = Mixture([0.5, 0.5], [[280.0], [280.0]], [[1.0], [3.0]])
     >>> law.std.round(2), law.interval(0.9)[1].round(2)
-    (array([2.24]), array([283.86]))
+    (array([2.24]), array([283.85]))
     """
 
     weights: Array

@@ -212,3 +212,15 @@ def test_experiments_run_one_after_the_other_and_failures_are_named(tmp_path):
         script("__main__").main(["sharp", "sharp_optimisation", *given])
     assert "| Ackley | plain |" in (tmp_path / "sharp_optimisation.txt").read_text()
     assert (tmp_path / "sharp-optimisation.png").exists()
+
+
+@pytest.mark.exhaustive
+def test_few_observations_are_mapped_every_way(monkeypatch, capsys):
+    module = script("few_observations")
+    monkeypatch.setattr(module, "QUICK_SIMULATIONS", 3)
+    module.main(["--quick"])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    assert [row[:2] for row in rows] == [
+        [n, way] for n in ("12", "30") for way in ("known", "ML", "REML", "integrated over")
+    ]
+    assert all(len(row) == len(head) and 0.2 < float(row[2].split()[0]) <= 1.0 for row in rows)
