@@ -558,6 +558,9 @@ CLASSES = f"{', '.join(kernel.__name__ for kernel in KERNELS.values())} or Mater
 OF_SMOOTHNESS = re.compile(r"matern\((\d*\.?\d+)\)")
 """A Matern kernel of any smoothness as job files write it."""
 
+AUTO = "auto"
+"""In place of a kernel: that whose likelihood is largest, see `cagp_dist.fit`."""
+
 KERNEL_FORMS = (*KERNELS, "matern(0.8)")
 """Kernels as job files write them, with an example of those that hold a number."""
 
@@ -573,6 +576,16 @@ def family_of(name: str) -> Family | None:
     if found := OF_SMOOTHNESS.fullmatch(name):
         return MaternOf(float(found[1]))
     return KERNELS.get(name)
+
+
+def name_of(kernel: Kernel) -> str:
+    """Write a kernel without its numbers as job files do."""
+    classes = {family: name for name, family in KERNELS.items()}
+    families = [part.family for part in kernel.parts]
+    return " + ".join(
+        f"matern({family.smoothness!r})" if isinstance(family, MaternOf) else classes[family]
+        for family in families
+    )
 
 
 def families_of(name: str) -> tuple[Family, ...]:

@@ -335,6 +335,8 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, between, meaning)
     out.print(table)
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
+    if result.choice is not None:
+        out.print(f"kernel  {result.choice.line()}", soft_wrap=True)
     if fitted.times > 1:
         out.print(
             f"times   {fitted.times:,} as fields of one prior; the standard errors count them as "

@@ -179,6 +179,8 @@ def attributes(
     if units:
         said["noise_units"] = units
     if result is not None:
+        if result.choice is not None:
+            said["kernel_choice"] = result.choice.line()
         errors = result.standard_errors
         said |= {
             "fit_advice": fit_advice(result),

@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kernels import Family, Kernel, families_of
+from cagp_dist.kernels import AUTO, Family, Kernel, families_of
 from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.likelihood.choice import CANDIDATES
 from cagp_dist.likelihood.model import is_family
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
@@ -176,8 +177,18 @@ def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, f
     return (1.0, 0.0) if found[0] == 1.0 else found  # a shift, such as that of Celsius, is fitted anyway
 
 
+def is_auto(kernel: KernelLike) -> bool:
+    """Whether the kernel is to be chosen."""
+    return isinstance(kernel, str) and kernel == AUTO
+
+
 def families(kernel: KernelLike) -> tuple[Family, ...]:
-    """Classes of the parts of a kernel that is given by its name, by classes, or with its numbers."""
+    """Families of the parts of a kernel that is given by its name, by classes, or with its numbers.
+
+    "auto" stands for the one that is kept where nothing is fitted.
+    """
+    if is_auto(kernel):
+        return CANDIDATES[:1]
     if isinstance(kernel, str):
         return families_of(kernel)
     if isinstance(kernel, Kernel):
@@ -185,8 +196,8 @@ def families(kernel: KernelLike) -> tuple[Family, ...]:
     parts = tuple(kernel) if isinstance(kernel, Sequence) else (kernel,)
     if not parts or not all(is_family(part) for part in parts):
         raise ArgumentError(
-            f'kernel is {kernel!r}; expected a name, such as "matern32" or "matern32 + matern32", a '
-            "kernel, or its class."
+            f'kernel is {kernel!r}; expected "auto", a name, such as "matern32" or "matern32 + matern32", '
+            "a kernel, or its class."
         )
     return cast("tuple[Family, ...]", parts)
 
@@ -239,7 +250,7 @@ def learn(
     observed : Observations
         With the noise of each place, where it is known.
     kernel : str, class of kernel, several of them, or Kernel
-        The numbers of a kernel that has them are kept.
+        The numbers of a kernel that has them are kept. "auto": see `cagp_dist.fit`.
     mean : str, number, callable or EstimatedMean
         Taken away before the fit; the coefficients of the last are estimated beside it (REML).
     fixed : mapping of sequences of float
@@ -301,15 +312,16 @@ def learn(
             None if grid is None else grid.shape,
             0 if grid is None else grid.size - len(X),
             deviating=known.ndim > 0,
+            choosing=is_auto(kernel),
         )
         narrator.expect(_outlook(size, executor))
         narrator.announce()
         course = FitCourse(size, executor.workers)
         search = partial(
             fit,
-            parts[0] if len(parts) == 1 else parts,
-            X if grid is None else grid,
-            y if grid is None else _on_grid(y, places, grid),
+            kernel=AUTO if is_auto(kernel) else parts,
+            where=X if grid is None else grid,
+            y=y if grid is None else _on_grid(y, places, grid),
             mean=0.0 if estimated is None else estimated,
             method=method,
             executor=executor,
@@ -322,7 +334,10 @@ def learn(
             if least > 0.0 and level is None:
                 most = max(2.0 * least, 4.0 * float(np.nanvar(observed.values)))
                 result = fit_beside_known_noise(
-                    lambda limits: search(bounds=limits), known=least, most=most, others=held
+                    lambda limits, **kernel: search(bounds=limits, **kernel),
+                    known=least,
+                    most=most,
+                    others=held,
                 )
                 if result.prior.noise_variance == least:
                     reasons["noise_variance"] = "no nugget was found beside the known noise"

@@ -82,7 +82,7 @@ def krige(
     *,
     to: To = None,
     kind: Kind = "grid",
-    kernel: KernelLike = "matern32",
+    kernel: KernelLike = "auto",
     mean: MeanLike = "constant",
     drift: DriftLike = None,
     value: str | None = None,
@@ -126,8 +126,10 @@ def krige(
         The field at the points of a grid, or its mean over the cell around each, which ends half way to the
         next: error bars of cells do not go up and down with how close the next observation happens to be.
     kernel : str, class of Kernel, or Kernel
-        "matern12", "matern32", "matern52" or "squared-exponential", or a sum such as "matern32 + matern32";
-        of a kernel with numbers these are kept.
+        "matern12", "matern32", "matern52", "squared-exponential" or, with any smoothness, "matern(0.8)"; or a
+        sum such as "matern32 + matern32"; of a kernel with numbers these are kept. "auto": the one of the
+        first three whose likelihood is largest, with what is held held for all of them; Matern 3/2 unless
+        another is better by 2, and where nothing is fitted.
     mean : str, number or callable
         A family of `MEANS`, fitted to each field by least squares and then taken as known, "constant" or
         "quadratic-latitude" for example; or the mean itself, as `Prior` takes it.
@@ -301,7 +303,7 @@ class Kriging:
     def __init__(
         self,
         *,
-        kernel: KernelLike = "matern32",
+        kernel: KernelLike = "auto",
         mean: MeanLike = "constant",
         drift: DriftLike = None,
         value: str | None = None,

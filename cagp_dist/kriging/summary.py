@@ -26,7 +26,7 @@ def summary(observed: Observations, learned: Learned) -> str:
         f"Kriging of {observed.name}: {counted(observed.count, 'observation')} at "
         f"{counted(int(seen.sum()), 'place')}, {counted(len(observed.values), 'field')}, "
         f"{observed.dropped_missing:,} missing",
-        f"kernel       {' + '.join(part.family.__name__ for part in kernel.parts)}",
+        f"kernel       {_kernel(learned)}",
         *(
             f"lengthscale  {kilometres_of_chord(chord):.4g} km (chord {chord:.4g}, Earth of "
             f"{EARTH_RADIUS_KILOMETRES} km)"
@@ -57,6 +57,13 @@ def _intervals(learned: Learned) -> Iterator[str]:
         ends = learned.integrated.quantiles(INTERVAL)
         said = (f"{name.replace('_', ' ')} {low:.3g} to {high:.3g}" for name, (low, high) in ends.items())
         yield f"             {1.0 - 2.0 * INTERVAL[0]:.0%} of probability: {', '.join(said)}"
+
+
+def _kernel(learned: Learned) -> str:
+    """Name the kernel, and say from what it was chosen."""
+    if learned.result is not None and learned.result.choice is not None:
+        return learned.result.choice.line()
+    return " + ".join(part.family.__name__ for part in learned.kernel.parts)
 
 
 def _errors(result: FitResult, held: Mapping[str, str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ Vecchia's likelihood 33 microseconds for each conditional; and on a grid of P la
 from math import sqrt
 from typing import NamedTuple
 
+from cagp_dist.likelihood.choice import CANDIDATES, MOST_COMPARED
 from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
 from cagp_dist.likelihood.fit import (
     FIRST_DENSE_POINTS,
@@ -40,7 +41,7 @@ class FitSize(NamedTuple):
     """What a fit is done to, in integers.
 
     ``shape`` is that of a grid whose likelihood is by rings, with ``missing`` points; of others None.
-    ``deviating`` says that each point has a noise of its own.
+    ``deviating`` says that each point has a noise of its own, ``choosing`` that the kernel is chosen.
     """
 
     method: Method
@@ -49,6 +50,7 @@ class FitSize(NamedTuple):
     shape: tuple[int, int] | None = None
     missing: int = 0
     deviating: bool = False
+    choosing: bool = False
 
 
 def evaluation_seconds(size: FitSize, points: int, *, workers: int) -> float:
@@ -84,9 +86,17 @@ def evaluations(size: FitSize) -> list[tuple[int, int]]:
 def fit_seconds(size: FitSize, *, workers: int) -> float:
     """Seconds that a fit takes, about, on so many workers."""
     ordering = ORDER_SECONDS * size.points if size.method == "vecchia" else 0.0
-    return ordering + sum(
+    seconds = ordering + sum(
         count * evaluation_seconds(size, points, workers=workers) for points, count in evaluations(size)
     )
+    if not size.choosing:
+        return seconds
+    if size.shape is not None and size.missing == 0 and size.points <= 2 * FIRST_RING_POINTS:
+        return len(CANDIDATES) * seconds
+    if size.points <= MOST_COMPARED:
+        return len(CANDIDATES) * seconds
+    often = DEVIATING if size.deviating else 1
+    return seconds + len(CANDIDATES) * often * CLIMBS * _dense(MOST_COMPARED)
 
 
 class FitCourse:

@@ -13,8 +13,9 @@ lengthscale of its own; their search begins with equal parts of the extents.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,9 +23,11 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import AUTO
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.bounds import Given, make_bounds
+from cagp_dist.likelihood.choice import MOST_COMPARED, choose
 from cagp_dist.likelihood.conditionals import conditionals_of
 from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
@@ -108,9 +111,12 @@ def fit(
 
     Parameters
     ----------
-    kernel : type of Kernel, or tuple of them
+    kernel : type of Kernel, tuple of them, or str
         Family, as a class: `Matern12`, `Matern32`, `Matern52` or `SquaredExponential`. Several of them stand
-        for their sum, whose lengthscales and variances are all fitted: ``(Matern32, Matern32)``.
+        for their sum, whose lengthscales and variances are all fitted: ``(Matern32, Matern32)``. Or a name as
+        in job files, such as "matern(0.8)". "auto": the one of the three Matern classes that the data ask
+        for, by the likelihood of at most 1,000 of the points (on a grid of up to 40,000 points by that of
+        all); what is held or bounded is so for all three. Matern32 is kept unless another is better by 2.
     where : LatLonGrid or array_like, shape (n, p)
         A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
     y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points
@@ -209,8 +215,31 @@ def fit(
     >>> [round(lengthscale) for lengthscale in result.prior.kernel.lengthscale]
     [19, 918]
     """
-    model = Model.of(kernel)
     data, centre = observe(where, y, mean, noise_deviations)
+    if kernel == AUTO:
+        given: dict[str, Any] = {
+            "where": where,
+            "y": y,
+            "mean": mean,
+            "anisotropic": anisotropic,
+            "start": start,
+            "bounds": bounds,
+            "starts": starts,
+            "method": method,
+            "actions": actions,
+            "executor": executor,
+            "memory_limit_bytes": memory_limit_bytes,
+            "progress": progress,
+            "seed": seed,
+            "noise_deviations": noise_deviations,
+            "checkpoints": checkpoints,
+        }
+        some = _compared(data, centre, method)
+        best = choose(partial(fit, **{**given, **some}), final=not some)
+        if not some:
+            return best
+        return replace(fit(best.prior.kernel.parts[0].family, **given), choice=best.choice)
+    model = Model.of(kernel)
     if anisotropic:
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
@@ -310,6 +339,23 @@ def fit(
         reason=reason,
         conditionals=conditionals_of(data.size) if chosen == "vecchia" else None,
     )
+
+
+def _compared(data: Points | Gridded, mean: Mean, method: Method) -> dict[str, Any]:
+    """On what kernels are compared, as arguments of `fit`; nothing: on all of the data."""
+    if isinstance(data, Gridded) and data.missing is None and method in ("auto", "rings"):
+        if data.size <= 2 * FIRST_RING_POINTS:
+            return {}
+    elif data.size <= MOST_COMPARED and method in ("auto", "dense"):
+        return {}
+    part = _as_points(data).thinned(MOST_COMPARED)
+    return {
+        "where": part.X,
+        "y": part.residuals,
+        "mean": 0.0 if part.basis is None else mean,
+        "noise_deviations": part.deviations,
+        "method": "dense",
+    }
 
 
 def _as_points(data: Points | Gridded) -> Points:

@@ -1,6 +1,7 @@
 """What observations differ from the field by beside their known noise: fitted, or found to be nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cagp_dist.likelihood.result import FitResult
@@ -12,7 +13,7 @@ NOISE = "noise_variance"
 
 
 def fit_beside_known_noise(
-    search: "Callable[[Given], FitResult]", *, known: float, most: float, others: "Given | None" = None
+    search: "Callable[..., FitResult]", *, known: float, most: float, others: "Given | None" = None
 ) -> FitResult:
     """Fit a noise variance of at least the known one; where no more than that is found, it is held there.
 
@@ -22,7 +23,7 @@ def fit_beside_known_noise(
     Parameters
     ----------
     search : callable
-        The fit, as a function of its bounds.
+        The fit, as a function of its bounds, and with a kernel in place of its own.
     known : float
         Variance of the known noise, or the mean of those of the points.
     most : float
@@ -38,5 +39,6 @@ def fit_beside_known_noise(
     bounds = dict(others or {})
     result = search({**bounds, NOISE: (known, most)})
     if NOISE in result.at_bound and result.prior.noise_number < 0.5 * (known + most):
-        return search({**bounds, NOISE: (known, known)})
+        kernel = tuple(part.family for part in result.prior.kernel.parts)  # it may have been chosen
+        return replace(search({**bounds, NOISE: (known, known)}, kernel=kernel), choice=result.choice)
     return result

@@ -181,6 +181,37 @@ class BoundOptimum:
     bias_errors: dict[str, float]
 
 
+@dataclass(frozen=True)
+class KernelChoice:
+    """Which kernel was chosen, and from which.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the class, such as "Matern32".
+    log_likelihoods : dict of str to float
+        Of every kernel that was compared, with the numbers that are best for it.
+    points : int
+        Points that they were compared on; some of those of the fit where these are many.
+    missing : tuple of str
+        Kernels whose likelihood left floating point, which are then none to choose from.
+    """
+
+    kernel: str
+    log_likelihoods: dict[str, float]
+    points: int
+    missing: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """Say it in a line."""
+        own = self.log_likelihoods[self.kernel]
+        others = [
+            *(f"{name} {value - own:+.1f}" for name, value in self.log_likelihoods.items() if value != own),
+            *(f"{name} none" for name in self.missing),
+        ]
+        return f"{self.kernel}, chosen by likelihood on {self.points:,} points: {', '.join(others)}"
+
+
 @dataclass(frozen=True, eq=False)
 class FitResult:
     """Parameters learned from data.
@@ -221,6 +252,8 @@ class FitResult:
     conditionals : int or None
         Of "vecchia": conditional densities that the likelihood is made of; fewer than ``points`` where it is
         a sample of them.
+    choice : KernelChoice or None
+        Which kernel was chosen, if it was not given.
     """
 
     prior: Prior
@@ -237,6 +270,7 @@ class FitResult:
     bound: BoundOptimum | None = None
     reason: str = ""
     conditionals: int | None = None
+    choice: KernelChoice | None = None
 
     def intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
         """Give central intervals of the parameters, symmetric on the scale of their logarithms.

@@ -14,6 +14,9 @@ from cagp_dist.likelihood.bounds import Bounds, Limits, Scales, checked_names
 LEAST_POWER = 0.1
 """Part of the mean square that starts leave to the field where the noise has an upper limit."""
 
+ROUNDING = 1e-12
+"""By which part of itself a start may be outside its bounds."""
+
 Start = Mapping[str, float | Sequence[float | Sequence[float]]]
 """Numbers by name; of a sum one for each part. A lengthscale may be a tuple, one for each coordinate."""
 
@@ -149,7 +152,7 @@ def make_sum_starts(
 def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
     """Check the guesses, by name: lengthscales part by part and coordinate by coordinate."""
     parts, coordinates = bounds.numbering.parts, bounds.numbering.coordinates
-    found = {}
+    found: dict[str, list[float]] = {}
     for name, guess in checked_names("start", given).items():
         expected = 1 if name == "noise_variance" else parts
         of_parts = guess if expected > 1 and isinstance(guess, list | tuple) else (guess,)
@@ -159,10 +162,10 @@ def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
             )
         own = coordinates if name == "lengthscale" else None
         numbers = [number for part in of_parts for number in _own_numbers(name, part, own)]
+        found[name] = []
         for number, limits in zip(numbers, _limits_of(name, bounds), strict=True):
             check_positive(f"start of {name}", number)
-            _check_start(name, number, *limits)
-        found[name] = numbers
+            found[name].append(_within(name, number, *limits))
     return found
 
 
@@ -191,9 +194,11 @@ def _limits_of(name: str, bounds: Bounds) -> tuple[Limits, ...]:
     return (bounds.variance, *(variance for _, variance in bounds.others))
 
 
-def _check_start(name: str, value: float, lower: float, upper: float) -> None:
-    if not lower <= value <= upper:
+def _within(name: str, value: float, lower: float, upper: float) -> float:
+    """Give a start within its bounds, which it may miss by the rounding of logarithms."""
+    if not (1.0 - ROUNDING) * lower <= value <= (1.0 + ROUNDING) * upper:
         raise ArgumentError(
             f"start of {name} is {value:g}, outside its bounds ({lower:g}, {upper:g}). Choose another "
             f'start, or give bounds={{"{name}": (lower, upper)}} that hold it.'
         )
+    return min(max(value, lower), upper)

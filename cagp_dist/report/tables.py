@@ -316,11 +316,16 @@ def fit_note(run: PublishedRun) -> str:
     method = _METHODS.get(str(fit.get("method")), str(fit.get("method")))
     if isinstance(likelihood_said := fit.get("likelihood"), str):
         method = f"Maximum of the likelihood ({likelihood_said})"
+    chosen = ""
+    if isinstance(choice := fit.get("kernel_choice"), str):
+        chosen = f" {choice}.".replace("-", "\N{MINUS SIGN}")
     times, worth = fit.get("times"), fit.get("effective_times")
     fields = ""
     if isinstance(times, int) and times > 1 and isinstance(worth, (int, float)):
         fields = f", {times:,} times counted as independent fields and worth about {worth:.3g}"
-    return f"{method}{height}{fields}. {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
+    return (
+        f"{method}{height}{fields}.{chosen} {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
+    )
 
 
 def record_rows(run: PublishedRun) -> list[Row]:

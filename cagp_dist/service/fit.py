@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, DataError, FitError
 from cagp_dist.geometry import coinciding, is_pole, unit_sphere
-from cagp_dist.kernels import families_of
+from cagp_dist.kernels import name_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, Numbering
 from cagp_dist.likelihood.result import each
@@ -28,6 +28,7 @@ from cagp_dist.text import counted
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.fit import Method
+    from cagp_dist.likelihood.model import Families
     from cagp_dist.likelihood.result import FitProgress, FitResult
     from cagp_dist.service.jobfile.prior import FitTo
 
@@ -138,6 +139,8 @@ class FittedPrior:
             f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
         )
         text = f"{self.result.status.value}, {numbers}"
+        if self.result.choice is not None:
+            text += f"; {self.result.choice.line()}"
         if self.noise_is_negligible:
             text += "; the noise is too small to be told from none, which makes no difference"
         if self.times > 1:
@@ -162,6 +165,7 @@ class FittedPrior:
             "standard_errors": by_name([_finite(error) for _, _, error in self.estimates()]),
             "intervals": by_name([[_finite(end) for end in ends] for ends in self.intervals()]),
             "intervals_level": LEVEL,
+            **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
             "gradient_norm": _finite(result.gradient_norm),
             "evaluations": result.evaluations,
         }
@@ -282,9 +286,9 @@ def fit_prior(
     known = None if points.noise_variance is None else points.noise_variance[sites.chosen]
     least = 0.0 if known is None else float(known.min())
 
-    def fitted(bounds: "Given | None") -> "FitResult":
+    def fitted(bounds: "Given | None", kernel: "Families" = task.job.prior.kernel) -> "FitResult":
         return fit(
-            families_of(task.job.prior.kernel),
+            kernel,
             X if sites.grid is None else sites.grid,
             residuals.T if sites.grid is None else sites.on_grid(residuals),
             mean=mean if isinstance(mean, EstimatedMean) else 0.0,
@@ -496,7 +500,7 @@ def prior_table(job: Job, fitted: FittedPrior) -> str:
         if (marks := job.prior.covariates_missing) is not None:
             listed = [marks] if isinstance(marks, float) else marks
             mean.append(f"covariates_missing = [{', '.join(map(repr, listed))}]")
-    return "\n".join(["[prior]", f'kernel = "{job.prior.kernel}"', *mean, *numbers])
+    return "\n".join(["[prior]", f'kernel = "{name_of(fitted.prior.kernel)}"', *mean, *numbers])
 
 
 def _quoted(text: str) -> str:

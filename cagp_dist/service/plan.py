@@ -14,7 +14,6 @@ from cagp_dist.calibration.method_names import SHARP
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES
-from cagp_dist.kernels import families_of
 from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import wave_bytes
@@ -379,7 +378,7 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         workers=workforce.workers,
         shares_memory=workforce.shares_memory,
         memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
-        kernel_parts=len(families_of(job.prior.kernel)),
+        kernel_parts=job.prior.parts,
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )

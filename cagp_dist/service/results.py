@@ -11,6 +11,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.scores import PointScores, Scores, scores
 from cagp_dist.era5.canonical import Points
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
+from cagp_dist.kernels import name_of
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.design import blocks_of_folds
@@ -357,7 +358,7 @@ def attributes_of(
         **_gaps(task),
         **_sharp(solution),
         "prior": {
-            "kernel": job.prior.kernel,
+            "kernel": name_of(prior.kernel),
             "mean": job.prior.mean,
             **_mean_estimate(job),
             **by_name(

@@ -119,7 +119,7 @@ def test_a_pole_has_the_noise_of_its_copies_that_were_observed(prior):
         ({"to": 0.0}, "the resolution is 0.0"),
         ({"to": 0.001}, r"cells of 0.001 degrees; expected 10,000,000 at most"),
         ({"kernel": "matern23"}, "'matern23' is no kernel; expected matern12"),
-        ({"kernel": 3}, "kernel is 3; expected a name"),
+        ({"kernel": 3}, 'kernel is 3; expected "auto", a name'),
         (
             {"memory_limit_bytes": "1GB"},
             r"memory_limit_bytes is '1GB'; expected an integer of at least 0, .* 2 \* 10\*\*9 for 2 GB",

@@ -85,7 +85,9 @@ def test_the_fit_is_the_maximum_of_the_likelihood_with_the_noise_of_each_point(f
 def test_only_a_noise_that_adds_nothing_to_the_known_is_held(known, most, at_bound, found):
     X, b, _ = problem()
     result = fit_beside_known_noise(
-        lambda bounds: cagp.fit(cagp.Matern32, X, b, mean=0.0, bounds=bounds), known=known, most=most
+        lambda bounds, kernel=cagp.Matern32: cagp.fit(kernel, X, b, mean=0.0, bounds=bounds),
+        known=known,
+        most=most,
     )
     assert result.at_bound == at_bound
     assert result.prior.noise_variance == pytest.approx(found)

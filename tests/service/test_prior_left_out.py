@@ -1,5 +1,7 @@
 """What a job may leave out, and the word that it uses for a region."""
 
+import re
+
 import pytest
 
 from cagp_dist.errors import ConfigurationError
@@ -23,3 +25,30 @@ def test_a_region_is_called_area() -> None:
     text = JOB.replace("[design]", "region = [50, 0, 40, 10]\n[design]")
     with pytest.raises(ConfigurationError, match=r'unknown key \[observations\] region; nearest: "area"'):
         parse_job(text)
+
+
+def test_without_a_kernel_it_is_chosen_where_its_numbers_are_fitted() -> None:
+    """Numbers that are given without one are those of Matern 3/2, as ever: the job is the same."""
+    numbers = "[prior]\nlengthscale = 0.05\nvariance = 22.0\nnoise_variance = 0.5\n"
+    assert parse_job(JOB).prior.kernel == "auto"
+    assert parse_job(JOB + numbers).prior == parse_job(f'{JOB}{numbers}kernel = "matern32"\n').prior
+    with pytest.raises(ConfigurationError, match="a kernel is chosen where these are fitted"):
+        parse_job(f'{JOB}{numbers}kernel = "auto"\n')
+
+
+@pytest.mark.parametrize("kernel", ["matern(0.8)", "matern(0.8) + squared-exponential", "matern(2)"])
+def test_a_kernel_holds_its_smoothness(kernel: str) -> None:
+    assert parse_job(f'{JOB}[prior]\nkernel = "{kernel}"\n').prior.kernel == kernel
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        ("matern(20)", "smoothness is 20; expected 0.1 to 10"),
+        ("matern(rough)", '"matern(rough)" is no kernel; nearest: "matern(0.8)"'),
+        ("matern(0.8) + matern33", '"matern33" is no kernel; nearest: "matern32"'),
+    ],
+)
+def test_what_is_no_smoothness_is_refused(kernel: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        parse_job(f'{JOB}[prior]\nkernel = "{kernel}"\n')

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
-from cagp_dist.kernels import KERNEL_FORMS, KERNELS, families_of
+from cagp_dist.kernels import AUTO, KERNEL_FORMS, KERNELS, families_of
 from cagp_dist.likelihood.integrated import Hyperparameters
+from cagp_dist.likelihood.model import NAMES
 from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
@@ -18,12 +19,15 @@ from cagp_dist.text import alternatives
 FitTo = Literal["observed", "field"]
 """Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field."""
 
+KEPT = "matern32"
+"""The kernel of numbers that are given without one."""
+
 if TYPE_CHECKING:
     KernelSum = str
     EachLengthscale = float | tuple[float, ...] | None
     EachVariance = float | tuple[float, ...] | None
 else:
-    KernelSum = Annotated[Literal[tuple(KERNELS)], WrapValidator(values.kernel), PlainSerializer(str)]
+    KernelSum = Annotated[Literal[AUTO, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
     _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
     EachLengthscale = Annotated[float | None, Field(gt=0.0), AfterValidator(values.lengthscale), *_EACH]
     EachVariance = Annotated[float | None, Field(gt=0.0, le=1e12), *_EACH]
@@ -44,10 +48,10 @@ class PriorTable(Table):
     kernel: Annotated[
         KernelSum,
         Field(
-            description=f'{alternatives(KERNEL_FORMS)}, or a sum of them, "matern32 + matern32"',
+            description=f'{alternatives((AUTO, *KERNEL_FORMS))}, or a sum of them, "matern32 + matern32"',
             examples=["matern32"],
         ),
-    ] = "matern32"
+    ] = AUTO
     mean: Annotated[
         str,
         AfterValidator(values.mean),
@@ -125,6 +129,14 @@ class PriorTable(Table):
     ] = None
     noise_variance: Annotated[float | None, NOISE_VARIANCE] = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_to_choose_by(cls, table: object) -> object:
+        """Name the kernel of numbers that are given without one: it is chosen where they are fitted."""
+        if isinstance(table, dict) and "kernel" not in table and {*NAMES} <= table.keys():
+            return {"kernel": KEPT, **table}
+        return table
+
     @model_validator(mode="after")
     def _all_numbers_or_none(self) -> Self:
         given = {name: getattr(self, name) for name in ("lengthscale", "variance", "noise_variance")}
@@ -136,6 +148,15 @@ class PriorTable(Table):
                 "numbers, or none of them to have them fitted (`cagp fit` prints them). Values that suit "
                 "global 2 m temperature: lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 "
                 "(K^2), noise_variance = 0.5 (K^2)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _kernel_of_the_numbers(self) -> Self:
+        if self.kernel == AUTO and self.numbers is not None:
+            raise ValueError(
+                f'kernel = "{AUTO}" came with lengthscale, variance and noise_variance; a kernel is chosen '
+                "where these are fitted. Write the kernel that they belong to, or leave them out"
             )
         return self
 
@@ -159,7 +180,7 @@ class PriorTable(Table):
 
     @model_validator(mode="after")
     def _one_number_for_each_part(self) -> Self:
-        parts = len(families_of(self.kernel))
+        parts = self.parts
         for name, example in (("lengthscale", [0.05, 0.5]), ("variance", [5.0, 20.0])):
             numbers = getattr(self, name)
             count = len(numbers) if isinstance(numbers, tuple) else None
@@ -211,6 +232,11 @@ class PriorTable(Table):
                 'between its cells; leave them out, or write mean = "quadratic-latitude"'
             )
         return self
+
+    @property
+    def parts(self) -> int:
+        """How many kernels are added."""
+        return 1 if self.kernel == AUTO else len(families_of(self.kernel))
 
     @property
     def is_previous(self) -> bool:

@@ -1,0 +1,83 @@
+"""Which kernel data ask for: Matern 1/2, 3/2 and 5/2 are fitted, and the likelihoods at their best compared.
+
+All three have the same numbers to fit, so that nothing is to be paid for one of them. Smoothness shows at
+short distances; a thousand points in cells of neighbours, of as many as there are, tell it as all of them do.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from cagp_dist.errors import NumericalError
+from cagp_dist.kernels import Family, Matern12, Matern32, Matern52
+from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.likelihood.result import FitResult, KernelChoice
+from cagp_dist.likelihood.starts import Start
+
+CANDIDATES: tuple[Family, ...] = (Matern32, Matern12, Matern52)
+"""The kernels to choose from; the first is kept unless another is better by `MARGIN`."""
+
+MARGIN = 2.0
+"""Log-likelihood by which another kernel must be better: odds of seven to one."""
+
+MOST_COMPARED = 1_000
+"""Points on which kernels are compared, by their exact likelihood: four seconds for all of them."""
+
+OTHER_STARTS = 2
+"""Starts of all kernels but the first: from where that one ended, and one more."""
+
+
+def choose(search: Callable[..., FitResult], *, final: bool) -> FitResult:
+    """Fit every candidate and give the fit of the best, with what there was to choose from.
+
+    Parameters
+    ----------
+    search : callable
+        Fits a family, with settings of `cagp_dist.fit` in place of its own.
+    final : bool
+        Whether the best fit is the result, and no start for one to more data: then a fit that did not end
+        well is the best only if none did.
+    """
+    first = search(CANDIDATES[0])
+    found = [first]
+    kernel = first.prior.kernel.parts[0]
+    start: Start = {
+        "lengthscale": kernel.lengthscale,
+        "variance": kernel.variance,
+        "noise_variance": first.prior.noise_number,
+    }
+    missing: list[str] = []
+    for family in CANDIDATES[1:]:
+        try:
+            found.append(search(family, start=start, starts=OTHER_STARTS))
+        except NumericalError:  # its matrices are too smooth for this noise
+            missing.append(family.__name__)
+    all_found = found
+    if final and any(map(usable, found)):
+        found = [result for result in found if usable(result)]
+    best = max(found, key=_likelihood)
+    kept = best if first not in found or _likelihood(best) > _likelihood(first) + MARGIN else first
+    return replace(kept, choice=_choice(kept, all_found, missing))
+
+
+def usable(result: FitResult) -> bool:
+    """Whether a fit ended well, but for a noise too small to be found, beside a known one for example."""
+    at_noise = result.at_bound == ("noise_variance",)
+    return result.status.ok or at_noise or noise_is_negligible(result, result.prior)
+
+
+def _likelihood(result: FitResult) -> float:
+    assert result.log_likelihood is not None  # candidates are compared by exact likelihoods
+    return result.log_likelihood
+
+
+def _choice(kept: FitResult, found: Sequence[FitResult], missing: Sequence[str]) -> KernelChoice:
+    return KernelChoice(
+        kernel=_name(kept),
+        log_likelihoods={_name(result): _likelihood(result) for result in found},
+        points=kept.points,
+        missing=tuple(missing),
+    )
+
+
+def _name(result: FitResult) -> str:
+    return result.prior.kernel.parts[0].family.__name__

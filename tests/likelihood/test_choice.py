@@ -1,0 +1,97 @@
+"""A kernel that is chosen by likelihood: which one, when it is kept, and what is said of it."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import NumericalError
+from cagp_dist.likelihood import choice
+
+MATERNS = [cagp.Matern12, cagp.Matern32, cagp.Matern52]
+
+
+def field(kernel, n=300, noise=1e-4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 2))
+    return X, np.linalg.cholesky(kernel(X, X) + noise * np.eye(n)) @ rng.normal(size=n)
+
+
+@pytest.mark.parametrize(("family", "noise"), [*zip(MATERNS, [0.1, 1e-2, 1e-4], strict=True)])
+def test_the_kernel_that_made_the_field_is_chosen(family, noise):
+    X, y = field(family(0.3, 2.0), noise=noise)
+    result = cagp.fit("auto", X, y, mean=0.0)
+    assert type(result.prior.kernel) is family
+    assert result.choice.kernel == family.__name__
+    alone = cagp.fit(family, X, y, mean=0.0)
+    assert result.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-2)
+    others = [value for name, value in result.choice.log_likelihoods.items() if name != family.__name__]
+    assert all(value < result.log_likelihood - choice.MARGIN for value in others)
+    assert result.choice.line().startswith(f"{family.__name__}, chosen by likelihood on 300 points: Matern")
+
+
+def test_data_that_do_not_tell_keep_matern32():
+    """Noise hides how rough the field is; the fit is the one of Matern 3/2 alone."""
+    X, y = field(cagp.Matern12(0.3, 1.0), n=60, noise=1.0, seed=1)
+    result = cagp.fit("auto", X, y, mean=0.0)
+    assert result.choice.kernel == "Matern32"
+    spread = [abs(value - result.log_likelihood) for value in result.choice.log_likelihoods.values()]
+    assert len(spread) == 3
+    assert max(spread) < choice.MARGIN
+    assert result.prior.kernel == cagp.fit(cagp.Matern32, X, y, mean=0.0).prior.kernel
+
+
+def test_a_number_that_is_held_is_held_for_all(monkeypatch):
+    X, y = field(cagp.Matern12(0.3, 2.0), n=100)
+    seen = []
+    choose = choice.choose
+    monkeypatch.setattr(
+        "cagp_dist.likelihood.fit.choose",
+        lambda search, final: choose(
+            lambda *args, **settings: seen.append(search(*args, **settings)) or seen[-1], final=final
+        ),
+    )
+    result = cagp.fit("auto", X, y, mean=0.0, bounds={"lengthscale": (0.5, 0.5)})
+    assert result.prior.kernel.lengthscale == 0.5
+    assert [found.prior.kernel.lengthscale for found in seen] == pytest.approx([0.5] * 3)
+
+
+def test_many_points_are_compared_on_some_and_fitted_as_they_are(monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_COMPARED", 224)
+    X, y = field(cagp.Matern52(0.3, 2.0))
+    result = cagp.fit("auto", X, y, mean=cagp.mean_family("constant"), noise_deviations=np.full(300, 1e-5))
+    assert (result.choice.kernel, result.points) == ("Matern52", 300)
+    assert result.choice.points < 225
+
+
+def test_a_kernel_that_leaves_floating_point_is_none_to_choose():
+    X, y = field(cagp.Matern32(0.3, 2.0), n=40)
+
+    def search(family, **settings):
+        if family is cagp.Matern52:
+            raise NumericalError("not positive definite")
+        return cagp.fit(family, X, y, mean=0.0, **settings)
+
+    found = choice.choose(search, final=True).choice
+    assert found.missing == ("Matern52",)
+    assert found.line().endswith("Matern52 none")
+
+
+def test_a_better_fit_that_did_not_end_well_is_none_for_good():
+    """Matern 1/2 is right, and leaves the noise undetermined; a fit to more points may determine it."""
+    X, y = field(cagp.Matern12(0.3, 2.0))
+    kept, started = (
+        choice.choose(partial(cagp.fit, where=X, y=y, mean=0.0), final=final) for final in (True, False)
+    )
+    assert (kept.choice.kernel, kept.status.ok) == ("Matern32", True)
+    assert (started.choice.kernel, started.status.ok) == ("Matern12", False)
+    assert kept.choice.log_likelihoods == started.choice.log_likelihoods
+
+
+def test_grids_are_compared_by_rings():
+    grid = cagp.LatLonGrid(np.linspace(-85.0, 85.0, 18), 36)
+    truth = cagp.RingGram(grid, cagp.Matern12(lengthscale=0.5, variance=4.0), noise_variance=0.2)
+    drawn = truth.sample(np.random.default_rng(0), noise=True)
+    result = cagp.fit("auto", grid, drawn, mean=0.0)
+    assert (result.method, result.choice.kernel, result.choice.points) == ("rings", "Matern12", 648)
