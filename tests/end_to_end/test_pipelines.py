@@ -98,7 +98,7 @@ def test_fit_prints_a_prior_that_regress_takes(tmp_path, capsys):
         "times": ["2020-01-01"],
     }
     path = tmp_path / "job.toml"
-    text = text_of(tmp_path, observations=drawn, prior={"mean": "constant"})
+    text = text_of(tmp_path, observations=drawn, prior={"kernel": "matern32", "mean": "constant"})
     path.write_text(text)
     assert load("fit")([str(path)]) == 0
     table = capsys.readouterr().out

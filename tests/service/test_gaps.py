@@ -60,7 +60,7 @@ def job(path, *, solver="cholesky", prior=True, observations=None, cluster=None,
         job_text(
             observations={"source": f"zarr:{path}", "times": DAYS, **(observations or {})},
             design={key: value for key, value in asked.items() if value is not None},
-            prior={"mean": "constant", **numbers},
+            prior={"kernel": "matern32", "mean": "constant", **numbers},
             solver=settings,
             cluster={"scheduler": "serial", **(cluster or {})},
             output={"root": path.parent / "out"},

@@ -66,7 +66,7 @@ def task_of(
     text = job_text(
         observations={"source": "synthetic", "times": ["2020-01-01", "2020-01-02"]},
         design=design,
-        prior={"mean": mean, "mean_estimate": estimate, "fit_to": fit_to},
+        prior={"kernel": "matern32", "mean": mean, "mean_estimate": estimate, "fit_to": fit_to},
         solver=solver or {"name": "block-gauss-seidel", "iterations": 2, "block_size": 100},
         recalibration={"method": recalibration},
     )

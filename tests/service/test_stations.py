@@ -286,7 +286,7 @@ def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
 
 @pytest.mark.exhaustive
 def test_numbers_are_fitted_beside_the_known_noise(stations):
-    parsed = job(stations, prior={"mean": "constant"})
+    parsed = job(stations, prior={"kernel": "matern32", "mean": "constant"})
     outcome = run(parsed)
     attributes = read(outcome.path, None).attrs
     known = np.mean([0.3**2, 1.5**2])

@@ -116,7 +116,7 @@ def test_a_terminated_fit_keeps_its_evaluations_and_goes_on_from_there(tmp_path,
                 "train": random_points(250, weight="equal"),
                 "test": random_points(20, seed=1, weight="equal"),
             },
-            prior={"mean": "harmonic-latitude"},
+            prior={"kernel": "matern32", "mean": "harmonic-latitude"},
             output={"root": tmp_path / folder},
         )
         return parse_job(text)
