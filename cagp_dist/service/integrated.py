@@ -13,14 +13,15 @@ from cagp_dist.calibration.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ConfigurationError, NumericalError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.kernels import Elementary, Matern32
+from cagp_dist.kernels import AUTO, Elementary, Kernel, Matern32
 from cagp_dist.likelihood.integrated import Fields, Held, Integrated, integrate, reason, why_not
 from cagp_dist.means import FieldMean
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Mixture
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.service.fit import FittedPrior
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.fit import FittedPrior, fit_prior
 from cagp_dist.service.solve import LeftOut, MixedLaws, Solution, Step
 from cagp_dist.service.task import Task
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Status
@@ -85,18 +86,27 @@ def integrate_numbers(
     because = reason(asked, values=values, places=places, result=fitted.result)
     if because is None:
         return None, f"plugged in: {values:,} observations determine them"
-    assert isinstance(kernel, Elementary)  # `why_not`
     parts = [task, *task.folds()]
     found = []
     for number, part in enumerate(parts):
         progress(number / len(parts), "integral over lengthscale, variance and noise")
         try:
             some = [fields for fields, _ in _patterns(part)]
-            found.append(integrate(kernel, some, held=_held(task)))
+            own = kernel if part is task else _kernel_of(part, kernel)
+            assert isinstance(own, Elementary)  # `why_not`
+            found.append(integrate(own, some, held=_held(task)))
         except NumericalError as error:
             return None, _plugged_in(asked, error.text)
     numbers = IntegratedNumbers(found[0], tuple(found[1:]))
     return numbers, f"integrated over {because}: {found[0].laws}"
+
+
+def _kernel_of(fold: Task, kernel: Kernel) -> Kernel:
+    """Give the kernel of a fold: where it is chosen, by its own observations."""
+    prior = fold.job.prior
+    if prior.kernel != AUTO or prior.fit_to != "observed" or fold.fit_points is not None:
+        return kernel
+    return fit_prior(fold, executor=SerialExecutor(), progress=lambda part, text: None).prior.kernel
 
 
 def with_mixtures(task: Task, numbers: IntegratedNumbers, solution: Solution) -> Solution:
