@@ -416,7 +416,7 @@ def _solved(
         near = points[:, members]
         own, seen = (table[:m], table[m + T + d :]) if first == 0 else (np.empty((m, m)), np.empty((g, m)))
         evaluate(*parameters, near, near, own)
-        own[np.arange(m), np.arange(m)] += noise[members]
+        own.reshape(-1)[:: m + 1] += noise[members]
         if isinstance(targets, LinearFunctionals):
             seen[:] = covariance_with(kernel, X[members], part(targets, here)).T
         else:
