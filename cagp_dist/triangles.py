@@ -69,46 +69,44 @@ def _short_dot(left, right, size):
 
 
 @compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
-def complete_rows(table, first, members, rounding, inverses):
+def complete_rows(table, rounding, inverses):
     """Factor a covariance matrix row by row, and solve with the rows below it, in place.
 
-    The rows of ``table`` (rows, first + members) begin with ``first`` entries that are done; those of the
-    first ``members`` rows are followed by their part of a symmetric matrix A, of which the lower triangle is
-    read, and become the rows of its lower factor L; every row v after them becomes ``L^-1 v``. A point that
-    those before it determine, up to ``rounding`` of its variance, is left out: its column is zero. Writes one
-    over the diagonal of L to ``inverses`` (members,), zero where a point is left out; returns how many are.
+    The first m rows of ``table`` (m + r, m) hold a symmetric matrix, of which the lower triangle is read;
+    they become the rows of its lower factor L, and every row v after them becomes ``L^-1 v``. A row that
+    those before it determine, up to ``rounding`` of its diagonal, is left out: its column is zero. Writes one
+    over the diagonal of L to ``inverses`` (m,), zero where a row is left out; returns how many are.
     """
-    left_out = 0
+    left_out, m = 0, table.shape[1]
     for i in range(table.shape[0]):
         row = table[i]
-        for j in range(min(i, members)):
-            row[first + j] = (row[first + j] - _short_dot(row, table[j], first + j)) * inverses[j]
-        if i < members:
-            variance = row[first + i]
-            rest = variance - _short_dot(row, row, first + i)
-            if rest > rounding * variance:
-                row[first + i] = math.sqrt(rest)
-                inverses[i] = 1.0 / row[first + i]
+        for j in range(min(i, m)):
+            row[j] = (row[j] - _short_dot(row, table[j], j)) * inverses[j]
+        if i < m:
+            rest = row[i] - _short_dot(row, row, i)
+            if rest > rounding * row[i]:
+                row[i] = math.sqrt(rest)
+                inverses[i] = 1.0 / row[i]
             else:
-                row[first + i] = inverses[i] = 0.0
+                row[i] = inverses[i] = 0.0
                 left_out += 1
     return left_out
 
 
 @compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
-def solve_rows_back(table, first, members, inverses, rows):
-    """``v <- L^-T v`` for rows v (r, first + members), L from `complete_rows`; all entries take part."""
+def solve_rows_back(table, inverses, rows):
+    """``v <- L^-T v`` for rows v (r, m), in place, L from `complete_rows`."""
     for r in range(rows.shape[0]):
         row = rows[r]
-        for j in range(members - 1, -1, -1):
-            row[first + j] *= inverses[j]
-            weight, factor = row[first + j], table[j]
-            for i in range(first + j):
+        for j in range(row.size - 1, -1, -1):
+            row[j] *= inverses[j]
+            weight, factor = row[j], table[j]
+            for i in range(j):
                 row[i] -= weight * factor[i]
 
 
 @compiled(nogil=True)
-def shared_neighbours(nearest, points, most, at_once):
+def shared_neighbours(nearest, points, beside, most, at_once):
     """Group targets that follow each other, as many as can share their neighbours at no more cost than alone.
 
     Groups are halves of halves of runs of ``most`` targets. One of g targets with m different neighbours
@@ -118,6 +116,8 @@ def shared_neighbours(nearest, points, most, at_once):
     ----------
     nearest : array of int, shape (q, k)
         Neighbours of each target, from 0 to ``points - 1``.
+    beside : int
+        What every group is conditioned on besides.
     most : int
         Targets of a group, at most.
 
@@ -131,7 +131,7 @@ def shared_neighbours(nearest, points, most, at_once):
         Different neighbours of each group.
     """
     q, k = nearest.shape
-    alone = _group_flops(1, k) + at_once
+    alone = _group_flops(1, k + beside) + at_once
     edges, starts = np.zeros(q + 1, dtype=np.int64), np.zeros(q + 1, dtype=np.int64)
     members, seen = np.empty(q * k, dtype=np.int64), np.full(points, -1)
     mark, groups, start, size = 0, 0, 0, most
@@ -147,7 +147,7 @@ def shared_neighbours(nearest, points, most, at_once):
                     count += 1
         mark += 1
         g = stop - start
-        if g > 1 and _group_flops(g, count - first) + at_once > g * alone:
+        if g > 1 and _group_flops(g, count - first + beside) + at_once > g * alone:
             size = max(1, g // 2)
             continue
         groups += 1

@@ -5,18 +5,18 @@ that has all their neighbours; in a cell, targets that stand together share thei
 values before the weights are fixed, or depends on who works on a cell.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
 from cagp_dist.gram.targets import averaged, covariance_with, part, prior_variance, target_points
-from cagp_dist.kernels import Kernel, coordinates, on_unit_sphere
+from cagp_dist.kernels import Kernel, Parameters, coordinates, on_unit_sphere
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -26,7 +26,7 @@ CELL = 2048
 """Targets of a cell, at most; fewer where there are few, so that all workers have some."""
 
 FEWEST_OF_CELL = 64
-CELLS = 64
+CELLS = 24
 
 PIECE = 512
 """Observed points of a piece that is inside a halo, or outside, or looked at point by point."""
@@ -37,11 +37,14 @@ GROUP_FLOPS = 3e5
 ROUNDING = 1e-12
 """Part of its variance below which an observation is known from others: it is left out."""
 
-SAMPLED = 16
-"""Observed points of which a coarse sum consists, spread over its cell."""
+LEAF = 16
+"""Observations of which a mean is taken, at most."""
 
 ENTRIES = 2**22
 """Kernel values that a joint law holds at a time: 32 MiB."""
+
+RELIABLE = 1e-3
+"""Part of the prior variance below which noise makes no difference to the share in a mean."""
 
 IDENTIFIED = 1e-8
 """Part of a column of a local drift that must be left beside the others."""
@@ -114,120 +117,81 @@ def leaves(tree: "cKDTree", size: int) -> Iterator[tuple[int, int]]:
             pending += [node.greater, node.lesser]
 
 
-def groups(X: Array, targets: Array, *, neighbours: int, most: int) -> Iterator[tuple[Indices, Indices]]:
+def groups(X: Array, targets: Array, settings: "Settings") -> Iterator[tuple[Indices, Indices]]:
     """Targets that share their neighbours, and these: indices into scaled targets (q, p) and X (n, p)."""
     from scipy.spatial import cKDTree
 
     from cagp_dist.triangles import shared_neighbours
 
-    k = min(neighbours, len(X))
+    k = min(settings.neighbours, len(X))
     order = cKDTree(targets, leafsize=1).indices
     nearest = cKDTree(X, balanced_tree=False).query(targets[order], k=k)[1].reshape(-1, k)
-    edges, starts, members = shared_neighbours(nearest, len(X), most, GROUP_FLOPS)
+    beside = settings.coarse if k < len(X) else 0
+    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, GROUP_FLOPS)
     for group in range(len(edges) - 1):
         yield order[edges[group] : edges[group + 1]], members[starts[group] : starts[group + 1]]
 
 
-@dataclass(frozen=True, eq=False)
-class Coarse:
-    """Means of some observations in each cell of a k-d tree: what all neighbourhoods have in common.
+class LeafMeans:
+    """Means of the observations in each leaf of a k-d tree: what a neighbourhood has beyond its nearest ones.
 
-    Attributes
+    Observations count by their precision, as far as their noise is above a part of the prior variance.
+
+    Parameters
     ----------
     kernel : Kernel
-    points : array, shape (p, c s)
-        Observed points, s of each of c cells.
-    index : array of int, shape (c s,)
-        Which they are.
-    noise : array, shape (c s,)
-    factor : array, shape (c, c)
-        Lower factor of the covariance of the means.
+    X, noise : array of float64, shape (m, p) and (m,)
+        Observed points and their noise variances.
     """
 
-    kernel: Kernel
-    points: Array
-    index: Indices
-    noise: Array
-    factor: Array
-
-    @property
-    def size(self) -> int:
-        """Number of means, c."""
-        return len(self.factor)
-
-    @staticmethod
-    def of(kernel: Kernel, X: Array, noise: Array, *, size: int, scale: Array) -> "Coarse | None":
-        """Choose the cells of X (n, p); None where there are fewer points than means."""
+    def __init__(self, kernel: Kernel, X: Array, noise: Array) -> None:
         from scipy.spatial import cKDTree
 
-        from cagp_dist.gram.dense import cholesky_lower
+        scaled, m = X * metric(kernel, X.shape[1]), len(X)
+        order = cKDTree(scaled, leafsize=1).indices
+        self._parameters = kernel.parameters
+        self._index = np.append(order, np.full(-m % LEAF, order[-1])).reshape(-1, LEAF)
+        shares = 1.0 / (noise[self._index] + RELIABLE * kernel.variance)
+        shares.reshape(-1)[m:] = 0.0  # fills the last leaf
+        self._shares = shares / shares.sum(axis=1, keepdims=True)
+        self._points, self._noise = np.ascontiguousarray(X[self._index].transpose(2, 0, 1)), noise
+        self._leaf, self._share = np.empty(m, dtype=np.intp), np.empty(m)
+        self._leaf[order], self._share[order] = np.arange(m) // LEAF, self._shares.reshape(-1)[:m]
+        self._centres = cKDTree(self.of(scaled))
 
-        if size == 0 or len(X) < size:
-            return None
-        order = cKDTree(X * scale, balanced_tree=True, leafsize=1).indices
-        each = min(SAMPLED, len(X) // size)
-        spread = (np.arange(size * each) + 0.5) * (len(X) / (size * each))
-        index = np.asarray(order[spread.astype(np.intp)])
-        points = coordinates(X[index])
-        made = Coarse(kernel, points, index, noise[index], np.empty((size, 0)))
-        covariance = made.means(made.covariances(X[index], index))
-        return Coarse(kernel, points, index, noise[index], cholesky_lower(covariance))
+    def of(self, columns: Array) -> Array:
+        """Means of columns (m, r), shape (l, r)."""
+        return np.asarray(np.einsum("ls,lsr->lr", self._shares, columns[self._index]))
 
-    def means(self, values: Array) -> Array:
-        """Means of values (c s, r) of the points, shape (c, r)."""
-        c = len(self.factor)
-        return np.asarray(values.reshape(c, len(values) // c, values.shape[1]).mean(axis=1))
+    def near(self, centre: Array, count: int) -> Indices:
+        """Give the leaves that are nearest to a point in scaled coordinates."""
+        return np.asarray(self._centres.query(centre, k=np.arange(1, min(count, len(self._shares)) + 1))[1])
 
-    def covariances(self, X: Array, index: Indices) -> Array:
-        """Covariances of observations at X (m, p), which are those of ``index``, with the means: (m, c)."""
-        found = self._of_field(X)
-        place = np.full(max(int(self.index.max()), int(index.max(initial=0))) + 1, -1)
-        place[self.index] = np.arange(self.index.size)
-        own = np.flatnonzero(place[index] >= 0)
-        there = place[index[own]]
-        each = self.index.size // len(self.factor)
-        found[own, there // each] += self.noise[there] / each
-        return found
+    def square(self, chosen: Indices) -> Array:
+        """Covariance (c, c) of chosen means."""
+        points = self._points[:, chosen].reshape(len(self._points), -1)
+        values = self.seen(chosen, partial(_evaluated, self._parameters, points))
+        square = np.einsum("cs,csd->cd", self._shares[chosen], values.reshape(len(chosen), LEAF, -1))
+        noise = self._noise[self._index[chosen]]
+        square[np.diag_indices(len(chosen))] += (noise * self._shares[chosen] ** 2).sum(axis=1)
+        return np.asarray(square)
 
-    def _of_field(self, X: Array) -> Array:
-        from cagp_dist.compiled import evaluate
+    def seen(self, chosen: Indices, panel: Callable[[Array], Array]) -> Array:
+        """Covariances (r, c) of chosen means with what has those of ``panel`` (r, w) with points (p, w)."""
+        values = panel(self._points[:, chosen].reshape(len(self._points), -1))
+        return np.asarray(
+            np.einsum("rcs,cs->rc", values.reshape(-1, len(chosen), LEAF), self._shares[chosen])
+        )
 
-        c, out = len(self.factor), np.empty((len(X), len(self.factor)))
-        for start in range(0, len(X), 256):
-            rows = np.ascontiguousarray(X[start : start + 256].T)
-            values = np.empty((rows.shape[1], self.index.size))
-            evaluate(*self.kernel.parameters, rows, self.points, values)
-            out[start : start + 256] = values.reshape(len(values), c, -1).mean(axis=2)
-        return out
+    def noise_with(self, chosen: Indices, points: Indices) -> Array:
+        """Covariances (k, c) of the noise of chosen means with that of some points."""
+        own = self._leaf[points][:, None] == chosen
+        return np.asarray(np.where(own, (self._noise * self._share)[points][:, None], 0.0))
 
-    def whitened(self, columns: Array) -> Array:
-        """``L^-1`` applied to columns (c, r), as rows (r, c)."""
-        from scipy.linalg import solve_triangular
-
-        return np.ascontiguousarray(solve_triangular(self.factor, columns, lower=True).T)
-
-    def of_observed(self, X: Array, index: Indices) -> Array:
-        """Rows (m, c) of the factor of means and observations."""
-        return self.whitened(self.covariances(X, index).T)
-
-    def of_targets(self, targets: Array | LinearFunctionals) -> Array:
-        """Rows (q, c) of that factor for targets."""
-        if isinstance(targets, LinearFunctionals):
-            seen = covariance_with(self.kernel, np.ascontiguousarray(self.points.T), targets)
-            return self.whitened(self.means(seen))
-        return self.whitened(self._of_field(targets).T)
-
-    def of_columns(self, columns: Array) -> Array:
-        """Rows (T, c) for values (n, T) that were observed."""
-        return self.whitened(self.means(columns[self.index]))
-
-    def spread(self, weights: Array) -> tuple[Array, Indices]:
-        """Weights (q, c s) of observations from whitened ones (q, c), and which they are of."""
-        from scipy.linalg import solve_triangular
-
-        each = self.index.size // self.size
-        of_means = solve_triangular(self.factor, weights.T, lower=True, trans="T").T
-        return np.repeat(of_means / each, each, axis=1), self.index
+    def spread(self, chosen: Indices, weights: Array) -> tuple[Array, Indices]:
+        """Weights (g, w) of points, and which these are, from weights (g, c) of chosen means."""
+        shared = weights[:, :, None] * self._shares[chosen]
+        return shared.reshape(len(weights), -1), self._index[chosen].reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -236,24 +200,30 @@ class Settings:
 
     Attributes
     ----------
-    neighbours, most : int
-        Neighbours of a target, and targets that may share theirs.
+    neighbours, coarse, most : int
+        Neighbours of a target, means of leaves beside them, and targets that may share both.
     drift : str
         "none", "constant" or "linear".
     """
 
     neighbours: int
+    coarse: int
     most: int
     drift: str = "none"
 
+    @property
+    def reach(self) -> int:
+        """How many of the nearest observations a neighbourhood takes in, about."""
+        return max(self.neighbours, LEAF * self.coarse)
+
 
 class Laws(NamedTuple):
-    """Means (q, T) and downdates (q,) of a cell; observations left out; members of the largest group."""
+    """Means (q, T) and downdates (q,) of a cell; observations left out; those of the smallest group."""
 
     mean: Array
     downdate: Array
     left_out: int
-    members: int
+    fewest: int
 
 
 def cell_laws(
@@ -261,11 +231,8 @@ def cell_laws(
     X: Array,
     noise: Array,
     columns: Array,
-    index: Indices,
     targets: Array | LinearFunctionals,
     settings: Settings,
-    coarse: Coarse | None,
-    of_columns: Array | None,
 ) -> Laws:
     """Means and variances at targets of a cell: a task of executors.
 
@@ -274,18 +241,13 @@ def cell_laws(
     kernel : Kernel
     X, noise, columns : array, shape (m, p), (m,) and (m, T)
         The halo: points, noise variances and right-hand sides.
-    index : array of int, shape (m,)
-        Which observed points these are.
     targets : array, shape (q, p), or LinearFunctionals
     settings : Settings
-    coarse : Coarse or None
-    of_columns : array, shape (T, c), or None
-        `Coarse.of_columns` of all right-hand sides.
     """
     q = len(targets)
     mean, downdate = np.zeros((q, columns.shape[1])), np.empty(q)
-    left_out, most = 0, 0
-    for group in _solved(kernel, X, noise, columns, index, targets, settings, coarse, of_columns):
+    left_out, fewest = 0, len(X)
+    for group in _solved(kernel, X, noise, columns, targets, settings):
         mean[group.here] = group.known @ group.values.T
         reduced = np.einsum("ij,ij->i", group.known, group.known)
         if group.drift is not None:
@@ -293,8 +255,8 @@ def cell_laws(
             mean[group.here] += unseen @ trend
             reduced -= group.drift.cost(unseen)
         downdate[group.here] = reduced
-        left_out, most = left_out + group.left_out, max(most, len(group.members))
-    return Laws(mean, downdate, left_out, most)
+        left_out, fewest = left_out + group.left_out, min(fewest, len(group.members))
+    return Laws(mean, downdate, left_out, fewest)
 
 
 def cell_weights(
@@ -304,28 +266,26 @@ def cell_weights(
     index: Indices,
     targets: Array | LinearFunctionals,
     settings: Settings,
-    coarse: Coarse | None,
     n: int,
 ) -> "csr_array":
-    """Weights (q, n) by which the observations enter the means at the targets of a cell, sparse."""
+    """Sparse weights (q, n) of the means of a cell, on a halo that is ``index`` of n observations."""
     from scipy.sparse import csr_array, vstack
 
     from cagp_dist.triangles import solve_rows_back
 
     rows, order = [], []
-    none = np.zeros((len(X), 0))
-    for group in _solved(kernel, X, noise, none, index, targets, settings, coarse, None):
+    for group in _solved(kernel, X, noise, np.zeros((len(X), 0)), targets, settings):
         weights = group.known.copy()
         if group.drift is not None:
             weights += group.drift.weights(group)
-        solve_rows_back(group.table, group.first, len(group.members), group.inverses, weights)
-        own, columns = weights[:, group.first :], index[group.members]
-        if coarse is not None:
-            common, of = coarse.spread(weights[:, : group.first])
-            own, columns = np.hstack([own, common]), np.concatenate([columns, of])
+        solve_rows_back(group.table, group.inverses, weights)
+        c = group.coarse.size
+        own, of = weights[:, c:], group.members
+        if group.means is not None:
+            common, points = group.means.spread(group.coarse, weights[:, :c])
+            own, of = np.hstack([own, common]), np.concatenate([of, points])
         g, size = own.shape
-        where = np.tile(columns, g), np.arange(g + 1) * size
-        made = csr_array((own.reshape(-1), *where), shape=(g, n))
+        made = csr_array((own.reshape(-1), np.tile(index[of], g), np.arange(g + 1) * size), shape=(g, n))
         made.sum_duplicates()
         rows.append(made)
         order.append(group.here)
@@ -338,8 +298,9 @@ class _Group:
 
     here: Indices
     members: Indices
+    means: LeafMeans | None
+    coarse: Indices
     table: Array
-    first: int
     inverses: Array
     left_out: int
     values: Array
@@ -387,61 +348,66 @@ def _solved(
     X: Array,
     noise: Array,
     columns: Array,
-    index: Indices,
     targets: Array | LinearFunctionals,
     settings: Settings,
-    coarse: Coarse | None,
-    of_columns: Array | None,
 ) -> Iterator[_Group]:
     """Solve the targets of a cell, group by group; what a group holds is gone with the next one."""
     from cagp_dist.compiled import evaluate
     from cagp_dist.triangles import complete_rows
 
     where = targets.centres if isinstance(targets, LinearFunctionals) else targets
-    scale, T, parameters = metric(kernel, X.shape[1]), columns.shape[1], kernel.parameters
-    points, first = coordinates(X), 0 if coarse is None else coarse.size
+    parameters, scale, points = kernel.parameters, metric(kernel, X.shape[1]), coordinates(X)
     drift_at = _drift(settings.drift, X, where)
-    at_points, at_targets = drift_at(X), _of_targets(drift_at, targets)
-    d = at_points.shape[1]
-    if coarse is not None:
-        of_points, of_targets = coarse.of_observed(X, index), coarse.of_targets(targets)
-        of_drift = coarse.whitened(coarse.means(drift_at(np.ascontiguousarray(coarse.points.T))))
-    space = np.empty(0)
-    for here, members in groups(X * scale, where * scale, neighbours=settings.neighbours, most=settings.most):
-        g, m = len(here), len(members)
-        rows, width = m + T + d + g, first + m
-        if space.size < rows * width:
-            space = np.empty(2 * rows * width)
-        table = space[: rows * width].reshape(rows, width)
-        near = points[:, members]
-        own, seen = (table[:m], table[m + T + d :]) if first == 0 else (np.empty((m, m)), np.empty((g, m)))
+    right = np.hstack([columns, drift_at(X)])
+    at_targets = averaged(targets, drift_at(target_points(targets)))
+    T, r, d = columns.shape[1], right.shape[1], at_targets.shape[1]
+    means = LeafMeans(kernel, X, noise) if settings.coarse and settings.neighbours < len(X) else None
+    of_right = None if means is None else means.of(right)
+    coarse, space = np.empty(0, dtype=np.intp), np.empty(0)
+
+    for here, members in groups(X * scale, where * scale, settings):
+        if means is not None:
+            coarse = means.near(where[here].mean(axis=0) * scale, settings.coarse)
+        some, near = part(targets, here), np.ascontiguousarray(points[:, members])
+        g, c, m = len(here), coarse.size, len(members)
+        size = c + m
+        rows = size + r + g
+        if space.size < rows * size:
+            space = np.empty(2 * rows * size)
+        table = space[: rows * size].reshape(rows, size)
+        own = table[:m] if c == 0 else np.empty((m, m))
         evaluate(*parameters, near, near, own)
         own.reshape(-1)[:: m + 1] += noise[members]
-        if isinstance(targets, LinearFunctionals):
-            seen[:] = covariance_with(kernel, X[members], part(targets, here)).T
-        else:
-            evaluate(*parameters, np.ascontiguousarray(where[here].T), near, seen)
-        if coarse is not None:
-            table[:m, first:], table[m + T + d :, first:] = own, seen
-            table[:m, :first], table[m + T + d :, :first] = of_points[members], of_targets[here]
-            table[m : m + T, :first] = 0.0 if of_columns is None else of_columns
-            table[m + T : m + T + d, :first] = of_drift
-        table[m : m + T, first:] = columns[members].T
-        table[m + T : m + T + d, first:] = at_points[members].T
-        inverses = np.empty(m)
-        left_out = complete_rows(table, first, m, ROUNDING, inverses)
-        drift = _Drift(at_targets[here], table[m + T : m + T + d]) if d else None
-        yield _Group(
-            here,
-            members,
-            table,
-            first,
-            inverses,
-            left_out,
-            table[m : m + T],
-            table[m + T + d :],
-            drift,
-        )
+        table[size : size + r, c:] = right[members].T
+        table[size + r :, c:] = _panel(kernel, some, near)
+        if means is not None and of_right is not None:
+            table[c:size, c:] = own
+            table[:c, :c] = means.square(coarse)
+            table[c:size, :c] = means.seen(coarse, partial(_evaluated, parameters, near))
+            table[c:size, :c] += means.noise_with(coarse, members)
+            table[size : size + r, :c] = of_right[coarse].T
+            table[size + r :, :c] = means.seen(coarse, partial(_panel, kernel, some))
+        inverses = np.empty(size)
+        left_out = complete_rows(table, ROUNDING, inverses)
+        drift = _Drift(at_targets[here], table[size + T : size + r]) if d else None
+        values, known = table[size : size + T], table[size + r :]
+        yield _Group(here, members, means, coarse, table, inverses, left_out, values, known, drift)
+
+
+def _evaluated(parameters: Parameters, rows: Array, points: Array) -> Array:
+    """Kernel values (k, w) of points (p, k) and (p, w)."""
+    from cagp_dist.compiled import evaluate
+
+    out = np.empty((rows.shape[1], points.shape[1]))
+    evaluate(*parameters, rows, points, out)
+    return out
+
+
+def _panel(kernel: Kernel, targets: Array | LinearFunctionals, points: Array) -> Array:
+    """Covariances (g, w) of targets with points (p, w)."""
+    if isinstance(targets, LinearFunctionals):
+        return functional_panel(kernel.parameters, points, targets).T
+    return _evaluated(kernel.parameters, coordinates(targets), points)
 
 
 def _drift(drift: str, X: Array, where: Array) -> Callable[[Array], Array]:
@@ -455,11 +421,6 @@ def _drift(drift: str, X: Array, where: Array) -> Callable[[Array], Array]:
         return np.hstack([np.ones((len(points), 0 if drift == "none" else 1)), linear])
 
     return columns
-
-
-def _of_targets(columns: Callable[[Array], Array], targets: Array | LinearFunctionals) -> Array:
-    """Columns (q, d) of targets."""
-    return averaged(targets, columns(target_points(targets)))
 
 
 def joint_downdate(
@@ -526,4 +487,4 @@ def least_bytes(n: int, q: int, p: int, fields: int, *, neighbours: int, coarse:
     halo = 16 * max(CELL, 4 * neighbours)
     task = halo * (2 * p + fields + 4 + coarse) + CELL * (2 * neighbours + 2 * fields)
     group = (6 * neighbours + coarse) * (6 * neighbours + FEWEST_OF_CELL + coarse)
-    return trees + 8 * workers * 3 * (task + group) + 8 * q * (fields + 2) + math.ceil(8 * SAMPLED * coarse)
+    return trees + 8 * workers * 3 * (task + group) + 8 * q * (fields + 2)

@@ -21,7 +21,6 @@ from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.neighbourhoods import (
     Cell,
-    Coarse,
     Settings,
     cell_flops,
     cell_laws,
@@ -65,8 +64,7 @@ AT_ONCE = 16
 JOINT_ROWS = 256
 """Targets of a task of the joint law."""
 
-COARSE = 256
-TRIALS = ((32, 0), (64, 0), (128, 0), (64, COARSE), (128, COARSE), (256, COARSE))
+TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (128, 128), (64, 256), (128, 512))
 """Neighbours and coarse means that "auto" tries, the cheapest first."""
 
 CLOSE = 1.01
@@ -89,12 +87,13 @@ class Neighbours:
     ----------
     neighbours : int or "auto"
         Nearest observations of each target, in the metric of the kernel; at most all n. "auto" tries 32, 64
-        and 128, then 64 to 256 with 256 coarse means, until the standard deviation at 19 of 20 sampled
-        targets is within 1 % of that from four times as many, and logs what it took. More never raise the
+        and 128, then coarse means beside them, until the standard deviation at 19 of 20 sampled targets is
+        within 1 % of that from four times as many of both, and logs what it took. More never raise the
         variance of a target that shares with no other.
     coarse : int
-        So many means, each of up to 16 observations in a cell of a k-d tree, that every target is conditioned
-        on besides: for lengthscales that are long against the neighbourhood, with much noise.
+        So many means of up to 16 observations, leaves of a k-d tree, that every target is conditioned on
+        besides: what thousands of observations say, for lengthscales that are long against their spacing
+        and much noise.
     group : int, optional
         Targets that may share their neighbours; by default up to 64, where that costs no more than going
         alone. In a group the map has no jumps. 1: each target by itself.
@@ -142,11 +141,17 @@ class Neighbours:
             check_count("group", self.group, least=1)
         check_word("drift", self.drift, get_args(Drift))
 
+    def members(self, n: int) -> int:
+        """Count what a target by itself is conditioned on, of n observations."""
+        k = self.neighbours
+        assert k != "auto"
+        return min(k, n) + (min(self.coarse, -(-n // 8)) if k < n else 0)
+
     @property
     def _settings(self) -> Settings:
         k = self.neighbours
         assert k != "auto"
-        return Settings(k, 64 if self.group is None else self.group, self.drift)
+        return Settings(k, self.coarse, 64 if self.group is None else self.group, self.drift)
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.base.Solver.plan`."""
@@ -178,25 +183,23 @@ class Neighbours:
             return self
         gram = problem.gram
         targets = part(as_list(problem.targets), sampled_targets(as_list(problem.targets), TRIED_TARGETS))
-        found: dict[tuple[int, int], Array] = {}
+        found: dict[tuple[Neighbours, int], Array] = {}
 
-        def deviations(k: int, coarse: int, targets: Array | LinearFunctionals) -> Array:
-            if (k, coarse) not in found or len(found[k, coarse]) != len(targets):
-                solver = replace(self, neighbours=k, coarse=coarse, group=1)
-                empty = np.zeros((gram.shape[0], 0))
-                laws = _Work(solver, gram, targets, executor).laws(empty)
-                found[k, coarse] = downdated(gram.kernel, targets, laws[1])
-            return found[k, coarse]
+        def deviations(solver: Neighbours, targets: Array | LinearFunctionals) -> Array:
+            key = replace(solver, group=1), len(targets)
+            if key not in found:
+                laws = _Work(key[0], gram, targets, executor).laws(np.zeros((gram.shape[0], 0)))
+                found[key] = downdated(gram.kernel, targets, laws[1])
+            return found[key]
 
         n, ratio, best = gram.shape[0], np.ones(1), self
         for k, coarse in TRIALS:
             best = replace(self, neighbours=k, coarse=max(self.coarse, coarse))
-            some = part(
-                targets, slice(0, max(16, int(TRIED_FLOPS / cell_flops(min(4 * k, n) + best.coarse))))
-            )
-            reference = deviations(min(4 * k, n), best.coarse, some)
-            ratio = deviations(min(k, n), best.coarse, some) / np.where(reference > 0.0, reference, 1.0)
-            if k >= n or np.quantile(ratio, 0.95) <= CLOSE:
+            more = replace(best, neighbours=4 * k, coarse=4 * best.coarse)
+            some = part(targets, slice(0, max(16, int(TRIED_FLOPS / cell_flops(more.members(n))))))
+            reference = deviations(more, some)
+            ratio = deviations(best, some) / np.where(reference > 0.0, reference, 1.0)
+            if best.members(n) >= n or np.quantile(ratio, 0.95) <= CLOSE:
                 _say(best, ratio, enough=True)
                 return best
         _say(best, ratio, enough=False)
@@ -287,10 +290,6 @@ class _Work:
         self._gram, self._targets, self._executor = gram, targets, executor
         self._settings, self._kernel = solver._settings, gram.kernel
         self._scale = metric(gram.kernel, gram.X.shape[1])
-        self._coarse = Coarse.of(
-            gram.kernel, gram.X, gram.noise_variance, size=solver.coarse, scale=self._scale
-        )
-        self._shared = None if self._coarse is None else executor.submit(_itself, self._coarse)
 
     def laws(self, columns: Array) -> tuple[Array, Array, int, bool]:
         """Means (q, T), downdates (q,), observations left out, and whether all were used everywhere."""
@@ -306,7 +305,6 @@ class _Work:
                 mean[spread] = weights @ columns
                 downdate[spread] = self._each(weights, targets.part(spread))
         chosen = part(targets, narrow)
-        of_columns = None if self._coarse is None else self._coarse.of_columns(columns)
         left_out, exact = 0, narrow.size == q
 
         def submit(cell: Cell) -> Handle[tuple[Array, Array, int, int]]:
@@ -317,11 +315,8 @@ class _Work:
                 gram.X[halo],
                 gram.noise_variance[halo],
                 columns[halo],
-                halo,
                 part(targets, here),
                 self._settings,
-                self._shared,
-                of_columns,
             )
 
         for cell, found in self._cells(chosen, submit):
@@ -354,7 +349,6 @@ class _Work:
                 halo,
                 part(targets, cell.targets),
                 self._settings,
-                self._shared,
                 n,
             )
 
@@ -411,17 +405,12 @@ class _Work:
             self._heard(done / len(where))
             return cell, found
 
-        for cell in cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.neighbours):
+        for cell in cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach):
             waiting.append((cell, submit(cell)))
             if len(waiting) == AT_ONCE * self._executor.workers:
                 yield first()
         while waiting:
             yield first()
-
-
-def _itself(value: T) -> T:
-    """Return the value: puts it on a worker once."""
-    return value
 
 
 def _stacked(parts: "Sequence[csr_array]", rows: Sequence[Indices], n: int) -> "csr_array":

@@ -11,7 +11,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.neighbourhoods import Coarse, cells, groups, metric
+from cagp_dist.gram.neighbourhoods import LeafMeans, Settings, cells, groups
 from cagp_dist.solvers.base import SOME_POINTS
 
 from ..oracle import assert_close, kernel_matrix
@@ -193,20 +193,35 @@ def test_a_halo_has_all_neighbours_of_its_cell(k):
         nearest = np.argsort(apart, axis=0)[:k]
         assert np.isin(nearest, cell.halo).all()
         mine = points[cell.halo] * scale
-        for here, members in groups(mine, targets[cell.targets] * scale, neighbours=k, most=16):
+        for here, members in groups(mine, targets[cell.targets] * scale, Settings(k, 0, 16)):
             assert np.isin(nearest[:, here], cell.halo[members]).all()
             assert len(here) <= 16
     assert sorted(seen) == list(range(len(targets)))
 
 
-def test_coarse_sums_have_their_covariances():
-    coarse = Coarse.of(PRIOR.kernel, X, PRIOR.noise_variance, size=7, scale=metric(PRIOR.kernel, 2))
-    means = np.zeros((7, len(X)))
-    means[np.repeat(np.arange(7), coarse.index.size // 7), coarse.index] = 7 / coarse.index.size
-    G = kernel_matrix(PRIOR.kernel, X, X) + np.diag(PRIOR.noise_variance)
-    assert_close(coarse.factor @ coarse.factor.T, means @ G @ means.T)
-    assert_close(coarse.covariances(X, np.arange(len(X))), G @ means.T)
-    assert Coarse.of(PRIOR.kernel, X, PRIOR.noise_variance, size=401, scale=np.ones(2)) is None
+def test_means_of_leaves_have_their_covariances():
+    """Of all observations, each in one leaf, weighted by their precision."""
+    means, noise = LeafMeans(PRIOR.kernel, X, PRIOR.noise_variance), PRIOR.noise_variance
+    L = means.of(np.eye(len(X)))
+    np.testing.assert_allclose(L.sum(axis=1), 1.0, rtol=1e-12)
+    assert ((L > 0.0).sum(axis=0) == 1).all()
+    heaviest = np.argmax(L, axis=1)
+    assert all(noise[heaviest[a]] == noise[L[a] > 0.0].min() for a in range(len(L)))
+    G = kernel_matrix(PRIOR.kernel, X, X) + np.diag(noise)
+    chosen = means.near(np.array([5.0, 5.0]), 9)
+    assert_close(means.square(chosen), (L @ G @ L.T)[np.ix_(chosen, chosen)])
+    found = means.seen(chosen, lambda points: kernel_matrix(PRIOR.kernel, X, points.T))
+    assert_close(found + means.noise_with(chosen, np.arange(len(X))), G @ L[chosen].T)
+
+
+def test_coarse_means_are_worth_more_than_as_many_neighbours():
+    """With much noise, and a lengthscale that is long against the spacing: as 400 points, not as 40."""
+    prior = cagp.Prior(cagp.Matern32(2.0), 1.0)
+    exact, coarse, plain = (
+        np.sqrt(belief(solver, prior=prior).variance).mean()
+        for solver in (cagp.Cholesky(), cagp.Neighbours(20, coarse=20, group=1), cagp.Neighbours(40, group=1))
+    )
+    assert exact < coarse < exact + 0.3 * (plain - exact)
 
 
 def test_auto_takes_what_is_within_a_hundredth_of_four_times_as_many(caplog):
