@@ -2,8 +2,8 @@
 
 The points are cut into cells of `GROUP` neighbours. The cells come in a random order, and each is conditioned
 on the `NEIGHBOURS` points nearest to it of those that come before. Of more than `MOST_CONDITIONALS` points
-some cells count: those at the beginning of the order, whose neighbours are far, and a random sample of the
-others, each of which stands for several.
+a sample of the cells counts, each of which stands for several: those at the beginning of the order, whose
+neighbours are far, are more likely to be in it.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def group_conditionals(X: Array, *, workers: int = 1) -> list[Group]:
     """Choose the cells of points X (n, p) and their neighbours, cells that are near each other together.
 
     The sum over cells of ``weight * log p(cell | neighbours)`` is the likelihood of all points where nothing
-    is left out, and an unbiased estimate of such a sum over all cells where some are. Cost O(n log^2 n).
+    is left out, and an estimate of such a sum over all cells where some are. Cost O(n log^2 n).
     """
     rng = np.random.default_rng(SEED)
     n, cells = len(X), -(-len(X) // GROUP)
@@ -99,12 +99,22 @@ def conditionals_text(points: int) -> str:
 
 
 def _sample(cells: int, rng: np.random.Generator) -> tuple[Indices, Array]:
-    """Choose cells by their place in the order, and how many each stands for."""
-    most = MOST_CONDITIONALS // GROUP
+    """Choose cells by their place in the order, and how many each stands for.
+
+    The chance of a cell falls with the root of its place: what the first ones say of long distances no others
+    say, short distances are in all. Weights are one over the chance, times what makes their sum right.
+    """
+    most, certain = MOST_CONDITIONALS // GROUP, 0
     if cells <= most:
         return np.arange(cells), np.ones(cells)
-    first = most // 2
-    drawn = first + rng.choice(cells - first, most - first, replace=False)
-    weights = np.ones(most)
-    weights[first:] = (cells - first) / (most - first)
-    return np.append(np.arange(first), drawn), weights
+    falling = 1.0 / np.sqrt(np.arange(1.0, cells + 1.0))
+    while True:
+        chance = np.minimum(1.0, falling * ((most - certain) / falling[certain:].sum()))
+        chance[:certain] = 1.0
+        if (found := int(np.count_nonzero(chance == 1.0))) == certain:
+            break
+        certain = found
+    chosen = np.searchsorted(np.cumsum(chance), rng.random() + np.arange(most)).clip(max=cells - 1)
+    weights = 1.0 / chance[chosen]
+    weights[certain:] *= (cells - certain) / weights[certain:].sum()
+    return chosen, weights

@@ -303,7 +303,9 @@ def fit(
                         deviations=part.deviations,
                     ),
                 ]
-            curved = model.parts == 1 and not deviating and _has_squares(part, how, first=not levels)
+            curved = _has_squares(part, how, first=not levels) and (
+                how == "vecchia" or (model.parts == 1 and not deviating)
+            )
             likelihood = likelihood_of(model, part, how, curved)
             levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
@@ -380,8 +382,9 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
         if isinstance(profile.likelihood, PathwiseLikelihood):
             return _settle(profile, place, curvature)
         if profile.curved:
-            place, there = score(profile, place.x)
+            place, there = score(profile, place.x, place.variance)
             if there:
+                place = _ordered(profile, place, model)
                 curvature = place.evaluation.expected_information()
                 continue
         place = _ordered(profile, climb(profile, place.x, curvature), model)

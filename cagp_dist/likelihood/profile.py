@@ -152,10 +152,27 @@ class Profile:
         """Evaluate at ``x``, the logarithms of the numbers, or the nearest for which the bounds hold."""
         return self._place(*self.bounds.reconciled(x))
 
-    def _place(self, x: Array, tied: tuple[tuple[int, int], ...] = ()) -> Place:
-        numbers = np.exp(x).tolist()
+    def at_parameters(self, logarithms: Array) -> Place:
+        """Evaluate at the logarithms of all numbers, the first variance included."""
+        numbering = self.bounds.numbering
+        x = numbering.natural @ logarithms
+        variance = float(np.exp(x[numbering.lengthscales]))
+        return self.at_variance(np.delete(x, numbering.lengthscales), variance)
+
+    def at_variance(self, x: Array, variance: float) -> Place:
+        """Evaluate at the logarithms of the other numbers and this variance, of the first part."""
+        return self._place(np.clip(x, *self.box), variance=variance)
+
+    def _place(
+        self, x: Array, tied: tuple[tuple[int, int], ...] = (), *, variance: float | None = None
+    ) -> Place:
+        numbers, follows = np.exp(x).tolist(), 0
         try:
-            variance, follows, evaluation = self._evaluated(numbers)
+            if variance is None:
+                variance, follows, evaluation = self._evaluated(numbers)
+            else:
+                own = (1.0 / variance,) if self.deviating else ()
+                evaluation = self.likelihood.evaluate(*numbers, *own)
         except NumericalError as error:
             found, ratio = numbers[: self.bounds.numbering.lengthscales], numbers[-1]
             lengthscales = ", ".join(f"{lengthscale:.3g}" for lengthscale in found)

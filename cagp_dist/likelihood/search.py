@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import NumericalError
 from cagp_dist.likelihood.profile import Place, Profile
 
@@ -131,7 +131,48 @@ def refine(profile: Profile, place: Place, curvature: Array) -> Place:
     return place
 
 
-def score(profile: Profile, start: Array) -> tuple[Place, bool]:
+class _Profiled:
+    """Logarithms of all numbers but the first variance, the best of which has a closed form."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self.low, self.high = profile.box
+
+    def at(self, x: Array) -> Place:
+        return self._profile.at(x)
+
+    def x(self, place: Place) -> Array:
+        return place.x
+
+    def slope(self, place: Place) -> Array:
+        return place.slope
+
+    def information(self, place: Place) -> Array:
+        return profile_information(self._profile, place.evaluation.expected_information())
+
+
+class _Whole:
+    """Logarithms of all numbers, where no variance has a closed form or parts of a sum compete."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self.low, self.high = np.log(profile.bounds.limits).T
+
+    def at(self, x: Array) -> Place:
+        return self._profile.at_parameters(x)
+
+    def x(self, place: Place) -> Array:
+        return np.log(place.parameters)
+
+    def slope(self, place: Place) -> Array:
+        return place.gradient
+
+    def information(self, place: Place) -> Array:
+        natural = place.evaluation.numbering.natural
+        return np.asarray(natural.T @ place.evaluation.expected_information() @ natural)
+
+
+def score(profile: Profile, start: Array, variance: float | None = None) -> tuple[Place, bool]:
     """Climb by Fisher scoring: Newton steps with the expected information, halved until they rise.
 
     It is corrected by how the slope fell with the last step, which is more or less than expected where the
@@ -142,7 +183,9 @@ def score(profile: Profile, start: Array) -> tuple[Place, bool]:
     profile : Profile
         Its likelihood has evaluations with ``squares``.
     start : array, shape (k,)
-        (log lengthscale, log ratio), within the bounds and not far from the optimum.
+        Logarithms of the numbers, within the bounds.
+    variance : float, optional
+        With which to begin, where the best one has no closed form; else it is searched for.
 
     Returns
     -------
@@ -151,39 +194,41 @@ def score(profile: Profile, start: Array) -> tuple[Place, bool]:
     there : bool
         Whether it is level there, or twice the step left is small (`arrived`).
     """
-    low, high = profile.box
-    place = profile.at(start)
-    matrix = profile_information(profile, place.evaluation.expected_information())
+    plain = not profile.deviating and profile.bounds.numbering.parts == 1
+    chart: _Profiled | _Whole = _Profiled(profile) if plain else _Whole(profile)
+    low, high = chart.low, chart.high
+    place = profile.at(start) if plain or variance is None else profile.at_variance(start, variance)
+    x, matrix = chart.x(place), chart.information(place)
     for _ in range(MOST_ROOT_STEPS):
-        slope = _admissible_slope(profile, place)
+        slope = np.where(_outward(x, chart.slope(place), low, high), 0.0, chart.slope(place))
         if np.linalg.norm(slope) <= LEVEL * place.evaluation.values**0.25:
             return place, True
-        free = (slope != 0.0) | ((place.x > low) & (place.x < high))
+        free = (slope != 0.0) | ((x > low) & (x < high))
         inner = matrix[np.ix_(free, free)]
         if not np.isfinite(inner).all() or np.linalg.eigvalsh(inner).min(initial=1.0) <= 0.0:
             return place, False
-        inverse, step = np.asarray(np.linalg.inv(inner)), np.zeros(start.size)
+        inverse, step = np.asarray(np.linalg.inv(inner)), np.zeros(x.size)
         step[free] = inverse @ slope[free]
         if arrived(2.0 * step[free], inverse, np.zeros_like(inverse)):
             return place, True
         step *= min(1.0, LONGEST_STEP / np.abs(step).max())
         for _ in range(MOST_HALVINGS):
-            following = _at(profile, np.clip(place.x + step, low, high))
+            following = _at(chart, np.clip(x + step, low, high))
             if following is not None and following.log_likelihood > place.log_likelihood:
                 break
             step *= 0.5
         else:
             return place, False
-        expected = profile_information(profile, following.evaluation.expected_information())
-        matrix = _updated(expected, following.x - place.x, place.slope - following.slope)
-        place = following
+        taken = chart.x(following) - x
+        matrix = _updated(chart.information(following), taken, chart.slope(place) - chart.slope(following))
+        place, x = following, x + taken
     return place, False
 
 
-def _at(profile: Profile, x: Array) -> Place | None:
+def _at(chart: _Profiled | _Whole, x: Array) -> Place | None:
     """Evaluate at x; None where R is singular in floating point."""
     try:
-        return profile.at(x)
+        return chart.at(x)
     except NumericalError:
         return None
 
@@ -222,9 +267,12 @@ def _climb_within_reach(
 
 def _admissible_slope(profile: Profile, place: Place) -> Array:
     """Gradient without what points out of the bounds."""
-    low, high = profile.box
-    outward = ((place.x <= low) & (place.slope < 0.0)) | ((place.x >= high) & (place.slope > 0.0))
-    return np.where(outward, 0.0, place.slope)
+    return np.where(_outward(place.x, place.slope, *profile.box), 0.0, place.slope)
+
+
+def _outward(x: Array, slope: Array, low: Array, high: Array) -> Mask:
+    """Which entries of a slope point out of the bounds."""
+    return ((x <= low) & (slope < 0.0)) | ((x >= high) & (slope > 0.0))
 
 
 def profile_information(profile: Profile, information: Array) -> Array:
