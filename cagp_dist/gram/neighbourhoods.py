@@ -37,8 +37,8 @@ GROUP_FLOPS = 3e5
 ROUNDING = 1e-12
 """Part of its variance below which an observation is known from others: it is left out."""
 
-LEAF = 16
-"""Observations of which a mean is taken, at most."""
+LEAF = 8
+"""Observations of which a mean is taken: fewer lose less of where they are, more of them say more."""
 
 ENTRIES = 2**22
 """Kernel values that a joint law holds at a time: 32 MiB."""
@@ -127,7 +127,8 @@ def groups(X: Array, targets: Array, settings: "Settings") -> Iterator[tuple[Ind
     order = cKDTree(targets, leafsize=1).indices
     nearest = cKDTree(X, balanced_tree=False).query(targets[order], k=k)[1].reshape(-1, k)
     beside = settings.coarse if k < len(X) else 0
-    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, GROUP_FLOPS)
+    once = GROUP_FLOPS + 12.0 * (LEAF * beside) ** 2
+    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, once)
     for group in range(len(edges) - 1):
         yield order[edges[group] : edges[group + 1]], members[starts[group] : starts[group + 1]]
 
@@ -464,10 +465,10 @@ def wide(functionals: LinearFunctionals, X: Array, *, scale: Array, neighbours: 
     return np.flatnonzero((extent > reach) & (len(X) > k))
 
 
-def cell_flops(neighbours: int) -> float:
-    """Flops for each target, about."""
-    k = float(neighbours)
-    return (k**2 / 3.0 + k) * (k + 128.0)
+def flops_alone(members: int, coarse: int) -> float:
+    """Flops of a target by itself, about, with so many neighbours and means; a kernel value counts as 12."""
+    m = float(members)
+    return (m**2 / 3.0 + m) * (m + 128.0) + 12.0 * (m**2 + (LEAF * coarse) ** 2)
 
 
 def sampled_targets(targets: Array | LinearFunctionals, count: int) -> Indices:

@@ -20,13 +20,14 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.neighbourhoods import (
+    LEAF,
     Cell,
     Settings,
-    cell_flops,
     cell_laws,
     cell_weights,
     cells,
     downdated,
+    flops_alone,
     joint_downdate,
     least_bytes,
     metric,
@@ -64,11 +65,17 @@ AT_ONCE = 16
 JOINT_ROWS = 256
 """Targets of a task of the joint law."""
 
-TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (128, 128), (64, 256), (128, 512))
+TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (64, 128), (128, 256))
 """Neighbours and coarse means that "auto" tries, the cheapest first."""
+
+WIDE = 1.05
+"""From where on a warning says that standard deviations are wider than they could be."""
 
 CLOSE = 1.01
 """What "auto" asks for: standard deviations this close to those of four times as many neighbours."""
+
+MOST_COARSE = 512
+"""Coarse means of what "auto" compares with, at most."""
 
 TRIED_TARGETS, TRIED_FLOPS = 256, 5e9
 """Targets that they are compared at, at most, and flops that this may take."""
@@ -91,7 +98,7 @@ class Neighbours:
         within 1 % of that from four times as many of both, and logs what it took. More never raise the
         variance of a target that shares with no other.
     coarse : int
-        So many means of up to 16 observations, leaves of a k-d tree, that every target is conditioned on
+        So many means of 8 observations, leaves of a k-d tree, that every target is conditioned on
         besides: what thousands of observations say, for lengthscales that are long against their spacing
         and much noise.
     group : int, optional
@@ -161,10 +168,9 @@ class Neighbours:
             method = "nearest neighbours"
         else:
             method = f"{k:,} nearest neighbours" + (f", {self.coarse:,} coarse" if self.coarse else "")
-        of_coarse = self.coarse * (16 * q + 2 * k * q)
-        entries = 2 * q * k + 16 * self.coarse * (q + n)
-        # 3 GFlop/s for the search, of n log n and q k steps
-        flops = round(q * cell_flops(k + self.coarse) + 45 * (1500 * n + 400 * q * k)) + of_coarse
+        entries = q * (k + LEAF * self.coarse) ** 2
+        # a microsecond for each observation in the search, and a quarter of one for each neighbour
+        flops = round(q * flops_alone(k + self.coarse, self.coarse) + 45_000 * n + 11_000 * q * k)
         peak = least_bytes(
             n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
         )
@@ -195,8 +201,9 @@ class Neighbours:
         n, ratio, best = gram.shape[0], np.ones(1), self
         for k, coarse in TRIALS:
             best = replace(self, neighbours=k, coarse=max(self.coarse, coarse))
-            more = replace(best, neighbours=4 * k, coarse=4 * best.coarse)
-            some = part(targets, slice(0, max(16, int(TRIED_FLOPS / cell_flops(more.members(n))))))
+            more = replace(best, neighbours=4 * k, coarse=min(4 * best.coarse, MOST_COARSE))
+            flops = flops_alone(more.members(n), more.coarse)
+            some = part(targets, slice(0, max(16, int(TRIED_FLOPS / flops))))
             reference = deviations(more, some)
             ratio = deviations(best, some) / np.where(reference > 0.0, reference, 1.0)
             if best.members(n) >= n or np.quantile(ratio, 0.95) <= CLOSE:
@@ -260,7 +267,7 @@ def _say(solver: Neighbours, ratio: Array, *, enough: bool) -> None:
     """Log what "auto" took and how near it is."""
     common = f" and {solver.coarse} coarse means" if solver.coarse else ""
     _log.log(
-        logging.INFO if enough else logging.WARNING,
+        logging.INFO if enough or np.quantile(ratio, 0.95) < WIDE else logging.WARNING,
         "%s neighbours%s: error bars at %s sampled targets are %.4f times those of four times as many "
         "(median), %.4f at most%s",
         solver.neighbours,
