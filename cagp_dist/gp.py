@@ -200,8 +200,8 @@ def condition(
             found_weights(weights, prior, problems.of(part), solver, plans[number])
             for number, part in enumerate(parts)
         ]
-        if all(there):
-            plan = plan_of_products(plan)
+        if len(known := [each for each in there if each is not None]) == len(there):
+            plan = plan_of_products(plan, known)
         if on_plan is not None:
             on_plan(plan)
         ends, fitted, downdate_psd = [], [], True

@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import condition
 from cagp_dist.gram.cells import CellMeans
@@ -27,13 +27,8 @@ from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import check_solver
+from cagp_dist.solvers.choice import NEIGHBOURS, chosen_solver
 from cagp_dist.text import alternatives
-
-MOST_DENSE = 5_000
-"""Observed points up to which a dense factor is the solver: a second or two, 0.4 GB."""
-
-QUICK_SECONDS = 5.0
-"""An exact solve of a grid with gaps that takes no longer is preferred to neighbours."""
 
 MOST_CERTIFIED = 5e7
 """Pairs of an observation and a target up to which the certificate of neighbours is worked out: seconds."""
@@ -60,7 +55,7 @@ TRIED_POINTS, TRIED_TARGETS = 1500, 16
 SOLVERS: dict[str, Solver] = {
     "cholesky": Cholesky(),
     "rings": Rings(),
-    "neighbours": Neighbours("auto"),
+    "neighbours": NEIGHBOURS,
     "block-gauss-seidel": BlockGaussSeidel(MOST_SWEEPS, block_size=BLOCK_SIZE, computational_share=SHARE),
 }
 """Solvers by their names, beside "auto"; any other is given as an object."""
@@ -357,12 +352,7 @@ def choose_solver(
     kernel_parts: int,
     samples: int = 1,
 ) -> PlannedSolve:
-    """Choose the solver for fields that were observed at places (n,), and plan it.
-
-    Exact solvers first: a dense factor for up to `MOST_DENSE` points, and on a grid its rings, whichever is
-    planned to be quicker; a complete grid always by its rings, one with gaps unless neighbours are quicker.
-    Otherwise neighbours.
-    """
+    """Choose the solver for fields that were observed at places (n,), and plan it; see `chosen_solver`."""
     window, n = observed.window, int(places.sum())
     demand = Demand(
         n=n,
@@ -400,25 +390,7 @@ def choose_solver(
             "cagp.BlockGaussSeidel(iterations=5)."
         )
 
-    def fitting(chosen: Solver) -> list[PlannedSolve]:
-        try:
-            return [planned(chosen)]
-        except BudgetError:
-            return []
-
-    exact: list[PlannedSolve] = []
-    if window is not None:
-        exact += fitting(Rings())
-        if exact and on_grid.grid is not None and not on_grid.grid.missing:
-            return exact[0]
-    if n <= MOST_DENSE:
-        exact += fitting(Cholesky())
-    if not exact:
-        return planned(SOLVERS["neighbours"])
-    best = min(exact, key=lambda solve: solve.plan.seconds)
-    if n <= MOST_DENSE or best.plan.seconds <= QUICK_SECONDS:
-        return best
-    return min([best, *fitting(SOLVERS["neighbours"])], key=lambda solve: solve.plan.seconds)
+    return planned(chosen_solver(demand, None if window is None else on_grid))
 
 
 def _check_grid(solver: Solver, observed: Observations) -> None:

@@ -1,5 +1,6 @@
 """Solves at the same points whose weights are kept: those of the targets, and of coefficients of the mean."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cagp_dist.budget import Plan
@@ -7,10 +8,9 @@ from cagp_dist.gram.targets import target_points
 from cagp_dist.posterior.coefficients import Coefficients, coefficients_of
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Problem, Solver
 from cagp_dist.solvers.checkpoints import About, Draft, Kept
-from cagp_dist.solvers.kept_weights import WeightStore, weights_key
+from cagp_dist.solvers.kept_weights import WeightStore, WritesWeights, weights_key
 
 ESTIMATE = ("basis", "at_targets", "triangle", "weights", "image", "seen")
 """Arrays of the estimate of a mean."""
@@ -20,8 +20,9 @@ READ_BYTES_PER_SECOND = 2.5e8
 
 
 def keeps_weights(solver: Solver, *, full_covariance: bool, lanczos_steps: int) -> bool:
-    """Whether the weights of a solver can be kept: those of an affine one that does all its iterations."""
-    plain = isinstance(solver, Affine) and solver.computational_share is None and solver.iterations > 0
+    """Whether the weights of a solver can be kept: sparse ones, or those of one that does all iterations."""
+    share = getattr(solver, "computational_share", None)
+    plain = isinstance(solver, WritesWeights) and share is None and solver.iterations > 0
     return plain and not full_covariance and lanczos_steps == 0
 
 
@@ -47,7 +48,7 @@ def made_weights(
     key = _key_of(prior, problem, solver, plan)
     if store is None or key is None:
         return None
-    assert isinstance(solver, Affine)
+    assert isinstance(solver, WritesWeights)
 
     def write(draft: Draft) -> About:
         about: dict[str, object] = {"estimate": prior.estimates_mean}
@@ -62,10 +63,11 @@ def made_weights(
     return store.save(key, write)
 
 
-def plan_of_products(plan: Plan) -> Plan:
+def plan_of_products(plan: Plan, weights: Sequence[Kept]) -> Plan:
     """Plan what is left to do where all weights are kept."""
-    flops = 2 * plan.n * plan.q * plan.fields
-    seconds = 8 * plan.n * plan.q / READ_BYTES_PER_SECOND
+    entries = sum(kept.about.get("entries", plan.n * plan.q) for kept in weights)
+    flops = 2 * entries * plan.fields
+    seconds = 8 * entries / READ_BYTES_PER_SECOND
     return replace(plan, tasks=0, gram_entries=0, flops=flops, seconds=seconds)
 
 

@@ -17,7 +17,7 @@ from cagp_dist.service.plan import size_of_task
 from cagp_dist.service.previous import DRAWS, OWN
 from cagp_dist.service.solve import LeftOut, Solution, Step, solve
 from cagp_dist.service.task import Task
-from cagp_dist.solvers import Status
+from cagp_dist.solvers import Neighbours, Status
 from cagp_dist.solvers.checkpoints import Checkpoints
 from cagp_dist.solvers.kept_weights import WeightStore
 
@@ -179,17 +179,20 @@ def _error_draws(
     assert task.design.cells is not None
     left = solution.error_draws
     count = DRAWS if left is None else len(left)
+    # the map's matrix has to be that of the solve, which for neighbours depends on all targets together
+    together = isinstance(task.solver, Neighbours) and not task.design.samples
+    cells = unit_sphere(*task.design.cells.points())
     own = sample_posterior(
         task.conditioned(prior),
         *task.observations_of(np.where(np.isnan(task.targets), np.nan, 0.0)),
-        unit_sphere(*task.design.cells.points()),
+        task.new_inputs if together else cells,
         solver=task.solver,
         samples=count,
         generator=task.previous.generator(OWN),
         progress=lambda state: progress(state.fraction, f"{count} draws of the error of the map"),
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
-    )[:, :, 0]
+    )[:, task.columns.cells if together else slice(None), 0]
     return own if left is None else own + left
 
 

@@ -20,12 +20,23 @@ from cagp_dist.solvers import Solver
 LEAST_FILLED = 0.5
 """Part of a grid that must be observed; with less, its points are better taken one by one."""
 
-ELSEWHERE = "Use block-gauss-seidel or cholesky, which take points anywhere."
+ELSEWHERE = "Use neighbours or cholesky, which take points anywhere."
 
 
 def places_on_grid(solver: Solver, points: Points, design: Design) -> tuple[LatLonGrid, Indices] | None:
     """Grid and places of the observed points for a solver that needs them, else None; raises as `grid_of`."""
     return grid_of(points, design.train) if solver.needs_grid else None
+
+
+def found_grid(points: Points, train: Indices) -> tuple[LatLonGrid, Indices] | None:
+    """Find the grid of observed points as `grid_of`; None where they lie on none."""
+    rows, columns = (np.unique(each[train]) for each in (points.latitude_degrees, points.longitude_degrees))
+    if train.size < LEAST_FILLED * rows.size * columns.size:  # a grid has as many of both, or more
+        return None
+    try:
+        return grid_of(points, train)
+    except ArgumentError:
+        return None
 
 
 def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:

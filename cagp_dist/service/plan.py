@@ -37,16 +37,19 @@ from cagp_dist.service.task import (
     Gaps,
     Task,
     calibrating_of,
+    choice_line,
     choose,
     gaps_of,
     places_of,
     prepare,
+    solver_of,
     spacing_of,
     targets_of,
 )
 from cagp_dist.service.times import resolved
 from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Cholesky, Solver
+from cagp_dist.solvers.choice import chosen_solver, demand_of_choice
 from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.tables import Places
 from cagp_dist.text import counted, rough_duration, without_secrets
@@ -195,6 +198,8 @@ class JobPlan:
         Of the solves of a sharp GP, which come after.
     disk : str
         What the job takes of the disk of its output folder, in a line; empty where that is not asked for.
+    choice : str
+        Which solver was chosen, in a line; empty where the job names one.
     """
 
     size: Size
@@ -204,6 +209,7 @@ class JobPlan:
     sampled: Plan | None = None
     sharp: SharpPlan | None = None
     disk: str = ""
+    choice: str = ""
 
     @property
     def solves(self) -> int:
@@ -226,7 +232,7 @@ class JobPlan:
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
-        text = [self.fit] * bool(self.fit)
+        text = [self.fit] * bool(self.fit) + [self.choice] * bool(self.choice)
         text += [] if self.sampled is None else self.sampled.lines()
         text += self.plan.lines()
         text += [self.disk] * bool(self.disk)
@@ -297,11 +303,11 @@ def plan_job(
     size = _size(job, seen)
     if job.prior.is_previous:
         check_one_time(size.times)
-    solver = job.solver.build()
+    solver = _unseen_solver(job, size.observed) if seen is None else solver_of(job, *seen[:2])
     with workforce_of(job) if workers is None else nullcontext(Crew(workers)) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
     need = found.disk_need(job.runtime.checkpoint_seconds)
-    found = replace(found, disk=need.line())
+    found = replace(found, disk=need.line(), choice=choice_line(job, solver))
     if job.prior.numbers is None:
         fit = f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
         found = replace(found, fit=fit)
@@ -444,6 +450,12 @@ def size_of_job(job: Job) -> Size:
     return _size(job, _seen(job))
 
 
+def _unseen_solver(job: Job, observed: int) -> Solver:
+    """Give the solver of a job whose points are drawn from a field that was not read yet: no whole grid."""
+    named = job.solver.build()
+    return chosen_solver(demand_of_choice(observed, 0, fields=1)) if named is None else named
+
+
 def _place_count(wanted: Places | None) -> int:
     return 0 if wanted is None else wanted.latitude_degrees.size
 
@@ -477,7 +489,7 @@ def _seen(job: Job) -> Seen | None:
 
 def _left_out(job: Job, *, observed: int) -> bool:
     """Whether leave-one-out errors are worked out, of a field that was not read yet."""
-    table, exact = job.recalibration, isinstance(job.solver.build(), Cholesky)
+    table, exact = job.recalibration, isinstance(_unseen_solver(job, observed), Cholesky)
     wanted = table.method != "none" and job.design.calibration is None
     return wanted and exact and (table.asked or observed >= FEWEST_ERRORS)
 
@@ -515,7 +527,7 @@ def _size(job: Job, seen: Seen | None) -> Size:
         somewhere = design.map.model_copy(update={"area": area})
         found = cells_of(somewhere, np.empty(0), np.empty(0))
         mapped = [0 if cells is None else cells.size for cells in found]
-        samples = samples_of_map(design.map, found[0], job.solver.build())
+        samples = samples_of_map(design.map, found[0], _unseen_solver(job, design.train.count))
     return Size(
         observed=design.train.count,
         tested=design.test.count,

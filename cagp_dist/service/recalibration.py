@@ -167,7 +167,7 @@ NOT_ASKED = Recalibrating()
 
 
 def with_errors(
-    job: Job, points: Points, solver: Solver, *, design_of: Callable[[int], Design]
+    job: Job, points: Points, solver_of: Callable[[Design], Solver], *, design_of: Callable[[int], Design]
 ) -> tuple[Design, Recalibrating]:
     """Decide which errors correct the laws of a job; draw calibration points if that takes any.
 
@@ -177,8 +177,8 @@ def with_errors(
         A checked job file.
     points : Points
         All points of the field.
-    solver : Solver
-        Of the job.
+    solver_of : callable
+        Solver of the job for a design.
     design_of : callable
         Design with at most so many calibration points drawn for a job that has none of its own.
     """
@@ -190,7 +190,7 @@ def with_errors(
     errors: Errors
     if design.folds is not None:
         errors, places, chosen = "folds", design.test.size, design
-    elif not isinstance(job.design.test, BlockPoints) and has_left_out(solver, points, design):
+    elif not isinstance(job.design.test, BlockPoints) and has_left_out(solver_of(design), points, design):
         errors, places, chosen = "leave-one-out", design.train.size, design
     else:
         chosen = design_of(drawn_points(table, observed=design.train.size))

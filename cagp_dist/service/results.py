@@ -29,6 +29,7 @@ from cagp_dist.service.simulation import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
 from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
+from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store import evaluation, schema
 from cagp_dist.store.layout import ERROR_DRAWS, ERRORS, ERRORS_OF
 from cagp_dist.store.preliminary import PRELIMINARY
@@ -345,7 +346,7 @@ def attributes_of(
         "calibration_statement": calibration.attrs["calibration_statement"],
         **{name: said for name, said in calibration.attrs.items() if name in _STATEMENTS},
         **_simulation_said(groups),
-        "solver": _described(job.solver.model_dump()),
+        "solver": _solver_said(task, solution),
         "solver_calibrated": task.solver.calibrated == "exact",
         "solver_calibration": task.solver.calibrated,
         "noise_variance": task.typical_noise(
@@ -497,6 +498,14 @@ def _blocks(task: Task) -> dict[str, object]:
         f"point, all of them at least {kilometres.min():,.0f} km."
     )
     return {"held_out_blocks": said}
+
+
+def _solver_said(task: Task, solution: Solution) -> str:
+    """Say which solver a job names, or what was chosen: ``auto: neighbours, 64 nearest neighbours``."""
+    table = task.job.solver
+    if table.build() is not None:
+        return _described(table.model_dump())
+    return f"auto: {solver_name(task.solver)}, {solution.plan[0].partition(':')[0]}"
 
 
 def _described(solver: Mapping[str, object]) -> str:

@@ -41,7 +41,7 @@ from cagp_dist.service.results import attributes_of, groups_of, self_contained, 
 from cagp_dist.service.sharp import FACTORS, sharpened
 from cagp_dist.service.simulation import MOST_POINTS, simulate_task
 from cagp_dist.service.solve import Sharpened, Solution
-from cagp_dist.service.task import Simulations, Task, prepare
+from cagp_dist.service.task import Simulations, Task, choice_line, prepare
 from cagp_dist.service.times import resolved
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import memory_limit, workers_of
@@ -317,7 +317,7 @@ def _solve(
     sampled: list[Plan] = []
 
     def show(plan: Plan) -> None:
-        found = JobPlan(size_of_task(task), plan)
+        found = JobPlan(size_of_task(task), plan, choice=choice_line(task.job, task.solver))
         before = None if plan.sums or not sampled else sampled[0]
         need = replace(found, sampled=before).disk_need(task.job.runtime.checkpoint_seconds)
         sampled.extend([plan] * bool(plan.sums))

@@ -23,6 +23,7 @@ from cagp_dist.samples import posterior_by_samples
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.solvers import Solver, Status
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.base import LinearMean
 from cagp_dist.solvers.checkpoints import Checkpoints
 from cagp_dist.solvers.kept_weights import WeightStore
 from cagp_dist.store.schema import PublishedLaw
@@ -230,13 +231,13 @@ def solve(
     progress : callable
         Called with the part that is done, 0 to 1, and a line for people.
     X_mean : array, shape (r, 3), or LinearFunctionals, optional
-        More points, or means, where the mean alone is wanted, of an affine solver: that of its last
-        iteration.
+        More points, or means, where the mean alone is wanted, of a solver that gives it by itself: that of
+        its last iteration.
     mean_like : array of int, shape (r,), optional
         Which of ``X_new`` each of them goes with: where a ``computational_share`` ended some groups of these
         before others, its mean is that of as many iterations.
     X_sampled : array, shape (r, 3), or LinearFunctionals, optional
-        More points, or means, where error bars from ``samples`` samples are wanted, of an affine solver.
+        More points, or means, where error bars from ``samples`` samples are wanted, of such a solver.
     samples : int
         How many.
     checkpoints, weights
@@ -304,14 +305,14 @@ def solve(
         seconds.append(clock)
     steps = _steps(posteriors, seconds, fields=fields)
     fine_mean = None
-    if X_mean is not None and isinstance(solver, Affine):
+    if X_mean is not None and isinstance(solver, LinearMean):
         progress(1.0, f"mean at {len(X_mean):,} more points")
         fine_mean = posterior_mean(
             prior,
             X,
             y,
             X_mean,
-            solver=replace(solver, iterations=steps[-1].iteration, computational_share=None),
+            solver=_all_iterations(solver, steps[-1].iteration),
             iterations_by_target=_iterations(posteriors[0], mean_like),
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
@@ -324,6 +325,13 @@ def solve(
         fine_mean=fine_mean,
         sampled=sampled,
     )
+
+
+def _all_iterations(solver: Solver, iterations: int) -> Solver:
+    """Give a solver that does so many iterations, where it has any."""
+    if not isinstance(solver, Affine):
+        return solver
+    return replace(solver, iterations=iterations, computational_share=None)
 
 
 def sampled_map(

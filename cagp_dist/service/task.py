@@ -26,14 +26,16 @@ from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
 from cagp_dist.service.design import Design, design_points
-from cagp_dist.service.grids import places_on_grid
+from cagp_dist.service.grids import found_grid, places_on_grid, size_of_grid
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.map_cells import MapCells, samples_of_map
 from cagp_dist.service.previous import Previous, check_covers, previous_of
 from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating, with_errors
 from cagp_dist.service.solve import prior_of
-from cagp_dist.solvers import Hybrid, Solver
+from cagp_dist.solvers import Hybrid, Neighbours, Solver
 from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.choice import chosen_solver, demand_of_choice
+from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.preliminary import PRELIMINARY
@@ -399,7 +401,7 @@ def prepare(
     previous = _previous(job, earlier or partial(earlier_runs, job.root), points, design, wanted)
     if previous is not None:
         provenance |= previous.provenance
-    solver = job.solver.build()
+    solver = solver_of(job, points, design)
     return Task(
         job=job,
         points=points,
@@ -575,24 +577,62 @@ def places_of(job: Job) -> Places | None:
 
 def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design, Recalibrating]:
     """Points of the field; which are observed, scored, mapped, and which calibrate; raises as `prepare`."""
-    points, solver = observation_points(field, gaps=job.observations.gaps), job.solver.build()
+    points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
     design_of = partial(
         design_points,
         points.latitude_degrees,
         points.longitude_degrees,
         table=job.design,
-        block_size=block_size(solver),
+        block_size=tiling.POINT_TILE if named is None else block_size(named),
         gridded=points.gridded,
     )
     design, recalibration = with_errors(
-        job, points, solver, design_of=lambda spare: design_of(spare_calibration=spare)
+        job,
+        points,
+        lambda design: solver_of(job, points, design),
+        design_of=lambda spare: design_of(spare_calibration=spare),
     )
     if job.design.map is not None and job.design.map.mask == "observed":
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
-    samples = samples_of_map(job.design.map, design.cells, solver)
+    samples = samples_of_map(job.design.map, design.cells, solver_of(job, points, design))
     return points, replace(design, samples=samples), recalibration
+
+
+def solver_of(job: Job, points: Points, design: Design) -> Solver:
+    """Give the solver of a job; of one that names none, what its points decide, the same on every machine."""
+    if (named := job.solver.build()) is not None:
+        return named
+    observed, times = design.train.size, points.times.size
+    if (places := found_grid(points, design.train)) is None:
+        return chosen_solver(demand_of_choice(observed, 0, fields=times))
+    kept = np.arange(0) if design.calibration is None else design.calibration
+    targets = targets_of(points, design, kept, places_of(job))
+    # at its emptiest time, and without the largest fold
+    present = ~np.isnan(points.values)[:, design.train]
+    always, solves = np.asarray(present.all(axis=0)), len(fields_by_pattern(present))
+    if design.folds is not None:
+        always &= design.folds != np.bincount(design.folds).argmax()
+        solves *= 1 + int(design.folds.max())
+    size = size_of_grid(places, always, targets if design.folds is None else None)
+    if points.noise_variance is not None:
+        known = points.noise_variance[design.train]
+        size = replace(size, noise_spread=float(known.max() / max(known.min(), np.finfo(float).tiny)))
+    demand = demand_of_choice(observed, len(targets), fields=times)
+    if isinstance(targets, LinearFunctionals):
+        demand = replace(demand, cell_nodes=len(targets.nodes))
+    return chosen_solver(demand, replace(demand, grid=size), solves=solves)
+
+
+def choice_line(job: Job, solver: Solver) -> str:
+    """Say which solver a job came to that names none; empty for others."""
+    if job.solver.build() is not None:
+        return ""
+    exact = not isinstance(solver, Neighbours)
+    return (
+        f"Solver auto: {solver_name(solver)}, as an exact solve is {'cheap' if exact else 'not cheap'} here"
+    )
 
 
 def _observed(cells: MapCells | None, points: Points) -> MapCells | None:

@@ -6,7 +6,7 @@ posterior given the observations near it.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, get_args
 
@@ -46,6 +46,8 @@ from cagp_dist.solvers.base import (
     nothing_heard,
     nothing_said,
 )
+from cagp_dist.solvers.checkpoints import About, Draft
+from cagp_dist.solvers.kept_weights import write_sparse
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import block_ranges
 
@@ -248,6 +250,19 @@ class Neighbours:
         done(1)
         return found
 
+    def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
+        """Write sparse weights and downdates, and say how they were made: twice the cost of `states`."""
+        with single_threaded_blas():
+            work = _Work(self, problem.gram, as_list(problem.targets), executor)
+            _, downdate, _, exact = work.laws(problem.residuals[:, :0])
+            about = write_sparse(draft, work.parts(), downdate)
+        return {
+            **about,
+            "iterations": 1,
+            "status": (Status.EXACT if exact else Status.NEIGHBOURS).name,
+            "downdate_psd": False,
+        }
+
     def points_of_mean(self, gram: Gram) -> Indices:
         """Observed points that coefficients of a mean come from: all, or `SOME_POINTS` spread evenly."""
         from scipy.spatial import cKDTree
@@ -335,15 +350,22 @@ class _Work:
 
     def weights(self) -> "csr_array":
         """Sparse weights (q, n) of all observations."""
+        return _stacked(self.parts(), self._gram.shape[0])
+
+    def parts(self) -> "Iterator[tuple[Indices, csr_array]]":
+        """Sparse weights (r, n) of some targets after others, and which they are."""
         targets = self._targets
         if not isinstance(targets, LinearFunctionals):
-            return self._of_narrow(targets)
+            yield from self._of_narrow(targets)
+            return
         spread = wide(targets, self._gram.X, scale=self._scale, neighbours=self._settings.neighbours)
         narrow = np.setdiff1d(np.arange(len(targets)), spread)
-        parts = [self._of_narrow(targets.part(narrow)), self._of_wide(targets.part(spread))]
-        return _stacked(parts, [narrow, spread], self._gram.shape[0])
+        for rows, made in self._of_narrow(targets.part(narrow)):
+            yield narrow[rows], made
+        if spread.size:
+            yield spread, self._of_wide(targets.part(spread))
 
-    def _of_narrow(self, targets: Array | LinearFunctionals) -> "csr_array":
+    def _of_narrow(self, targets: Array | LinearFunctionals) -> "Iterator[tuple[Indices, csr_array]]":
         gram, n = self._gram, self._gram.shape[0]
 
         def submit(cell: Cell) -> "Handle[csr_array]":
@@ -359,16 +381,15 @@ class _Work:
                 n,
             )
 
-        found = list(self._cells(targets, submit))
-        return _stacked([made for _, made in found], [cell.targets for cell, _ in found], n)
+        for cell, made in self._cells(targets, submit):
+            yield cell.targets, made
 
     def _of_wide(self, functionals: LinearFunctionals) -> "csr_array":
         """Add the weights of the nodes up."""
         from scipy.sparse import csr_array
 
-        if not len(functionals):
-            return csr_array((0, self._gram.shape[0]))
-        made = csr_array(functionals.matrix().T @ self._of_narrow(functionals.nodes))
+        of_nodes = _stacked(self._of_narrow(functionals.nodes), self._gram.shape[0])
+        made = csr_array(functionals.matrix().T @ of_nodes)
         made.sum_duplicates()
         return made
 
@@ -420,10 +441,12 @@ class _Work:
             yield first()
 
 
-def _stacked(parts: "Sequence[csr_array]", rows: Sequence[Indices], n: int) -> "csr_array":
+def _stacked(parts: "Iterable[tuple[Indices, csr_array]]", n: int) -> "csr_array":
     """Sparse rows of some targets in the order of all."""
     from scipy.sparse import csr_array, vstack
 
-    if not parts:
+    found = list(parts)
+    if not found:
         return csr_array((0, n))
-    return csr_array(vstack(parts, format="csr")[np.argsort(np.concatenate(rows))])
+    order = np.argsort(np.concatenate([rows for rows, _ in found]))
+    return csr_array(vstack([made for _, made in found], format="csr")[order])

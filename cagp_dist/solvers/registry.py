@@ -43,3 +43,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "rings": Rings,
     "neighbours": Neighbours,
 }
+
+
+def solver_name(solver: Solver) -> str:
+    """Name of a solver in job files."""
+    return next(name for name, known in SOLVERS.items() if known is type(solver))

@@ -96,6 +96,36 @@ def test_a_mean_that_is_estimated_follows_from_the_data_by_what_is_kept_t37(tmp_
     assert_same_numbers(solved(weights=kept), solved())  # weights of a known mean are others
 
 
+NEIGHBOURS = cagp.Neighbours(12)
+
+
+@pytest.mark.parametrize(
+    "solver", [NEIGHBOURS, cagp.Neighbours(12, coarse=9, drift="linear")], ids=["plain", "coarse-and-drift"]
+)
+def test_other_data_cost_a_sparse_product_of_neighbours_t37(solver, tmp_path, monkeypatch):
+    """Of points and of means near and wide, with an estimated mean; nothing is solved for the second time."""
+    means = np.zeros((len(PROBLEM.X_test), 3))
+    means[:2, 0], means[:, 1], means[5, 2] = 0.5, 1.0 / len(means), 1.0
+    targets = cagp.LinearFunctionals(PROBLEM.X_test, means)
+    plane = replace(PROBLEM.prior, mean=Plane())
+    monkeypatch.setattr("cagp_dist.gram.neighbourhoods.FEWEST_OF_CELL", 8)
+    monkeypatch.setattr("cagp_dist.solvers.kept_weights.SPARSE_BYTES", 1500)  # several parts
+    for number, changes in enumerate(({}, {"X_test": targets}, {"prior": plane})):
+        first, second = (replace(each, **changes) for each in (PROBLEM, OTHER))
+        kept, expected = KeptWeights(tmp_path / str(number)), solved(second, solver)
+        assert_same_numbers(solved(first, solver, weights=kept), solved(first, solver))
+        with monkeypatch.context() as patch:
+            patch.setattr("cagp_dist.solvers.neighbours.cells", unsolved)
+            found = solved(second, solver, weights=kept)
+        assert found.stats.gram_entries == 0
+        assert_same_numbers(found, expected)
+        assert number or len(list((tmp_path / "0").glob("*/part-*"))) > 1
+
+
+def unsolved(*arguments, **settings):
+    raise AssertionError("solved again")
+
+
 def test_each_pattern_of_gaps_has_weights_of_its_own(tmp_path, applied):
     y = np.random.default_rng(8).normal(size=(140, 3))
     y[:20, 1] = np.nan

@@ -37,7 +37,7 @@ def test_the_example_of_the_documentation_is_a_job(job_text):
 def test_defaults_of_tables_that_may_be_left_out(job_text):
     short = job_text.split("[solver]")[0].replace('times = ["2017-04-27T12:00"]', "")
     job = parse_job(short)
-    assert job.solver.build() == cagp.BlockGaussSeidel(5, block_size=1024)
+    assert (job.solver.build(), job.canonical()["solver"]) == (None, {"name": "auto"})
     assert job.observations.times is None
     assert job.cluster.scheduler is None
     assert job.output.root == "out"
@@ -70,11 +70,15 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
             "gauss-seidel",
             "unknown key [solver] block_size; valid here: name, iterations",
         ),
-        ('name = "block-gauss-seidel"\n', "", '[solver] name is missing; expected one of "gauss-seidel"'),
+        (
+            'name = "block-gauss-seidel"\n',
+            "",
+            '[solver] name is missing; expected one of "auto", "gauss',
+        ),
         (
             'name = "block-gauss-seidel"',
             "name = 3",
-            '[solver] name = 3 is not allowed; expected one of "gauss',
+            '[solver] name = 3 is not allowed; expected one of "auto", "gauss',
         ),
         ("lengthscale = 0.05", "lengthscale = 0.0", "lengthscale = 0.0 is not allowed; expected a positive"),
         ("lengthscale = 0.05", "lengthscale = -1", "lengthscale = -1 is not allowed; expected a positive"),

@@ -166,7 +166,7 @@ REFUSED = {
 def test_points_that_fill_no_grid_are_refused(points, text):
     with pytest.raises(ArgumentError, match=re.escape(text)) as refused:
         placed(points)
-    assert "block-gauss-seidel" in str(refused.value)
+    assert "neighbours" in str(refused.value)
 
 
 def test_a_point_off_its_latitude_is_a_row_of_its_own():

@@ -143,13 +143,16 @@ def test_what_the_run_before_says_between_its_cells_fades_and_what_it_misses_is_
 
 
 EXACTLY = {name: solver for name, solver in POINT_SOLVERS.items() if solver.calibrated == "exact"}
+EXACTLY["neighbours"] = cagp.Neighbours(12, group=1)  # in a group the matrix is of all targets together
 UNFINISHED = "block-gauss-seidel, blocks of 3"
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in ("cholesky", UNFINISHED) else pytest.mark.exhaustive)
+        pytest.param(
+            name, marks=() if name in ("cholesky", "neighbours", UNFINISHED) else pytest.mark.exhaustive
+        )
         for name in EXACTLY
     ],
 )

@@ -20,7 +20,6 @@ from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler, find_scheduler
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.solver import SOLVER_TABLES, solver_table
-from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.task import block_size
 from cagp_dist.solvers import BlockJacobi, ConjugateGradient, Hybrid
 from cagp_dist.solvers.options import ITERATIONS
@@ -165,8 +164,3 @@ def test_a_new_source_and_a_new_scheduler_are_a_line_each(monkeypatch, tmp_path)
     monkeypatch.setitem(SCHEDULERS, "abacus", Scheduler(lambda *settings: contextlib.nullcontext(serial)))
     with open_executor("abacus") as executor:
         assert executor is serial
-
-
-def test_default_solver_is_block_gauss_seidel():
-    default = Job.model_fields["solver"].default
-    assert default.model_dump() == {"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}

@@ -123,13 +123,21 @@ def _expected(kind: type | None, metadata: Mapping[str, Any]) -> str:
     return f"{_NOUNS[kind or str]} {' and '.join(limits)}".rstrip()
 
 
+class AutoTable(Table):
+    """``[solver]`` of a job that leaves the choice: made once its points are known."""
+
+    name: Literal["auto"] = "auto"
+
+    def build(self) -> Solver | None:
+        """Give no solver: it follows from the points."""
+        return None
+
+
 SOLVER_TABLES: Mapping[str, type[SolverTable]] = MappingProxyType(
     {name: solver_table(name, solver) for name, solver in SOLVERS.items()}
 )
 
 if TYPE_CHECKING:
-    AnySolverTable = SolverTable
+    AnySolverTable = AutoTable | SolverTable
 else:
-    AnySolverTable = Union[tuple(SOLVER_TABLES.values())]  # noqa: UP007  (made of a tuple)
-
-DEFAULT_SOLVER = SOLVER_TABLES["block-gauss-seidel"].model_validate({"name": "block-gauss-seidel"})
+    AnySolverTable = Union[(AutoTable, *SOLVER_TABLES.values())]

@@ -22,8 +22,8 @@ from cagp_dist.service.jobfile.design import DesignTable, FoldPoints
 from cagp_dist.service.jobfile.observations import Observations
 from cagp_dist.service.jobfile.prior import PriorTable
 from cagp_dist.service.jobfile.runtime import RuntimeTable
-from cagp_dist.service.jobfile.solver import DEFAULT_SOLVER, AnySolverTable, SolverTable
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.service.jobfile.solver import AnySolverTable, AutoTable
+from cagp_dist.solvers.base import LinearMean
 from cagp_dist.solvers.registry import SOLVERS
 from cagp_dist.store.addresses import folder_of
 from cagp_dist.text import alternatives, counted
@@ -176,10 +176,10 @@ class Job(Table):
         AnySolverTable,
         Field(
             discriminator="name",
-            description="a table with the name of a solver",
+            description='a table with the name of a solver, or with name = "auto"',
             examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
         ),
-    ] = DEFAULT_SOLVER
+    ] = AutoTable()
     recalibration: Annotated[
         RecalibrationTable, Field(description="the keys method, history, levels, split")
     ] = RecalibrationTable()
@@ -235,7 +235,7 @@ class Job(Table):
 
     @field_validator("solver", mode="after")
     @classmethod
-    def _errors_go_through_the_solve(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
+    def _errors_go_through_the_solve(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
         """Check that a map is there for the next run, and one matrix that makes it of the observations."""
         prior, design = info.data.get("prior"), info.data.get("design")
         if prior is None or design is None or not prior.is_previous:
@@ -246,40 +246,43 @@ class Job(Table):
                 f"the next run {said} reads mean and errors from the map of this one; expected [design] "
                 'map = { kind = "grid", resolution_degrees = 1.0 }, of one resolution'
             )
+        if built is None:  # any that may be chosen is exactly calibrated
+            return solver
         if built.calibrated != "exact" or getattr(built, "computational_share", None) is not None:
             raise ValueError(
                 f"errors {said} go through the solve, whose matrix must not depend on the values, nor on the "
-                f"target; leave computational_share out, or use one of {_affine_names()}"
+                f"target; leave computational_share out, or use one of {_linear_names()}"
             )
         return solver
 
     @field_validator("solver", mode="after")
     @classmethod
-    def _the_mean_comes_by_itself(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
+    def _the_mean_comes_by_itself(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
         design = info.data.get("design")
-        table = None if design is None else design.map
-        if table is None or table.std_resolution_degrees is None or isinstance(solver.build(), Affine):
+        table, built = None if design is None else design.map, solver.build()
+        if table is None or table.std_resolution_degrees is None:
             return solver
-        able = _affine_names()
+        if built is None or isinstance(built, LinearMean):
+            return solver
         raise ValueError(
             f"the mean of {solver.name} does not come without its error bars, which std_resolution_degrees "
-            f"of [design] map asks for; leave that out, or use one of {able}"
+            f"of [design] map asks for; leave that out, or use one of {_linear_names()}"
         )
 
     @field_validator("solver", mode="after")
     @classmethod
-    def _samples_are_of_one_matrix(cls, solver: SolverTable, info: ValidationInfo) -> SolverTable:
+    def _samples_are_of_one_matrix(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
         design = info.data.get("design")
         samples = 0 if design is None or design.map is None else design.map.std_samples
-        if not samples:
-            return solver
         built = solver.build()
-        if not isinstance(built, Affine):
+        if not samples or built is None:
+            return solver
+        if not isinstance(built, LinearMean):
             raise ValueError(
                 f"std_samples of [design] map asks for error bars from samples, which {solver.name} does not "
-                f"give; leave that out, or use one of {_affine_names()}"
+                f"give; leave that out, or use one of {_linear_names()}"
             )
-        if built.computational_share is not None:
+        if getattr(built, "computational_share", None) is not None:
             raise ValueError(
                 "computational_share stops a solve by variances that samples, which std_samples of [design] "
                 "map asks for, do not have; leave one of the two out"
@@ -359,6 +362,6 @@ class Job(Table):
         return form
 
 
-def _affine_names() -> str:
-    """List the solvers whose mean comes by itself, as job files name them."""
-    return ", ".join(name for name, known in SOLVERS.items() if issubclass(known, Affine))
+def _linear_names() -> str:
+    """List the solvers whose mean comes by itself, of one matrix for all values, as job files name them."""
+    return ", ".join(name for name, known in SOLVERS.items() if issubclass(known, LinearMean))
