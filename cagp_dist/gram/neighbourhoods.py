@@ -127,8 +127,7 @@ def groups(X: Array, targets: Array, settings: "Settings") -> Iterator[tuple[Ind
     order = cKDTree(targets, leafsize=1).indices
     nearest = cKDTree(X, balanced_tree=False).query(targets[order], k=k)[1].reshape(-1, k)
     beside = settings.coarse if k < len(X) else 0
-    once = GROUP_FLOPS + 12.0 * (LEAF * beside) ** 2
-    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, once)
+    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, GROUP_FLOPS)
     for group in range(len(edges) - 1):
         yield order[edges[group] : edges[group + 1]], members[starts[group] : starts[group + 1]]
 

@@ -1,4 +1,4 @@
-"""Nearest points among those that come before, in an order of all points (math 20.3)."""
+"""Nearest points among those that come before, in an order of all points (math 9)."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, w
 
     Examples
     --------
-    >>> X = np.array([[0.0], [5.0], [1.0], [3.0]])
+    >>> X = np.array([[0.0], [5.0], [1.0], [3.5]])
     >>> nearest_preceding(X, X, np.arange(4), 2).tolist()
     [[-1, -1], [0, -1], [0, 1], [1, 2]]
     """

@@ -1,4 +1,4 @@
-"""Vecchia's factor of a Gram matrix: a sparse U with ``G^-1 ~ U U'`` (math 20.3).
+"""Vecchia's factor of a Gram matrix: a sparse U with ``G^-1 ~ U U'`` (math 9).
 
 In an order of the points each is predicted from the k nearest of those before, with weights
 ``w_i = G_NN^-1 G_Ni`` and the variance ``d_i = G_ii - G_iN w_i`` of what is left. Columns of U are

@@ -1,4 +1,4 @@
-"""Which points are conditioned on which: groups of neighbours in a random order (math 20.3).
+"""Which points are conditioned on which: groups of neighbours in a random order (math 9).
 
 The points are cut into cells of `GROUP` neighbours. The cells come in a random order, and each is conditioned
 on the `NEIGHBOURS` points nearest to it of those that come before. Of more than `MOST_CONDITIONALS` points

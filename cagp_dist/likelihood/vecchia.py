@@ -1,4 +1,4 @@
-"""Vecchia's likelihood of many points, by conditionals of groups on their neighbours (math 20.3).
+"""Vecchia's likelihood of many points, by conditionals of groups on their neighbours (math 9).
 
 With cells B of neighbouring points in an order, each conditioned on points N near it that come before,
 
