@@ -513,7 +513,7 @@ class Matern(Elementary):
     >>> kernel = cagp.Matern(smoothness=0.8, lengthscale=0.5, variance=2.0)
     >>> kernel([[0.0], [0.5]], [[0.0]]).round(4)
     array([[2.    ],
-           [0.8298]])
+           [0.8416]])
     >>> cagp.Matern(1.5, 0.5)([[0.0]], [[0.3]]) == cagp.Matern32(0.5)([[0.0]], [[0.3]])
     array([[ True]])
     """
