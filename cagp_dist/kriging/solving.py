@@ -322,8 +322,9 @@ def predict(
             drift.values[:, fields] = found.values.reshape(-1, fields.size)
             drift.std[:, fields] = found.std[:, None]
         statuses.append(posterior.status)
-        names.append(repr(chosen))
         plans.append(posterior.stats.plan)
+        automatic = isinstance(chosen, Neighbours) and chosen.neighbours == "auto"
+        names.append(repr(chosen) + (f": {plans[-1].method}" if automatic else ""))
         where = posterior.stats.executor
     return Prediction(
         mean=mean,

@@ -109,6 +109,8 @@ class Neighbours:
     drift : {"none", "constant", "linear"}
         A trend beside the mean of the prior, with coefficients that every neighbourhood estimates for itself.
         The variance counts it, whatever the coefficients are (T42).
+    wider : float, optional
+        What "auto" found: the median of the ratio of standard deviations at the sampled targets.
 
     Notes
     -----
@@ -136,6 +138,7 @@ class Neighbours:
     coarse: int = field(default=0, metadata={"least": 0, "most": 10_000, "example": 256})
     group: int | None = field(default=None, metadata={"least": 1, "most": 2048, "example": 64})
     drift: Drift = "none"
+    wider: float | None = field(default=None, compare=False, repr=False, metadata={"job": False})
 
     iterations: ClassVar[int] = 1
     calibrated: ClassVar[Calibrated] = "exact"
@@ -154,7 +157,7 @@ class Neighbours:
         """Count what a target by itself is conditioned on, of n observations."""
         k = self.neighbours
         assert k != "auto"
-        return min(k, n) + (min(self.coarse, -(-n // 8)) if k < n else 0)
+        return min(k, n) + (min(self.coarse, -(-n // LEAF)) if k < n else 0)
 
     @property
     def _settings(self) -> Settings:
@@ -169,7 +172,11 @@ class Neighbours:
         if self.neighbours == "auto":
             method = "nearest neighbours"
         else:
-            method = f"{k:,} nearest neighbours" + (f", {self.coarse:,} coarse" if self.coarse else "")
+            method = f"{k:,} nearest neighbours"
+            if self.coarse:
+                method += f" and {self.coarse:,} means of {LEAF}"
+            if self.wider is not None:
+                method += f" (error bars {self.wider:.3f} times those of four times as many)"
         entries = q * (k + LEAF * self.coarse) ** 2
         # a microsecond for each observation in the search, and a quarter of one for each neighbour
         flops = round(q * flops_alone(k + self.coarse, self.coarse) + 45_000 * n + 11_000 * q * k)
@@ -209,10 +216,9 @@ class Neighbours:
             reference = deviations(more, some)
             ratio = deviations(best, some) / np.where(reference > 0.0, reference, 1.0)
             if best.members(n) >= n or np.quantile(ratio, 0.95) <= CLOSE:
-                _say(best, ratio, enough=True)
-                return best
-        _say(best, ratio, enough=False)
-        return best
+                break
+        _say(best, ratio)
+        return replace(best, wider=float(np.median(ratio)))
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the one state, of all targets."""
@@ -278,11 +284,12 @@ FEW_FOR_BOUNDS = 20_000
 """Observed points up to which a plan counts the certificate, which takes all pairs of points and targets."""
 
 
-def _say(solver: Neighbours, ratio: Array, *, enough: bool) -> None:
+def _say(solver: Neighbours, ratio: Array) -> None:
     """Log what "auto" took and how near it is."""
+    usual = float(np.quantile(ratio, 0.95))
     common = f" and {solver.coarse} coarse means" if solver.coarse else ""
     _log.log(
-        logging.INFO if enough or np.quantile(ratio, 0.95) < WIDE else logging.WARNING,
+        logging.INFO if usual < WIDE else logging.WARNING,
         "%s neighbours%s: error bars at %s sampled targets are %.4f times those of four times as many "
         "(median), %.4f at most%s",
         solver.neighbours,
@@ -291,7 +298,7 @@ def _say(solver: Neighbours, ratio: Array, *, enough: bool) -> None:
         float(np.median(ratio)),
         float(ratio.max()),
         ""
-        if enough
+        if usual <= CLOSE
         else "; they are right, but wider than they could be, as the lengthscale is long against the "
         "neighbourhood. Sweeps (BlockGaussSeidel) and exact solvers use all observations",
     )
