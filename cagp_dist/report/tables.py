@@ -323,9 +323,11 @@ def fit_note(run: PublishedRun) -> str:
     fields = ""
     if isinstance(times, int) and times > 1 and isinstance(worth, (int, float)):
         fields = f", {times:,} times counted as independent fields and worth about {worth:.3g}"
-    return (
+    ended = (
         f"{method}{height}{fields}.{chosen} {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
     )
+    numbers = fit.get("hyperparameters")
+    return f"{ended} For the error bars they are {numbers}." if isinstance(numbers, str) else ended
 
 
 def record_rows(run: PublishedRun) -> list[Row]:
