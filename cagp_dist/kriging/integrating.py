@@ -66,6 +66,9 @@ def with_numbers_integrated(
         return learned  # there is none to integrate over
     if asked == "plug-in":
         return replace(learned, numbers="plugged in, as asked for")
+    because = reason(asked, values=observed.count, places=_places(observed), result=learned.result)
+    if because is None:
+        return replace(learned, numbers=f"plugged in: there are {observed.count:,} observations")
     held = Held(
         lengthscale=learned.lengthscales[0] if "lengthscale" in learned.held else None,
         variance=float(learned.kernel.variance) if "variance" in learned.held else None,
@@ -81,9 +84,6 @@ def with_numbers_integrated(
                 "change that."
             )
         return replace(learned, numbers=f"plugged in: {obstacle}")
-    because = reason(asked, values=observed.count, places=_places(observed), result=learned.result)
-    if because is None:
-        return replace(learned, numbers=f"plugged in: {observed.count:,} observations determine them")
     narrator.expect(
         Outlook(
             "integral",

@@ -72,10 +72,11 @@ def integrate_numbers(
     asked = task.job.prior.hyperparameters
     if asked == "plug-in":
         return None, "plugged in, as asked for"
-    patterns = [fields for fields, _ in _patterns(task)]
-    places = task.design.train.size
-    values = sum(fields.values.size for fields in patterns)
-    kernel = fitted.prior.kernel
+    places, values = task.design.train.size, int(np.count_nonzero(~np.isnan(task.targets)))
+    because = reason(asked, values=values, places=places, result=fitted.result)
+    if because is None:
+        return None, f"plugged in: there are {values:,} observations"
+    kernel, patterns = fitted.prior.kernel, [fields for fields, _ in _patterns(task)]
     exact = isinstance(task.solver, Cholesky | Rings) or (
         isinstance(task.solver, BlockGaussSeidel) and task.solver.block_size >= places
     )
@@ -83,9 +84,7 @@ def integrate_numbers(
     obstacle = _obstacle(task) or why_not(kernel, patterns, _held(task), solver=solver, exact=exact)
     if obstacle is not None:
         return None, _plugged_in(asked, obstacle)
-    because = reason(asked, values=values, places=places, result=fitted.result)
-    if because is None:
-        return None, f"plugged in: {values:,} observations determine them"
+    assert isinstance(kernel, Elementary)  # `why_not`
     parts = [task, *task.folds()]
     found = []
     for number, part in enumerate(parts):
