@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cagp_dist.budget import Plan
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.gram.targets import target_points
 from cagp_dist.posterior.coefficients import Coefficients, coefficients_of
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem, Solver
 from cagp_dist.solvers.checkpoints import About, Draft, Kept
-from cagp_dist.solvers.kept_weights import WeightStore, WritesWeights, weights_key
+from cagp_dist.solvers.kept_weights import SPARSE_ENTRY_BYTES, WeightStore, WritesWeights, weights_key
+from cagp_dist.solvers.neighbours import Neighbours
 
 ESTIMATE = ("basis", "at_targets", "triangle", "weights", "image", "seen")
 """Arrays of the estimate of a mean."""
@@ -24,6 +26,15 @@ def keeps_weights(solver: Solver, *, full_covariance: bool, lanczos_steps: int) 
     share = getattr(solver, "computational_share", None)
     plain = isinstance(solver, WritesWeights) and share is None and solver.iterations > 0
     return plain and not full_covariance and lanczos_steps == 0
+
+
+def bytes_of_weights(solver: Solver, plan: Plan) -> int:
+    """Bytes of the weights of all solves of a plan, about; 0 where they are not kept."""
+    if plan.rings_per_block or not keeps_weights(solver, full_covariance=False, lanczos_steps=0):
+        return 0
+    if isinstance(solver, Neighbours):
+        return plan.solves * plan.q * SPARSE_ENTRY_BYTES * solver.weights_of_target(plan.n)
+    return DOUBLE * plan.solves * plan.n * plan.q
 
 
 def found_weights(

@@ -35,15 +35,19 @@ class DiskNeed:
         Of the run, about. It is written beside what was published before.
     checkpoint_bytes : int
         Of all checkpoints that are there at once, at most.
+    weights_bytes : int
+        Of weights that the job keeps, about.
     """
 
     run_bytes: int
     checkpoint_bytes: int
+    weights_bytes: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
         kept = f" and {bytes_text(self.checkpoint_bytes)} of checkpoints" if self.checkpoint_bytes else ""
-        return f"disk: about {bytes_text(self.run_bytes)} of the run{kept}"
+        weights = f" and {bytes_text(self.weights_bytes)} of kept weights" if self.weights_bytes else ""
+        return f"disk: about {bytes_text(self.run_bytes)} of the run{kept}{weights}"
 
 
 def disk_need(
@@ -56,6 +60,7 @@ def disk_need(
     solves: int,
     sampled: Plan | None = None,
     checkpoint_seconds: float,
+    weights_bytes: int = 0,
 ) -> DiskNeed:
     """Estimate what a job takes of the disk.
 
@@ -73,12 +78,14 @@ def disk_need(
         Of samples of a map, which are drawn before and have checkpoints of their own.
     checkpoint_seconds : float
         Between two checkpoints. A job that is done before that, by the estimate of the plan, has none.
+    weights_bytes : int
+        Of weights that are kept, of all solves.
     """
     kept = checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
     if sampled is not None:
         kept += checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
     run = run_bytes(observed=observed, predicted=predicted, times=times) + DRAW_BYTES * drawn_values
-    return DiskNeed(run, kept)
+    return DiskNeed(run, kept, weights_bytes)
 
 
 def run_bytes(*, observed: int, predicted: int, times: int) -> int:
@@ -116,16 +123,23 @@ def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None
     existing = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(existing).free
     kept = 0 if there is None else folder_bytes(there)
-    if need.run_bytes + max(need.checkpoint_bytes - kept, 0) > free:
+    weights = max(need.weights_bytes - folder_bytes(weights_folder(root)), 0)
+    if need.run_bytes + weights + max(need.checkpoint_bytes - kept, 0) > free:
         checkpoints = f", and {bytes_text(need.checkpoint_bytes)} for checkpoints" * bool(
             need.checkpoint_bytes
         )
+        of_weights = f", {bytes_text(weights)} for kept weights ([output] keep_weights)" * bool(weights)
         remedy = ", or raise [runtime] checkpoint_seconds above the time of the solve: then none are kept"
         raise BudgetError(
-            f"the job takes about {bytes_text(need.run_bytes)} of disk for its run{checkpoints}, and "
-            f"{bytes_text(free)} are free in {root}. Free space there, or choose another [output] root"
+            f"the job takes about {bytes_text(need.run_bytes)} of disk for its run{of_weights}{checkpoints}, "
+            f"and {bytes_text(free)} are free in {root}. Free space there, or choose another [output] root"
             f"{remedy if need.run_bytes <= free else ''}."
         )
+
+
+def weights_folder(root: Path) -> Path:
+    """Folder of the weights that the jobs of an output folder keep."""
+    return root.absolute() / ".weights"
 
 
 def folder_bytes(folder: Path) -> int:

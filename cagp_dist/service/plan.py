@@ -15,6 +15,7 @@ from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES
 from cagp_dist.posterior.coefficients import with_weights
+from cagp_dist.posterior.kept_weights import bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import wave_bytes
 from cagp_dist.posterior.prior_mean import plans_of_weights, with_companions
@@ -200,6 +201,8 @@ class JobPlan:
         What the job takes of the disk of its output folder, in a line; empty where that is not asked for.
     choice : str
         Which solver was chosen, in a line; empty where the job names one.
+    weights_bytes : int
+        Of weights that are kept, about.
     """
 
     size: Size
@@ -210,6 +213,7 @@ class JobPlan:
     sharp: SharpPlan | None = None
     disk: str = ""
     choice: str = ""
+    weights_bytes: int = 0
 
     @property
     def solves(self) -> int:
@@ -228,6 +232,7 @@ class JobPlan:
             solves=self.solves * size.solves,
             sampled=self.sampled,
             checkpoint_seconds=checkpoint_seconds,
+            weights_bytes=self.weights_bytes,
         )
 
     def lines(self) -> list[str]:
@@ -306,6 +311,7 @@ def plan_job(
     solver = _unseen_solver(job, size.observed) if seen is None else solver_of(job, *seen[:2])
     with workforce_of(job) if workers is None else nullcontext(Crew(workers)) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
+    found = replace(found, weights_bytes=kept_bytes(job, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
     found = replace(found, disk=need.line(), choice=choice_line(job, solver))
     if job.prior.numbers is None:
@@ -454,6 +460,11 @@ def _unseen_solver(job: Job, observed: int) -> Solver:
     """Give the solver of a job whose points are drawn from a field that was not read yet: no whole grid."""
     named = job.solver.build()
     return chosen_solver(demand_of_choice(observed, 0, fields=1)) if named is None else named
+
+
+def kept_bytes(job: Job, solver: Solver, found: JobPlan) -> int:
+    """Count the bytes of the weights that a job keeps, about."""
+    return found.size.solves * bytes_of_weights(solver, found.plan) if job.output.keep_weights else 0
 
 
 def _place_count(wanted: Places | None) -> int:

@@ -26,6 +26,7 @@ from cagp_dist.service.disk import (
     check_spilling,
     checkpoint_bytes,
     run_bytes,
+    weights_folder,
 )
 from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
@@ -36,7 +37,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.integrated import GIVEN, attributes_of_numbers, integrate_numbers, with_mixtures
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.plan import JobPlan, size_of_task
+from cagp_dist.service.plan import JobPlan, kept_bytes, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
 from cagp_dist.service.sharp import FACTORS, sharpened
 from cagp_dist.service.simulation import MOST_POINTS, simulate_task
@@ -319,6 +320,7 @@ def _solve(
     def show(plan: Plan) -> None:
         found = JobPlan(size_of_task(task), plan, choice=choice_line(task.job, task.solver))
         before = None if plan.sums or not sampled else sampled[0]
+        found = replace(found, weights_bytes=kept_bytes(task.job, task.solver, found))
         need = replace(found, sampled=before).disk_need(task.job.runtime.checkpoint_seconds)
         sampled.extend([plan] * bool(plan.sums))
         for line in replace(found, disk=need.line()).lines():
@@ -354,7 +356,7 @@ def _solve(
 
 def _kept_weights(job: Job) -> KeptWeights | None:
     """Where a job keeps its weights, if it does; workers may have been started in other folders."""
-    return KeptWeights(job.root.absolute() / ".weights") if job.output.keep_weights else None
+    return KeptWeights(weights_folder(job.root)) if job.output.keep_weights else None
 
 
 def _sharpened(

@@ -5,6 +5,7 @@ rest of them, test points, map and places. All go through the solver and the wor
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from cagp_dist.runtime import Executor
 from cagp_dist.service.known_errors import known_errors
 from cagp_dist.service.solve import Sharpened, Solution, prior_of_times, sampled_map
 from cagp_dist.service.task import Task
+from cagp_dist.solvers import Neighbours, Solver
 
 FACTORS = 17
 """Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45."""
@@ -125,13 +127,20 @@ def _model(task: Task, prior: Prior, executor: Executor, memory_limit_bytes: int
             prior_of_times(of_all, some),
             X,
             y[some] if on_grid else y[:, some],
-            task.solver,
+            _alone(task.solver),
             executor,
             memory_limit_bytes=memory_limit_bytes,
         )
         for some in times
     )
     return models[0] if len(models) == 1 else FieldByField(of_all, models)
+
+
+def _alone(solver: Solver) -> Solver:
+    """Give a solver whose variance at a point does not depend on the others: the guarantee rests on that."""
+    if not isinstance(solver, Neighbours):
+        return solver
+    return replace(solver, neighbours=64 if solver.neighbours == "auto" else solver.neighbours, group=1)
 
 
 def _sampled(

@@ -34,6 +34,9 @@ FORMAT = 1
 """Of what is kept; weights of another format are not found."""
 
 
+SPARSE_ENTRY_BYTES = 12
+"""Of a weight that is not zero, and where it stands."""
+
 SPARSE_BYTES = 64 * 2**20
 """Of sparse weights that are written, or read, at a time."""
 
@@ -121,7 +124,7 @@ def write_sparse(draft: Draft, parts: "Iterable[tuple[Indices, csr_array]]", dow
     for part in parts:
         waiting.append(part)
         entries += part[1].nnz
-        if 12 * sum(made.nnz for _, made in waiting) > SPARSE_BYTES:
+        if SPARSE_ENTRY_BYTES * sum(made.nnz for _, made in waiting) > SPARSE_BYTES:
             write()
     if waiting:
         write()

@@ -256,6 +256,11 @@ class Neighbours:
         done(1)
         return found
 
+    def weights_of_target(self, n: int) -> int:
+        """Observations that have a weight for a target, about: in groups as many as were measured."""
+        k = 64 if self.neighbours == "auto" else self.neighbours
+        return min(n, (k if self.group == 1 else 2 * k + 110) + LEAF * self.coarse)
+
     def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
         """Write sparse weights and downdates, and say how they were made: twice the cost of `states`."""
         with single_threaded_blas():

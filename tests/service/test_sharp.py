@@ -23,7 +23,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.plan import plan_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
-from cagp_dist.service.sharp import FACTORS, sharpened
+from cagp_dist.service.sharp import FACTORS, _alone, sharpened
 from cagp_dist.service.task import prepare
 from cagp_dist.store.arrays import read_group
 from cagp_dist.store.layout import QUANTILE_LEVELS, check
@@ -340,3 +340,15 @@ def test_too_few_values_at_the_calibration_points_are_refused(stores, tmp_path):
     values[:, task.design.calibration[10:]] = np.nan
     with pytest.raises(ConfigurationError, match=r'method = "sharp": .* cannot resolve the level 0\.025'):
         solved(replace(task, points=replace(task.points, values=values)))
+
+
+def test_the_width_at_a_point_does_not_depend_on_the_points_beside_it():
+    """Else calibration and test points, which are solved apart, would not be exchangeable."""
+    rng, prior = np.random.default_rng(0), cagp.Prior(cagp.Matern32(0.3), noise_variance=0.1)
+    X, targets = rng.uniform(size=(300, 2)), rng.uniform(size=(80, 2))
+    for solver in (_alone(cagp.Neighbours(12)), _alone(cagp.Neighbours("auto"))):
+        one, all_of_them = (
+            cagp.condition(prior, X, X[:, 0], some, solver=solver, executor=SerialExecutor()).variance
+            for some in (targets[:5], targets)
+        )
+        np.testing.assert_allclose(one, all_of_them[:5], rtol=1e-12)

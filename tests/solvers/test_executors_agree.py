@@ -54,6 +54,7 @@ SOLVERS = {
     "krylov-actions": cagp.KrylovActions(3),
     "mixed-actions": cagp.MixedActions("unit-vectors 10, conjugate-gradient 2"),
     "cholesky": cagp.Cholesky(),
+    "neighbours": cagp.Neighbours(10, coarse=16),
 }
 QUESTIONS = {
     "wide": (600, "diagonal"),
@@ -61,7 +62,10 @@ QUESTIONS = {
     "cells": (120, "diagonal"),
     "functionals": (120, "full"),
 }
-SOME_SOLVERS = {"cells": ("blocks", "conjugate-gradient", "cholesky"), "functionals": ("blocks", "jacobi")}
+SOME_SOLVERS = {
+    "cells": ("blocks", "conjugate-gradient", "cholesky"),
+    "functionals": ("blocks", "jacobi", "neighbours"),
+}
 CASES = [
     (name, question)
     for name in SOLVERS
@@ -81,11 +85,17 @@ WIDE = {
     "random-actions",
     "unit-vectors",
     "cholesky",
+    "neighbours",
 }
 """Solvers that have two groups of columns in every run: one for each way of theirs to go through tiles."""
 MOST_CASES = [(name, question) for name, question in CASES if question != "wide" or name in WIDE]
 FEW_CASES = [(name, "narrow") for name in SOLVERS if name != "eigenvectors"]
-FEW_CASES += [("blocks", "wide"), ("blocks", "cells"), ("blocks", "functionals")]
+FEW_CASES += [
+    ("blocks", "wide"),
+    ("blocks", "cells"),
+    ("blocks", "functionals"),
+    ("neighbours", "functionals"),
+]
 SENT = {*WIDE, "preconditioned", "swept-gradients", "pseudo-inputs", "krylov-actions"}
 SENT_CASES = [(name, question) for name, question in FEW_CASES if name in SENT]
 """Every kind of task is sent to other processes in every run."""
