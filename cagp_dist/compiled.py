@@ -166,15 +166,15 @@ def _profile(family, inverse_lengthscale, variance, row):
     else:
         for j in range(row.size):
             a = min(math.sqrt(row[j]) * scale, _FAR)
-            row[j] = (c0 + a * c1) * _exp_minus(a) / max(a, _NEAR)
+            row[j] = (c0 + a * (c1 + a * (c2 + a * c3))) * _exp_minus(a) / max(a, _NEAR)
 
 
 @numba.njit(inline="always", fastmath=CONTRACT)
-def _piece_at(numbers, s):
+def _piece_at(numbers, s, last):
     """Value of the polynomial of the piece that s falls on; of the first one if s is below."""
     bits = np.float64(s).view(np.int64)
     # the sign, exponent and leading bits of the mantissa count pieces; half a piece further is its middle
-    piece = max(int(bits >> _PIECE_BITS) - _BEFORE_FIRST, 0)
+    piece = min(max(int(bits >> _PIECE_BITS) - _BEFORE_FIRST, 0), last)  # the last holds NaN, too
     x = s - np.int64((bits >> _PIECE_BITS << _PIECE_BITS) | _HALF_PIECE).view(np.float64)
     at = np.uint64(FIRST_PIECE + piece * (DEGREE + 1))
     value = numbers[at + np.uint64(DEGREE)]
@@ -186,13 +186,13 @@ def _piece_at(numbers, s):
 @compiled(nogil=True, fastmath=CONTRACT)
 def _piecewise(numbers, factor, variance, row):
     """Turn squared distances times a factor into values of a profile that is kept in pieces, in place."""
-    edge = numbers[EDGE]
+    edge, last = numbers[EDGE], (numbers.size - FIRST_PIECE) // (DEGREE + 1) - 1
     for j in range(row.size):
         s = min(row[j] * factor, edge)
         if 0.0 < s < _SMALLEST:
             row[j] = variance * _near_zero(numbers, s)
         else:
-            row[j] = variance * _piece_at(numbers, s)
+            row[j] = variance * _piece_at(numbers, s, last)
 
 
 @compiled(nogil=True)

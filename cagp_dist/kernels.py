@@ -558,11 +558,15 @@ CLASSES = f"{', '.join(kernel.__name__ for kernel in KERNELS.values())} or Mater
 OF_SMOOTHNESS = re.compile(r"matern\((\d*\.?\d+)\)")
 """A Matern kernel of any smoothness as job files write it."""
 
-AUTO = "auto"
-"""In place of a kernel: that whose likelihood is largest, see `cagp_dist.fit`."""
+AUTO, FITTED = "auto", "matern"
+"""In place of a kernel whose numbers are fitted: that of three whose likelihood is largest, and `Matern` of
+the smoothness whose likelihood is; see `cagp_dist.fit`."""
 
 KERNEL_FORMS = (*KERNELS, "matern(0.8)")
 """Kernels as job files write them, with an example of those that hold a number."""
+
+FORMS = (AUTO, FITTED, *KERNEL_FORMS)
+"""What may stand for a single kernel in a job file."""
 
 
 def family_of(name: str) -> Family | None:
@@ -576,6 +580,13 @@ def family_of(name: str) -> Family | None:
     if found := OF_SMOOTHNESS.fullmatch(name):
         return MaternOf(float(found[1]))
     return KERNELS.get(name)
+
+
+def chosen_by(kernel: object) -> str | None:
+    """How a kernel is chosen when its numbers are fitted, `AUTO` or `FITTED`; None if it is one already."""
+    if kernel is Matern:
+        return FITTED
+    return kernel if isinstance(kernel, str) and kernel in (AUTO, FITTED) else None
 
 
 def name_of(kernel: Kernel) -> str:

@@ -42,6 +42,7 @@ from cagp_dist.compiled import (
     SQUARE,
     TERMS,
 )
+from cagp_dist.errors import ArgumentError
 
 NEGLIGIBLE = 2.0**-60
 """Part of the variance below the rounding of any sum that a value would enter."""
@@ -108,7 +109,18 @@ def closed_form(
         The kernel itself, its slope or its share.
     coordinate : int, optional
         Of a share: multiply by the squared difference in this coordinate, from 0.
+
+    Raises
+    ------
+    ArgumentError
+        If the slope of the polynomial has more terms than compiled functions sum up.
     """
+    most = 1 if scale is None else TERMS - 1
+    if len(polynomial) > most:
+        raise ArgumentError(
+            f"the polynomial of a kernel has {len(polynomial)} terms; expected at most {most} here. Add "
+            "terms to the loops of cagp_dist.compiled."
+        )
     p = np.zeros(TERMS)
     p[: len(polynomial)] = polynomial
     left = p - np.append(np.arange(1, TERMS) * p[1:], 0.0)  # p - p'

@@ -13,7 +13,7 @@ from cagp_dist import compiled
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import MaternOf, coordinates
 from cagp_dist.posterior.fourier import draw_spectrum, draw_waves, evaluate_waves
-from cagp_dist.profiles import Part, matern
+from cagp_dist.profiles import Part, closed_form, matern
 
 SMOOTHNESSES = [0.1, 0.3, 0.8, 0.9999, 1.0, 1.3, 2.0, 3.5, 6.1, 10.0]
 
@@ -124,6 +124,12 @@ def test_a_kernel_without_a_spectral_density_is_refused_by_name():
 
     with pytest.raises(ArgumentError, match="Linear does not say its spectral density"):
         draw_waves(Linear, 2, 16, np.random.default_rng(0))
+
+
+def test_a_polynomial_that_compiled_functions_do_not_sum_up_is_refused():
+    for polynomial, scale in (((1.0, 1.0, 0.5, 0.1), 1.0), ((1.0, 1.0), None)):
+        with pytest.raises(ArgumentError, match="the polynomial of a kernel has"):
+            closed_form(polynomial, scale)
 
 
 def test_it_travels_and_reads_as_it_was_made():

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kernels import AUTO, Family, Kernel, families_of
+from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
 from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.choice import CANDIDATES
+from cagp_dist.likelihood.choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.model import is_family
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.posterior.patterns import shared_places
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.result import FitResult
     from cagp_dist.runtime import Executor
 
-KernelLike: TypeAlias = str | Family | Sequence[Family] | Kernel
+KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
 MeanLike: TypeAlias = "str | Mean"
 
 MOST_DENSE = 2_000
@@ -177,17 +177,12 @@ def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, f
     return (1.0, 0.0) if found[0] == 1.0 else found  # a shift, such as that of Celsius, is fitted anyway
 
 
-def is_auto(kernel: KernelLike) -> bool:
-    """Whether the kernel is to be chosen."""
-    return isinstance(kernel, str) and kernel == AUTO
-
-
 def families(kernel: KernelLike) -> tuple[Family, ...]:
     """Families of the parts of a kernel that is given by its name, by classes, or with its numbers.
 
-    "auto" stands for the one that is kept where nothing is fitted.
+    One that is to be chosen stands for the one that is kept where nothing is fitted.
     """
-    if is_auto(kernel):
+    if chosen_by(kernel) is not None:
         return CANDIDATES[:1]
     if isinstance(kernel, str):
         return families_of(kernel)
@@ -294,6 +289,11 @@ def learn(
     reasons = dict.fromkeys(bounds, "it was given")
     result, where = None, ""
     if level is not None and len(fixed) == 2:
+        if chosen_by(kernel) == FITTED:
+            raise ArgumentError(
+                f"kernel is {kernel!r}, whose smoothness is fitted, and every number was given; expected a "
+                'kernel with its smoothness, such as "matern(0.8)", or a number less.'
+            )
         chosen, noise_variance = _kernel_of(kernel, parts, fixed), level
     else:
         places, fields, where = _decisive(observed)
@@ -312,14 +312,14 @@ def learn(
             None if grid is None else grid.shape,
             0 if grid is None else grid.size - len(X),
             deviating=known.ndim > 0,
-            choosing=is_auto(kernel),
+            kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
         )
         narrator.expect(_outlook(size, executor))
         narrator.announce()
         course = FitCourse(size, executor.workers)
         search = partial(
             fit,
-            kernel=AUTO if is_auto(kernel) else parts,
+            kernel=chosen_by(kernel) or parts,
             where=X if grid is None else grid,
             y=y if grid is None else _on_grid(y, places, grid),
             mean=0.0 if estimated is None else estimated,

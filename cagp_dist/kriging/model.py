@@ -129,7 +129,8 @@ def krige(
         "matern12", "matern32", "matern52", "squared-exponential" or, with any smoothness, "matern(0.8)"; or a
         sum such as "matern32 + matern32"; of a kernel with numbers these are kept. "auto": the one of the
         first three whose likelihood is largest, with what is held held for all of them; Matern 3/2 unless
-        another is better by 2, and where nothing is fitted.
+        another is better by 2, and where nothing is fitted. "matern", or the class `Matern`, has its
+        smoothness fitted as well.
     mean : str, number or callable
         A family of `MEANS`, fitted to each field by least squares and then taken as known, "constant" or
         "quadratic-latitude" for example; or the mean itself, as `Prior` takes it.

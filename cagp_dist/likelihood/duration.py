@@ -8,7 +8,7 @@ Vecchia's likelihood 33 microseconds for each conditional; and on a grid of P la
 from math import sqrt
 from typing import NamedTuple
 
-from cagp_dist.likelihood.choice import CANDIDATES, MOST_COMPARED
+from cagp_dist.likelihood.choice import MOST_COMPARED
 from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
 from cagp_dist.likelihood.fit import (
     FIRST_DENSE_POINTS,
@@ -41,7 +41,8 @@ class FitSize(NamedTuple):
     """What a fit is done to, in integers.
 
     ``shape`` is that of a grid whose likelihood is by rings, with ``missing`` points; of others None.
-    ``deviating`` says that each point has a noise of its own, ``choosing`` that the kernel is chosen.
+    ``deviating`` says that each point has a noise of its own, ``kernels`` how many are
+    compared before one is chosen.
     """
 
     method: Method
@@ -50,7 +51,7 @@ class FitSize(NamedTuple):
     shape: tuple[int, int] | None = None
     missing: int = 0
     deviating: bool = False
-    choosing: bool = False
+    kernels: int = 1
 
 
 def evaluation_seconds(size: FitSize, points: int, *, workers: int) -> float:
@@ -89,14 +90,14 @@ def fit_seconds(size: FitSize, *, workers: int) -> float:
     seconds = ordering + sum(
         count * evaluation_seconds(size, points, workers=workers) for points, count in evaluations(size)
     )
-    if not size.choosing:
+    if size.kernels == 1:
         return seconds
     if size.shape is not None and size.missing == 0 and size.points <= 2 * FIRST_RING_POINTS:
-        return len(CANDIDATES) * seconds
+        return size.kernels * seconds
     if size.points <= MOST_COMPARED:
-        return len(CANDIDATES) * seconds
+        return size.kernels * seconds
     often = DEVIATING if size.deviating else 1
-    return seconds + len(CANDIDATES) * often * CLIMBS * _dense(MOST_COMPARED)
+    return seconds + size.kernels * often * CLIMBS * _dense(MOST_COMPARED)
 
 
 class FitCourse:

@@ -23,11 +23,11 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import AUTO
+from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.bounds import Given, make_bounds
-from cagp_dist.likelihood.choice import MOST_COMPARED, choose
+from cagp_dist.likelihood.choice import CHOICES, MOST_COMPARED
 from cagp_dist.likelihood.conditionals import conditionals_of
 from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
@@ -117,6 +117,7 @@ def fit(
         in job files, such as "matern(0.8)". "auto": the one of the three Matern classes that the data ask
         for, by the likelihood of at most 1,000 of the points (on a grid of up to 40,000 points by that of
         all); what is held or bounded is so for all three. Matern32 is kept unless another is better by 2.
+        The class `Matern`, or "matern", has its smoothness fitted as well, by the same points.
     where : LatLonGrid or array_like, shape (n, p)
         A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
     y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points
@@ -216,7 +217,7 @@ def fit(
     [19, 918]
     """
     data, centre = observe(where, y, mean, noise_deviations)
-    if kernel == AUTO:
+    if (way := chosen_by(kernel)) is not None:
         given: dict[str, Any] = {
             "where": where,
             "y": y,
@@ -235,7 +236,7 @@ def fit(
             "checkpoints": checkpoints,
         }
         some = _compared(data, centre, method)
-        best = choose(partial(fit, **{**given, **some}), final=not some)
+        best = CHOICES[way](partial(fit, **{**given, **some}), final=not some)
         if not some:
             return best
         return replace(fit(best.prior.kernel.parts[0].family, **given), choice=best.choice)

@@ -23,14 +23,16 @@ from cagp_dist.kernels import (
     Family,
     Kernel,
     Lengthscales,
+    Matern,
     MaternOf,
     Parameters,
     Sum,
     families_of,
 )
 
-Families = Family | Sequence[Family] | str
-"""One class of kernels, or one for each part of a sum; or their names, as in job files."""
+Families = Family | Sequence[Family] | str | type[Matern]
+"""One class of kernels, or one for each part of a sum; or their names, as in job files. `Matern` itself has
+its smoothness fitted as well."""
 
 NAMES = ("lengthscale", "variance", "noise_variance")
 

@@ -13,7 +13,7 @@ from cagp_dist.calibration.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ConfigurationError, NumericalError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.kernels import AUTO, Elementary, Kernel, Matern32
+from cagp_dist.kernels import Elementary, Kernel, Matern32, chosen_by
 from cagp_dist.likelihood.integrated import Fields, Held, Integrated, integrate, reason, why_not
 from cagp_dist.means import FieldMean
 from cagp_dist.posterior.patterns import fields_by_pattern
@@ -103,7 +103,7 @@ def integrate_numbers(
 def _kernel_of(fold: Task, kernel: Kernel) -> Kernel:
     """Give the kernel of a fold: where it is chosen, by its own observations."""
     prior = fold.job.prior
-    if prior.kernel != AUTO or prior.fit_to != "observed" or fold.fit_points is not None:
+    if chosen_by(prior.kernel) is None or prior.fit_to != "observed" or fold.fit_points is not None:
         return kernel
     return fit_prior(fold, executor=SerialExecutor(), progress=lambda part, text: None).prior.kernel
 

@@ -24,6 +24,20 @@ def test_numbers_that_are_not_given_are_fitted(truth):
     assert result.attrs["lengthscale_chord_standard_error"] == errors.lengthscale
 
 
+def test_the_kernel_is_chosen_and_said(stations):
+    """One that is given has nothing to be said of it; a smoothness is not fitted where no number is."""
+    result = cagp.krige(stations, to={"lat": [1.0], "lon": [2.0]}, lengthscale=0.8)
+    model = cagp.Kriging(lengthscale=0.8).fit(stations)
+    assert result.attrs["kernel_choice"] == model.fit_result_.choice.line()
+    assert f"kernel       {model.fit_result_.choice.line()}" in model.summary()
+    assert result.attrs["lengthscale_chord"] == pytest.approx(0.8)
+    fitted = cagp.Kriging(kernel="matern", lengthscale=0.8).fit(stations).prior_.kernel
+    assert isinstance(fitted, cagp.Matern)
+    assert "kernel_choice" not in cagp.krige(stations, to=60.0, kernel=cagp.Matern32).attrs
+    with pytest.raises(ArgumentError, match='expected a kernel with its smoothness, such as "matern'):
+        cagp.krige(stations, to=60.0, kernel=cagp.Matern, lengthscale=0.8, variance=9.0, noise_std=0.5)
+
+
 def test_the_fit_to_a_large_grid_with_gaps_is_exact(gappy, monkeypatch):
     """Its likelihood by rings is the dense one, which smaller sets of points have."""
     dense = cagp.Kriging(mean=280.0).fit(gappy).fit_result_

@@ -7,6 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
+from cagp_dist.kernels import MaternOf
 from cagp_dist.likelihood import choice
 
 MATERNS = [cagp.Matern12, cagp.Matern32, cagp.Matern52]
@@ -45,10 +46,10 @@ def test_data_that_do_not_tell_keep_matern32():
 def test_a_number_that_is_held_is_held_for_all(monkeypatch):
     X, y = field(cagp.Matern12(0.3, 2.0), n=100)
     seen = []
-    choose = choice.choose
-    monkeypatch.setattr(
-        "cagp_dist.likelihood.fit.choose",
-        lambda search, final: choose(
+    monkeypatch.setitem(
+        choice.CHOICES,
+        "auto",
+        lambda search, final: choice.choose(
             lambda *args, **settings: seen.append(search(*args, **settings)) or seen[-1], final=final
         ),
     )
@@ -95,3 +96,27 @@ def test_grids_are_compared_by_rings():
     drawn = truth.sample(np.random.default_rng(0), noise=True)
     result = cagp.fit("auto", grid, drawn, mean=0.0)
     assert (result.method, result.choice.kernel, result.choice.points) == ("rings", "Matern12", 648)
+
+
+def test_the_smoothness_is_fitted():
+    """Of a field of smoothness 0.8: better than the classes, and no neighbour of it is better still."""
+    X, y = field(cagp.Matern(0.8, 0.3, 2.0), noise=1e-2)
+    result = cagp.fit(cagp.Matern, X, y, mean=0.0)
+    smoothness = result.prior.kernel.smoothness
+    assert 0.4 < smoothness < 1.4
+    others = [MaternOf(factor * smoothness) for factor in (0.93, 1.07)]
+    for family in (cagp.Matern32, *others):
+        assert cagp.fit(family, X, y, mean=0.0).log_likelihood < result.log_likelihood + 1e-3
+    assert result.choice.line().startswith(f"Matern({smoothness:g}), chosen by likelihood on 300 points: Ma")
+
+
+def test_a_smoothness_that_leaves_floating_point_is_left_out():
+    X, y = field(cagp.Matern32(0.3, 2.0), n=40)
+
+    def search(family, **settings):
+        if family.smoothness > 2.0:
+            raise NumericalError("not positive definite")
+        return cagp.fit(family, X, y, mean=0.0, **settings)
+
+    found = choice.fit_smoothness(search, final=True)
+    assert found.prior.kernel.smoothness <= 2.0

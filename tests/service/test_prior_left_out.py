@@ -32,8 +32,10 @@ def test_without_a_kernel_it_is_chosen_where_its_numbers_are_fitted() -> None:
     numbers = "[prior]\nlengthscale = 0.05\nvariance = 22.0\nnoise_variance = 0.5\n"
     assert parse_job(JOB).prior.kernel == "auto"
     assert parse_job(JOB + numbers).prior == parse_job(f'{JOB}{numbers}kernel = "matern32"\n').prior
-    with pytest.raises(ConfigurationError, match="a kernel is chosen where these are fitted"):
-        parse_job(f'{JOB}{numbers}kernel = "auto"\n')
+    for chosen in ("auto", "matern"):
+        assert parse_job(f'{JOB}[prior]\nkernel = "{chosen}"\n').prior.parts == 1
+        with pytest.raises(ConfigurationError, match="a kernel is chosen where these are fitted"):
+            parse_job(f'{JOB}{numbers}kernel = "{chosen}"\n')
 
 
 @pytest.mark.parametrize("kernel", ["matern(0.8)", "matern(0.8) + squared-exponential", "matern(2)"])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
-from cagp_dist.kernels import AUTO, KERNEL_FORMS, KERNELS, families_of
+from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
 from cagp_dist.likelihood.integrated import Hyperparameters
 from cagp_dist.likelihood.model import NAMES
 from cagp_dist.means import MEANS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     EachLengthscale = float | tuple[float, ...] | None
     EachVariance = float | tuple[float, ...] | None
 else:
-    KernelSum = Annotated[Literal[AUTO, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
+    KernelSum = Annotated[Literal[AUTO, FITTED, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
     _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
     EachLengthscale = Annotated[float | None, Field(gt=0.0), AfterValidator(values.lengthscale), *_EACH]
     EachVariance = Annotated[float | None, Field(gt=0.0, le=1e12), *_EACH]
@@ -48,7 +48,7 @@ class PriorTable(Table):
     kernel: Annotated[
         KernelSum,
         Field(
-            description=f'{alternatives((AUTO, *KERNEL_FORMS))}, or a sum of them, "matern32 + matern32"',
+            description=f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"',
             examples=["matern32"],
         ),
     ] = AUTO
@@ -153,10 +153,10 @@ class PriorTable(Table):
 
     @model_validator(mode="after")
     def _kernel_of_the_numbers(self) -> Self:
-        if self.kernel == AUTO and self.numbers is not None:
+        if chosen_by(self.kernel) is not None and self.numbers is not None:
             raise ValueError(
-                f'kernel = "{AUTO}" came with lengthscale, variance and noise_variance; a kernel is chosen '
-                "where these are fitted. Write the kernel that they belong to, or leave them out"
+                f'kernel = "{self.kernel}" came with lengthscale, variance and noise_variance; a kernel is '
+                "chosen where these are fitted. Write the kernel that they belong to, or leave them out"
             )
         return self
 
@@ -236,7 +236,7 @@ class PriorTable(Table):
     @property
     def parts(self) -> int:
         """How many kernels are added."""
-        return 1 if self.kernel == AUTO else len(families_of(self.kernel))
+        return 1 if chosen_by(self.kernel) else len(families_of(self.kernel))
 
     @property
     def is_previous(self) -> bool:
