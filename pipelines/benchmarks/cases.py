@@ -19,7 +19,17 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
-from pipelines.benchmarks import bounds, grids, inducing, local_scales, maps, reference, second_hour, sweeps
+from pipelines.benchmarks import (
+    bounds,
+    grids,
+    inducing,
+    local_scales,
+    maps,
+    reference,
+    scattered,
+    second_hour,
+    sweeps,
+)
 
 Figures = dict[str, float]
 
@@ -248,6 +258,10 @@ CASES: dict[str, Callable[[], Figures]] = {
         bounds.elbo,
         bounds.elbo_dense,
         bounds.elbo_large,
+        scattered.scattered,
+        scattered.scattered_fit,
+        scattered.scattered_large,
+        scattered.scattered_fit_large,
         maps.pathwise_variances,
         maps.map_job,
         maps.held_out_job,
@@ -259,6 +273,10 @@ CASES: dict[str, Callable[[], Figures]] = {
         startup,
     )
 }
+
+
+LARGE = ("scattered_large", "scattered_fit_large")
+"""Cases of minutes, which run only where they are asked for."""
 
 
 def main() -> None:

@@ -1,0 +1,117 @@
+"""Measured cases of scattered points: kriging from neighbours, and fits by Vecchia's likelihood.
+
+Points are drawn uniformly on the sphere; Matern 3/2, lengthscale 0.04, noise a fortieth of the variance.
+"""
+
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import cagp_dist as cagp
+from cagp_dist.arrays import Array
+from cagp_dist.gram.vecchia_factor import vecchia_factor
+from cagp_dist.runtime import given_or_threads
+
+Figures = dict[str, float]
+
+PRIOR = cagp.Prior(cagp.Matern32(0.04, 1.0), 0.024, mean=0.0)
+MAP = 64_800
+"""Targets of a map of one degree."""
+
+FEW, MANY, MOST = 100_000, 1_000_000, 10_000_000
+SHARE = 10
+"""Observations for each target, where targets grow with them."""
+
+FITTED, FITTED_MANY = 10_000, 1_000_000
+NUGGET, DRAWN_FROM = 1e-6, 30
+"""Of fields that are drawn: a noise that keeps points apart, and neighbours that each point is drawn from."""
+
+
+def scattered() -> Figures:
+    """10^5 and 10^6 points observed, a map of 64,800 targets; and how time grows with both."""
+    _solved(5_000, 500)  # compiled
+    figures: Figures = {}
+    for n in (FEW, MANY):
+        figures |= _named(_solved(n, MAP), n, MAP)
+    return figures | _exponents([FEW // 4, FEW, 4 * FEW])
+
+
+def scattered_large() -> Figures:
+    """10^6 points and 10^6 targets, 10^7 and 64,800, and the exponent up to 10^7: minutes, and 3 GiB."""
+    _solved(5_000, 500)
+    figures: Figures = {}
+    for n, q in ((MANY, MANY), (MOST, MAP)):
+        figures |= _named(_solved(n, q), n, q)
+    return figures | _exponents([FEW, MANY, MOST])
+
+
+def scattered_fit() -> Figures:
+    """Fit lengthscale, variance and noise variance to a field at 10,000 points."""
+    return _fitted(FITTED)
+
+
+def scattered_fit_large() -> Figures:
+    """Fit them to 10^6 points."""
+    return _fitted(FITTED_MANY)
+
+
+def field(X: Array, *, seed: int = 0) -> Array:
+    """Draw observations (n,) of a field of the prior, by Vecchia's factor of the field without noise."""
+    rng = np.random.default_rng(seed)
+    with given_or_threads(None, None) as (executor, _):
+        factor = vecchia_factor(PRIOR.kernel, X, NUGGET, neighbours=DRAWN_FROM, executor=executor)
+    noise = np.sqrt(PRIOR.noise_number) * rng.standard_normal(len(X))
+    return factor.draw(rng.standard_normal(len(X))) + noise
+
+
+def on_sphere(count: int, *, seed: int) -> Array:
+    """Points drawn uniformly, in no order."""
+    points = np.random.default_rng(seed).standard_normal((count, 3))
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    return points
+
+
+def _solved(n: int, q: int) -> Figures:
+    X, targets, y = on_sphere(n, seed=0), on_sphere(q, seed=1), np.random.default_rng(2).standard_normal(n)
+    return _timed(lambda: cagp.condition(PRIOR, X, y, targets, solver=cagp.Neighbours()))
+
+
+def _fitted(n: int) -> Figures:
+    for count in (3_000, n):  # compiled before it is measured
+        X = on_sphere(count, seed=0)
+        y = field(X)
+        found: list[cagp.FitResult] = []
+        figures = _timed(lambda: found.append(cagp.fit(cagp.Matern32, X, y, mean=0.0)))  # noqa: B023
+    prior = found[-1].prior
+    numbers = prior.kernel.lengthscale, prior.kernel.variance, prior.noise_number
+    truth = PRIOR.kernel.lengthscale, PRIOR.kernel.variance, PRIOR.noise_number
+    off = np.log(np.divide(numbers, truth)) / np.sqrt(np.diag(found[-1].log_covariance))
+    return {**figures, "evaluations": found[-1].evaluations, "standard_errors_off": float(abs(off).max())}
+
+
+def _exponents(counts: list[int]) -> Figures:
+    """Exponent of seconds in the number of points and targets, which grow together."""
+    times = [_solved(n, n // SHARE) for n in counts]
+    return {
+        f"exponent_of_{name}": float(
+            np.polyfit(np.log(counts), np.log([figures[name] for figures in times]), 1)[0]
+        )
+        for name in ("seconds", "processor_seconds")
+    }
+
+
+def _named(figures: Figures, n: int, q: int) -> Figures:
+    """Add sizes to the names, and the most memory that this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {f"{name}_{n}_{q}": value for name, value in {**figures, "peak_mebibytes": peak}.items()}
+
+
+def _timed(function: Callable[[], object]) -> Figures:
+    start, worked = time.perf_counter(), time.process_time()
+    function()
+    return {
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": time.process_time() - worked,
+    }
