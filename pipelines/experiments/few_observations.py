@@ -49,9 +49,9 @@ def ways(prior: cagp.Prior) -> dict[str, dict[str, object]]:
     """Give the settings of the maps that are compared."""
     return {
         "known": {"prior": prior},
-        "ML": {"hyperparameters": "plug-in"},
-        "REML": {"hyperparameters": "plug-in", "drift": "constant"},
-        "integrated over": {"hyperparameters": "integrate"},
+        "ML": {"kernel": "matern32", "hyperparameters": "plug-in"},
+        "REML": {"kernel": "matern32", "hyperparameters": "plug-in", "drift": "constant"},
+        "integrated over": {"kernel": "matern32", "hyperparameters": "integrate"},
     }
 
 
