@@ -170,33 +170,40 @@ def whiten(neighbours, weights, deviations, columns, out):
     Shapes: neighbours and weights (n, k), where -1 is no neighbour, deviations (n,), columns and out (n, r).
     """
     for i in range(neighbours.shape[0]):
-        for c in range(columns.shape[1]):
-            total = columns[i, c]
-            for j in range(neighbours.shape[1]):
-                if neighbours[i, j] >= 0:
-                    total -= weights[i, j] * columns[neighbours[i, j], c]
-            out[i, c] = total / deviations[i]
+        own = out[i]
+        own[:] = columns[i]
+        for j in range(neighbours.shape[1]):
+            if neighbours[i, j] >= 0:
+                weight, row = weights[i, j], columns[neighbours[i, j]]
+                for c in range(own.size):
+                    own[c] -= weight * row[c]
+        own /= deviations[i]
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
 def unwhiten(neighbours, weights, deviations, white, out):
     """Solve `whiten` for its columns: each row by way of those before it."""
     for i in range(neighbours.shape[0]):
-        for c in range(white.shape[1]):
-            total = white[i, c] * deviations[i]
-            for j in range(neighbours.shape[1]):
-                if neighbours[i, j] >= 0:
-                    total += weights[i, j] * out[neighbours[i, j], c]
-            out[i, c] = total
+        own = out[i]
+        own[:] = white[i]
+        own *= deviations[i]
+        for j in range(neighbours.shape[1]):
+            if neighbours[i, j] >= 0:
+                weight, row = weights[i, j], out[neighbours[i, j]]
+                for c in range(own.size):
+                    own[c] += weight * row[c]
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
 def scatter(neighbours, weights, deviations, white, out):
     """Add the transpose of `whiten` times ``white`` (n, r) to ``out`` (n, r)."""
+    value = np.empty(white.shape[1])
     for i in range(neighbours.shape[0]):
-        for c in range(white.shape[1]):
-            value = white[i, c] / deviations[i]
-            out[i, c] += value
-            for j in range(neighbours.shape[1]):
-                if neighbours[i, j] >= 0:
-                    out[neighbours[i, j], c] -= weights[i, j] * value
+        value[:] = white[i]
+        value /= deviations[i]
+        out[i] += value
+        for j in range(neighbours.shape[1]):
+            if neighbours[i, j] >= 0:
+                weight, row = weights[i, j], out[neighbours[i, j]]
+                for c in range(value.size):
+                    row[c] -= weight * value[c]

@@ -24,6 +24,21 @@ TASK_TILE_BYTES = 300
 """What a task that was handed out takes in this process, and for each of its tiles (measured)."""
 
 
+class ActionCost(NamedTuple):
+    """What making actions in advance takes: bytes while they are made, evaluations, flops, tasks.
+
+    ``sparse`` says that they are unit vectors, whose products with G are entries of it; ``has_images`` that
+    their products with G are made on the way.
+    """
+
+    memory_bytes: int = 0
+    entries: int = 0
+    flops: int = 0
+    tasks: int = 0
+    sparse: bool = False
+    has_images: bool = False
+
+
 def plan_sweeps(
     demand: Demand,
     *,
@@ -40,7 +55,7 @@ def plan_sweeps(
     projections: int = 0,
     colours: int = 0,
     tall: int = 0,
-    beside: int = 0,
+    beside: ActionCost | None = None,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
     """Plan the adjoint stages of an affine solver on tiles.
@@ -70,8 +85,8 @@ def plan_sweeps(
         Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
     tall : int
         Tall matrices that are kept from one stage to the next.
-    beside : int
-        Bytes that stand beside the stages.
+    beside : ActionCost, optional
+        What stands beside the stages, or is made before them, or applied between them.
     remedies : tuple of Remedy
         Settings of the solver that would save memory.
 
@@ -81,6 +96,7 @@ def plan_sweeps(
         If even one column group at a time does not fit into ``memory_limit_bytes``.
     """
     n, q, workers = demand.n, demand.q, demand.workers
+    beside = beside or ActionCost()
     size = min(block_size, max(n, 1))
     blocks = len(block_ranges(n, size))
     row_tiles = len(block_ranges(n, row_tile_size(size)))
@@ -98,7 +114,7 @@ def plan_sweeps(
     in_flight = DOUBLE * size * (depths * depth + (2 + at_once + 2 * shuffled) * widest) * workers
     fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     coarse = min(coarse, n) if iterations > 0 and q > 0 else 0
-    fixed += coarse_bytes(n, coarse, demand.fields) + beside
+    fixed += coarse_bytes(n, coarse, demand.fields) + beside.memory_bytes
     # panels, their successors, and solutions still in use (between processes, also the panels before);
     # all tasks of a sweep are handed out at once
     group_bytes = (
@@ -155,6 +171,7 @@ def plan_sweeps(
     estimates = 2 * after_solves if coarse else 0  # each of half the evaluations
     entries += estimates * n * size
     flops += estimates * n * (size * size // 3 + 2 * size)
+    entries, flops = entries + beside.entries, flops + beside.flops
     tasks = iterations * stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2)
     tasks *= len(groups)
     tasks += estimates * (STRIPS + blocks) if groups else 0
@@ -193,21 +210,6 @@ def plan_sweeps(
 def coarse_bytes(n: int, columns: int, fields: int) -> int:
     """Bytes of a projection on k columns: basis and image, four times as much while they are made."""
     return DOUBLE * columns * (6 * n + 4 * columns + 2 * fields)
-
-
-class ActionCost(NamedTuple):
-    """What making actions in advance takes: bytes while they are made, evaluations, flops, tasks.
-
-    ``sparse`` says that they are unit vectors, whose products with G are entries of it; ``has_images`` that
-    their products with G are made on the way.
-    """
-
-    memory_bytes: int = 0
-    entries: int = 0
-    flops: int = 0
-    tasks: int = 0
-    sparse: bool = False
-    has_images: bool = False
 
 
 def plan_actions(

@@ -53,7 +53,7 @@ class VecchiaFactor:
         """``log|G|``, about."""
         return float(np.log(self.variances).sum())
 
-    def precision(self, columns: Array) -> Array:
+    def solve(self, columns: Array) -> Array:
         """``U U' x``, about ``G^-1 x``, for columns (n,) or (n, r); 4 n k r flops."""
         return self._scattered(self._whitened(columns))
 

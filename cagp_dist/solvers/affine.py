@@ -10,7 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grids import plan_ring_sweeps
-from cagp_dist.budget.points import plan_sweeps
+from cagp_dist.budget.points import ActionCost, plan_sweeps
 from cagp_dist.checks import check_between
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.base import Gram
@@ -118,6 +118,10 @@ class Affine(ABC):
         """Projections on a coarse space in all cycles, which `stages` does not count."""
         return 0
 
+    def beside(self, demand: Demand) -> ActionCost:
+        """Say what stands beside the stages, which they do not count."""
+        return ActionCost()
+
     @property
     def colours_at_once(self) -> int:
         """Colours of blocks that are solved at once; 0 where blocks are solved one after the other."""
@@ -188,6 +192,7 @@ class Affine(ABC):
             coarse=self.coarse_columns,
             projections=self.projections,
             tall=self.tall + demand.keeps_weights,
+            beside=self.beside(demand),
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )
 

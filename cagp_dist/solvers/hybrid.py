@@ -24,7 +24,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE, GridSize
 from cagp_dist.budget.grids import plan_ring_sweeps
 from cagp_dist.budget.plan import rough_seconds
-from cagp_dist.budget.points import plan_sweeps
+from cagp_dist.budget.points import ActionCost, plan_sweeps
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
@@ -208,7 +208,12 @@ class Hybrid:
         projected = actions + sum(min(part.coarse_columns, demand.n) * part.projections for part in affine)
         # preconditioners stand beside the sweeps, and so do the matrices of k columns of two more passes
         stages = sum(part.stages * part.iterations for part in affine)
-        beside = sum(part.cost(demand).memory_bytes for part in others)
+        costs = [part.cost(demand) for part in others] + [part.beside(demand) for part in affine]
+        beside = ActionCost(
+            sum(cost.memory_bytes for cost in costs) + DOUBLE * demand.n * 8 * actions * self.condition,
+            sum(cost.entries for cost in costs),
+            sum(cost.flops for cost in costs),
+        )
         passes = 2 * stages * self.condition
         plan = plan_sweeps(
             demand,
@@ -224,7 +229,7 @@ class Hybrid:
             after_solves=sum(part.products_after_solves for part in affine),
             coarse=coarse,
             projections=-(-projected // max(coarse, 1)),
-            beside=beside + DOUBLE * demand.n * 8 * actions * self.condition,
+            beside=beside,
             remedies=(Remedy.SMALLER_BLOCKS,),
         )
         flops = 2 * demand.n**2 * actions * passes

@@ -49,8 +49,11 @@ BLOCK_ORDER: Mapping[str, object] = {
 }
 COLOURS: Mapping[str, object] = {"least": 2, "most": 10**9, "example": 4, "later": True}
 ORDER_SEED: Mapping[str, object] = {**SEED, "later": True}
-LOW_RANK: Mapping[str, object] = {"description": '"pivoted-cholesky" or "nystrom"', "later": True}
-PRECONDITIONER_RANK: Mapping[str, object] = {"least": 1, "most": 10**9, "later": True}
+PRECONDITIONER: Mapping[str, object] = {
+    "description": '"pivoted-cholesky", "nystrom" or "vecchia"',
+    "later": True,
+}
+PRECONDITIONER_SIZE: Mapping[str, object] = {"least": 1, "most": 10**9, "later": True}
 COMPUTATIONAL_SHARE: Mapping[str, object] = {
     "later": True,
     "description": "a number above 0 and below 1: the part of a variance that may be unfinished computation",

@@ -1,4 +1,4 @@
-"""Iterations on ``P^-1 G`` with a preconditioner P of diagonal plus low rank (math 4.2)."""
+"""Iterations on ``P^-1 G``: P diagonal plus low rank, or the inverse of Vecchia's ``U U'`` (math 4.2)."""
 
 from abc import ABC
 from dataclasses import dataclass, field
@@ -6,16 +6,22 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from cagp_dist.budget import Demand
+from cagp_dist.budget.demand import DOUBLE
+from cagp_dist.budget.points import ActionCost
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
+from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.options import LOW_RANK, PRECONDITIONER_RANK
+from cagp_dist.solvers.options import PRECONDITIONER, PRECONDITIONER_SIZE
 from cagp_dist.solvers.preconditioners import DiagonalPlusLowRank, find_preconditioner
-from cagp_dist.solvers.spectrum import LANCZOS_STEPS
+from cagp_dist.solvers.recurrence_tiles import COLUMNS_AT_ONCE
+from cagp_dist.solvers.spectrum import LANCZOS_STEPS, STEPS_NEAR_ONE
 from cagp_dist.solvers.stages import LowRankInverse
 
 RANK = 100
+VECCHIA = "vecchia"
 
 
 @dataclass(frozen=True)
@@ -27,19 +33,19 @@ class Preconditioned(Affine, ABC):
     preconditioner : str or None
         One of `preconditioners`.
     preconditioner_size : int or None
-        Its rank, at least 1.
+        Its rank, or neighbours, at least 1.
     """
 
-    preconditioner: str | None = field(default=None, kw_only=True, metadata=LOW_RANK)
-    preconditioner_size: int | None = field(default=None, kw_only=True, metadata=PRECONDITIONER_RANK)
+    preconditioner: str | None = field(default=None, kw_only=True, metadata=PRECONDITIONER)
+    preconditioner_size: int | None = field(default=None, kw_only=True, metadata=PRECONDITIONER_SIZE)
 
-    preconditioners: ClassVar[tuple[str, ...]] = ("pivoted-cholesky", "nystrom")
+    preconditioners: ClassVar[tuple[str, ...]] = ("pivoted-cholesky", "nystrom", VECCHIA)
     at_once: ClassVar[bool] = True
     points_per_block: ClassVar[None] = None
 
     @final
     def check_preconditioner(self) -> None:
-        """Raise `ArgumentError` unless there is such a preconditioner, and its rank is a count."""
+        """Raise `ArgumentError` unless there is such a preconditioner, and its size is a count."""
         if self.preconditioner is None:
             if self.preconditioner_size is not None:
                 raise ArgumentError(
@@ -50,7 +56,7 @@ class Preconditioned(Affine, ABC):
         if self.preconditioner not in self.preconditioners:
             raise ArgumentError(
                 f"preconditioner is {self.preconditioner!r}; expected one of "
-                f"{', '.join(map(repr, self.preconditioners))}: its bounds are known."
+                f"{', '.join(map(repr, self.preconditioners))}: the spectrum that it leaves has bounds."
             )
         find_preconditioner(self.preconditioner, self.preconditioner_size)
 
@@ -60,27 +66,51 @@ class Preconditioned(Affine, ABC):
         return self.preconditioner is None
 
     @property
+    def _low_rank(self) -> bool:
+        return self.preconditioner is not None and self.preconditioner != VECCHIA
+
+    @property
     def coarse_columns(self) -> int:
         """Rank of the preconditioner; 0: none."""
-        return 0 if self.preconditioner is None else self.preconditioner_size or RANK
+        return self.preconditioner_size or RANK if self._low_rank else 0
 
     @property
     def projections(self) -> int:
-        """Applications of the preconditioner in all cycles."""
-        return 0 if self.preconditioner is None else self.iterations
+        """Applications of a preconditioner of low rank in all cycles."""
+        return self.iterations if self._low_rank else 0
 
     @property
     def products(self) -> int:
         """Products of G with one column: for row sums, or Ritz values."""
-        return 1 if self.preconditioner is None else LANCZOS_STEPS
+        if self.preconditioner is None:
+            return 1
+        return LANCZOS_STEPS if self._low_rank else STEPS_NEAR_ONE
 
-    def inverse(self, gram: Gram, executor: Executor) -> LowRankInverse | None:
+    def beside(self, demand: Demand) -> ActionCost:
+        """Say what Vecchia's factor takes, and columns in the order of its points."""
+        if self.preconditioner != VECCHIA:
+            return ActionCost()
+        cost = find_preconditioner(VECCHIA, self.preconditioner_size).cost(demand)
+        applied = self.iterations * demand.q + self.products
+        columns = 6 * DOUBLE * demand.n * min(demand.q, COLUMNS_AT_ONCE) * demand.workers
+        return ActionCost(
+            cost.memory_bytes + columns, cost.entries, cost.flops + applied * cost.flops_of_solve
+        )
+
+    def inverse(self, gram: Gram, executor: Executor) -> LowRankInverse | VecchiaFactor | None:
         """Make ``P^-1`` of a Gram matrix, None without a preconditioner."""
         if self.preconditioner is None:
             return None
-        made = find_preconditioner(self.preconditioner, self.coarse_columns).of(gram, executor=executor)
+        made = find_preconditioner(self.preconditioner, self.preconditioner_size).of(gram, executor=executor)
+        if isinstance(made, VecchiaFactor):
+            return made
         assert isinstance(made, DiagonalPlusLowRank)
         left = gram.diagonal() - made.diagonal - np.einsum("ij,ij->i", made.factor, made.factor)
         # G - P = K - U U' >= 0, and P >= N: lambda_max(P^-1 G) <= 1 + trace(N^-1 (K - U U'))
         largest = 1.0 + float((np.maximum(left, 0.0) / made.diagonal).sum())
         return LowRankInverse(1.0 / made.diagonal, made.inverse_factor, largest)
+
+
+def known_bounds(inverse: LowRankInverse | VecchiaFactor) -> tuple[float, float]:
+    """Bounds of the spectrum of ``P^-1 G`` that are proved; 0 and infinity where none are."""
+    return (1.0, inverse.largest) if isinstance(inverse, LowRankInverse) else (0.0, np.inf)

@@ -6,6 +6,7 @@
     Nystrom                P = N + U U',  U from pseudo-inputs drawn from the points
     SymmetricSweep         P = (B + L) B^-1 (B + L'),  one block Gauss-Seidel sweep up and one down,
                            B the diagonal blocks of G and L what is below them
+    Vecchia                P^-1 = U U',  U sparse: each point given its nearest ones of those before
 
 with the noise N. Each is a frozen object of settings; `of` makes the operator for a Gram matrix, from
 kernel, points and noise alone: a preconditioner never depends on the data.
@@ -26,6 +27,7 @@ from cagp_dist.budget.points import plan_sweeps
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
+from cagp_dist.gram.vecchia_factor import VecchiaFactor, vecchia_factor
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.base import Problem
 from cagp_dist.solvers.low_rank import nystrom, partial_cholesky, planned_flops
@@ -266,6 +268,38 @@ class SymmetricSweep:
         return replace(plan, keep_factors=False, peak_bytes=plan.peak_bytes - factor_bytes)
 
 
+@dataclass(frozen=True)
+class Vecchia:
+    """``P^-1 = U U'``, each point of a random order conditioned on the nearest of those before it (math 4.2).
+
+    All of ``U' G U`` has ones on its diagonal, so that the eigenvalues of ``P^-1 G`` lie around one: closely,
+    where points are scattered and the kernel is a Matern one.
+
+    Parameters
+    ----------
+    neighbours : int
+        k, at least 1; at most n - 1 are used.
+    """
+
+    neighbours: int = 60
+
+    def __post_init__(self) -> None:
+        check_count("neighbours", self.neighbours, least=1)
+
+    def of(self, gram: Gram, *, executor: Executor) -> VecchiaFactor:
+        """Make it on the executor; cost as `cost` says."""
+        return vecchia_factor(
+            gram.kernel, gram.X, gram.noise_variance, neighbours=self.neighbours, executor=executor
+        )
+
+    def cost(self, demand: Demand) -> Cost:
+        """Say what it takes, from integers alone."""
+        n, k = demand.n, min(self.neighbours, demand.n)
+        # neighbours and weights, and while they are made what the search and all tasks hold; points, their order
+        memory = DOUBLE * n * (7 * k + 4 * demand.p + 8)
+        return Cost(memory, n * k**2 // 2, n * (k**3 // 3 + k**2), 0, 4 * n * k)
+
+
 class SweepOperator:
     """``P^-1`` by a sweep over the blocks in ascending order and one in descending order.
 
@@ -291,20 +325,21 @@ class SweepOperator:
         return self._system.weights(work)
 
 
-PRECONDITIONERS: Mapping[str, type[PivotedCholesky] | type[Nystrom] | type[SymmetricSweep]] = (
-    MappingProxyType(
-        {
-            "pivoted-cholesky": PivotedCholesky,
-            "nystrom": Nystrom,
-            "block-gauss-seidel": SymmetricSweep,
-        }
-    )
+PRECONDITIONERS: Mapping[
+    str, type[PivotedCholesky] | type[Nystrom] | type[SymmetricSweep] | type[Vecchia]
+] = MappingProxyType(
+    {
+        "pivoted-cholesky": PivotedCholesky,
+        "nystrom": Nystrom,
+        "block-gauss-seidel": SymmetricSweep,
+        "vecchia": Vecchia,
+    }
 )
 """By the names that settings of solvers give them; the first argument of each is its size."""
 
 
 def find_preconditioner(name: str, size: int | None = None) -> PreconditionerSettings:
-    """Find a preconditioner by name, with its rank or the points of its blocks, or with its own default.
+    """Find a preconditioner by name, with its rank, block size or neighbours, or with its own default.
 
     Raises
     ------

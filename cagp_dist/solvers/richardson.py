@@ -8,7 +8,7 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import check_share
 from cagp_dist.solvers.options import ITERATIONS, STEP
-from cagp_dist.solvers.preconditioned import Preconditioned
+from cagp_dist.solvers.preconditioned import Preconditioned, known_bounds
 from cagp_dist.solvers.spectrum import row_sums
 from cagp_dist.solvers.stages import Recurrence, Simultaneous, Stage
 
@@ -33,12 +33,13 @@ class Richardson(Preconditioned):
         Above zero, in one over the squared unit of y; by default one over the largest row sum of G, which
         bounds ``lambda_max``, half the largest value that is sure to converge. A step with which the
         iteration diverges is refused when a solve begins; to find out takes 40 products with one column where
-        the row sums do not tell. With a preconditioner a number without unit, by default ``2 / (1 + bound)``
-        with a bound of a twentieth more than the largest of 40 Ritz values.
-    preconditioner : {"pivoted-cholesky", "nystrom"}, optional
-        P of diagonal and low rank (`cagp_dist.solvers.preconditioners`).
+        the row sums do not tell. With a preconditioner a number without unit, by default 2 over the sum of
+        the bounds of `Chebyshev`.
+    preconditioner : {"pivoted-cholesky", "nystrom", "vecchia"}, optional
+        P of diagonal and low rank, or by neighbours (`cagp_dist.solvers.preconditioners`).
     preconditioner_size : int, optional
-        Its rank, at least 1; by default 100. 4 n rank q flops in each iteration for q test points.
+        Its rank, at least 1, by default 100, or neighbours, by default 60. 4 n rank q flops in each iteration
+        for q test points.
 
     Examples
     --------
@@ -67,7 +68,7 @@ class Richardson(Preconditioned):
         """One update of all points."""
         inverse = self.inverse(gram, executor)
         if inverse is not None:
-            return (Recurrence(inverse, low=1.0, high=inverse.largest, step=self.step or 0.0),)
+            return (Recurrence(inverse, *known_bounds(inverse), step=self.step or 0.0),)
         bound = float(row_sums(gram, executor).max())
         step = 1.0 / bound if self.step is None else self.step
         return (Simultaneous(whole_blocks=False, relaxation=step, identity=True, largest=2.0 / bound),)

@@ -5,8 +5,9 @@ Such a stage converges for relaxations below ``2 / lambda_max(P^-1 G)``, with P 
 nothing; a relaxation that these do not prove safe is compared with Ritz values, which bound it from below.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,13 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.tiled import cross_product
+from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine import System
 from cagp_dist.solvers.stages import CoarseSpace, Recurrence, Simultaneous, Stage
+
+Operator = Callable[[Array], tuple[Array, Array]]
+"""``z = P^-1 p`` and ``G z`` of a column p."""
 
 LANCZOS_STEPS = 40
 RITZ_MARGIN = 0.05
@@ -27,6 +32,12 @@ RITZ_MARGIN = 0.05
 From a random start it misses more with a probability of at most ``1.648 sqrt(n) exp(-79 sqrt(0.05))``
 [Kuczyński & Woźniakowski 1992, theorem 4.2]: 4e-6 for 10,000 points, 4e-5 for a million.
 """
+
+UNSURE = 1e-4
+"""Probability that Vecchia's factor may leave an eigenvalue beyond which a polynomial grows, at most."""
+
+STEPS_NEAR_ONE = 16
+"""Steps that it takes to be as sure of that where the spectrum lies between 0.6 and 1.4, and a few more."""
 
 SAFE_PART, STEPS_OF_DEFAULT = 0.75, 20
 """Default damping of `TwoLevelBlockJacobi` as a part of what diverges, by so many steps of Lanczos iteration.
@@ -97,15 +108,38 @@ def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> St
 
 
 def _bounded(system: System[Any], stage: Recurrence, *, n: int, setting: str) -> Stage:
-    """Bound the spectrum of ``P^-1 G`` from above by Ritz values, with a margin, and choose a step by it."""
+    """Bound the spectrum of ``P^-1 G`` by Ritz values, with a margin, and choose a step by it."""
     if stage.inverse is None or (stage.step > 0.0 and stage.weight_psd):
         return stage
-    ritz = largest_ritz_value(system, replace(stage, step=1.0, accelerated=False), n=n)
+    alone = replace(stage, step=1.0, accelerated=False)
+    if isinstance(stage.inverse, VecchiaFactor):
+        smallest, ritz = _around_one(_applied(system, alone), stage.inverse, n=n)
+        low = max(np.floor(1e6 * smallest) / 1e6, 1e-6)
+    else:
+        low, ritz = stage.low, largest_ritz_value(system, alone, n=n)
     # rounded: the same on machines that round otherwise
     high = min(stage.high, max(1.0, np.ceil(1e6 * ritz / (1.0 - RITZ_MARGIN)) / 1e6))
     _check_converges(stage.step, 2.0 / ritz, setting)
-    step = stage.step if stage.step > 0.0 or stage.accelerated else 2.0 / (stage.low + high)
-    return replace(stage, high=high, step=step)
+    step = stage.step if stage.step > 0.0 or stage.accelerated else 2.0 / (low + high)
+    return replace(stage, low=low, high=high, step=step)
+
+
+def _around_one(of: Operator, factor: VecchiaFactor, *, n: int) -> tuple[float, float]:
+    """Estimate where the spectrum of ``U U' G`` begins, with a margin, and ends, without one.
+
+    No polynomial between these bounds is above one for eigenvalues up to their sum, which is about two. That
+    one is larger is missed with a probability of at most `UNSURE`, see `RITZ_MARGIN`, from a start that is as
+    random as the theorem asks for, a draw with P. Bounds that are not sharp cost iterations, and no more.
+    """
+    low = ritz = 1.0
+    for step, (smallest, ritz) in enumerate(
+        islice(ritz_values(of, factor.draw(random_column(n))), LANCZOS_STEPS), 1
+    ):
+        low = (1.0 - RITZ_MARGIN) * smallest
+        missed = 1.0 - ritz / (low + ritz / (1.0 - RITZ_MARGIN))
+        if 1.648 * np.sqrt(n) * np.exp((1 - 2 * step) * np.sqrt(missed)) <= UNSURE:
+            break
+    return low, ritz
 
 
 def _beside_projection(
@@ -141,18 +175,19 @@ def _rounded_down(value: float) -> str:
 
 
 def largest_ritz_value(system: System[Any], stage: Stage, *, n: int) -> float:
-    """Lower bound of ``lambda_max(P^-1 G)`` by Lanczos iteration from a random vector, the same every time.
+    """Lower bound of ``lambda_max(P^-1 G)`` by Lanczos iteration from the same random vector every time."""
+    return lanczos(_applied(system, stage), random_column(n), steps=LANCZOS_STEPS)
 
-    One stage, of relaxation one, makes ``z = P^-1 p`` of a column p, and ``G z`` of what it leaves; in the
-    inner product of P the matrix ``P^-1 G`` is symmetric.
-    """
+
+def _applied(system: System[Any], stage: Stage) -> Operator:
+    """``z = P^-1 p`` of a column p by one stage, of relaxation one, and ``G z`` of what it leaves."""
 
     def of(p: Array) -> tuple[Array, Array]:
         work = system.forward(p)
         system.apply(stage, work, adjoint=False)
         return system.weights(work), p - system.residual(work)
 
-    return lanczos(of, random_column(n), steps=LANCZOS_STEPS)
+    return of
 
 
 def random_column(n: int) -> Array:
@@ -160,25 +195,29 @@ def random_column(n: int) -> Array:
     return np.random.default_rng(0).standard_normal((n, 1))
 
 
-def lanczos(of: Callable[[Array], tuple[Array, Array]], p: Array, *, steps: int) -> float:
-    """Largest Ritz value of ``P^-1 G`` from a column p, where ``of(p)`` is ``z = P^-1 p`` and ``G z``.
+def lanczos(of: Operator, p: Array, *, steps: int) -> float:
+    """Largest Ritz value of ``P^-1 G`` after so many steps from a column p; 0 where p is zero."""
+    return list(islice(ritz_values(of, p), steps))[-1][1] if p.any() else 0.0
 
-    0 where p is zero.
+
+def ritz_values(of: Operator, p: Array) -> Iterator[tuple[float, float]]:
+    """Smallest and largest Ritz value of ``P^-1 G`` after each step from a column p.
+
+    ``of(p)`` is ``z = P^-1 p`` and ``G z``: in the inner product of P the matrix ``P^-1 G`` is symmetric. It
+    ends where all directions are used that the start has a part in.
     """
     diagonal: list[float] = []
     beside: list[float] = []
     before, norm = np.zeros_like(p), 0.0
-    for _ in range(min(steps, len(p))):
+    for _ in range(len(p)):
         z, image = of(p)
         norm = float(np.sqrt(max(float(np.vdot(p, z)), 0.0)))  # by rounding it may be below zero
         if norm <= (1e-10 * abs(diagonal[0]) if diagonal else 0.0):
-            break  # all directions that the start has a part in
+            return
         if diagonal:
             beside.append(norm)
         p, z, image = p / norm, z / norm, image / norm
         diagonal.append(float(np.vdot(z, image)))
         p, before = image - diagonal[-1] * p - (norm if beside else 0.0) * before, p
-    if not diagonal:
-        return 0.0
-    matrix = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
-    return float(np.linalg.eigvalsh(matrix)[-1])
+        values = np.linalg.eigvalsh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+        yield float(values[0]), float(values[-1])

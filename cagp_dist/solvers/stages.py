@@ -28,6 +28,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.vecchia_factor import VecchiaFactor
 
 
 class BlockSolution(NamedTuple):
@@ -322,17 +323,17 @@ class Recurrence(Stage):
 
     Attributes
     ----------
-    inverse : LowRankInverse or None
+    inverse : LowRankInverse, VecchiaFactor or None
         ``P^-1``; None: the identity.
     low, high : float
-        Bounds of the spectrum of ``P^-1 G``.
+        Bounds of the spectrum of ``P^-1 G``; 0 and infinity: still to be estimated.
     accelerated : bool
         Whether `at` gives the coefficients of Chebyshev; else they are what they are.
     step, momentum : float
         Coefficients.
     """
 
-    inverse: LowRankInverse | None
+    inverse: LowRankInverse | VecchiaFactor | None
     low: float
     high: float
     accelerated: bool = False
@@ -344,7 +345,7 @@ class Recurrence(Stage):
         """Whether the downdate is positive semidefinite.
 
         For Chebyshev that of all steps together, ``(1 - r^2) / lambda`` with a residual polynomial
-        ``|r| <= 1`` between the bounds.
+        ``|r| <= 1`` for eigenvalues from 0 to ``low + high``: what lies beyond a bound converges more slowly.
         """
         return self.accelerated or self.step < 2.0 / self.high
 

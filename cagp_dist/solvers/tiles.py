@@ -21,6 +21,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
 from cagp_dist.gram.targets import Targets, as_list, averaged, part, target_points
 from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_tile_row
+from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.kernels import coordinates
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.runtime.counting import count
@@ -30,7 +31,7 @@ from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
 from cagp_dist.solvers.kept_panels import Panels, restored_panels, save_panels
 from cagp_dist.solvers.panel_layout import PanelLayout
 from cagp_dist.solvers.projected_tiles import PanelProjection, by_panels
-from cagp_dist.solvers.recurrence_tiles import PanelInverse, recur
+from cagp_dist.solvers.recurrence_tiles import PanelInverse, panel_inverse, recur
 from cagp_dist.solvers.stages import (
     BlockStage,
     CoarseSpace,
@@ -106,7 +107,7 @@ class TileSystem:
         self._factors: dict[tuple[object, ...], Handle[Array]] = {}
         self._projections: dict[Projection | Conditioning, PanelProjection] = {}
         self._coarse: dict[CoarseSpace, Projection] = {}
-        self._inverses: dict[LowRankInverse, PanelInverse] = {}
+        self._inverses: dict[LowRankInverse | VecchiaFactor, PanelInverse] = {}
         self._leftover: Array | None = None
         self._stored = {
             a: executor.submit(stored_tile_row, self._kernel, self._block_points[: a + 1], plan.widest_group)
@@ -357,14 +358,13 @@ class TileSystem:
 
     def _recurred(self, stage: Recurrence, work: Panels) -> dict[int, Handle[Solved]]:
         """Z of all blocks from the panels, and from Z of the step before, which is replaced."""
-        inverse, coefficients = None, None
+        rows = work.rows
         if stage.inverse is not None:
             if stage.inverse not in self._inverses:
-                self._inverses[stage.inverse] = PanelInverse(
+                self._inverses[stage.inverse] = panel_inverse(
                     stage.inverse, layout=self._layout, executor=self._executor
                 )
-            inverse = self._inverses[stage.inverse]
-            coefficients = inverse.coefficients(work.rows, home=work.home)
+            rows = self._inverses[stage.inverse].applied(rows, home=work.home)
         found = {}
         for b in range(self.blocks):
             own = self._layout.panel_of_block[b]
@@ -373,11 +373,8 @@ class TileSystem:
                 stage.step,
                 stage.momentum,
                 work.before.get(b) if stage.momentum else None,
-                work.rows[own],
+                rows[own],
                 self._layout.within_panel(b),
-                None if inverse is None else inverse.inverse_diagonal[own],
-                None if inverse is None else inverse.factor[own],
-                coefficients,
                 home=work.home + own,
             )
         work.before = dict(found) if stage.accelerated else {}

@@ -36,6 +36,8 @@ ON_POINTS = [
     (2000, 400, 1, cagp.Richardson(2, 0.0005), "diagonal", None),
     (2000, 400, 1, cagp.Chebyshev(3), "diagonal", None),
     (2000, 400, 1, cagp.Chebyshev(3, preconditioner="nystrom"), "diagonal", None),
+    (2000, 20, 1, cagp.Chebyshev(3, preconditioner="vecchia"), "diagonal", None),
+    (2000, 20, 1, cagp.ConjugateGradient(3, preconditioner="vecchia"), "diagonal", None),
     (2000, 30, 1, cagp.Richardson(2, preconditioner="pivoted-cholesky"), "diagonal", None),
     (3000, 400, 1, cagp.BlockJacobi(2, 256), "diagonal", None),
     (3000, 40, 1, cagp.BlockJacobi(2, 512), "diagonal", 40 * MIB),

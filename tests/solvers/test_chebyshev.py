@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import eigh
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.solvers.preconditioners import find_preconditioner
 
@@ -17,7 +17,8 @@ from .stages import chebyshev_matrix
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 N = 300
-KINDS = ["pivoted-cholesky", "nystrom"]
+LOW_RANK = ["pivoted-cholesky", "nystrom"]
+KINDS = [*LOW_RANK, "vecchia"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def problem() -> RegressionProblem:
 def preconditioned(problem, solver):
     """P, and the stage with the bounds that the solver works with."""
     made = find_preconditioner(solver.preconditioner, solver.preconditioner_size)
-    P = made.of(tiled(problem), executor=SERIAL) @ np.eye(N)
+    P = np.linalg.inv(made.of(tiled(problem), executor=SERIAL).solve(np.eye(N)))
     _, (stage,) = opened(problem, solver, problem.dense.b[:, None], q=5, workers=1)
     return P, stage
 
@@ -59,7 +60,7 @@ def test_preconditioned_richardson_is_the_stationary_scheme(problem, kind, step)
     dense = problem.dense
     solver = cagp.Richardson(4, step, preconditioner=kind, preconditioner_size=30)
     P, stage = preconditioned(problem, solver)
-    assert stage.step == (2.0 / (1.0 + stage.high) if step is None else step)
+    assert stage.step == (2.0 / (stage.low + stage.high) if step is None else step)
     A, D, _ = compose(dense.G, [stage.step * np.linalg.inv(P)] * 4)
     posterior = problem.condition(solver)
     assert_close(posterior.mean, dense.belief(A)[0])
@@ -68,7 +69,7 @@ def test_preconditioned_richardson_is_the_stationary_scheme(problem, kind, step)
 
 
 @pytest.mark.parametrize(
-    ("kind", "rank"), [(None, None), *[(kind, rank) for kind in KINDS for rank in (1, 20, N)]]
+    ("kind", "rank"), [(None, None), *[(kind, rank) for kind in LOW_RANK for rank in (1, 20, N)]]
 )
 def test_the_spectrum_is_within_its_bounds(problem, kind, rank):
     """So that the downdate is positive semidefinite, ``(1 - r^2) / lambda`` with ``|r| <= 1``."""
@@ -112,6 +113,41 @@ def test_a_good_preconditioner_needs_few_iterations(problem):
     plain = problem.condition(cagp.Chebyshev(12))
     assert np.sqrt(good.variance / exact).max() < 1.01
     assert np.sqrt(plain.variance / exact).min() > 1.2
+
+
+@pytest.mark.parametrize("neighbours", [1, 30])
+def test_polynomials_with_the_factor_of_vecchia_do_not_grow(problem, neighbours):
+    """``|r| <= 1`` up to the sum of the bounds, of which the lower one need not be sharp."""
+    P, stage = preconditioned(
+        problem, cagp.Chebyshev(3, preconditioner="vecchia", preconditioner_size=neighbours)
+    )
+    G = problem.dense.G
+    spectrum = eigh(G, P, eigvals_only=True)
+    assert stage.low <= 1.0 <= stage.high
+    assert spectrum[-1] <= stage.low + stage.high
+    assert 0.3 * stage.low <= spectrum[0] <= 1.2 * stage.low
+    assert spectrum[-1] <= stage.high <= 1.06 * spectrum[-1]
+    for iterations in (1, 2, 7):
+        A = chebyshev_matrix(G, stage.low, stage.high, iterations, np.linalg.inv(P))
+        D = downdate(A, G)
+        assert np.linalg.eigvalsh(0.5 * (D + D.T)).min() > -1e-9 * np.abs(D).max()
+
+
+def test_three_products_with_the_factor_of_vecchia_are_nearly_exact(problem):
+    exact = problem.dense.exact()[1].diagonal()
+    near = problem.condition(cagp.Chebyshev(3, preconditioner="vecchia"))
+    swept = problem.condition(cagp.BlockGaussSeidel(10, 30))
+    assert np.sqrt(near.variance / exact).max() < 1.01 < np.sqrt(swept.variance / exact).max()
+    steps = problem.condition(cagp.ConjugateGradient(6, preconditioner="vecchia"))
+    assert steps.stats.relative_residual < 1e-6
+
+
+def test_points_that_coincide_without_noise_are_refused(problem):
+    X = np.concatenate([problem.X[:50], problem.X[:1]])
+    prior = cagp.Prior(problem.prior.kernel, noise_variance=1e-18)
+    for solver in (cagp.Chebyshev(2, preconditioner="vecchia"), cagp.ConjugateGradient(2, "vecchia")):
+        with pytest.raises(NumericalError, match=r"oint.* coincide.* raise noise_variance"):
+            cagp.condition(prior, X, problem.y[:51], problem.X_test, solver=solver)
 
 
 def test_going_on_from_a_state_begins_a_polynomial_afresh():

@@ -39,6 +39,7 @@ SOLVERS = {
     "richardson": cagp.Richardson(2),
     "chebyshev": cagp.Chebyshev(3),
     "preconditioned": cagp.Chebyshev(3, preconditioner="nystrom", preconditioner_size=50),
+    "by-vecchia": cagp.Chebyshev(3, preconditioner="vecchia", preconditioner_size=10),
     "two-level": cagp.TwoLevelBlockGaussSeidel(2, block_size=100, coarse=30),
     "two-level-at-once": cagp.TwoLevelBlockJacobi(2, block_size=210, coarse=30),
     "hybrid": cagp.Hybrid([cagp.BlockGaussSeidel(1, 100), cagp.ConjugateGradient(5), cagp.SOR(1, 1.4)]),
@@ -96,7 +97,7 @@ FEW_CASES += [
     ("blocks", "functionals"),
     ("neighbours", "functionals"),
 ]
-SENT = {*WIDE, "preconditioned", "swept-gradients", "pseudo-inputs", "krylov-actions"}
+SENT = {*WIDE, "preconditioned", "by-vecchia", "swept-gradients", "pseudo-inputs", "krylov-actions"}
 SENT_CASES = [(name, question) for name, question in FEW_CASES if name in SENT]
 """Every kind of task is sent to other processes in every run."""
 

@@ -16,6 +16,7 @@ from cagp_dist.solvers.preconditioners import (
     Nystrom,
     PivotedCholesky,
     SymmetricSweep,
+    Vecchia,
     find_preconditioner,
 )
 
@@ -110,6 +111,18 @@ def test_symmetric_sweep_is_the_dense_formula(noise, block_size):
     with single_threaded_blas():
         assert_close(operator.solve(columns), np.linalg.solve(P, columns))
         assert_close(operator.solve(columns[:, :1]), np.linalg.solve(P, columns[:, :1]))
+
+
+@noises
+def test_the_factor_of_vecchia_has_eigenvalues_around_one(noise):
+    """Every conditional variance is right, so that ``U' G U`` has ones on its diagonal."""
+    gram = TiledGram(KERNEL, X, noise_variance=noise)
+    factor = Vecchia(12).of(gram, executor=SERIAL)
+    white = factor.whiten(factor.whiten(K + np.diag(noise)).T)
+    assert_close(white.diagonal(), np.ones(N))
+    assert 0.0 < np.linalg.eigvalsh(white)[0] < 1.0
+    demand = Demand(N, 5, 1, False, 2, True, 2**30)
+    assert Vecchia(12).cost(demand).memory_bytes >= factor.weights.nbytes + factor.neighbours.nbytes
 
 
 @pytest.mark.parametrize("name", PRECONDITIONERS)
