@@ -295,7 +295,7 @@ class Vecchia:
     def cost(self, demand: Demand) -> Cost:
         """Say what it takes, from integers alone."""
         n, k = demand.n, min(self.neighbours, demand.n)
-        # neighbours and weights, and while they are made what the search and all tasks hold; points, their order
+        # neighbours and weights, and while they are made what search and tasks hold; points, their order
         memory = DOUBLE * n * (7 * k + 4 * demand.p + 8)
         return Cost(memory, n * k**2 // 2, n * (k**3 // 3 + k**2), 0, 4 * n * k)
 
