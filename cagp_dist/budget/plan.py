@@ -85,6 +85,8 @@ class Plan:
         Parts of the sums over observed points: one for each task of a sweep where blocks are bands of rings.
     sums : int
         Columns of sums over draws, where its checkpoints have these alone.
+    kept_columns : int
+        Columns of values at the targets that checkpoints of a direct solver have.
     """
 
     method: str
@@ -110,6 +112,7 @@ class Plan:
     full_covariance: bool = False
     sum_parts: int = 1
     sums: int = 0
+    kept_columns: int = 0
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""
@@ -125,10 +128,10 @@ class Plan:
     def checkpoint_bytes(self) -> int:
         """Bytes of a checkpoint, at most: columns twice, as for a recurrence, products, states, bounds.
 
-        Direct solvers keep nothing.
+        Direct solvers keep values at targets, if anything.
         """
         if self.direct:
-            return 0
+            return DOUBLE * self.q * self.kept_columns
         if self.sums:
             return DOUBLE * self.q * self.sums
         widest = max((batch[-1][1] - batch[0][0] for batch in self.batches if batch), default=0)

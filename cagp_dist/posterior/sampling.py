@@ -169,8 +169,10 @@ def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int, su
     ``sums`` says how many columns of sums over draws are kept, of all patterns of gaps and fields.
     """
     points = demand.n + demand.target_points
-    entries = sum(plan.gram_entries for plan in plans) + len(plans) * demand.n * demand.target_points
-    flops = sum(plan.flops for plan in plans) + 2 * demand.n * demand.target_points * (draws + demand.fields)
+    # plans of direct solvers have their targets; those of sweeps are of columns alone
+    pairs = 0 if plans[0].direct else demand.n * demand.target_points
+    entries = sum(plan.gram_entries for plan in plans) + len(plans) * pairs
+    flops = sum(plan.flops for plan in plans) + 2 * pairs * (draws + demand.fields)
     tasks = sum(plan.tasks for plan in plans)
     drawing = 1e-9 * DRAW_NANOSECONDS * points * draws / max(demand.workers, 1)
     return replace(

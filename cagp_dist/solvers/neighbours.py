@@ -46,7 +46,7 @@ from cagp_dist.solvers.base import (
     nothing_heard,
     nothing_said,
 )
-from cagp_dist.solvers.checkpoints import About, Draft
+from cagp_dist.solvers.checkpoints import About, Checkpoint, Draft
 from cagp_dist.solvers.kept_weights import write_sparse
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import block_ranges
@@ -190,6 +190,7 @@ class Neighbours:
         if peak > demand.memory_limit_bytes:
             raise too_large(demand, method, peak, Remedy.FEWER_TEST_POINTS)
         plan = plan_without_tiles(demand, method, None, peak, entries, flops, -(-q // 64))
+        plan = replace(plan, kept_columns=demand.fields + 1)
         return with_bounds(plan, demand) if demand.bounds and n <= FEW_FOR_BOUNDS else plan
 
     def settled(self, problem: Problem, *, executor: Executor) -> "Neighbours":
@@ -226,7 +227,7 @@ class Neighbours:
         solver = self.settled(problem, executor=executor)
         work = _Work(solver, problem.gram, as_list(problem.targets), executor, problem.heard)
         with single_threaded_blas():
-            mean, downdate, left_out, exact = work.laws(problem.residuals)
+            mean, downdate, left_out, exact = work.laws(problem.residuals, checkpoint=problem.checkpoint)
             if problem.full_covariance:
                 square = work.joint(work.weights())
                 square[np.diag_indices(len(square))] = downdate
@@ -325,21 +326,31 @@ class _Work:
         self._settings, self._kernel = solver._settings, gram.kernel
         self._scale = metric(gram.kernel, gram.X.shape[1])
 
-    def laws(self, columns: Array) -> tuple[Array, Array, int, bool]:
-        """Means (q, T), downdates (q,), observations left out, and whether all were used everywhere."""
+    def laws(self, columns: Array, *, checkpoint: Checkpoint | None = None) -> tuple[Array, Array, int, bool]:
+        """Means (q, T), downdates (q,), observations left out, and whether all were used everywhere.
+
+        Cells that a checkpoint has are not done again.
+        """
         targets, gram = self._targets, self._gram
         q, n = len(targets), gram.shape[0]
-        mean, downdate = np.zeros((q, columns.shape[1])), np.zeros(q)
+        mean, downdate, begun = np.zeros((q, columns.shape[1])), np.zeros(q), 0
+        kept = None if checkpoint is None else checkpoint.latest()
         narrow = np.arange(q)
         if isinstance(targets, LinearFunctionals) and q:
             spread = wide(targets, gram.X, scale=self._scale, neighbours=self._settings.neighbours)
             narrow = np.setdiff1d(narrow, spread)
-            if spread.size:
+            if spread.size and kept is None:
                 weights = self._of_wide(targets.part(spread))
                 mean[spread] = weights @ columns
                 downdate[spread] = self._each(weights, targets.part(spread))
         chosen = part(targets, narrow)
         left_out, exact = 0, narrow.size == q
+        if kept is not None:
+            mean, downdate = kept.read("mean"), kept.read("downdate")
+            begun, left_out, exact = (kept.about[name] for name in ("cells", "left_out", "exact"))
+
+        def write(draft: Draft) -> bool:
+            return draft.write("mean", mean) and draft.write("downdate", downdate)
 
         def submit(cell: Cell) -> Handle[tuple[Array, Array, int, int]]:
             halo, here = cell.halo, narrow[cell.targets]
@@ -353,11 +364,13 @@ class _Work:
                 self._settings,
             )
 
-        for cell, found in self._cells(chosen, submit):
+        for done, (cell, found) in enumerate(self._cells(chosen, submit, begun=begun), begun + 1):
             here = narrow[cell.targets]
             mean[here], downdate[here] = found[0], found[1]
             left_out += found[2]
-            exact &= found[3] == n
+            exact = exact and found[3] == n
+            if checkpoint is not None and checkpoint.due():
+                checkpoint.save({"cells": done, "left_out": int(left_out), "exact": bool(exact)}, write)
         return mean, downdate, left_out, exact and self._settings.drift == "none"
 
     def weights(self) -> "csr_array":
@@ -431,26 +444,30 @@ class _Work:
         return np.asarray(0.5 * (square + square.T))
 
     def _cells(
-        self, targets: Array | LinearFunctionals, submit: Callable[[Cell], Handle[T]]
+        self, targets: Array | LinearFunctionals, submit: Callable[[Cell], Handle[T]], *, begun: int = 0
     ) -> Iterator[tuple[Cell, T]]:
-        """Hand out cells, some at a time, and give what they found, in order."""
+        """Hand out cells after the first ones, some at a time, and give what they found, in order."""
         where = targets.centres if isinstance(targets, LinearFunctionals) else targets
         waiting: list[tuple[Cell, Handle[T]]] = []
         done = 0
 
-        def first() -> tuple[Cell, T]:
+        def first() -> Iterator[tuple[Cell, T]]:
             nonlocal done
             cell, handle = waiting.pop(0)
-            found, done = handle.result(), done + len(cell.targets)
-            self._heard(done / len(where))
-            return cell, found
+            yield cell, handle.result()
+            done += len(cell.targets)
+            self._heard(done / len(where))  # after what was found is kept: who hears may end the solve
 
-        for cell in cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach):
+        every = cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach)
+        for number, cell in enumerate(every):
+            if number < begun:
+                done += len(cell.targets)
+                continue
             waiting.append((cell, submit(cell)))
             if len(waiting) == AT_ONCE * self._executor.workers:
-                yield first()
+                yield from first()
         while waiting:
-            yield first()
+            yield from first()
 
 
 def _stacked(parts: "Iterable[tuple[Indices, csr_array]]", n: int) -> "csr_array":

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections import defaultdict
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.posterior.prior_draws import CovarianceDraws
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.solvers import neighbours
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.tiles import TileSystem
@@ -281,6 +283,36 @@ def test_batches_of_targets_that_are_done_are_not_done_again(tmp_path, applied):
     applied.clear()
     assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
     assert len(applied) == stages - 3, "two iterations of the first batch and one of the second were kept"
+
+
+def test_cells_of_neighbours_that_are_done_are_not_done_again(tmp_path, monkeypatch):
+    """Cut off by who hears of it, and by a task that fails; the checkpoint takes what its plan says."""
+    monkeypatch.setattr("cagp_dist.gram.neighbourhoods.FEWEST_OF_CELL", 8)
+    monkeypatch.setattr(neighbours, "AT_ONCE", 1)
+    condition, calls, plans = of_points(cagp.Neighbours(12)), [], []
+    whole, cell_laws = condition(), neighbours.cell_laws
+
+    def counted(*arguments, fail=()):
+        calls.append(len(calls))
+        if len(calls) in fail:
+            raise CutError
+        return cell_laws(*arguments)
+
+    monkeypatch.setattr(neighbours, "cell_laws", counted)
+    condition(on_plan=plans.append)
+    cells = len(calls)
+    assert cells > 3
+    calls.clear()
+    with pytest.raises(CutError):
+        condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=cut_after(0))
+    assert len(calls) == 1
+    monkeypatch.setattr(neighbours, "cell_laws", partial(counted, fail=(3,)))
+    with pytest.raises(CutError):
+        condition(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+    monkeypatch.setattr(neighbours, "cell_laws", counted)
+    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert len(calls) == cells + 1, "the one that failed is done twice"
+    assert 0 <= max(sizes_of_checkpoints(tmp_path)) - plans[0].checkpoint_bytes <= 8  # two checksums
 
 
 @pytest.fixture
