@@ -489,7 +489,7 @@ class Matern(Elementary):
     """Matern kernel of any smoothness: fields with as many derivatives as integers are below the smoothness.
 
     Other than at smoothness 1/2, 3/2 and 5/2, which are `Matern12`, `Matern32` and `Matern52`, a value comes
-    from a table of the modified Bessel function, to 1e-12 of the variance, at less than twice the cost. The
+    from a table of the modified Bessel function, to 1e-12 of the variance, at about twice the cost. The
     table takes 20 ms to make, once for each smoothness in a process.
 
     Parameters
