@@ -28,7 +28,7 @@ DEVIATING = 4
 """Evaluations in place of one where the noise of each point deviates: the best variance is searched for."""
 
 SCORINGS, LATER_SCORINGS = 24, 5
-"""The same of Fisher scoring, which finds its way in fewer."""
+"""The same by Vecchia's likelihood, whose Fisher scoring goes on from the first level in a few."""
 
 CONDITIONAL_SECONDS = 33e-6
 """Of one conditional, in one evaluation with the expected information, on one core."""
@@ -79,9 +79,10 @@ def evaluations(size: FitSize) -> list[tuple[int, int]]:
         first = FIRST_VECCHIA_POINTS if size.method == "vecchia" else FIRST_DENSE_POINTS
         levels = [first, size.points] if size.points > 2 * first else [size.points]
     often = OF_A_SUM ** (size.parts - 1) * (DEVIATING if size.deviating else 1)
-    scored = size.method == "vecchia" and often == 1
-    first, later = (SCORINGS, LATER_SCORINGS) if scored else (CLIMBS, LATER)
-    return [(points, often * (later if level else first)) for level, points in enumerate(levels)]
+    first, later = often * CLIMBS, often * LATER
+    if size.method == "vecchia":
+        first, later = often * SCORINGS, LATER_SCORINGS
+    return [(points, later if level else first) for level, points in enumerate(levels)]
 
 
 def fit_seconds(size: FitSize, *, workers: int) -> float:
