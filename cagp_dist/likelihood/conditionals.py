@@ -1,9 +1,9 @@
 """Which points are conditioned on which: groups of neighbours in a random order (math 9).
 
 The points are cut into cells of `GROUP` neighbours. The cells come in a random order, and each is conditioned
-on the `NEIGHBOURS` points nearest to it of those that come before. Of more than `MOST_CONDITIONALS` points
-a sample of the cells counts, each of which stands for several: those at the beginning of the order, whose
-neighbours are far, are more likely to be in it.
+on `NEIGHBOURS` points of those that come before, most of them the nearest. Of more than `MOST_CONDITIONALS`
+points a sample of the cells counts, each of which stands for several: those at the beginning of the order,
+whose neighbours are far, are more likely to be in it.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,9 @@ GROUP = 20
 
 NEIGHBOURS = 180
 """Points that a cell is conditioned on, at most."""
+
+REACH, FAR = 8, 6
+"""One in `FAR` of them comes from the nearest ``REACH * NEIGHBOURS``, the others are the nearest."""
 
 MOST_CONDITIONALS = 50_000
 """Points up to which all conditionals count; of more points about as many do."""
@@ -75,13 +78,28 @@ def group_conditionals(X: Array, *, workers: int = 1) -> list[Group]:
     chosen, weights = chosen[spatial], weights[spatial]
     ordered = X[order]
     centres = np.array([ordered[starts[cell] : stops[cell]].mean(axis=0) for cell in chosen])
-    near = nearest_preceding(ordered, centres, starts[chosen], NEIGHBOURS, workers=workers)
+    near = nearest_preceding(ordered, centres, starts[chosen], REACH * NEIGHBOURS, workers=workers)
     found = []
     for cell, neighbours, weight in zip(chosen, near, weights, strict=True):
-        neighbours = np.sort(neighbours[neighbours >= 0])
+        neighbours = _thinned(neighbours[neighbours >= 0])
         members = order[np.concatenate([neighbours, np.arange(starts[cell], stops[cell])])]
         found.append(Group(members, neighbours.size, float(weight)))
     return found
+
+
+def _thinned(near: Indices) -> Indices:
+    """Take most of the nearest of points by distance, and some of those behind them, ever sparser.
+
+    With the nearest alone fits end 0.23 standard errors off, in place of 0.13, where lengthscale and noise
+    are large, and 0.03 in place of 0.05 elsewhere (4,000 points of the sphere, lengthscales 1 and 0.3).
+    """
+    if near.size <= NEIGHBOURS:
+        return near
+    far = np.arange(NEIGHBOURS // FAR)
+    close = NEIGHBOURS - far.size
+    ranks = ((far + 1.0) / far.size) ** 2 * (near.size - close)
+    kept: Indices = near[np.append(np.arange(close), close + np.maximum(far, ranks.astype(np.intp) - 1))]
+    return kept
 
 
 def conditionals_of(points: int) -> int:

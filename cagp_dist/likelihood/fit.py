@@ -146,8 +146,8 @@ def fit(
         Number of starts, spread evenly over lengthscales and noise ratios.
     method : {"auto", "rings", "dense", "vecchia", "pathwise", "elbo"}
         "rings" (grids, also with gaps): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation.
-        "vecchia": cells of 20 neighbours, each conditioned on the 180 points nearest to it of those that come
-        before in a random order; 400,000 n flops, and no more beyond 50,000 points, of which a sample of the
+        "vecchia": cells of 20 neighbours, each conditioned on 180 points near it of those that come before
+        in a random order; 400,000 n flops, and no more beyond 50,000 points, of which a sample of the
         conditionals counts. "pathwise": estimated gradients, n^2 flops. "elbo": the evidence lower bound of
         block-sparse actions, which are learnt with the parameters; n^2 kernel values and some n i^2 flops for
         each of up to a hundred evaluations. It is near the likelihood only where few actions resolve the

@@ -146,6 +146,14 @@ def test_conditionals_make_a_density(small):
     assert sum(group.before == 12 for group in groups) >= 37  # all but the first ones have all of theirs
 
 
+@pytest.mark.parametrize("count", [181, 300, 1440])
+def test_most_neighbours_are_the_nearest_and_some_are_far(count):
+    kept = conditionals._thinned(np.arange(count))
+    assert (len(kept), kept[-1]) == (180, count - 1)
+    assert (np.diff(kept) > 0).all()
+    np.testing.assert_array_equal(kept[:150], np.arange(150))
+
+
 def test_nearest_preceding_is_what_distances_say():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
