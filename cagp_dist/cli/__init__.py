@@ -63,7 +63,7 @@ class _JobCommand(TyperCommand):
         from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
         from cagp_dist.solvers.registry import SOLVERS
 
-        families = {"Sources": SOURCE_FORMS, "Kernels": KERNEL_FORMS, "Solvers": SOLVERS}
+        families = {"Sources": SOURCE_FORMS, "Kernels": KERNEL_FORMS, "Solvers": ("auto", *SOLVERS)}
         names = [f"  {family}: {', '.join(families[family])}" for family in families]
         return "\n\n".join([self._examples, "In a job file:", *names, f"  Schedulers: {EXPECTED_SCHEDULER}"])
 
