@@ -178,8 +178,8 @@ class Neighbours:
             if self.wider is not None:
                 method += f" (error bars {self.wider:.3f} times those of four times as many)"
         entries = q * (k + LEAF * self.coarse) ** 2
-        # a microsecond for each observation in the search, and a quarter of one for each neighbour
-        flops = round(q * flops_alone(k + self.coarse, self.coarse) + 45_000 * n + 11_000 * q * k)
+        # a microsecond for each observation in the search, ten for each target, a quarter for each neighbour
+        flops = round(q * flops_alone(k + self.coarse, self.coarse) + 45_000 * (n + 10 * q) + 11_000 * q * k)
         peak = least_bytes(
             n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
         )
