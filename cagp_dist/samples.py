@@ -112,8 +112,10 @@ def sample_posterior(
     Notes
     -----
     The prior is drawn exactly where observed points and targets are at most 4,096 together, or lie on one
-    latitude-longitude grid with few points beside them; else by 1,024 random waves, whose covariance is exact
-    on average over frequencies, which 64 samples share. See `cagp_dist.posterior.prior_draws`.
+    latitude-longitude grid with few points beside them. Of up to 65,536 other points the joint prior of a
+    Matern kernel up to smoothness 3/2 is drawn by conditionals on 60 neighbours, which leaves variances
+    within 0.13 %; else by 1,024 random waves, whose covariance is exact on average over frequencies, which 64
+    samples share. See `cagp_dist.posterior.prior_draws`.
 
     References
     ----------

@@ -1,10 +1,16 @@
-"""Draws of the prior at observed points and targets together: exact where that is cheap, else random waves.
+"""Draws of the prior at observed points and targets together: exact where that is cheap, else nearly so.
 
-Three ways, of which `prior_draws` takes the first that fits; which one depends on points and targets alone::
+Four ways, of which `prior_draws` takes the first that fits; which one depends on kernel, points and targets::
 
     CovarianceDraws   by a square root of the joint covariance matrix        exact; up to 4,096 points
     GridDraws         on one latitude-longitude grid that has all of them    exact; few points beside them
+    FactorDraws       by Vecchia's factor on 60 neighbours                   Matern, smoothness up to 3/2
     WaveDraws         random waves, frequencies shared by 64 draws           exact covariance on average
+
+By Vecchia's factor posterior variances differ from those of exact draws by 0.13 % at most (root mean square
+over targets; 1.3 % at one of them; measured in one to three dimensions, for noise of 0.1 to 1e-5 of the prior
+variance, lengthscales of 0.1 and 1). Of smoothness 5/2 it is 1 %, the same in all draws, and of the squared
+exponential kernel more than of waves. These are taken there, and for more points, whose factor takes long.
 
 Of waves the covariance is exact as a mean over frequencies. Given the 1,024 frequencies that some draws
 share, a posterior variance differs from it by chance: by 1 to 4 % mostly, 5.5 % at most (standard deviation,
@@ -34,6 +40,7 @@ from cagp_dist.gram.targets import (
     target_count,
     target_points,
 )
+from cagp_dist.gram.vecchia_factor import VecchiaFactor, vecchia_factor
 from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.common import common_grid
 from cagp_dist.latlon.grid import LatLonGrid
@@ -67,6 +74,21 @@ SAME_WAVES = 64
 
 WAVE_POINTS = 2048
 """Points of a task of random waves."""
+
+
+BY_FACTOR_POINTS = 2**16
+"""Points up to which Vecchia's factor is made: 0.1 ms for each on one core."""
+
+BY_FACTOR_NEIGHBOURS = 60
+
+BY_FACTOR_DEGREES = 3.0
+"""Twice the smoothness of kernels up to which its covariance is nearer than that of waves."""
+
+BY_FACTOR_NUGGET = 1e-10
+"""Part of the variance that points have for themselves, so that they may coincide."""
+
+BY_FACTOR_COLUMNS = 32
+"""Draws that are made at a time."""
 
 
 class PriorDraws(Protocol):
@@ -122,6 +144,9 @@ def prior_draws(gram: Gram, targets: Targets, *, executor: Executor) -> PriorDra
             grid, (observed, wanted) = found
             on_grid = RingGram(grid, gram.kernel, noise_variance=1.0, executor=executor)  # noise is not used
             return GridDraws(on_grid, observed, wanted)
+    rough = all((part.family.degrees_of_freedom or np.inf) <= BY_FACTOR_DEGREES for part in gram.kernel.parts)
+    if rough and gram.kernel.coordinates is None and len(gram.X) + len(points) <= BY_FACTOR_POINTS:
+        return FactorDraws(gram.kernel, gram.X, targets, executor)
     return WaveDraws(gram.kernel, gram.X, targets, executor)
 
 
@@ -215,6 +240,70 @@ class GridDraws:
 
 
 @dataclass(frozen=True, eq=False)
+class FactorDraws:
+    """Draws by Vecchia's factor of the joint covariance, of points in any place (math 4.2).
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Covariance of the field.
+    X : array, shape (n, p)
+        Observed points.
+    targets : array (q, p), LatLonGrid or LinearFunctionals
+        Targets; of cells the values at the nodes are averaged.
+    executor : Executor
+        Where the factor is made.
+    """
+
+    kernel: Kernel
+    X: Array
+    targets: Targets
+    executor: Executor
+    description = "by conditionals on neighbours"
+    excess = 0.0
+
+    def bytes(self, draws: int) -> int:
+        """Count the factor, some draws at all points and nodes, and values at points and targets."""
+        return factor_bytes(
+            draws,
+            points=len(self.X) + len(target_points(self.targets)),
+            values=len(self.X) + target_count(self.targets),
+            p=int(self.X.shape[1]),
+        )
+
+    @cached_property
+    def factor(self) -> VecchiaFactor:
+        """Of points and nodes; n (k^3 / 3 + k^2) flops."""
+        return vecchia_factor(
+            self.kernel,
+            np.concatenate([self.X, target_points(self.targets)]),
+            BY_FACTOR_NUGGET * self.kernel.variance,
+            neighbours=BY_FACTOR_NEIGHBOURS,
+            executor=self.executor,
+        )
+
+    def draw(self, generator: np.random.Generator, draws: int) -> tuple[Array, Array]:
+        """Give draws (n, draws) and (q, draws); 2 n k flops each."""
+        n, targets = len(self.X), as_list(self.targets)
+        at_points, at_targets = np.empty((n, draws)), np.empty((target_count(targets), draws))
+        for first, last in block_ranges(draws, BY_FACTOR_COLUMNS):
+            normals = generator.standard_normal((last - first, len(self.factor.order))).T
+            values = self.factor.draw(normals)
+            seen = values[n:]
+            at_points[:, first:last] = values[:n]
+            at_targets[:, first:last] = (
+                targets.averaged(seen) if isinstance(targets, LinearFunctionals) else seen
+            )
+        return at_points, at_targets
+
+
+def factor_bytes(draws: int, *, points: int, values: int, p: int) -> int:
+    """Count what `FactorDraws` takes for so many points and nodes, and values at points and targets."""
+    made = points * (7 * BY_FACTOR_NEIGHBOURS + 4 * p + 8)
+    return DOUBLE * (made + 5 * points * min(draws, BY_FACTOR_COLUMNS) + values * draws)
+
+
+@dataclass(frozen=True, eq=False)
 class WaveDraws:
     """Random waves, at any points: 150 nanoseconds for each draw and point on one core.
 
@@ -294,3 +383,11 @@ def wave_bytes(draws: int, *, points: int, values: int, p: int, workers: int) ->
     """Count what `WaveDraws` takes for so many points and nodes, and values at points and targets."""
     angles = 4 * POINTS_AT_ONCE * SPECTRUM_WAVES * workers
     return DOUBLE * (2 * points * p + values * draws + angles)
+
+
+def scattered_bytes(draws: int, *, points: int, values: int, p: int, workers: int) -> int:
+    """Count what draws at scattered points take at most, whichever kernel there is."""
+    of_waves = wave_bytes(draws, points=points, values=values, p=p, workers=workers)
+    if points > BY_FACTOR_POINTS:
+        return of_waves
+    return max(of_waves, factor_bytes(draws, points=points, values=values, p=p))

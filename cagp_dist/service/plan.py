@@ -17,7 +17,7 @@ from cagp_dist.gram.cells import MOST_NODES
 from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.kept_weights import bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
-from cagp_dist.posterior.prior_draws import wave_bytes
+from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.prior_mean import plans_of_weights, with_companions
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.service.design import Design
@@ -435,7 +435,7 @@ def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | N
     demand = replace(max(demands, key=lambda demand: demand.n), q=size.mapped, cell_nodes=nodes, bounds=False)
     points = demand.n + demand.target_points
     draw_bytes = partial(
-        wave_bytes, points=points, values=demand.n + demand.q, p=demand.p, workers=demand.workers
+        scattered_bytes, points=points, values=demand.n + demand.q, p=demand.p, workers=demand.workers
     )
     groups = draw_groups(size.samples, points=points)
     plans = plans_of_draws(solver, demand, groups, draw_bytes=draw_bytes)

@@ -13,7 +13,7 @@ from scipy.stats import binom, chi2, norm
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.posterior.fourier import draw_spectra
-from cagp_dist.posterior.prior_draws import CovarianceDraws, GridDraws, WaveDraws, prior_draws
+from cagp_dist.posterior.prior_draws import CovarianceDraws, FactorDraws, GridDraws, WaveDraws, prior_draws
 from cagp_dist.posterior.problem import Problems, demand_of, patterns
 from cagp_dist.posterior.sampling import Sampler, draw_groups
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor
@@ -206,7 +206,37 @@ def test_on_the_grid_that_was_observed_draws_are_those_of_its_rings_t7(solver):
     assert_close(found.variance * (n + observed), exact.variance, relative=1e-6)
 
 
-def test_points_on_one_grid_are_drawn_on_it_others_by_waves():
+@pytest.mark.parametrize("kernel", [cagp.Matern12(0.4), cagp.Matern(1.2, 0.2, 2.0)])
+def test_draws_by_a_factor_have_the_posterior_variance(kernel):
+    """The covariance of draws from all unit vectors, at duplicates, targets on observations and cells."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(500, 2))
+    X[:5] = X[5:10]
+    nodes = np.concatenate([X[:30], rng.uniform(size=(60, 2))])
+    cells = cagp.LinearFunctionals(nodes, rng.uniform(size=(90, 20)))
+    for targets, M in ((nodes, np.eye(90)), (cells, cells.matrix().toarray())):
+        draws = FactorDraws(kernel, X, targets, SerialExecutor())
+        L = draws.factor.draw(np.eye(590))
+        joint = np.concatenate([X, nodes])
+        to_values = np.block([[np.eye(500), np.zeros((500, 90))], [np.zeros((M.shape[1], 500)), M.T]])
+        K = to_values @ kernel(joint, joint) @ to_values.T
+        W = np.linalg.solve(K[:500, :500] + 1e-3 * np.eye(500), K[:500, 500:]).T
+        error = np.concatenate([-W, np.eye(len(W))], axis=1)
+        exact = np.einsum("ij,jk,ik->i", error, K, error)
+        drawn = ((error @ to_values @ L) ** 2).sum(axis=1)
+        assert_close(drawn, exact, relative=0.02)
+        at_points, at_targets = draws.draw(np.random.default_rng(3), 40)
+        values = draws.factor.draw(np.concatenate(_normals(590, [32, 8])).T)
+        assert_close(np.concatenate([at_points, at_targets]), to_values @ values)
+        assert np.abs(at_points[:5] - at_points[5:10]).max() < 1e-3
+
+
+def _normals(points, counts):
+    generator = np.random.default_rng(3)
+    return [generator.standard_normal((count, points)) for count in counts]
+
+
+def test_points_on_one_grid_are_drawn_on_it_others_by_a_factor_or_waves():
     """Which way depends on the places alone; on the grid the covariance is the kernel's."""
     fine = cagp.LatLonGrid(np.linspace(-89.0, 89.0, 60), 90)
     coarse = cagp.LatLonGrid(fine.latitude_degrees[::2], 45)
@@ -216,8 +246,11 @@ def test_points_on_one_grid_are_drawn_on_it_others_by_waves():
     on_grid = prior_draws(gram, fine.points, executor=executor)
     scattered = rng.normal(size=(5000, 3))
     scattered /= np.linalg.norm(scattered, axis=1)[:, None]
-    assert isinstance(prior_draws(gram, scattered, executor=executor), WaveDraws)
-    assert isinstance(prior_draws(gram, 2.0 * fine.points, executor=executor), WaveDraws)
+    assert isinstance(prior_draws(gram, scattered, executor=executor), FactorDraws)
+    assert isinstance(prior_draws(gram, 2.0 * fine.points, executor=executor), FactorDraws)
+    assert isinstance(prior_draws(gram, np.tile(scattered, (13, 1)), executor=executor), WaveDraws)
+    smooth = cagp.TiledGram(cagp.Matern52(0.3), coarse.points, noise_variance=np.ones(coarse.size))
+    assert isinstance(prior_draws(smooth, scattered, executor=executor), WaveDraws)
     assert isinstance(prior_draws(gram, fine.points[:50], executor=executor), CovarianceDraws)
     assert isinstance(on_grid, GridDraws)
     at_points, at_targets = on_grid.draw(np.random.default_rng(1), 600)
@@ -237,16 +270,27 @@ def test_samples_do_not_depend_on_the_executor(two_workers):
     X, X_test = rng.uniform(size=(200, 3)), rng.uniform(size=(4200, 3))
 
     def all_kinds(executor):
-        waves = cagp.posterior_by_samples(
-            replace(exactly.prior, mean=0.0), X, X[:, 0], X_test, solver=BLOCKS, samples=70,
-            generator=np.random.default_rng(1), executor=executor,
-        )  # fmt: skip
+        waves, factor = (
+            cagp.posterior_by_samples(
+                cagp.Prior(kernel(lengthscale=0.3), exactly.prior.noise_variance),
+                X,
+                X[:, 0],
+                X_test,
+                solver=BLOCKS,
+                samples=70,
+                generator=np.random.default_rng(1),
+                executor=executor,
+            )
+            for kernel in (cagp.Matern52, cagp.Matern32)
+        )
         assert waves.drawn == "by random waves"
+        assert factor.drawn == "by conditionals on neighbours"
         on_grid = cagp.sample_posterior(
             prior, grid, field, grid, solver=BLOCKS, samples=3, generator=np.random.default_rng(2),
             executor=executor,
         )  # fmt: skip
-        return sampled(exactly, BLOCKS, samples=5, executor=executor), on_grid, waves.mean, waves.variance
+        by_waves, by_factor = (waves.mean, waves.variance), (factor.mean, factor.variance)
+        return sampled(exactly, BLOCKS, samples=5, executor=executor), on_grid, *by_waves, *by_factor
 
     reference = all_kinds(SerialExecutor())
     with ThreadExecutor(3) as threads:
